@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from octavo.api import run
     from octavo.curves_result import CurvesResult
     from octavo.curves_run import curves
-    from octavo.machine_configs import machine, machines
+    from octavo.hardware.machines import machine, machines
     from octavo.recording import RecordedTrace, record
     from octavo.result import RunResult
     from octavo.sim_result import SimResult
@@ -45,8 +45,8 @@ _PLACES = {
     "RecordedTrace": ("octavo.recording", "RecordedTrace"),
     "RunResult": ("octavo.result", "RunResult"),
     "__version__": ("octavo._core", "VERSION"),
-    "machine": ("octavo.machine_configs", "machine"),
-    "machines": ("octavo.machine_configs", "machines"),
+    "machine": ("octavo.hardware.machines", "machine"),
+    "machines": ("octavo.hardware.machines", "machines"),
     "record": ("octavo.recording", "record"),
     "run": ("octavo.api", "run"),
     "sim": ("octavo.sim_run", "sim"),

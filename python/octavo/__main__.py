@@ -9,7 +9,7 @@ _FAILED = 125
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line. Nothing is imported before Ctrl-C is provided for."""
     try:
-        from octavo.signals import leave_at_once_on_interrupt
+        from octavo.base.signals import leave_at_once_on_interrupt
 
         leave_at_once_on_interrupt()
         from octavo.cli import app
@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(_INTERRUPTED)
     except OSError as error:
         # Of a command, `octavo.cli.guard` reports it; this one is of the help or the version.
-        from octavo.output import discard_standard_output
+        from octavo.base.files import discard_standard_output
 
         discard_standard_output()
         print(f"octavo: cannot write the text: {error.strerror}.", file=sys.stderr)

@@ -16,11 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
-from octavo.calibration import Spread
-from octavo.gain import Gain
-from octavo.rows import Row, component_of, machine_component, machine_depth
-from octavo.tlb_levels import Machine
-from octavo.units import (
+from octavo.base.units import (
     BASE_PAGE,
     MIB,
     format_bytes,
@@ -28,6 +24,10 @@ from octavo.units import (
     format_mpki,
     format_share,
 )
+from octavo.calibration.file import Spread
+from octavo.gain import Gain
+from octavo.hardware.tlb_levels import Machine
+from octavo.rows import Row, component_of, machine_component, machine_depth
 
 Reason = Literal[
     "misses-flat",

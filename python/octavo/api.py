@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import LiveRun
 from octavo.actions.trial import try_pages
 from octavo.advice import Thresholds
+from octavo.base.huge_pages import read_huge_pages
 from octavo.configuration import MAX_GROWTH, Configuration, configure
-from octavo.huge_pages import read_huge_pages
 from octavo.manifest import Circumstances, build_manifest
 from octavo.phase import check_no_phase, region_of_interest
 from octavo.programs import programs_of

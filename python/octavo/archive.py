@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo.errors import CannotRun
-from octavo.host import open_regular
-from octavo.output import failing_with, replace_file, replace_text, text_writer, to_json
+from octavo.base.errors import CannotRun
+from octavo.base.files import failing_with, replace_file, replace_text, text_writer, to_json
+from octavo.base.host import open_regular
 from octavo.report import curves_data, sim_data
 from octavo.report.curves import curves_figures, render_curves
 from octavo.report.run import render_run, run_charts

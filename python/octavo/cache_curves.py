@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from octavo import curves_metrics as metrics
 from octavo._core import MAX_CACHE_SETS, MIN_LINE_BYTES
+from octavo.base import metrics
+from octavo.base.units import KIB
 from octavo.curves_counts import Counts, added, geometry, picked, places_of, shapes_of, words
-from octavo.units import KIB
 
 if TYPE_CHECKING:
     from octavo._core import CacheCurves

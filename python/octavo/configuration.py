@@ -10,11 +10,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from octavo._core import Analysis, machine_presets
-from octavo.errors import UsageError, choose
-from octavo.modelled import ModelledMachine, given_machine, this_machine
+from octavo.base.errors import UsageError, choose
+from octavo.base.units import BASE_PAGE, DEFAULT_PAGE_SIZES, page_size, page_sizes
+from octavo.hardware.modelled import ModelledMachine, given_machine, this_machine
+from octavo.hardware.tlb_levels import (
+    DEFAULT_PRESET,
+    Machine,
+    load_preset,
+    preset_names,
+    single_level,
+)
 from octavo.phase import Phase
-from octavo.tlb_levels import DEFAULT_PRESET, Machine, load_preset, preset_names, single_level
-from octavo.units import BASE_PAGE, DEFAULT_PAGE_SIZES, page_size, page_sizes
 
 if TYPE_CHECKING:
     from octavo._core import Result

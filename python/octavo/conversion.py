@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo._core import VERSION, start_convert
-from octavo.background import outcome_of
-from octavo.errors import Interrupted, UsageError
-from octavo.output import check_new_file, check_standard_output
+from octavo.base.background import outcome_of
+from octavo.base.errors import Interrupted, UsageError
+from octavo.base.files import check_new_file, check_standard_output
+from octavo.base.text import unicode_document
 from octavo.sampling import Sample
-from octavo.text import unicode_document
 from octavo.traces import PARQUET, STANDARD_STREAM, format_to_write, manifest_of, open_trace
 
 if TYPE_CHECKING:

@@ -10,6 +10,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from octavo._core import MAX_ENTRIES, MAX_INDEX_BIT, MAX_SETS, MAX_WINDOW_REFS, Analysis
+from octavo.base.errors import UsageError, choose
+from octavo.base.metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
+from octavo.base.text import quoted
+from octavo.base.units import KIB, count, format_bytes, line_size, page_size, page_sizes
 from octavo.cache_curves import NOTE as CACHE_NOTE
 from octavo.configuration import (
     KERNEL_NOTE,
@@ -18,15 +22,11 @@ from octavo.configuration import (
     resolve_scope,
     with_base,
 )
-from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
-from octavo.errors import UsageError, choose
+from octavo.hardware.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
 from octavo.miss_classes import Classified, read_classified
 from octavo.page_sampling import NOTE as SAMPLE_NOTE
 from octavo.page_sampling import PageSample, parse_page_sample
-from octavo.text import quoted
 from octavo.time_slicing import MOST_INSTRUCTIONS, Processes, choose_processes, time_slicing_note
-from octavo.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
-from octavo.units import KIB, count, format_bytes, line_size, page_size, page_sizes
 
 if TYPE_CHECKING:
     from octavo._core import CurvesResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octavo.curves_counts import geometry
 from octavo.curves_model import Pair, StreamCurves
-from octavo.tlb_presets import Tlb, TlbMachine
+from octavo.hardware.tlb_presets import Tlb, TlbMachine
 
 
 def tlb_misses(curves: StreamCurves, tlb: Tlb, page_size: int) -> int | None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from octavo.base.metrics import rated_instructions
 from octavo.cache_curves import Caches, read_caches, sum_caches
 from octavo.curves_counts import Counts, added, geometry, words
-from octavo.curves_metrics import rated_instructions
 from octavo.miss_classes import MissClasses, read_classes, sum_classes
 from octavo.page_sampling import Estimate, SampledSize, read_sampled, sum_sampled
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from octavo import curves_metrics as metrics
-from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS, Caches
-from octavo.curves_configuration import CurvesConfiguration
-from octavo.curves_machines import machine_pair_misses, tlb_misses
-from octavo.curves_model import Pair, StreamCurves
-from octavo.curves_result import CurvesResult
-from octavo.miss_classes import Classes, MissClasses, describe
-from octavo.page_sampling import Estimate
-from octavo.tlb_presets import Tlb, pair_name
-from octavo.units import (
+from octavo.base import metrics
+from octavo.base.table import Grid
+from octavo.base.units import (
     BASE_PAGE,
     format_bytes,
     format_count,
@@ -23,7 +16,14 @@ from octavo.units import (
     format_mpki,
     format_share,
 )
-from octavo.view import Grid
+from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS, Caches
+from octavo.curves_configuration import CurvesConfiguration
+from octavo.curves_machines import machine_pair_misses, tlb_misses
+from octavo.curves_model import Pair, StreamCurves
+from octavo.curves_result import CurvesResult
+from octavo.hardware.tlb_presets import Tlb, pair_name
+from octavo.miss_classes import Classes, MissClasses, describe
+from octavo.page_sampling import Estimate
 
 STREAM_NAMES = {"fetch": "Code", "data": "Data", "all": "Both in one TLB"}
 _CACHE_NAMES = {"fetch": "Instruction caches", "data": "Data caches", "all": "Unified caches"}

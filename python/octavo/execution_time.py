@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from octavo.errors import UsageError
+from octavo.base.errors import UsageError
 from octavo.perf_stat import PerfStat, read_perf_stat
 from octavo.sim_model import WALKS, Simulated
 

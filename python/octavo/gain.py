@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
-from octavo.units import BASE_PAGE, format_share
+from octavo.base.units import BASE_PAGE, format_share
 from octavo.walk_costs import LoadThatWalks, WalkCosts
 
 CPI_LOW, CPI_EXPECTED, CPI_HIGH = 0.4, 0.75, 2.0

@@ -10,11 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from octavo.base.errors import FAILED
+from octavo.base.host import describe_host, versions
+from octavo.base.metrics import rated_instructions
 from octavo.configuration import Scope
-from octavo.curves_metrics import rated_instructions
 from octavo.diagnosis import diagnose, first_line, seccomp_death, untraced_program
-from octavo.errors import FAILED
-from octavo.host import describe_host, versions
 
 _MOST_ADDRESS_BITS = 57
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from octavo._core import MAX_ENTRIES
-from octavo.errors import UsageError
-from octavo.text import quoted
-from octavo.units import BASE_PAGE, MIB, format_bytes, page_size
+from octavo.base.errors import UsageError
+from octavo.base.text import quoted
+from octavo.base.units import BASE_PAGE, MIB, format_bytes, page_size
 
 if TYPE_CHECKING:
     from octavo._core import ClassCounts

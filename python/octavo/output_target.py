@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from octavo.output import OutputDirectory, check_new_file, failing_with, replace_file
+from octavo.base.files import OutputDirectory, check_new_file, failing_with, replace_file
 
 if TYPE_CHECKING:
     from octavo.archive import InFiles

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from octavo import units
-from octavo.errors import UsageError, choose
+from octavo.base import units
+from octavo.base.errors import UsageError, choose
+from octavo.base.text import quoted
 from octavo.sampling import read_share
-from octavo.text import quoted
 
 if TYPE_CHECKING:
     from octavo._core import Estimates as CoreEstimates

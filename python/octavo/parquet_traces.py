@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from octavo._core import OctavoError, open_columns, start_convert_to_columns
-from octavo.background import outcome_of
-from octavo.errors import CannotRun
-from octavo.text import MOST_QUOTED, printable, quoted
+from octavo.base.background import outcome_of
+from octavo.base.errors import CannotRun
+from octavo.base.text import MOST_QUOTED, printable, quoted
 
 if TYPE_CHECKING:
     from octavo._core import ColumnDrain, ColumnFeed, Converted, JobProgress, Trace

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.errors import UsageError
-from octavo.host import open_regular
-from octavo.text import quoted
+from octavo.base.errors import UsageError
+from octavo.base.host import open_regular
+from octavo.base.text import quoted
 
 _MOST_BYTES = 1 << 20
 """A file has some lines; what is larger is something else."""

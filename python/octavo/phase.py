@@ -8,10 +8,9 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from octavo.durations import duration
-from octavo.errors import UsageError
-from octavo.text import quoted
-from octavo.units import count
+from octavo.base.errors import UsageError
+from octavo.base.text import quoted
+from octavo.base.units import count, duration
 
 if TYPE_CHECKING:
     from octavo._core import Progress

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from octavo.advice import Advice, Case, Thresholds
-from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.base.huge_pages import PMD_PAGE, HugePages
 from octavo.rows import Row
 
 ASKED = "asked_huge_bytes"

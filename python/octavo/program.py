@@ -6,8 +6,8 @@ import shutil
 import stat
 from pathlib import Path
 
-from octavo.elf import ELF_MAGIC, read_target
-from octavo.errors import NotExecutable, NotFound, nearest
+from octavo.base.elf import ELF_MAGIC, read_target
+from octavo.base.errors import NotExecutable, NotFound, nearest
 
 _HEAD_BYTES = 256
 """The bytes of a file that the kernel reads to recognise its kind (BINPRM_BUF_SIZE)."""

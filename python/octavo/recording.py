@@ -10,17 +10,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from octavo import _core
+import octavo._core as _core
 from octavo._core import OctavoError
+from octavo.base.errors import CannotRun, Interrupted, UsageError
+from octavo.base.files import check_new_file
+from octavo.base.host import describe_host, versions
+from octavo.base.text import unicode_document
 from octavo.configuration import Configuration, configure
 from octavo.diagnosis import first_line
-from octavo.errors import CannotRun, Interrupted, UsageError
-from octavo.host import describe_host, versions
 from octavo.manifest import exit_status, partial_reason
-from octavo.output import check_new_file
 from octavo.program import find_program
 from octavo.session import Program, drive
-from octavo.text import unicode_document
 from octavo.traces import check_name_to_record
 from octavo.valgrind import find_tool_dir_of, find_valgrind
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo._core import Trace, TraceRun
-from octavo.background import interruptible, see_through
+from octavo.base.background import interruptible, see_through
+from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.configuration import Scope
-from octavo.errors import CannotRun, Interrupted, UsageError
 from octavo.manifest import Circumstances, TraceFacts
 from octavo.sampling import sentences_on
 from octavo.started_name import use_started_name

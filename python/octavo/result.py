@@ -10,14 +10,14 @@ from octavo.actions.model import UNKNOWN_PROGRAM
 from octavo.actions.subjects import Subjects
 from octavo.advice import Thresholds, advise_all, overall_text
 from octavo.answer import answer_of
+from octavo.base.huge_pages import HugePages
 from octavo.gain import ASSUMPTIONS
-from octavo.huge_pages import HugePages
+from octavo.hardware.tlb_levels import Machine
 from octavo.manifest import of_what_ran
 from octavo.present_pages import leave_as_is
 from octavo.programs import Program, rows_by_program
 from octavo.rows import Row
 from octavo.runtimes.detect import Runtime
-from octavo.tlb_levels import Machine
 from octavo.walk_advice import advise_by_walks
 from octavo.walk_costs import WalkCosts
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, get_args
 
 from octavo._core import OctavoError, memory_counted_again
-from octavo.curves_metrics import rated_instructions
-from octavo.tlb_levels import Machine
-from octavo.units import BASE_PAGE
+from octavo.base.metrics import rated_instructions
+from octavo.base.units import BASE_PAGE
+from octavo.hardware.tlb_levels import Machine
 
 if TYPE_CHECKING:
     from octavo._core import (

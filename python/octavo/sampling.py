@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from octavo import units
-from octavo.errors import UsageError, choose
-from octavo.text import quoted
-from octavo.units import format_bytes, format_count, format_mpki
+from octavo.base import units
+from octavo.base.errors import UsageError, choose
+from octavo.base.text import quoted
+from octavo.base.units import format_bytes, format_count, format_mpki
 
 DEFAULT_WINDOW_INSTRUCTIONS = 1_000_000
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from octavo.base.signals import Interrupts
 from octavo.phase import Timer
-from octavo.signals import Interrupts
 
 if TYPE_CHECKING:
     from octavo._core import Progress

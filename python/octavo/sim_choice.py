@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from octavo.base.units import format_bytes, format_count, format_share
 from octavo.sim_model import RESOLUTION, Simulated
-from octavo.units import format_bytes, format_count, format_share
 
 NOT_IN_IT = (
     "An additive estimate: what a core overlaps, walks as well as misses of data, is not "

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from octavo import _core
+import octavo._core as _core
+from octavo.base.errors import UsageError
+from octavo.base.toml import toml_value
 from octavo.configuration import KERNEL_NOTE, SHARED_THREADS_NOTE, Scope, resolve_scope
-from octavo.errors import UsageError
 from octavo.execution_time import SIMULATED, Measured, read_measured
-from octavo.machine_configs import Setting, check_texts, setting_texts, toml_value
+from octavo.hardware.machines import Setting, check_texts, setting_texts
 from octavo.time_slicing import MOST_INSTRUCTIONS, Processes, choose_processes, time_slicing_note
 
 if TYPE_CHECKING:

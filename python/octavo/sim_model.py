@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from octavo.curves_metrics import rated_instructions
+from octavo.base.metrics import rated_instructions
 
 if TYPE_CHECKING:
     from octavo._core import MachineCounts

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from octavo.curves_metrics import rated_instructions
+from octavo.base.metrics import rated_instructions
 from octavo.execution_time import (
     HUGE,
     MEASURED_SOURCE,

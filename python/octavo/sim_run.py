@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from octavo._core import LiveRun
-from octavo.machine_configs import Setting
+from octavo.hardware.machines import Setting
 from octavo.manifest import Circumstances, build_manifest
 from octavo.replay import check_counted, replay_trace
 from octavo.sim_configuration import (

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from octavo.base.table import Grid
+from octavo.base.units import format_bytes, format_count, format_cpi, format_mpki, format_share
 from octavo.execution_time import MEASURED_SOURCE, ExecutionTime
 from octavo.sim_model import RESOLUTION, Simulated
 from octavo.sim_result import SimResult
-from octavo.units import format_bytes, format_count, format_cpi, format_mpki, format_share
-from octavo.view import Grid
 
 Value = float | None
 """None if the machine lacks the component."""

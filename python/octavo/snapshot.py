@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo import _core
-from octavo.output import check_new_file, failing_with, replace_file
-from octavo.units import format_bytes, format_count, format_share
-from octavo.view import Grid
+import octavo._core as _core
+from octavo.base.files import check_new_file, failing_with, replace_file
+from octavo.base.table import Grid
+from octavo.base.units import format_bytes, format_count, format_share
 
 if TYPE_CHECKING:
     from octavo._core import SnapshotSummary

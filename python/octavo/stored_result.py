@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from octavo.errors import CannotRun
-from octavo.host import open_regular
+from octavo.base.errors import CannotRun
+from octavo.base.host import open_regular
 
 _FILE = "result.json"
 _SCHEMA = "octavo/run/"

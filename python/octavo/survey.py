@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo._core import start_survey
-from octavo.background import outcome_of
-from octavo.errors import CannotRun
+from octavo.base.background import outcome_of
+from octavo.base.errors import CannotRun
 from octavo.replay import notes_on, sample_of
 from octavo.traces import STANDARD_STREAM, open_trace, overview_of, parse_manifest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, cast, get_args
 
-from octavo.errors import UsageError, choose
+from octavo.base.errors import UsageError, choose
 
 Processes = Literal["apart", "asid", "flush"]
 """Each process image by itself; or time-sliced, with tagged entries or with flushes."""

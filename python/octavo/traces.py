@@ -16,10 +16,10 @@ from octavo._core import (
     trace_formats,
     trace_overview,
 )
-from octavo.background import interruptible
-from octavo.elf import ELF_MAGIC
-from octavo.errors import CannotRun, UsageError, choose
-from octavo.text import quoted
+from octavo.base.background import interruptible
+from octavo.base.elf import ELF_MAGIC
+from octavo.base.errors import CannotRun, UsageError, choose
+from octavo.base.text import quoted
 
 if TYPE_CHECKING:
     from octavo._core import TraceFormat, TraceOverview

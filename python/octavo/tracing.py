@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from octavo._core import LiveRun, OctavoError
+from octavo.base.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.configuration import Scope
 from octavo.diagnosis import first_line
-from octavo.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.manifest import Circumstances
 from octavo.phase import Timer
 from octavo.program import find_program

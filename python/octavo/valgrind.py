@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from octavo.errors import CannotRun
+from octavo.base.errors import CannotRun
 
 OLDEST_VERSION = (3, 19)
 """The version that our tool is written against (Debian 12 ships it)."""

@@ -7,6 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from octavo.base.table import Grid
+from octavo.base.units import (
+    BASE_PAGE,
+    format_bytes,
+    format_count,
+    format_growth,
+    format_mpki,
+)
 from octavo.families import family_of
 from octavo.programs import Program, owner_of, program_label, rows_by_program
 from octavo.rows import (
@@ -17,35 +25,6 @@ from octavo.rows import (
     machine_depth,
     stream_counters,
 )
-from octavo.text import printable
-from octavo.units import (
-    BASE_PAGE,
-    format_bytes,
-    format_count,
-    format_growth,
-    format_mpki,
-)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of text; every column but the first `left_columns` is right-aligned."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left_columns: int = 1
-    spare_column: int | None = None
-    """The left column that a narrow screen may go without."""
-    best: tuple[tuple[int, int], ...] = ()
-    """Cells that are better than the others of their row, by row and column."""
-
-    def __post_init__(self) -> None:
-        """Names, which anybody may have chosen, stand in the left columns and in the title."""
-        names = self.left_columns
-        rows = tuple((*map(printable, row[:names]), *row[names:]) for row in self.rows)
-        object.__setattr__(self, "rows", rows)
-        object.__setattr__(self, "title", printable(self.title))
 
 
 def whole_program(rows: Sequence[Row]) -> list[Row]:

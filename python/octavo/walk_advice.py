@@ -21,16 +21,16 @@ from octavo.advice import (
     cases_to_advise,
     first_growth,
 )
-from octavo.gain import NO_GAIN, Gain, Program, gain
-from octavo.rows import Row, stream_counters
-from octavo.tlb_levels import Machine
-from octavo.units import (
+from octavo.base.units import (
     BASE_PAGE,
     format_bytes,
     format_count,
     format_growth,
     format_mpki,
 )
+from octavo.gain import NO_GAIN, Gain, Program, gain
+from octavo.hardware.tlb_levels import Machine
+from octavo.rows import Row, stream_counters
 from octavo.walk_costs import WalkCosts
 
 _NONE_SHARE = 0.25

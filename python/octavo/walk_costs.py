@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from octavo.calibration import Calibration, Spread, load_calibration
-from octavo.host import cpu_field
-from octavo.modelled import ModelledMachine
-from octavo.processors import machine_for, this_processor
-from octavo.units import BASE_PAGE, byte_size, format_bytes
+from octavo.base.host import cpu_field
+from octavo.base.units import BASE_PAGE, byte_size, format_bytes
+from octavo.calibration.file import Calibration, Spread, load_calibration
+from octavo.hardware.modelled import ModelledMachine
+from octavo.hardware.processors import machine_for, this_processor
 
 Source = Literal["calibration", "preset"]
 _ENTRY_BYTES = 8

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from octavo.base.units import KIB, MIB
 from octavo.studies import (
     base_page_size,
     perforated_faults,
@@ -31,7 +32,6 @@ from octavo.studies import (
 from octavo.studies.perforated_memory import Fragments
 from octavo.studies.programs import Program, to_settings
 from octavo.studies.simulation_pool import Done, Pass
-from octavo.units import KIB, MIB
 
 Document = dict[str, Any]
 Run = Callable[[Sequence[str]], Document]

@@ -7,9 +7,9 @@ from fakes import FLAT, process, region, result
 from octavo.actions.for_advice import actions_for, usable_size
 from octavo.actions.model import Action
 from octavo.advice import Advice, advise_all
-from octavo.huge_pages import HugePages, read_huge_pages
+from octavo.base.huge_pages import HugePages, read_huge_pages
+from octavo.hardware.tlb_levels import load_preset
 from octavo.rows import rows_of
-from octavo.tlb_levels import load_preset
 
 KIB = 1024
 MIB = 1 << 20

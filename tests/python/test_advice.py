@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fakes import FLAT, SIZES, process, region, result
 from octavo.advice import Advice, Thresholds, advise_all, overall_text
+from octavo.hardware.tlb_levels import load_preset
 from octavo.rows import rows_of
-from octavo.tlb_levels import load_preset
 
 if TYPE_CHECKING:
     from octavo._core import Process

@@ -21,10 +21,10 @@ from octavo.applying.running import ProcessReport
 from octavo.applying.selection import ALL_LARGE, Rule, Selection, read_selection, selection_of
 from octavo.applying.unit_files import Unit, read_unit
 from octavo.applying.view import headline, regions_grid, remarks
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.huge_pages import read_huge_pages
 from octavo.cli import app
-from octavo.environment import added_to
-from octavo.errors import CannotRun, UsageError
-from octavo.huge_pages import read_huge_pages
+from octavo.runtimes.environment import added_to
 from verify_tree import THP, make_tree
 
 HUGE = 2 << 20

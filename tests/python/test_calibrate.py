@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from octavo import calibrating
-from octavo.calibrating import Measurement, default_memory, describe, evaluate, measure
-from octavo.calibration import (
+from octavo.base.errors import CannotRun, Interrupted, UsageError
+from octavo.calibration import measurement as calibrating
+from octavo.calibration.file import (
     Calibration,
     MeasuredHost,
     Spread,
+    calibration_toml,
     load_calibration,
     parse_calibration,
 )
-from octavo.calibration_file import calibration_toml
-from octavo.calibration_view import data_caches, headline, latency_grid, tlb_grid
+from octavo.calibration.measurement import Measurement, default_memory, describe, evaluate, measure
+from octavo.calibration.view import data_caches, headline, latency_grid, tlb_grid
 from octavo.cli import app
-from octavo.errors import CannotRun, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from octavo._core import CalibrationSamples

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from octavo.calibration import (
+from octavo.base.errors import CannotRun, UsageError
+from octavo.calibration.file import (
     Calibration,
+    CalibrationFile,
     MeasuredHost,
     Reach,
     Spread,
+    calibration_toml,
     default_path,
     load_calibration,
     parse_calibration,
     processor,
 )
-from octavo.calibration_file import CalibrationFile, calibration_toml
-from octavo.errors import CannotRun, UsageError
 
 KIB, MIB = 1 << 10, 1 << 20
 CPUINFO = """\

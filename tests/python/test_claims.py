@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jinja2.exceptions import SecurityError
 
-from octavo.errors import UsageError
+from octavo.base.errors import UsageError
 from octavo.studies import claims, page
 from octavo.studies.claims import Claim, Found, load_claims
 

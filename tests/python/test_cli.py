@@ -224,7 +224,7 @@ def test_version() -> None:
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:
-    program = "from octavo.output import JsonFile; JsonFile('-').write(list(range(10**5)))"
+    program = "from octavo.base.files import JsonFile; JsonFile('-').write(list(range(10**5)))"
     guarded = f"from octavo.cli.guard import guarded\nwith guarded(): exec({program!r})"
     done = subprocess.run(
         ["/bin/sh", "-c", '"$0" -c "$1" | true', sys.executable, guarded],
@@ -251,7 +251,7 @@ def test_a_standard_error_that_cannot_be_written_costs_nothing(end: str) -> None
 
 def test_closed_standard_output_is_an_error_before_the_run() -> None:
     guarded = (
-        "from octavo.cli.guard import guarded; from octavo.output import JsonFile\n"
+        "from octavo.cli.guard import guarded; from octavo.base.files import JsonFile\n"
         "with guarded(): JsonFile('-')"
     )
     assert "octavo: cannot write to standard output: it is closed." in _shell(

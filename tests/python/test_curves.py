@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 
 import naive_curves as naive
 import octavo
+from octavo.base.errors import UsageError
 from octavo.cli import app
 from octavo.curves_result import CurvesResult
-from octavo.errors import UsageError
 from traces_made import SOME, Reference, convert, read, write_csv
 
 SYNTHETIC = "synth:zipf?table=1MiB&references=20k"

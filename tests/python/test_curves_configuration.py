@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from octavo._core import Analysis
+from octavo.base.errors import UsageError
+from octavo.base.units import KIB, MIB
 from octavo.curves_configuration import configure_curves, read_pairs
-from octavo.errors import UsageError
-from octavo.tlb_presets import load_tlb_presets, tlb_preset_names
-from octavo.units import KIB, MIB
+from octavo.hardware.tlb_presets import load_tlb_presets, tlb_preset_names
 
 GIB = 1024 * MIB
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo import curves_metrics as metrics
+from octavo.base import metrics
 
 counts = st.integers(1, 10**15)
 alike = st.integers(10**6, 10**9)

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import octavo
 from curve_fakes import curves_process, curves_result, falling, small_configuration
 from octavo.archive import curves_files
+from octavo.base.units import KIB, format_bytes, page_size
 from octavo.cli import app
 from octavo.curves_configuration import CurvesConfiguration
 from octavo.curves_result import CurvesResult
@@ -27,7 +28,6 @@ from octavo.report.curves_data import report_data
 from octavo.report.figures import FORMATS, figure_files
 from octavo.report.theme import ordered_colours
 from octavo.report.thinning import TOLERANCE, thinned
-from octavo.units import KIB, format_bytes, page_size
 from pages import assert_loads_nothing, charts_of
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from curve_fakes import curves_process, curves_result, falling, small_configuration
+from octavo.base.units import KIB, MIB
 from octavo.curves_columns import SCHEMA
 from octavo.curves_result import CurvesResult
 from octavo.curves_rows import CurveRow
 from octavo.terminal.curves import show_curves
-from octavo.units import KIB, MIB
 
 ROWS_PAGE = Path(__file__).parents[2] / "docs" / "rows.md"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from octavo.errors import UsageError
+from octavo.base.errors import UsageError
 from octavo.execution_time import Measured, read_measured, simulated_time
 from octavo.perf_stat import PerfStat, read_perf_stat
 from octavo.sim_model import Simulated

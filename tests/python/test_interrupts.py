@@ -13,11 +13,11 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from fakes import FakeRun, process, progress, region, result
-from octavo.background import see_through
+from octavo.base.background import see_through
+from octavo.base.files import OutputDirectory
+from octavo.base.signals import HANDLED, Interrupts, uninterrupted
 from octavo.cli import app
-from octavo.output import OutputDirectory
 from octavo.session import drive
-from octavo.signals import HANDLED, Interrupts, uninterrupted
 from octavo.terminal.live import LiveLine
 
 Install = Callable[[FakeRun], None]
@@ -70,7 +70,7 @@ def test_ctrl_c_at_any_import_ends_in_silence() -> None:
     assert version.startswith("octavo ")
     assert {end.rpartition(" ")[0] for end in ends} == {"130 ''"}
     assert len(ends) > 100
-    assert ends[0].endswith("octavo.signals")
+    assert ends[0].endswith("octavo.base.signals")
     assert ends[-1].endswith("octavo._core")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import cases
-from octavo.knees import CurvePoint, Knees, find_knees, quantile
+from octavo.calibration.knees import CurvePoint, Knees, find_knees, quantile
 
 PAGES = [8 + step for step in range(8)]
 PAGES = [size << octave for octave in range(11) for size in PAGES if size << octave <= 12288]

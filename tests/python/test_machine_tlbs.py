@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 import octavo
+from octavo.base.errors import UsageError
+from octavo.base.units import MIB
 from octavo.configuration import configure
-from octavo.errors import UsageError
-from octavo.modelled import this_machine
-from octavo.processors import Processor, machine_for, this_processor
-from octavo.units import MIB
+from octavo.hardware.modelled import this_machine
+from octavo.hardware.processors import Processor, machine_for, this_processor
 
 KIB4 = 4096
 TRACES = (

@@ -8,9 +8,10 @@ from typer.testing import CliRunner, Result
 
 import octavo
 from octavo._core import OctavoError, machine_presets
+from octavo.base.errors import UsageError
+from octavo.base.toml import toml_value
 from octavo.cli import app
-from octavo.errors import UsageError
-from octavo.machine_configs import Setting, machines_grid, toml_value
+from octavo.hardware.machines import Setting, machines_grid
 
 
 def run(*arguments: str) -> Result:

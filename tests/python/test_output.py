@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from octavo.errors import CannotRun, UsageError
-from octavo.output import JsonFile, OutputDirectory, text_writer
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.files import JsonFile, OutputDirectory, text_writer
 
 
 def no_space(path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     target = tmp_path / "out.json"
     target.write_text("before")
     file = JsonFile(str(target), force=True)
-    monkeypatch.setattr("octavo.output.text_writer", lambda text: no_space)
+    monkeypatch.setattr("octavo.base.files.text_writer", lambda text: no_space)
     with pytest.raises(CannotRun, match="No space left on device"):
         file.write({})
     assert target.read_text() == "before"

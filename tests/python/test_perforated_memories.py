@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from octavo import machine, sim
-from octavo.errors import OctavoError
+from octavo.base.errors import OctavoError
+from octavo.base.units import BASE_PAGE, MIB, byte_size
 from octavo.studies.perforated_grid import MACHINE, OBSERVED, Point, stream
 from octavo.studies.perforated_measurement import BASE, BASELINE, PERFORATED
 from octavo.studies.perforated_memory import (
@@ -23,7 +24,6 @@ from octavo.studies.perforated_memory import (
 )
 from octavo.studies.perforated_redis import RedisSize
 from octavo.studies.perforated_redis import stream as redis_stream
-from octavo.units import BASE_PAGE, MIB, byte_size
 from perforated_fakes import SMALL
 
 

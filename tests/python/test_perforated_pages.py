@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from octavo.base.units import MIB
 from octavo.cli import app
 from octavo.report.figures import figure_files
 from octavo.studies.perforated_claims import CLAIMS
@@ -38,7 +39,6 @@ from octavo.studies.perforated_pages import Study
 from octavo.studies.perforated_programs import ProgramMeasurement, ProgramRow, memories
 from octavo.studies.perforated_redis import RedisMeasurement
 from octavo.studies.perforated_text import to_document, to_markdown, to_records
-from octavo.units import MIB
 from pages import panels_of
 
 FIGURES = ["figure-7", "figure-8", "figure-9", "figure-11", "figure-10"]

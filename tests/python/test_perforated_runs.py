@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from octavo import sim
+from octavo.base.units import MIB
 from octavo.studies import perforated_redis
 from octavo.studies.perforated_faults import GTSM, IDEAL, PAPER_PORTION, Faults
 from octavo.studies.perforated_grid import MACHINE, Point, grid_passes, stream
@@ -17,7 +18,6 @@ from octavo.studies.perforated_pages import Plan, run_study
 from octavo.studies.perforated_redis import RedisSize
 from octavo.studies.perforated_text import to_markdown
 from octavo.studies.simulation_pool import run_passes
-from octavo.units import MIB
 from perforated_fakes import SMALL
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fakes import FakeRun, progress, result
-from octavo.errors import UsageError
+from octavo.base.errors import UsageError
 from octavo.phase import Phase, Timer, read_phase, read_span
 from octavo.session import GRACE_SECONDS, drive
 

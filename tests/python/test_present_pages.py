@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from octavo.advice import Advice, Thresholds
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.units import MIB
 from octavo.gain import Gain
-from octavo.huge_pages import PMD_PAGE
 from octavo.present_pages import ASKED, leave_as_is
 from octavo.rows import Row
-from octavo.units import MIB
 from test_actions import MISS_UNTIL_2M, data_advice, machine, region_advice
 
 GAIN = Gain(0.02, 0.08, 0.19)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fakes import write_script
-from octavo.errors import NotExecutable, NotFound, status_of
+from octavo.base.errors import NotExecutable, NotFound, status_of
 from octavo.program import find_program
 
 

@@ -9,9 +9,9 @@ import pytest
 from fakes import FLAT, KIB, SIZES, process, region, result
 from octavo._core import Touched
 from octavo.advice import advise_all
+from octavo.hardware.tlb_levels import load_preset
 from octavo.programs import programs_of, rows_by_program
 from octavo.rows import rows_of
-from octavo.tlb_levels import load_preset
 from octavo.view import process_grid, region_grid
 
 MIB = 1024 * KIB

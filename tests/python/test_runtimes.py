@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fakes import process, region
-from octavo.errors import CannotRun
+from octavo.base.errors import CannotRun
 from octavo.runtimes.detect import (
     Runtime,
     detect,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo.errors import UsageError
+from octavo.base.errors import UsageError
 from octavo.sampling import Sample, parse_sample, sentences_on
 
 

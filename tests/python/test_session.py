@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fakes import FakeRun, result
+from octavo.base.signals import Interrupts
 from octavo.session import GRACE_SECONDS, drive, terminal_delivers
-from octavo.signals import Interrupts
 
 if TYPE_CHECKING:
     from octavo._core import Progress

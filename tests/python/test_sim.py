@@ -10,7 +10,7 @@ import pytest
 
 import octavo
 from octavo._core import MAX_CORES
-from octavo.errors import UsageError
+from octavo.base.errors import UsageError
 from octavo.sim_choice import sentence
 from octavo.sim_configuration import configure_sim
 from octavo.sim_model import added

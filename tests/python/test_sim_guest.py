@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 import octavo
+from octavo.base.errors import OctavoError
 from octavo.cli import app
-from octavo.errors import OctavoError
 from octavo.sim_view import grids
 
 TRACE = "synth:zipf?table=16MiB&references=20k"

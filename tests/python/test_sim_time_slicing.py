@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import octavo
+from octavo.base.errors import CannotRun, UsageError
 from octavo.cli import app
-from octavo.errors import CannotRun, UsageError
 from octavo.report.sim import render_sim
 from octavo.report.sim_data import report_data
 from octavo.sim_result import SimResult

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from octavo._core import OctavoError
+from octavo.base.errors import UsageError
 from octavo.cli import app
-from octavo.errors import UsageError
 from octavo.snapshot import coverage_grid, facts, read_snapshot, take_snapshot
 
 

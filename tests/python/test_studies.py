@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from fakes import SIZES, process, result
+from octavo.hardware.tlb_levels import load_preset
 from octavo.rows import rows_of
 from octavo.studies.base_page_size import (
     Measurement,
@@ -14,7 +15,6 @@ from octavo.studies.base_page_size import (
 from octavo.studies.claims import load_claims
 from octavo.studies.inputs import make_inputs
 from octavo.studies.programs import fill_in, load_programs
-from octavo.tlb_levels import load_preset
 
 FALLS_AT_16K = (10_000_000, 5_000_000, 100_000) + (50_000,) * 7
 FALLS_AT_256K = (10_000_000,) * 6 + (100_000,) * 4

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from octavo import machine, sim
+from octavo.base.units import KIB, MIB
 from octavo.cli import app
 from octavo.execution_time import ExecutionTime
 from octavo.report.figures import figure_files
@@ -31,7 +32,6 @@ from octavo.studies.tailored_page_sizes_claims import CLAIMS
 from octavo.studies.tailored_page_sizes_figures import figures_of
 from octavo.studies.tailored_page_sizes_text import to_document, to_markdown
 from octavo.studies.tailored_subjects import Subject, extent, subjects, usual_entries
-from octavo.units import KIB, MIB
 from pages import panels_of
 from traces_made import write_csv
 

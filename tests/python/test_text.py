@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from octavo import units
-from octavo.errors import UsageError, choose
+from octavo.base import units
+from octavo.base.errors import UsageError, choose
+from octavo.base.table import Grid
+from octavo.base.text import MOST_QUOTED, printable, printable_document, quoted
 from octavo.report import page
 from octavo.terminal.summary import say, show_grid
-from octavo.text import MOST_QUOTED, printable, printable_document, quoted
-from octavo.view import Grid
 
 HOSTILE = "a\x1b[2J\x07b"
 SHOWN = r"a\x1b[2J\x07b"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import octavo
-from octavo.huge_pages import HugePages, read_huge_pages
+from octavo.base.huge_pages import HugePages, read_huge_pages
 from traces_made import convert
 
 SPARSE = "synth:gups?table=32MiB&updates=40k"

@@ -20,12 +20,12 @@ from typer.testing import CliRunner, Result
 import octavo
 from cases import cases
 from octavo._core import OctavoError
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.units import byte_size
 from octavo.cli import app
-from octavo.errors import CannotRun, UsageError
 from octavo.survey import survey_trace
 from octavo.terminal.live import recording_text, trace_text
 from octavo.traces import format_to_write, names_a_trace, open_trace
-from octavo.units import byte_size
 from traces_made import SOME, Reference, convert, read, write_csv
 
 

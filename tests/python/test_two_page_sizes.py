@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curve_fakes import curves_process, curves_result, falling
+from octavo.base.units import KIB
 from octavo.cli import app
 from octavo.curves_configuration import CurvesConfiguration, configure_curves
 from octavo.report.figures import figure_files
@@ -24,7 +25,6 @@ from octavo.studies.two_page_sizes import (
 from octavo.studies.two_page_sizes_claims import CLAIMS
 from octavo.studies.two_page_sizes_figures import figures_of
 from octavo.studies.two_page_sizes_text import to_document, to_markdown
-from octavo.units import KIB
 from pages import panels_of
 
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo import units
-from octavo.errors import UsageError
+from octavo.base import units
+from octavo.base.errors import UsageError
 
 
 def test_lists_and_ranges_of_page_sizes_are_sorted_and_unique() -> None:

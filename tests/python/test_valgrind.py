@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fakes import write_script
-from octavo.errors import CannotRun
+from octavo.base.errors import CannotRun
 from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
 
 

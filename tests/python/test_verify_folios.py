@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from octavo.smaps import mappings_of
-from octavo.units import KIB, MIB
+from octavo.base.smaps import mappings_of
+from octavo.base.units import KIB, MIB
 from octavo.verification.folios import Folios
 
 HEAD, TAIL, ANONYMOUS, HUGETLB = 1 << 15, 1 << 16, 1 << 12, 1 << 17

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from octavo import processes
-from octavo.huge_pages import PMD_PAGE, read_huge_pages
-from octavo.processes import descendants, listens, peak_resident
-from octavo.smaps import Mapping, mappings_of, parse_smaps
-from octavo.units import KIB, MIB
+from octavo.base import processes
+from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
+from octavo.base.processes import descendants, listens, peak_resident
+from octavo.base.smaps import Mapping, mappings_of, parse_smaps
+from octavo.base.units import KIB, MIB
 from octavo.verification.memory import memory_of
 
 SIZE = 32 * MIB

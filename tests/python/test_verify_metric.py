@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from octavo.durations import duration, format_duration
-from octavo.errors import UsageError
+from octavo.base.errors import UsageError
+from octavo.base.units import duration, format_duration
 from octavo.verification.metric import Reading, parse_metric, read_metric
 
 REDIS_QUIET = (

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from octavo.errors import CannotRun
-from octavo.host import read_setting
+from octavo.base.errors import CannotRun
+from octavo.base.host import read_setting
 from octavo.verification.system_settings import (
     SystemSettings,
     check_nothing_left,

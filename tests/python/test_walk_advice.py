@@ -12,12 +12,12 @@ from fakes import MachineCurve, footprints, result
 from fakes import process as made_process
 from octavo._core import OctavoError
 from octavo.advice import Advice, Thresholds
-from octavo.calibration import Spread, processor
+from octavo.base.units import GIB, KIB, MIB
+from octavo.calibration.file import Spread, processor
 from octavo.gain import Program, gain
-from octavo.modelled import given_machine, this_machine
+from octavo.hardware.modelled import given_machine, this_machine
+from octavo.hardware.tlb_levels import load_preset
 from octavo.rows import rows_of
-from octavo.tlb_levels import load_preset
-from octavo.units import GIB, KIB, MIB
 from octavo.walk_advice import advise_by_walks
 from octavo.walk_costs import WalkCosts, walk_costs
 

@@ -24,7 +24,7 @@ def make_tree(root: Path) -> Path:
 
 def chosen(root: Path) -> dict[str, str]:
     """The value of every setting."""
-    from octavo.host import read_setting
+    from octavo.base.host import read_setting
 
     return {name: read_setting(root / name.lstrip("/")) or "" for name in FILES}
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from octavo.base.errors import CannotRun
 from octavo.control.client import ask
 from octavo.control.place import places
-from octavo.errors import CannotRun
 from schemas import first_error, validator_of
 
 from .conftest import OCTAVO, TIMEOUT_SECONDS, WORKLOADS, Octavo, Traced, natively, workload

@@ -26,7 +26,7 @@ from tests.real.page_census import anonymous_bytes, rollup
 from octavo.actions.candidates import candidate_actions
 from octavo.actions.model import Action
 from octavo.actions.table import Subject, lines_for
-from octavo.huge_pages import read_huge_pages
+from octavo.base.huge_pages import read_huge_pages
 from octavo.runtimes.detect import Runtime, detect, runtime_of_file, runtime_of_process
 
 pytestmark = [

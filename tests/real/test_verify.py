@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from octavo.huge_pages import PMD_PAGE, read_huge_pages
+from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 
 from .conftest import OCTAVO, natively, workload
 

@@ -10,9 +10,9 @@ from octavo.actions.pools import pool_pages
 from octavo.actions.prctl import keep_small_prefix
 from octavo.actions.settings import needed_for_all
 from octavo.actions.table import Reach, Subject, in_large_pieces, lines_for
-from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.base.huge_pages import PMD_PAGE, HugePages
+from octavo.base.units import KIB
 from octavo.runtimes.detect import Runtime, runtime_of_file
-from octavo.units import KIB
 
 SIZES = (PMD_PAGE, 64 * KIB)
 SHARED_FOR_ALL = "shared-for-all"

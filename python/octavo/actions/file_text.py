@@ -10,7 +10,7 @@ mapping_set_large_folios.
 from pathlib import Path
 
 from octavo.actions.model import Action
-from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.base.huge_pages import PMD_PAGE, HugePages
 from octavo.runtimes.program_file import open_program
 
 _LARGE_FOLIOS_SINCE = {"ext4": (6, 16), "xfs": (5, 18), "btrfs": (6, 17)}

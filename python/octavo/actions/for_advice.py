@@ -23,16 +23,16 @@ from octavo.actions.settings import (
 from octavo.actions.table import Line, Subject, has_command, in_large_pieces, lines_for
 from octavo.actions.trial import Trial
 from octavo.advice import Advice, Point, Thresholds
-from octavo.elf import ELF_MAGIC
-from octavo.huge_pages import PMD_PAGE, HugePages
-from octavo.runtimes.detect import Runtime
-from octavo.units import (
+from octavo.base.elf import ELF_MAGIC
+from octavo.base.huge_pages import PMD_PAGE, HugePages
+from octavo.base.units import (
     BASE_PAGE,
     GIB,
     format_bytes,
     format_mpki,
     format_share,
 )
+from octavo.runtimes.detect import Runtime
 
 _SHM = "/dev/shm/"
 _IN_SOURCE = "Asks for them in the program's source, before first use"

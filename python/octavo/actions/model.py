@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from octavo.environment import added_to
+from octavo.base.units import format_bytes
+from octavo.runtimes.environment import added_to
 from octavo.runtimes.launchers import with_options
-from octavo.units import format_bytes
 
 UNKNOWN_PROGRAM = "PROGRAM ARGUMENTS"
 """In the place of a command that is not known."""

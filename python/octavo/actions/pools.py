@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from octavo.actions.postgres import ask_postgres
 from octavo.actions.table import Subject
-from octavo.huge_pages import PMD_PAGE
-from octavo.units import KIB, MIB
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.units import KIB, MIB
 
 _JVM_HEAP = re.compile(r"-(?:Xmx|XX:MaxHeapSize=)([0-9]+)([kKmMgG]?)$")
 _JVM_CODE = re.compile(r"-XX:ReservedCodeCacheSize=([0-9]+)([kKmMgG]?)$")

@@ -6,8 +6,8 @@ References: PR_SET_THP_DISABLE(2const); systemd.exec(5), `MemoryTHP=`.
 import re
 from pathlib import Path
 
-from octavo.huge_pages import HugePages
-from octavo.linux import PR_SET_THP_DISABLE, PR_THP_DISABLE_EXCEPT_ADVISED
+from octavo.base.huge_pages import HugePages
+from octavo.base.linux import PR_SET_THP_DISABLE, PR_THP_DISABLE_EXCEPT_ADVISED
 
 _EXCEPT_ADVISED_SINCE = (6, 18)
 _MEMORY_THP_SINCE = 260

@@ -6,8 +6,8 @@ and the JVM read the general one, and ask for nothing unless it says `madvise` (
 Reference: Documentation/admin-guide/mm/transhuge.rst of Linux.
 """
 
-from octavo.huge_pages import HUGETLB, PMD_PAGE, THP, HugePages
-from octavo.units import KIB
+from octavo.base.huge_pages import HUGETLB, PMD_PAGE, THP, HugePages
+from octavo.base.units import KIB
 
 ENABLED = f"/{THP}/enabled"
 SHARED = f"/{THP}/shmem_enabled"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from octavo.actions.table import Subject
 from octavo.advice import Case
+from octavo.base.units import BASE_PAGE, MIB
 from octavo.rows import Row, instructions_by_process
 from octavo.runtimes.detect import Runtime, with_arguments
 from octavo.runtimes.launchers import program_at
 from octavo.runtimes.naming import is_glibc_arena
-from octavo.units import BASE_PAGE, MIB
 
 _NOTABLE_SHARE = 0.1
 """Share of a process's own memory from which a way of allocating it matters."""

@@ -17,10 +17,10 @@ from octavo.actions.settings import (
     needed_pool,
     needed_to_ask,
 )
-from octavo.huge_pages import HugePages
+from octavo.base.huge_pages import HugePages
+from octavo.base.toml import read_toml
+from octavo.base.units import page_size
 from octavo.runtimes.detect import Runtime
-from octavo.tlb_levels import read_toml
-from octavo.units import page_size
 
 TABLE = Path(__file__).parent / "runtimes.toml"
 

@@ -12,13 +12,13 @@ import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
-from octavo.linux import (
+from octavo.base.linux import (
     MADV_COLLAPSE,
     PR_GET_THP_DISABLE,
     PR_SET_THP_DISABLE,
     PR_THP_DISABLE_EXCEPT_ADVISED,
 )
-from octavo.units import KIB
+from octavo.base.units import KIB
 
 _SECONDS = 5
 

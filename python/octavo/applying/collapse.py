@@ -12,9 +12,9 @@ from pathlib import Path
 from octavo.applying.mappings import Mapping, parse_mappings
 from octavo.applying.remote import RemoteProcess
 from octavo.applying.selection import Selection
-from octavo.errors import CannotRun
-from octavo.huge_pages import PMD_PAGE
-from octavo.units import BASE_PAGE
+from octavo.base.errors import CannotRun
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.units import BASE_PAGE
 
 _RANGE_PAGES = PMD_PAGE // BASE_PAGE
 

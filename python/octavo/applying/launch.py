@@ -14,12 +14,12 @@ from octavo.actions.file_text import read_ahead
 from octavo.applying.preload import PreloadSettings, elf_of, find_library, is_static
 from octavo.applying.running import SCHEMA
 from octavo.applying.text import FileText, read_in_huge_pages
-from octavo.environment import added_to
-from octavo.errors import CannotRun, NotExecutable, choose
-from octavo.huge_pages import PMD_PAGE, read_huge_pages
+from octavo.base.errors import CannotRun, NotExecutable, choose
+from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
+from octavo.base.units import format_bytes
 from octavo.program import gives_privileges, locate_program
+from octavo.runtimes.environment import added_to
 from octavo.runtimes.launchers import program_at, with_options
-from octavo.units import format_bytes
 
 if TYPE_CHECKING:
     from octavo.actions.model import Action

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from octavo import smaps
-from octavo.huge_pages import PMD_PAGE
-from octavo.units import KIB, MIB
+from octavo.base import smaps
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.units import KIB, MIB
 
 Kind = Literal["heap", "anonymous", "shared", "stack", "thread-stack", "text", "data", "other"]
 

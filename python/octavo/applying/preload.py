@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from octavo.applying.selection import Selection
-from octavo.errors import CannotRun
+from octavo.base.errors import CannotRun
 from octavo.runtimes.program_file import open_program
 
 LIBRARY = "liboctavo-apply.so"

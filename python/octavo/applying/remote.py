@@ -16,10 +16,10 @@ import struct
 from collections.abc import Callable
 from types import TracebackType
 
-from octavo.errors import CannotRun
-from octavo.huge_pages import PMD_PAGE
-from octavo.linux import MADV_COLLAPSE
-from octavo.units import BASE_PAGE
+from octavo.base.errors import CannotRun
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.linux import MADV_COLLAPSE
+from octavo.base.units import BASE_PAGE
 
 _SYS_PROCESS_MADVISE = 440
 _SCAN_REQUEST = 0xC0606610

@@ -12,9 +12,9 @@ from octavo.applying.budget import Budget
 from octavo.applying.collapse import ENDED, Work, measure, perform, plan, read_mappings
 from octavo.applying.remote import RemoteProcess
 from octavo.applying.selection import Selection
-from octavo.errors import CannotRun
-from octavo.huge_pages import PMD_PAGE
-from octavo.processes import (
+from octavo.base.errors import CannotRun
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.processes import (
     descendants,
     has_huge_pages_disabled,
     is_kernel_thread,

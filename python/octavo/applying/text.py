@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from octavo.actions.file_text import why_not
-from octavo.huge_pages import HugePages
-from octavo.smaps import mappings_of
-from octavo.units import BASE_PAGE, format_bytes
+from octavo.base.huge_pages import HugePages
+from octavo.base.smaps import mappings_of
+from octavo.base.units import BASE_PAGE, format_bytes
 
 
 @dataclass(frozen=True)

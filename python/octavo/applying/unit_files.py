@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from octavo.errors import CannotRun, UsageError, nearest
-from octavo.text import quoted
+from octavo.base.errors import CannotRun, UsageError, nearest
+from octavo.base.text import quoted
 
 DIRECTORIES = (
     "etc/systemd/system",

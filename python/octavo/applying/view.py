@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from octavo.applying.collapse import ENDED, Work
 from octavo.applying.running import ProcessReport, memory_in_huge_pages
-from octavo.huge_pages import PMD_PAGE
-from octavo.units import NOT_AVAILABLE, format_bytes
-from octavo.view import Grid
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.table import Grid
+from octavo.base.units import NOT_AVAILABLE, format_bytes
 
 _SHOWN_REGIONS = 8
 UNDO = (

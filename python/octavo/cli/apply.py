@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from octavo.base.errors import FAILED, UsageError
+from octavo.base.signals import Interruption, Interrupts
+from octavo.base.text import quoted
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
-from octavo.errors import FAILED, UsageError
-from octavo.signals import Interruption, Interrupts
 from octavo.terminal.console import make_console
 from octavo.terminal.summary import say, show_grid
-from octavo.text import quoted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -235,7 +235,7 @@ def _prepare(
 
 def _execute(launch: Launch) -> None:
     from octavo._core import OctavoError
-    from octavo.errors import status_of
+    from octavo.base.errors import status_of
 
     try:
         launch.execute()

@@ -4,17 +4,17 @@ from typing import Annotated
 
 import typer
 
-from octavo.calibrating import Measurement, measure
-from octavo.calibration_file import CalibrationFile
-from octavo.calibration_view import headline, latency_grid, tlb_grid
+from octavo.base.files import JsonFile
+from octavo.base.units import byte_size
+from octavo.calibration.file import CalibrationFile
+from octavo.calibration.measurement import Measurement, measure
+from octavo.calibration.view import headline, latency_grid, tlb_grid
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
-from octavo.output import JsonFile
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.terminal.summary import say, show_grid
-from octavo.units import byte_size
 
 _EPILOG = """\b
 Examples:

@@ -6,18 +6,18 @@ import typer
 from rich.console import Console
 
 from octavo._core import start_check
-from octavo.background import outcome_of
+from octavo.base.background import outcome_of
+from octavo.base.errors import CannotRun
+from octavo.base.units import format_count
 from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
-from octavo.errors import CannotRun
 from octavo.replay import own_notes_on
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.terminal.summary import say
 from octavo.traces import open_trace
-from octavo.units import format_count
 
 if TYPE_CHECKING:
     from octavo._core import Checked

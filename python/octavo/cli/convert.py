@@ -4,20 +4,20 @@ from typing import Annotated
 
 import typer
 
-from octavo import units
+from octavo.base import units
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.files import JsonFile
+from octavo.base.units import format_bytes, format_count
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
 from octavo.conversion import Conversion, convert_trace
-from octavo.errors import CannotRun, UsageError
-from octavo.output import JsonFile
 from octavo.replay import own_notes_on, sample_of
 from octavo.sampling import parse_sample, sentences_on
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.terminal.summary import say
 from octavo.traces import formats
-from octavo.units import format_bytes, format_count
 
 _EPILOG = """\b
 Examples:

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from octavo.base.errors import UsageError, choose
+from octavo.base.files import STANDARD_OUTPUT, JsonFile
+from octavo.base.units import format_bytes, format_count
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
 from octavo.control.server import ACTIONS
-from octavo.errors import UsageError, choose
-from octavo.output import STANDARD_OUTPUT, JsonFile
-from octavo.units import format_bytes, format_count
 
 _EPILOG = """\b
 Examples:

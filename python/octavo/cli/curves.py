@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from octavo import units
 from octavo._core import MAX_CACHE_SETS, MAX_LINE_BYTES, MAX_WAYS, MIN_LINE_BYTES
+from octavo.base import units
+from octavo.base.metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.guard import guarded
@@ -21,12 +22,11 @@ from octavo.curves_configuration import (
     configure_curves,
     read_pairs,
 )
-from octavo.curves_metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.curves_run import VERB, execute_curves, execute_curves_of_trace
+from octavo.hardware.tlb_presets import tlb_preset_names
 from octavo.terminal.console import make_console
 from octavo.terminal.curves import show_curves
 from octavo.terminal.live import LiveLine, progress_text, trace_text
-from octavo.tlb_presets import tlb_preset_names
 from octavo.tracing import means_traces
 
 _EPILOG = """\b

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 import typer
 
 from octavo._core import OctavoError
-from octavo.errors import FAILED, status_of
-from octavo.signals import Interruptions
-from octavo.text import printable
+from octavo.base.errors import FAILED, status_of
+from octavo.base.signals import Interruptions
+from octavo.base.text import printable
 
 _READER_GONE = 141
 _DEBUG_VARIABLE = "OCTAVO_DEBUG"

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from octavo import units
-from octavo.background import interruptible
+from octavo.base import units
+from octavo.base.background import interruptible
+from octavo.base.errors import CannotRun
+from octavo.base.text import printable
 from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
-from octavo.errors import CannotRun
-from octavo.text import printable
 from octavo.traces import open_trace
 
 if TYPE_CHECKING:

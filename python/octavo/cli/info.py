@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from octavo.base.table import Grid
+from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
@@ -14,8 +16,6 @@ from octavo.survey import TraceInfo, survey_trace
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.terminal.summary import say, show_grid
-from octavo.units import format_bytes, format_count
-from octavo.view import Grid
 
 
 def register(app: typer.Typer) -> None:

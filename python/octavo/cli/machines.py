@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
+from octavo.base.errors import UsageError
 from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
-from octavo.errors import UsageError
-from octavo.machine_configs import LIST_SCHEMA, machines, machines_grid, resolve_machine
+from octavo.hardware.machines import LIST_SCHEMA, machines, machines_grid, resolve_machine
 from octavo.terminal.summary import show_grid
 
 _EPILOG = """\b

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
+from octavo.base.errors import CannotRun
+from octavo.base.files import JsonFile
+from octavo.base.signals import uninterrupted
 from octavo.cli.shown import check_distinct
-from octavo.errors import CannotRun
-from octavo.output import JsonFile
 from octavo.output_target import OutputTarget
 from octavo.result import Finished
-from octavo.signals import uninterrupted
 from octavo.terminal.summary import say
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from octavo.errors import UsageError
+from octavo.base.errors import UsageError
 
 JsonName = Annotated[
     str | None,

@@ -4,21 +4,21 @@ from typing import Annotated
 
 import typer
 
-from octavo import units
+from octavo.base import units
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.files import JsonFile
+from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current_name
 from octavo.cli.shown import check_distinct
 from octavo.configuration import configure
-from octavo.errors import CannotRun, UsageError
 from octavo.manifest import failure_of
-from octavo.output import JsonFile
 from octavo.recording import RecordedTrace, execute_recording
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, recording_text
 from octavo.terminal.summary import say
-from octavo.units import format_bytes, format_count
 
 _EPILOG = """\b
 Examples:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.files import JsonFile, failing_with
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
-from octavo.errors import CannotRun, UsageError
-from octavo.output import JsonFile, failing_with
 from octavo.terminal.console import make_console
 from octavo.terminal.summary import say
 

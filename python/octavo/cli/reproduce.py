@@ -9,12 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from octavo import units
-from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet
-from octavo.cli.shown import check_distinct
-from octavo.errors import UsageError, choose
-from octavo.output import (
+from octavo.base import units
+from octavo.base.errors import UsageError, choose
+from octavo.base.files import (
     STANDARD_OUTPUT,
     JsonFile,
     OutputDirectory,
@@ -22,7 +19,10 @@ from octavo.output import (
     to_json,
     write_standard_output,
 )
-from octavo.signals import uninterrupted
+from octavo.base.signals import uninterrupted
+from octavo.cli.guard import guarded
+from octavo.cli.output_options import Force, JsonName, Quiet
+from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console
 from octavo.terminal.summary import say
 

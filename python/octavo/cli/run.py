@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from octavo import units
 from octavo.api import execute, execute_trace
+from octavo.base import units
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.guard import guarded

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from octavo.errors import UsageError
-from octavo.output import (
+from octavo.base.errors import UsageError
+from octavo.base.files import (
     STANDARD_OUTPUT,
     JsonFile,
     check_new_file,

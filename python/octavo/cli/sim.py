@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from octavo import units
 from octavo._core import designs as known_designs
 from octavo._core import policies as known_policies
+from octavo.base import units
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.guard import guarded

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
+from octavo.base.errors import UsageError
+from octavo.base.files import STANDARD_OUTPUT, JsonFile
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current_name
 from octavo.cli.shown import check_distinct
-from octavo.errors import UsageError
-from octavo.output import STANDARD_OUTPUT, JsonFile
 from octavo.snapshot import (
     MemorySnapshot,
     coverage_grid,

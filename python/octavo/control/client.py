@@ -7,9 +7,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from octavo.base.errors import CannotRun
 from octavo.control.place import Place, places, remove_stale
 from octavo.control.server import peer_of
-from octavo.errors import CannotRun
 
 
 def ask(pid: int, action: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octavo._core import OctavoError
+from octavo.base.errors import CannotRun
 from octavo.control.place import new_place
-from octavo.errors import CannotRun
 
 if TYPE_CHECKING:
     from octavo._core import Progress

@@ -34,6 +34,6 @@ def make_bundle() -> str:
 
 
 if __name__ == "__main__":
-    from octavo.output import replace_text
+    from octavo.base.files import replace_text
 
     replace_text(Path(sys.argv[1]), make_bundle())

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import vl_convert
 
-from octavo.errors import choose
+from octavo.base.errors import choose
+from octavo.base.text import printable_document
 from octavo.report.theme import Spec, for_paper
-from octavo.text import printable_document
 
 _PNG_SCALE = 3
 """Pixels to a point: 216 dpi."""

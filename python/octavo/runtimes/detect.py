@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from octavo.errors import CannotRun
+from octavo.base.errors import CannotRun
 from octavo.runtimes.program_file import ProgramFile, open_program
 
 _LIST_SECONDS = 5

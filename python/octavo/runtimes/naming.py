@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from octavo.base.units import GIB, MIB
 from octavo.runtimes.detect import Runtime, detect
-from octavo.units import GIB, MIB
 
 if TYPE_CHECKING:
     from octavo._core import Process, Region

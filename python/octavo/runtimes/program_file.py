@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from octavo.elf import read_target
+from octavo.base.elf import read_target
 
 _PT_LOAD = 1
 _PT_INTERP = 3

@@ -25,9 +25,9 @@ from typing import Any
 from jinja2 import PackageLoader, StrictUndefined, Template, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from octavo.errors import choose
-from octavo.tlb_levels import read_toml
-from octavo.units import (
+from octavo.base.errors import choose
+from octavo.base.toml import read_toml
+from octavo.base.units import (
     KIB,
     MIB,
     format_bytes,

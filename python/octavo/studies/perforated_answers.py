@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import mean
 
+from octavo.base.units import format_mpki, format_share
 from octavo.studies.coded_claims import Found
 from octavo.studies.perforated_grid import FRACTIONS, PORTIONS, GridRow
 from octavo.studies.perforated_measurement import BASE, BASELINE, PERFORATED, Counted
@@ -12,7 +13,6 @@ from octavo.studies.perforated_memory import LAYOUTS, Fragments
 from octavo.studies.perforated_pages import Study
 from octavo.studies.perforated_programs import ProgramMeasurement, ProgramRow
 from octavo.studies.perforated_redis import RedisMeasurement
-from octavo.units import format_mpki, format_share
 
 Finder = Callable[[Study], Found | None]
 """None if no measurement decides it."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from octavo.base.units import format_share
 from octavo.studies.coded_claims import Found
 from octavo.studies.perforated_answers import two
 from octavo.studies.perforated_faults import GTSM, IDEAL, PAPER_PORTION, FaultRow
 from octavo.studies.perforated_measurement import BASELINE, PERFORATED
 from octavo.studies.perforated_memory import REGION
 from octavo.studies.perforated_pages import Study
-from octavo.units import format_share
 
 
 def _papers(study: Study) -> FaultRow | None:

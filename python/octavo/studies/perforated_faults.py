@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.base.units import MIB
 from octavo.studies.perforated_grid import Point, Size, on_a_memory, simulation, stream
 from octavo.studies.perforated_measurement import (
     BASE,
@@ -24,7 +25,6 @@ from octavo.studies.perforated_measurement import (
 )
 from octavo.studies.perforated_memory import Fragments, Layout
 from octavo.studies.simulation_pool import Done, Pass
-from octavo.units import MIB
 
 GTSM, IDEAL = "gtsm", "ideal2m"
 CHUNK = 4 * MIB

@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.machine_configs import Setting, toml_value
+from octavo.base.toml import toml_value
+from octavo.base.units import BASE_PAGE, GIB, byte_size
+from octavo.hardware.machines import Setting
 from octavo.studies.perforated_measurement import (
     BASE,
     BASELINE,
@@ -26,7 +28,6 @@ from octavo.studies.perforated_measurement import (
 from octavo.studies.perforated_memory import LAYOUTS, REGION, Fragments, always, fragmented
 from octavo.studies.programs import to_settings
 from octavo.studies.simulation_pool import Done, Pass
-from octavo.units import BASE_PAGE, GIB, byte_size
 
 MACHINE = "perforated-pages"
 RESERVED = "reserved_thp"

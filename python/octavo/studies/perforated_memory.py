@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any, Literal
 
-from octavo.units import BASE_PAGE, MIB
+from octavo.base.units import BASE_PAGE, MIB
 
 Layout = Literal["clustered", "dispersed"]
 LAYOUTS: tuple[Layout, ...] = ("clustered", "dispersed")

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.base.units import BASE_PAGE
 from octavo.studies.perforated_grid import MACHINE
 from octavo.studies.perforated_measurement import (
     BASE,
@@ -30,7 +31,6 @@ from octavo.studies.perforated_memory import (
 from octavo.studies.programs import document, record_programs, scope, to_settings
 from octavo.studies.simulation_pool import Done, Pass, Say, run_passes
 from octavo.studies.tailored_subjects import Subject, extent
-from octavo.units import BASE_PAGE
 
 PORTIONS = (0.25, 0.5, 1.0)
 FRACTIONS = (0.25, 0.5)

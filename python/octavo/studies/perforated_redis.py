@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.machine_configs import Setting, toml_value
+from octavo.base.toml import toml_value
+from octavo.base.units import BASE_PAGE, GIB, KIB, MIB, format_count
+from octavo.hardware.machines import Setting
 from octavo.studies.perforated_grid import MACHINE
 from octavo.studies.perforated_measurement import (
     BASE,
@@ -27,7 +29,6 @@ from octavo.studies.perforated_measurement import (
 from octavo.studies.programs import to_settings
 from octavo.studies.redis_server import VALUE_BYTES, record_server
 from octavo.studies.simulation_pool import Pass, Say, run_passes
-from octavo.units import BASE_PAGE, GIB, KIB, MIB, format_count
 
 PAPER_GIB = {BASELINE: 92.9, BASE: 77.7}
 """Table I."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from octavo.base.units import format_bytes, format_count, format_mpki, format_share
 from octavo.studies.coded_claims import answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.perforated_claims import CLAIMS, LEFT_OUT
@@ -18,7 +19,6 @@ from octavo.studies.perforated_programs import PORTIONS as PROGRAM_PORTIONS
 from octavo.studies.perforated_programs import ProgramMeasurement
 from octavo.studies.programs import extent_note
 from octavo.studies.tailored_subjects import usual_entries
-from octavo.units import format_bytes, format_count, format_mpki, format_share
 
 CONTENTS: tuple[tuple[str, float, Layout, bool], ...] = (
     ("a", 0.75, "clustered", True),

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from octavo.machine_configs import setting_texts
+from octavo.base.toml import read_toml
+from octavo.base.units import format_count
+from octavo.hardware.machines import setting_texts
 from octavo.studies.inputs import make_inputs
-from octavo.tlb_levels import read_toml
-from octavo.units import format_count
 
 _MOST_EVENTS = 100_000
 """Events of a workload, at most."""

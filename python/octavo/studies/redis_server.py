@@ -14,10 +14,10 @@ from io import BufferedRWPair
 from pathlib import Path
 from typing import IO
 
-from octavo import _core
+import octavo._core as _core
+from octavo.base.units import KIB, format_bytes, format_count
 from octavo.studies.programs import events
 from octavo.studies.simulation_pool import Say
-from octavo.units import KIB, format_bytes, format_count
 
 SERVER = "redis-server"
 VALUE_BYTES = 16 * KIB

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.base.units import format_count
 from octavo.studies.programs import document
-from octavo.units import format_count
 
 Say = Callable[[str], None]
 """Shows a line of progress."""

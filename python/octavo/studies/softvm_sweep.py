@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from octavo.units import KIB
+from octavo.base.units import KIB
 from octavo.view import main_process
 
 SWEEP_INSTRUCTIONS = 10_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from octavo.base.units import KIB, format_count
 from octavo.studies import softvm_paper as paper
 from octavo.studies.coded_claims import answers, claims_document, claims_text
 from octavo.studies.markdown import table
@@ -27,7 +28,6 @@ from octavo.studies.softvm import (
 )
 from octavo.studies.softvm_claims import CLAIMS
 from octavo.studies.softvm_sweep import L1_SIZES, L2_SIZES, SWEEP_INSTRUCTIONS, WAYS
-from octavo.units import KIB, format_count
 
 _EVENT_NAMES = (
     "L2 D-cache miss",

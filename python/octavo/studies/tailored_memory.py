@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from octavo._core import OctavoError
+from octavo.base.units import KIB, MIB
 from octavo.snapshot import take_snapshot
-from octavo.units import KIB, MIB
 
 SHARES = {
     4 * KIB: 0.05,

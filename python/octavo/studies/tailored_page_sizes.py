@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.base.units import BASE_PAGE, MIB, byte_size
 from octavo.execution_time import simulated_time
 from octavo.rows import stream_counters
 from octavo.sim_model import Simulated
@@ -24,7 +25,6 @@ from octavo.studies.tailored_measurement import (
 )
 from octavo.studies.tailored_memory import Coverage, coverages, fragmented
 from octavo.studies.tailored_subjects import Subject, extent, subjects
-from octavo.units import BASE_PAGE, MIB, byte_size
 from octavo.view import main_process, whole_program
 
 SCHEMA = "octavo/tailored-page-sizes/1"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import mean
 
+from octavo.base.units import KIB, MIB, format_share
 from octavo.studies.coded_claims import Found
 from octavo.studies.tailored_measurement import BASE, COLT, RMM, TPS, Measurement, label
 from octavo.studies.tailored_page_sizes import Study
-from octavo.units import KIB, MIB, format_share
 
 LOCAL = ("xsbench", "graph500")
 """The paper's benchmarks that keep some locality under fragmentation."""

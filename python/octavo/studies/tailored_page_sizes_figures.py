@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from octavo.base.units import KIB, format_bytes
 from octavo.report import vegalite as vl
 from octavo.report.theme import (
     MARKS,
@@ -18,7 +19,6 @@ from octavo.report.theme import (
 from octavo.studies.bars import bars
 from octavo.studies.tailored_measurement import BASE, BASELINE, RIVALS, TPS, Measurement, label
 from octavo.studies.tailored_page_sizes import Study
-from octavo.units import KIB, format_bytes
 
 _WIDTH, _HEIGHT = 560, 300
 _PROGRAM_WIDTH, _BARS_HEIGHT = 42, 220

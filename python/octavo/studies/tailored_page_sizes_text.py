@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from octavo.base.units import (
+    format_bytes,
+    format_count,
+    format_growth,
+    format_mpki,
+    format_share,
+)
 from octavo.studies.coded_claims import answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.programs import extent_note
@@ -31,13 +38,6 @@ from octavo.studies.tailored_page_sizes_answers import (
 )
 from octavo.studies.tailored_page_sizes_claims import CLAIMS, LEFT_OUT
 from octavo.studies.tailored_subjects import usual_entries, usual_instructions
-from octavo.units import (
-    format_bytes,
-    format_count,
-    format_growth,
-    format_mpki,
-    format_share,
-)
 
 FEWEST_PROGRAMS = 6
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from octavo.base.toml import read_toml
 from octavo.studies.programs import Program, load_programs, region_of
-from octavo.tlb_levels import read_toml
 
 WORKLOADS = Path(__file__).with_name("tailored_page_sizes.toml")
 BUILT = Path(__file__).resolve().parents[3] / "build" / "workloads"

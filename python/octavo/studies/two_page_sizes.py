@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from octavo.base.units import KIB
 from octavo.curves_rows import CurveRow
 from octavo.studies.programs import load_programs, measure_programs
-from octavo.units import KIB
 
 SCHEMA = "octavo/two-page-sizes/1"
 FEWEST_PROGRAMS = 12

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from math import exp, log
 from statistics import mean, median
 
+from octavo.base.units import KIB
 from octavo.studies.coded_claims import Claim, Found
 from octavo.studies.two_page_sizes import LARGE, SMALL, Measurement, Shape
-from octavo.units import KIB
 
 FEW_CPI = 0.001
 """Below this CPI_TLB with 4 KiB pages a TLB has next to no misses that pages could end."""

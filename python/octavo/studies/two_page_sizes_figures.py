@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from octavo.base.units import KIB, MIB, format_bytes
+from octavo.hardware.tlb_presets import pair_name
 from octavo.report import vegalite as vl
 from octavo.report.theme import (
     MARKS,
@@ -29,8 +31,6 @@ from octavo.studies.two_page_sizes import (
     Shape,
     Study,
 )
-from octavo.tlb_presets import pair_name
-from octavo.units import KIB, MIB, format_bytes
 
 _WIDTH, _HEIGHT = 560, 320
 _PROGRAM_WIDTH, _BARS_HEIGHT = 46, 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from octavo.base.units import KIB, format_bytes, format_count, format_cpi
 from octavo.studies.coded_claims import Answered, answers, claims_document, claims_text
 from octavo.studies.markdown import table
 from octavo.studies.programs import extent_note
@@ -21,7 +22,6 @@ from octavo.studies.two_page_sizes import (
     Study,
 )
 from octavo.studies.two_page_sizes_claims import CLAIMS
-from octavo.units import KIB, format_bytes, format_count, format_cpi
 
 _SHOWN = (SMALL, 8 * KIB, LARGE)
 """Single sizes of Figures 5.1 and 5.2."""

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from octavo.output import check_standard_output, discard_standard_output
+from octavo.base.files import check_standard_output, discard_standard_output
 
 PLAIN_WIDTH = 120
 """Columns if the width of the screen is unknown."""

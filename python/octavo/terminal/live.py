@@ -12,12 +12,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from octavo.durations import format_duration
+from octavo.base.text import printable
+from octavo.base.units import format_bytes, format_count, format_duration
 from octavo.manifest import signal_name
 from octavo.programs import program_label
 from octavo.terminal.summary import say
-from octavo.text import printable
-from octavo.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from octavo._core import JobProgress, Progress, RecordProgress, TraceProgress

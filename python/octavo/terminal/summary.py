@@ -7,12 +7,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from octavo.base.table import Grid
+from octavo.base.text import printable
 from octavo.manifest import cautions, warnings
 from octavo.result import Finished, RunResult
 from octavo.terminal.console import GAP_WIDTH, make_table
-from octavo.text import printable
 from octavo.view import (
-    Grid,
     headline,
     machine_grid,
     notable_regions,

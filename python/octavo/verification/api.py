@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from octavo.errors import CannotRun, Interrupted, UsageError
-from octavo.huge_pages import read_huge_pages
+from octavo.base.errors import CannotRun, Interrupted, UsageError
+from octavo.base.huge_pages import read_huge_pages
+from octavo.base.signals import Interrupts
 from octavo.program import locate_program
-from octavo.signals import Interrupts
 from octavo.stored_result import read_run
 from octavo.verification.experiment import (
     DEFAULT_REPETITIONS,

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from octavo.applying.launch import inherited_environment
-from octavo.errors import CannotRun, UsageError
-from octavo.processes import cpu_seconds, listens
-from octavo.signals import Interrupts
-from octavo.text import quoted
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.processes import cpu_seconds, listens
+from octavo.base.signals import Interrupts
+from octavo.base.text import quoted
 from octavo.verification.commands import (
     Said,
     how_it_ended,

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from octavo.huge_pages import PMD_PAGE
-from octavo.smaps import Mapping
-from octavo.units import BASE_PAGE
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.smaps import Mapping
+from octavo.base.units import BASE_PAGE
 
 _PRESENT = 1 << 63
 _FRAME = (1 << 55) - 1

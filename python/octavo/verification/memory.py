@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from octavo.smaps import Mapping
+from octavo.base.smaps import Mapping
 
 KINDS = ("anonymous", "shared", "file", "hugetlb")
 """Of huge pages: private memory, shared memory, cached files, and the reserved pool."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from octavo.errors import UsageError, choose
-from octavo.text import quoted
+from octavo.base.errors import UsageError, choose
+from octavo.base.text import quoted
 
 Source = Literal["time", "cpu", "output", "command", "command-time", "command-cpu"]
 Better = Literal["higher", "lower"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from octavo.host import describe_host, versions
+from octavo.base.host import describe_host, versions
 from octavo.verification.experiment import Experiment, Measured, Plan
 from octavo.verification.memory import KINDS
 from octavo.verification.metric import Better

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from octavo.environment import added_to
-from octavo.errors import CannotRun, NotExecutable, UsageError, choose
-from octavo.huge_pages import PMD_PAGE, HugePages
+from octavo.base.errors import CannotRun, NotExecutable, UsageError, choose
+from octavo.base.huge_pages import PMD_PAGE, HugePages
+from octavo.base.text import quoted
+from octavo.runtimes.environment import added_to
 from octavo.runtimes.launchers import program_at, with_options
 from octavo.stored_result import read_run
-from octavo.text import quoted
 
 if TYPE_CHECKING:
     from octavo.actions.model import Action

@@ -24,14 +24,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from octavo.errors import CannotRun
-from octavo.host import read_setting
-from octavo.huge_pages import PMD_PAGE
-from octavo.linux import PR_SET_CHILD_SUBREAPER, PR_SET_THP_DISABLE
-from octavo.processes import descendants, is_alive, peak_resident
-from octavo.smaps import Mapping as MemoryMapping
-from octavo.smaps import mappings_of
-from octavo.units import KIB
+from octavo.base.errors import CannotRun
+from octavo.base.host import read_setting
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.linux import PR_SET_CHILD_SUBREAPER, PR_SET_THP_DISABLE
+from octavo.base.processes import descendants, is_alive, peak_resident
+from octavo.base.smaps import Mapping as MemoryMapping
+from octavo.base.smaps import mappings_of
+from octavo.base.units import KIB
 from octavo.verification.folios import Folios
 from octavo.verification.memory import KINDS, Memory, Region, memory_of
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-from octavo.errors import CannotRun
-from octavo.host import read_setting
-from octavo.output import replace_text
-from octavo.signals import HANDLED
+from octavo.base.errors import CannotRun
+from octavo.base.files import replace_text
+from octavo.base.host import read_setting
+from octavo.base.signals import HANDLED
 from octavo.verification.supervisor import close_descriptors, descriptors, prctl
 
 _STATE = Path("var/lib/octavo")

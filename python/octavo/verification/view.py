@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from octavo.durations import format_duration
-from octavo.text import quoted
-from octavo.units import NOT_AVAILABLE, format_bytes, format_count, format_share
+from octavo.base.table import Grid
+from octavo.base.text import quoted
+from octavo.base.units import (
+    NOT_AVAILABLE,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_share,
+)
 from octavo.verification.experiment import Progress
 from octavo.verification.outcome import Decision, Outcome, Summary
 from octavo.verification.statistics import LEVEL, Interval
-from octavo.view import Grid
 
 _REGIONS_SHOWN = 4
 _SMALLEST_SHARE = 0.0005

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.errors import choose
-from octavo.tlb_levels import read_toml
-from octavo.units import format_bytes, page_sizes
+from octavo.base.errors import choose
+from octavo.base.toml import read_toml
+from octavo.base.units import format_bytes, page_sizes
 
-PRESETS = Path(__file__).parent / "presets" / "tlbs"
+PRESETS = Path(__file__).parents[1] / "presets" / "tlbs"
 
 
 @dataclass(frozen=True)

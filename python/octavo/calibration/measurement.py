@@ -14,13 +14,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from octavo._core import VERSION, available_memory, start_calibration
-from octavo.background import see_through
-from octavo.calibration import Calibration, MeasuredHost, Reach, Spread, processor
-from octavo.errors import CannotRun, Interrupted, UsageError
-from octavo.host import cpu_field, read_setting
-from octavo.huge_pages import PMD_PAGE
-from octavo.knees import CurvePoint, Knees, find_knees, quantile, spread_of, undisturbed
-from octavo.units import BASE_PAGE, GIB, MIB, format_bytes
+from octavo.base.background import see_through
+from octavo.base.errors import CannotRun, Interrupted, UsageError
+from octavo.base.host import cpu_field, read_setting
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.units import BASE_PAGE, GIB, MIB, format_bytes
+from octavo.calibration.file import Calibration, MeasuredHost, Reach, Spread, processor
+from octavo.calibration.knees import CurvePoint, Knees, find_knees, quantile, spread_of, undisturbed
 
 if TYPE_CHECKING:
     from octavo._core import CalibrationSamples, SpreadSamples

@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from octavo import _core
-from octavo.errors import UsageError
-from octavo.view import Grid
+import octavo._core as _core
+from octavo.base.errors import UsageError
+from octavo.base.table import Grid
+from octavo.base.toml import TomlValue, toml_value
 
 LIST_SCHEMA = "octavo/machines/1"
 SCHEMA = "octavo/machine/1"
 
-Setting = bool | int | float | str | list[Any] | dict[str, Any] | None
+Setting = TomlValue
 """The value of a key of a machine; None removes an optional table."""
 
 
@@ -74,23 +75,6 @@ def check_texts(*texts: str) -> None:
             text.encode()
         except UnicodeEncodeError:
             raise UsageError(f"{text!a} is not UTF-8 text.") from None
-
-
-def toml_value(value: Setting) -> str:
-    """A value as TOML has it."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        # TOML's escapes are JSON's, but it has no surrogates.
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml_value, value))}]"
-    pairs = (f"{json.dumps(key)} = {toml_value(inner)}" for key, inner in value.items())
-    return f"{{{', '.join(pairs)}}}"
 
 
 def machines_grid(listed: list[dict[str, str]]) -> Grid:

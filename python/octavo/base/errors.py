@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterable
 
 from octavo._core import OctavoError
-from octavo.text import quoted
+from octavo.base.text import quoted
 
 USAGE = 2
 FAILED = 125

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from octavo.errors import CannotRun, UsageError
-from octavo.signals import uninterrupted
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.signals import uninterrupted
 
 STANDARD_OUTPUT = "-"
 _STAGING = ".octavo-"

@@ -1,35 +1,32 @@
 """The calibration file: what `octavo calibrate` has measured of this machine's processor.
 
-`load_calibration` reads it, `octavo.calibration_file` writes it; docs/calibrate.md describes every
-key. A file that was measured on another processor is ignored with a note, since its figures would
-be wrong here; a file that is damaged is an error, since the user believes that it is used.
+`load_calibration` reads it, `CalibrationFile` writes it; docs/calibrate.md describes every key. A
+file that was measured on another processor is ignored with a note, since its figures would be wrong
+here; a file that is damaged is an error, since the user believes that it is used.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from octavo.errors import CannotRun, UsageError
-from octavo.host import cpu_field, open_regular
-from octavo.text import printable, quoted
-from octavo.units import BASE_PAGE, byte_size
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.files import check_new_file, failing_with, replace_text
+from octavo.base.host import cpu_field, open_regular
+from octavo.base.text import printable, quoted
+from octavo.base.toml import TomlError, parse_toml, toml_value
+from octavo.base.units import BASE_PAGE, KIB, MIB, byte_size
 
 FORMAT = 1
 """The version of the file's format; a reader refuses every other one."""
 
 PAGE_SIZES = {"4KiB": 4 << 10, "2MiB": 2 << 20, "1GiB": 1 << 30}
 """The page sizes of x86-64, by the names that the file's tables use as keys, in bytes."""
+_PAGE_NAMES = {size: name for name, size in PAGE_SIZES.items()}
 
 
 @dataclass(frozen=True)
@@ -219,8 +216,8 @@ def load_calibration(
 def parse_calibration(text: str, place: Path) -> Calibration:
     """The calibration that is the text of a file. Raises UsageError, which names `place`."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = parse_toml(text)
+    except TomlError as error:
         raise _wrong(place, f"it is no TOML: {error}") from None
     if document.get("format") != FORMAT:
         found = quoted(document.get("format", "none"))
@@ -360,3 +357,109 @@ def _page_size(text: str) -> int:
     if text not in PAGE_SIZES:
         raise UsageError(f"give one of {', '.join(PAGE_SIZES)}")
     return PAGE_SIZES[text]
+
+
+class CalibrationFile:
+    """The place that a calibration is to be written to."""
+
+    def __init__(self, name: str | None, *, force: bool = False) -> None:
+        """Checks that the file can be written: one that exists with `force` only, but for the
+        default file (`name` is None), whose directory is made. Raises UsageError or CannotRun.
+        """
+        self.path = default_path() if name is None else Path(name)
+        if name is None:
+            with failing_with(f"`{self.path}`"):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+        check_new_file(
+            str(self.path) if name is None else name, force=force or name is None, option="--out"
+        )
+        self.replaced_date = _measured_at(self.path)
+        """When the calibration was measured that is there and will be replaced, if one is."""
+
+    def write(self, calibration: Calibration) -> None:
+        """Writes the file whole, or raises CannotRun and leaves what was there before."""
+        with failing_with(f"`{self.path}`"):
+            replace_text(self.path.resolve(), calibration_toml(calibration))
+
+
+def _measured_at(path: Path) -> str | None:
+    try:
+        return parse_calibration(path.read_text(encoding="utf-8"), path).host.measured_at
+    except (OSError, UnicodeDecodeError, UsageError):
+        return None
+
+
+def calibration_toml(calibration: Calibration) -> str:
+    """The calibration as TOML, with a comment for each table."""
+    return "\n".join(_lines(calibration)) + "\n"
+
+
+def _lines(found: Calibration) -> Iterator[str]:
+    yield "# Measured by `octavo calibrate`; docs/calibrate.md describes every key."
+    yield f"format = {FORMAT}"
+    yield f"cycles_per_second = {found.cycles_per_second:.0f}  # core cycles"
+    yield f"tsc_per_second = {found.tsc_per_second:.0f}"
+    yield "notes = ["
+    yield from (f"  {toml_value(note)}," for note in found.notes)
+    yield "]"
+    yield ""
+    yield "[host]"
+    host = found.host
+    for key in ("cpu_model", "cpu_id", "measured_at", "kernel", "octavo", "virtualised"):
+        yield f"{key} = {toml_value(getattr(host, key))}"
+    yield ""
+    yield "[walk_cycles]  # added to a load; low: walks overlap, high: each load waits"
+    yield from _spreads(found.walk_cycles)
+    for page, costs in sorted(found.walk_cycles_by_footprint.items()):
+        yield ""
+        yield f'[walk_cycles_by_footprint."{_PAGE_NAMES[page]}"]  # by the bytes used in turn'
+        for size, spread in sorted(costs.items()):
+            yield f'"{_size(size)}" = {_spread(spread)}'
+    for page, costs in sorted(found.load_cycles.items()):
+        yield ""
+        yield f'[load_cycles."{_PAGE_NAMES[page]}"]  # over all lines of a working set, with walks'
+        for size, spread in sorted(costs.items()):
+            yield f'"{_size(size)}" = {_spread(spread)}'
+    yield ""
+    yield "[second_level_hit_cycles]  # added to a load, over a hit in the first level"
+    yield from _spreads(found.second_level_hit_cycles)
+    yield ""
+    yield "[tlb]  # entries, by page size"
+    for size, reach in sorted(found.tlb.items()):
+        yield f'"{_PAGE_NAMES[size]}" = {_reach(reach)}'
+    yield ""
+    yield "[entry_bytes]  # bytes of a page that one TLB entry covers"
+    for size, covered in sorted(found.entry_bytes.items()):
+        yield f'"{_PAGE_NAMES[size]}" = "{_size(covered)}"'
+    yield ""
+    yield "[latency_cycles]  # of a load, by the size of its working set"
+    for size, spread in sorted(found.latency_cycles.items()):
+        yield f'"{_size(size)}" = {_spread(spread)}'
+
+
+def _spreads(table: Mapping[int, Spread]) -> Iterator[str]:
+    for size, spread in sorted(table.items()):
+        yield f'"{_PAGE_NAMES[size]}" = {_spread(spread)}'
+
+
+def _reach(of: Reach) -> str:
+    levels = (("first", of.first), ("second", of.second))
+    parts = [f"{name} = {_spread(level)}" for name, level in levels if level is not None]
+    return f"{{{', '.join(parts)}}}"
+
+
+def _spread(of: Spread) -> str:
+    return f"{{low = {_number(of.low)}, median = {_number(of.median)}, high = {_number(of.high)}}}"
+
+
+def _size(size: int) -> str:
+    """A size that is read back exactly: `96MiB`, `1536KiB`."""
+    for unit in (MIB, KIB):
+        if size % unit == 0:
+            return f"{size // unit}{'MiB' if unit == MIB else 'KiB'}"
+    return f"{size}B"
+
+
+def _number(value: float) -> str:
+    """Four significant digits, or all before the point."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"

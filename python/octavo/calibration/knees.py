@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from octavo.calibration import Reach, Spread
+from octavo.calibration.file import Reach, Spread
 
 LEAST_RATIO = 8
 """Second-level over first-level entries: the second flat part reaches at least half so far."""

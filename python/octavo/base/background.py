@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from octavo.errors import Interrupted
+from octavo.base.errors import Interrupted
+from octavo.base.signals import Interrupts
 from octavo.session import POLL_SECONDS, with_interrupt
-from octavo.signals import Interrupts
 
 if TYPE_CHECKING:
     from octavo._core import TraceJob

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.host import cpu_field
-from octavo.tlb_levels import read_toml
+from octavo.base.host import cpu_field
+from octavo.base.toml import read_toml
 
-TABLE = Path(__file__).parent / "presets" / "processors.toml"
+TABLE = Path(__file__).parents[1] / "presets" / "processors.toml"
 
 
 @dataclass(frozen=True)

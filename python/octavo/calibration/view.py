@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from octavo.calibration import Calibration, Spread
-from octavo.host import read_text
-from octavo.units import MIB, byte_size, format_bytes
-from octavo.view import Grid
+from octavo.base.host import read_text
+from octavo.base.table import Grid
+from octavo.base.units import MIB, byte_size, format_bytes
+from octavo.calibration.file import Calibration, Spread
 
 NOT_FOUND = "not found"
 NOT_MEASURED = "not measured"

@@ -1,4 +1,4 @@
-"""Sizes and counts, read from a command line and written for people.
+"""Sizes, counts and durations, read from a command line and written for people.
 
 Sizes are bytes and are written in powers of 1024 (KiB, MiB, GiB); counts are written in powers
 of 1000 (k, M, G).
@@ -10,8 +10,8 @@ from fractions import Fraction
 from math import inf, log2, nan
 
 from octavo._core import MAX_LINE_BYTES, MIN_LINE_BYTES, parse_page_size
-from octavo.errors import UsageError
-from octavo.text import quoted
+from octavo.base.errors import UsageError
+from octavo.base.text import quoted
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -26,6 +26,7 @@ NOT_AVAILABLE = "n/a"
 """Shown in place of a number that has no value."""
 
 _COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def page_size(text: str) -> int:
@@ -190,3 +191,24 @@ def percentage(text: str) -> float:
             f"percentage `{quoted(text)}`: give a number from 0 up, such as 25 or 25%."
         )
     return number / 100
+
+
+def duration(text: str) -> float:
+    """`90s` → 90.0; `5min` → 300.0. A number alone is seconds; ms, s, min and h are known.
+
+    Raises UsageError for anything else, and for 0.
+    """
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", text.strip().lower())
+    unit = None if match is None else _SECONDS.get(match[2])
+    if match is None or unit is None or float(match[1]) == 0:
+        raise UsageError(
+            f"`{quoted(text)}` is not a duration: give a number such as 30s, 5min or 1.5h."
+        )
+    return float(match[1]) * unit
+
+
+def format_duration(seconds: float) -> str:
+    """`7 s`, `3 min`, `2.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

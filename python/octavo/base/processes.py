@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from octavo.units import KIB
+from octavo.base.units import KIB
 
 _PROC = Path("/proc")
 _PEAK = re.compile(rb"^VmHWM:\s+([0-9]+) kB$", re.MULTILINE)

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from octavo import _core
-from octavo.errors import UsageError
-from octavo.machine_configs import resolve_machine
-from octavo.processors import Processor, machine_for, this_processor
+import octavo._core as _core
+from octavo.base.errors import UsageError
+from octavo.hardware.machines import resolve_machine
+from octavo.hardware.processors import Processor, machine_for, this_processor
 
 Chosen = Literal["this-processor", "nearest", "given"]
 

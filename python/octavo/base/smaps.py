@@ -10,8 +10,8 @@ import os
 import re
 from dataclasses import dataclass, field
 
-from octavo.processes import read_proc
-from octavo.units import KIB
+from octavo.base.processes import read_proc
+from octavo.base.units import KIB
 
 _LINE = re.compile(
     rb"^(?:([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) (\S+) ([0-9]+) *(.*)"

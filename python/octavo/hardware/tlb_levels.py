@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo.errors import choose
+from octavo.base.errors import choose
+from octavo.base.toml import read_toml
 
 if TYPE_CHECKING:
     from octavo._core import Level
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-PRESETS = Path(__file__).parent / "presets" / "levels"
+PRESETS = Path(__file__).parents[1] / "presets" / "levels"
 DEFAULT_PRESET = "lru64"
 
 
@@ -77,11 +72,6 @@ def load_preset(name: str) -> Machine:
     table = read_toml(path)
     levels = tuple(TlbLevel(**level) for level in table["level"])
     return Machine(table["name"], table["title"], table["source"], levels)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """A file of ours; tomllib has it since Python 3.11, tomli before."""
-    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def single_level(fetch_entries: int, data_entries: int) -> Machine:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from octavo.host import cpu_field, read_setting, read_text
-from octavo.units import BASE_PAGE, GIB, KIB, MIB
+from octavo.base.host import cpu_field, read_setting, read_text
+from octavo.base.units import BASE_PAGE, GIB, KIB, MIB
 
 THP = Path("sys/kernel/mm/transparent_hugepage")
 HUGETLB = Path("sys/kernel/mm/hugepages")

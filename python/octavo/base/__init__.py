@@ -1,0 +1,1 @@
+"""Common ground of all folders: messages, units, files, signals, and facts that Linux states."""

@@ -1,0 +1,41 @@
+"""TOML: files that are read, and values that are written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TomlValue = bool | int | float | str | list[Any] | dict[str, Any] | None
+"""A value that `toml_value` writes; None is the word `none`."""
+
+TomlError = tomllib.TOMLDecodeError
+parse_toml = tomllib.loads
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a file of Octavo's own."""
+    return parse_toml(path.read_text(encoding="utf-8"))
+
+
+def toml_value(value: TomlValue) -> str:
+    """A value as TOML has it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        # TOML's escapes are JSON's, but it has no surrogates.
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    pairs = (f"{json.dumps(key)} = {toml_value(inner)}" for key, inner in value.items())
+    return f"{{{', '.join(pairs)}}}"

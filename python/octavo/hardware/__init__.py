@@ -1,0 +1,1 @@
+"""Machines: presets and configurations, and which of them this processor is."""
