@@ -27,7 +27,6 @@ from octavo.studies import (
     tailored_page_sizes_text,
     tailored_subjects,
     two_page_sizes,
-    two_page_sizes_text,
 )
 from octavo.studies.perforated_memory import Fragments
 from octavo.studies.programs import Program, to_settings
@@ -59,7 +58,7 @@ def _two_page_sizes(run: Run) -> Document:
         two_page_sizes.measure(name, run([*two_page_sizes.ARGUMENTS, trace])["rows"])
         for name, trace in PROGRAMS.items()
     ]
-    return two_page_sizes_text.to_document(two_page_sizes.Study(tuple(measured), {}))
+    return two_page_sizes.to_document(two_page_sizes.Study(tuple(measured), {}))
 
 
 def _tailored_page_sizes(run: Run) -> Document:

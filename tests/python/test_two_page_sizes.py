@@ -16,15 +16,16 @@ from octavo.base.units import KIB
 from octavo.cli import app
 from octavo.curves_configuration import CurvesConfiguration, configure_curves
 from octavo.report.figures import figure_files
+from octavo.studies.claims import Found, answers
 from octavo.studies.two_page_sizes import (
     ARGUMENTS,
     Measurement,
     Study,
     measure,
+    to_document,
+    to_markdown,
 )
-from octavo.studies.two_page_sizes_claims import CLAIMS
-from octavo.studies.two_page_sizes_figures import figures_of
-from octavo.studies.two_page_sizes_text import to_document, to_markdown
+from octavo.studies.two_page_sizes.figures import figures_of
 from pages import panels_of
 
 
@@ -89,11 +90,12 @@ def test_every_claim_can_agree_and_differ(measured: Measurement) -> None:
     first = replace(like.sets[0], cpi_two_sizes=0.85, cpi_two_sizes_large_index=0.86)
     paper = [like, like, replace(like, sets=(first, *like.sets[1:]))]
     unlike = _unlike_the_paper(measured)
-    for claim in CLAIMS:
-        agreed, differed = claim.find(paper), claim.find([unlike])
-        assert agreed is not None, claim.key
-        assert agreed.agrees, (claim.key, agreed)
-        assert differed is None or not differed.agrees, (claim.key, differed)
+    differing = _found([unlike])
+    for key, agreed in _found(paper).items():
+        differed = differing[key]
+        assert agreed is not None, key
+        assert agreed.agrees, (key, agreed)
+        assert differed is None or not differed.agrees, (key, differed)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +130,7 @@ def test_where_two_sizes_are_worse_there_is_no_critical_increase(measured: Measu
         replace(shape, cpi={**shape.cpi, 4096: 0.8}, cpi_two_sizes=0.9, critical_increase=0.1)
         for shape in measured.sets
     )
-    (critical,) = (claim for claim in CLAIMS if claim.key == "critical")
-    assert critical.find([replace(measured, sets=sets)]) is None
+    assert _found([replace(measured, sets=sets)])["critical"] is None
 
 
 @pytest.mark.parametrize(
@@ -160,10 +161,15 @@ def test_two_sizes_are_near_the_large_size_on_both_sides(
 
 
 def _answer(key: str, measured: list[Measurement]) -> bool:
-    (claim,) = (claim for claim in CLAIMS if claim.key == key)
-    found = claim.find(measured)
+    found = _found(measured)[key]
     assert found is not None
     return found.agrees
+
+
+def _found(measured: list[Measurement]) -> dict[str, Found | None]:
+    """The answer to each claim, by its key."""
+    answered = answers("two_page_sizes", Study(tuple(measured), {}).values())
+    return {claim.key: found for claim, found in answered}
 
 
 def _like_the_paper(measured: Measurement) -> Measurement:
@@ -211,7 +217,7 @@ def test_the_page_and_the_document(measured: Measurement) -> None:
         assert wanted in text
     assert max(len(line) for line in text.splitlines() if line.startswith("|")) <= 100
     document = json.loads(json.dumps(to_document(study)))
-    assert len(document["claims"]) == len(CLAIMS)
+    assert len(document["claims"]) == 15
     assert document["programs"][0]["program"] == "prog"
     flat = measured.flat()
     assert flat["sets.1.cpi.8192"] == measured.sets[1].cpi[8192]

@@ -64,6 +64,8 @@ class Found:
 
     ours: str
     agrees: bool
+    why: str = ""
+    """Why it may differ here."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,10 @@ class Claim:
         if measured is None or (isinstance(measured, Sequence) and not measured):
             return None
         values = {**values, "of": measured}
-        return Found(self.text(self.ours, values), bool(self._value(self.agrees, values)))
+        agrees = bool(self._value(self.agrees, values))
+        return Found(self._text(self.ours, values), agrees, self._text(self.why, values))
 
-    def text(self, template: str, values: Values) -> str:
-        """One of the texts of the claim, filled in."""
+    def _text(self, template: str, values: Values) -> str:
         self._check(self.shared + template, values)
         return _template(self.shared + template).render(values).strip()
 

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from octavo.base.units import KIB, format_bytes
+from octavo.base.units import KIB
 from octavo.report import vegalite as vl
-from octavo.report.theme import (
-    MARKS,
-    UNORDERED,
-    Spec,
-    Values,
-    finished,
-    inline,
-    size_axis,
-    wide_legend,
-)
-from octavo.studies.bars import bars
+from octavo.report.theme import UNORDERED, Spec, Values, finished
+from octavo.studies.figures import bars, lines_by_size
 from octavo.studies.tailored_measurement import BASE, BASELINE, RIVALS, TPS, Measurement, label
 from octavo.studies.tailored_page_sizes import Study
 
-_WIDTH, _HEIGHT = 560, 300
 _PROGRAM_WIDTH, _BARS_HEIGHT = 42, 220
 
 _Of = Callable[[Measurement, str], float | None]
@@ -113,30 +103,6 @@ def _coverage(study: Study) -> Spec:
 
 def _lines(values: Values, names: Sequence[str], y: vl.Y) -> Spec:
     """A line of each, over the page size."""
-    count = len(UNORDERED)
-    colours = [UNORDERED[number % count] for number in range(len(names))]
-    marks = [MARKS[(number // count) % len(MARKS)] for number in range(len(names))]
-    legend = wide_legend(None)
     sizes = sorted({int(value["size"]) for value in values})
-    ticks = [(size, format_bytes(size)) for size in sizes if (size // (4 * KIB)).bit_length() % 2]
-    chart = (
-        inline(values)
-        .mark("line", strokeWidth=1.6, point={"size": 45, "filled": True})
-        .encode(
-            x=vl.X(
-                "size:Q",
-                title="page size",
-                scale=vl.Scale(type="log", base=2, nice=False, padding=12),
-                axis=size_axis(ticks),
-            ),
-            y=y,
-            color=vl.Color(
-                "of:N", sort=None, scale=vl.Scale(domain=list(names), range=colours), legend=legend
-            ),
-            shape=vl.Shape(
-                "of:N", sort=None, scale=vl.Scale(domain=list(names), range=marks), legend=legend
-            ),
-        )
-        .properties(width=_WIDTH, height=_HEIGHT)
-    )
-    return finished(chart)
+    ticks = [size for size in sizes if (size // (4 * KIB)).bit_length() % 2]
+    return lines_by_size(values, "of", names, ticks, y, height=300)

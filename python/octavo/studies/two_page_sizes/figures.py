@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octavo.base.units import KIB, MIB, format_bytes
+from octavo.base.units import MIB, format_bytes
 from octavo.hardware.tlb_presets import pair_name
 from octavo.report import vegalite as vl
-from octavo.report.theme import (
-    MARKS,
-    PAIR_COLOURS,
-    UNORDERED,
-    Spec,
-    Values,
-    finished,
-    inline,
-    ordered_colours,
-    size_axis,
-    wide_legend,
-)
-from octavo.studies.bars import bars
+from octavo.report.theme import PAIR_COLOURS, Spec, Values, finished, ordered_colours
+from octavo.studies.figures import bars, lines_by_size
 from octavo.studies.two_page_sizes import (
     FULL_ENTRIES,
+    GROWN,
     LARGE,
     PAIRS,
     SHAPES,
+    SHOWN,
     SIZES,
     SMALL,
     Measurement,
@@ -32,12 +23,7 @@ from octavo.studies.two_page_sizes import (
     Study,
 )
 
-_WIDTH, _HEIGHT = 560, 320
 _PROGRAM_WIDTH, _BARS_HEIGHT = 46, 200
-_SHOWN = (SMALL, 8 * KIB, LARGE)
-"""Single sizes of Figures 5.1 and 5.2."""
-_GROWN = (8 * KIB, 16 * KIB, LARGE)
-"""Sizes of Figure 4.2."""
 _LARGE_PROGRAM_BYTES = MIB
 """Section 5: small programs have a smaller working set, large ones a larger."""
 
@@ -63,42 +49,18 @@ def figures_of(study: Study) -> dict[str, Spec]:
 
 def _over_page_size(measured: Sequence[Measurement]) -> Spec:
     """Figure 4.1: normalised working sets, a line a program, both axes logarithmic."""
-    names = [m.program for m in measured]
     values: Values = [
         {"program": m.program, "size": size, "normalised": value}
         for m in measured
         for size, value in m.normalised.items()
     ]
-    count = len(UNORDERED)
-    colours = [UNORDERED[number % count] for number in range(len(names))]
-    marks = [MARKS[(number // count) % len(MARKS)] for number in range(len(names))]
-    legend = wide_legend(None)
-    chart = (
-        inline(values)
-        .mark("line", strokeWidth=1.6, point={"size": 45, "filled": True})
-        .encode(
-            x=vl.X(
-                "size:Q",
-                title="page size",
-                scale=vl.Scale(type="log", base=2, nice=False, padding=12),
-                axis=size_axis([(size, format_bytes(size)) for size in SIZES]),
-            ),
-            y=vl.Y(
-                "normalised:Q",
-                title="working set, over 4 KiB pages",
-                scale=vl.Scale(type="log", base=2, nice=False, padding=8),
-                axis=vl.Axis(format=".3~g", tickCount=6),
-            ),
-            color=vl.Color(
-                "program:N", sort=None, scale=vl.Scale(domain=names, range=colours), legend=legend
-            ),
-            shape=vl.Shape(
-                "program:N", sort=None, scale=vl.Scale(domain=names, range=marks), legend=legend
-            ),
-        )
-        .properties(width=_WIDTH, height=_HEIGHT)
+    y = vl.Y(
+        "normalised:Q",
+        title="working set, over 4 KiB pages",
+        scale=vl.Scale(type="log", base=2, nice=False, padding=8),
+        axis=vl.Axis(format=".3~g", tickCount=6),
     )
-    return finished(chart)
+    return lines_by_size(values, "program", [m.program for m in measured], SIZES, y, height=320)
 
 
 def _working_sets(measured: Sequence[Measurement]) -> Spec:
@@ -107,11 +69,11 @@ def _working_sets(measured: Sequence[Measurement]) -> Spec:
         {"program": m.program, "pages": name, "value": value}
         for m in measured
         for name, value in (
-            *((format_bytes(size), m.normalised[size]) for size in _GROWN),
+            *((format_bytes(size), m.normalised[size]) for size in GROWN),
             (pair_name(SMALL, LARGE), m.normalised_pairs[LARGE]),
         )
     ]
-    return finished(_bars(values, "working set, over 4 KiB pages", _GROWN))
+    return finished(_bars(values, "working set, over 4 KiB pages", GROWN))
 
 
 def _costs(by_tlb: dict[str, list[tuple[Measurement, Shape]]]) -> Spec:
@@ -127,12 +89,12 @@ def _costs(by_tlb: dict[str, list[tuple[Measurement, Shape]]]) -> Spec:
                 for m, shape in shapes
                 if (m.working_set_bytes >= _LARGE_PROGRAM_BYTES) == large
                 for name, value in (
-                    *((format_bytes(size), shape.cpi[size]) for size in _SHOWN),
+                    *((format_bytes(size), shape.cpi[size]) for size in SHOWN),
                     (pair_name(SMALL, LARGE), shape.cpi_two_sizes),
                 )
             ]
             if values:
-                bars = _bars(values, "CPI_TLB (cycles per instruction)", _SHOWN)
+                bars = _bars(values, "CPI_TLB (cycles per instruction)", SHOWN)
                 panels.append(bars.properties(title=f"{tlb}; working set {which}"))
     figure = vl.vconcat(panels, spacing=20)
     return finished(figure.resolve_scale(x="independent", xOffset="independent"))

@@ -1,7 +1,7 @@
 """The study of two page sizes (Talluri et al.), on real programs of today: the measurements.
 
-Every figure of the paper's tables and charts is one number here, so that the text
-(two_page_sizes_text) and the JSON say the same.
+Every figure of the paper's tables and charts is one number here, so that the page and the JSON say
+the same.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 
 from octavo.base.units import KIB
 from octavo.curves_rows import CurveRow
+from octavo.studies.claims import answers, claims_document
+from octavo.studies.page import render_page
 from octavo.studies.programs import load_programs, measure_programs
 
 SCHEMA = "octavo/two-page-sizes/1"
-FEWEST_PROGRAMS = 12
+STUDY = "two_page_sizes"
 
 SMALL, LARGE = 4 * KIB, 32 * KIB
 WINDOW_REFS = 10**7
@@ -29,6 +31,12 @@ SHAPES = ((8, 2), (16, 2))
 """Sets and ways of the 16-entry and the 32-entry TLB of Figure 5.2."""
 FULL_ENTRIES = 16
 """Figure 5.1."""
+SHOWN = (SMALL, 8 * KIB, LARGE)
+"""Single sizes of Figures 5.1 and 5.2."""
+GROWN = (8 * KIB, 16 * KIB, LARGE)
+"""Single sizes of Figure 4.2."""
+FEW_CPI = 0.001
+"""Below this CPI_TLB with 4 KiB pages a TLB has next to no misses that pages could end."""
 LARGE_INDEX = f"bits:{(LARGE // SMALL).bit_length() - 1}"
 """The large page number's low bits, among those of a small page number."""
 
@@ -77,13 +85,9 @@ class Measurement:
     full: Shape
     sets: tuple[SetShape, ...]
 
-    def record(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
     def flat(self) -> dict[str, Any]:
         """Plain data in one flat record: `normalised.8192`, `sets.0.cpi_two_sizes`."""
-        return dict(_flattened("", self.record()))
+        return dict(_flattened("", asdict(self)))
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,78 @@ class Study:
     skipped: dict[str, str]
     max_instructions: int | None = None
     """After how many each program was ended; None where it was not."""
+
+    def values(self) -> dict[str, Any]:
+        """The numbers that the claims speak of, program by program; of CPI_TLB, those of TLBs that
+        miss with 4 KiB pages.
+        """
+        measured = self.measurements
+        full = [m.full for m in measured if m.full.cpi[SMALL] >= FEW_CPI]
+        first = [m.sets[0] for m in measured if m.sets[0].cpi[SMALL] >= FEW_CPI]
+        sets = [of for m in measured for of in m.sets if of.cpi[SMALL] >= FEW_CPI]
+        windows = [m.normalised_by_window.values() for m in measured]
+        indexes = [(of.cpi_two_sizes, of.cpi_two_sizes_large_index) for of in sets]
+        return {
+            "references_per_instruction": [m.references_per_instruction for m in measured],
+            "normalised": {size: [m.normalised[size] for m in measured] for size in SIZES},
+            "growth_by_doubling": [
+                m.normalised[2 * size] / m.normalised[size] - 1
+                for m in measured
+                for size in SIZES[:-1]
+            ],
+            "normalised_pair": [m.normalised_pairs[LARGE] for m in measured],
+            "pair_below_single_sizes": [
+                m.normalised_pairs[LARGE] < min(m.normalised[size] for size in GROWN)
+                for m in measured
+            ],
+            "spread_over_windows": [max(of) / min(of) - 1 for of in windows],
+            "full_fall": {
+                size: [of.cpi[SMALL] / max(of.cpi[size], FEW_CPI / 100) for of in full]
+                for size in SIZES
+            },
+            "full_pair_near_large": [
+                max(of.cpi_two_sizes, of.cpi[LARGE]) <= 1.5 * min(of.cpi_two_sizes, of.cpi[LARGE])
+                for of in full
+            ],
+            "full_pair_below_8k": [of.cpi_two_sizes < of.cpi[8 * KIB] for of in full],
+            "sets_pair_below_small": [of.cpi_two_sizes < of.cpi[SMALL] for of in first],
+            "critical_increases": [
+                of.critical_increase
+                for of in sets
+                if of.cpi_two_sizes < of.cpi[SMALL] and of.critical_increase is not None
+            ],
+            "index_differences": [
+                abs(exact - large) / (max(exact, large) or 1.0) for exact, large in indexes
+            ],
+            "large_index_over_small": [of.cpi_large_index / of.cpi[SMALL] for of in sets],
+        }
+
+
+def to_document(study: Study) -> dict[str, Any]:
+    """Plain data for the JSON."""
+    return {
+        "schema": SCHEMA,
+        "claims": claims_document(answers(STUDY, study.values())),
+        "max_instructions": study.max_instructions,
+        "programs": [asdict(measured) for measured in study.measurements],
+        "skipped": study.skipped,
+    }
+
+
+def to_markdown(study: Study) -> str:
+    """Every table and figure beside what the paper says."""
+    columns = [[m.normalised[size] for m in study.measurements] for size in SIZES[1:]]
+    columns += [[m.normalised_pairs[size] for m in study.measurements] for size in PAIRS]
+    return render_page(
+        STUDY,
+        study=study,
+        claims=answers(STUDY, study.values()),
+        averages=[sum(column) / len(column) for column in columns if column],
+        sizes=SIZES,
+        pairs=PAIRS,
+        shapes=SHAPES,
+        shown=SHOWN,
+    )
 
 
 def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,101 @@
+"""Charts that several studies draw: bars by program, and lines over the page size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from octavo.base.units import format_bytes
+from octavo.report import vegalite as vl
+from octavo.report.theme import (
+    MARKS,
+    UNORDERED,
+    Spec,
+    Values,
+    finished,
+    inline,
+    size_axis,
+    wide_legend,
+)
+
+LINES_WIDTH = 560
+
+
+def bars(
+    values: Values,
+    title: str,
+    kind: str,
+    colours: Mapping[str, str],
+    *,
+    programs: int,
+    size: tuple[int, int],
+    format: str = "",
+) -> vl.Chart:
+    """A bar for each of `values`: its `program`, its `value`, and what `kind` names of it, which
+    has one of `colours`, in their order. `size` is a program's width and the height of all, pixels.
+    """
+    names = list(colours)
+    width, height = size
+    chart: vl.Chart = (
+        inline(values)
+        .mark("bar")
+        .encode(
+            x=vl.X(
+                "program:N",
+                title=None,
+                sort=None,
+                scale=vl.Scale(paddingInner=0.25),
+                axis=vl.Axis(labelAngle=-45, grid=False, labelOverlap=False),
+            ),
+            xOffset=vl.XOffset(f"{kind}:N", sort=None, scale=vl.Scale(domain=names)),
+            y=vl.Y(
+                "value:Q",
+                title=title,
+                axis=vl.Axis(tickCount=5, minExtent=44, format=format),
+            ),
+            color=vl.Color(
+                f"{kind}:N",
+                sort=None,
+                scale=vl.Scale(domain=names, range=list(colours.values())),
+                legend=vl.Legend(title=None, orient="top", direction="horizontal"),
+            ),
+        )
+        .properties(width=width * programs, height=height)
+    )
+    return chart
+
+
+def lines_by_size(
+    values: Values, key: str, names: Sequence[str], ticks: Iterable[int], y: vl.Y, *, height: int
+) -> Spec:
+    """A line of each of `names` over the page size; the `key` of a value has its name."""
+    count = len(UNORDERED)
+    colours = [UNORDERED[number % count] for number in range(len(names))]
+    marks = [MARKS[(number // count) % len(MARKS)] for number in range(len(names))]
+    legend = wide_legend(None)
+    chart = (
+        inline(values)
+        .mark("line", strokeWidth=1.6, point={"size": 45, "filled": True})
+        .encode(
+            x=vl.X(
+                "size:Q",
+                title="page size",
+                scale=vl.Scale(type="log", base=2, nice=False, padding=12),
+                axis=size_axis([(size, format_bytes(size)) for size in ticks]),
+            ),
+            y=y,
+            color=vl.Color(
+                f"{key}:N",
+                sort=None,
+                scale=vl.Scale(domain=list(names), range=colours),
+                legend=legend,
+            ),
+            shape=vl.Shape(
+                f"{key}:N",
+                sort=None,
+                scale=vl.Scale(domain=list(names), range=marks),
+                legend=legend,
+            ),
+        )
+        .properties(width=LINES_WIDTH, height=height)
+    )
+    return finished(chart)
