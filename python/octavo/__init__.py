@@ -6,14 +6,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from octavo._core import OctavoError
-    from octavo.api import run
     from octavo.curves_result import CurvesResult
     from octavo.curves_run import curves
     from octavo.hardware.machines import machine, machines
-    from octavo.recording import RecordedTrace, record
-    from octavo.result import RunResult
+    from octavo.runs.api import run
+    from octavo.runs.result import RunResult
     from octavo.sim_result import SimResult
     from octavo.sim_run import sim
+    from octavo.tracing.recording import RecordedTrace, record
     from octavo.verification.api import verify
     from octavo.verification.outcome import Outcome as VerifyResult
 
@@ -42,13 +42,13 @@ _PLACES = {
     "curves": ("octavo.curves_run", "curves"),
     "ctl": ("octavo.control.client", "ask"),
     "OctavoError": ("octavo._core", "OctavoError"),
-    "RecordedTrace": ("octavo.recording", "RecordedTrace"),
-    "RunResult": ("octavo.result", "RunResult"),
+    "RecordedTrace": ("octavo.tracing.recording", "RecordedTrace"),
+    "RunResult": ("octavo.runs.result", "RunResult"),
     "__version__": ("octavo._core", "VERSION"),
     "machine": ("octavo.hardware.machines", "machine"),
     "machines": ("octavo.hardware.machines", "machines"),
-    "record": ("octavo.recording", "record"),
-    "run": ("octavo.api", "run"),
+    "record": ("octavo.tracing.recording", "record"),
+    "run": ("octavo.runs.api", "run"),
     "sim": ("octavo.sim_run", "sim"),
     "SimResult": ("octavo.sim_result", "SimResult"),
     "verify": ("octavo.verification.api", "verify"),

@@ -15,7 +15,8 @@ from octavo.report.curves import curves_figures, render_curves
 from octavo.report.run import render_run, run_charts
 from octavo.report.sim import render_sim, sim_figures
 from octavo.report.theme import Spec
-from octavo.result import SCHEMA, Finished, RunResult
+from octavo.runs.result import SCHEMA, RunResult
+from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
     from octavo.curves_result import CurvesResult

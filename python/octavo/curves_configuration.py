@@ -15,18 +15,21 @@ from octavo.base.metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.base.text import quoted
 from octavo.base.units import KIB, count, format_bytes, line_size, page_size, page_sizes
 from octavo.cache_curves import NOTE as CACHE_NOTE
-from octavo.configuration import (
-    KERNEL_NOTE,
-    SHARED_THREADS_NOTE,
-    Scope,
-    resolve_scope,
-    with_base,
-)
 from octavo.hardware.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
 from octavo.miss_classes import Classified, read_classified
 from octavo.page_sampling import NOTE as SAMPLE_NOTE
 from octavo.page_sampling import PageSample, parse_page_sample
-from octavo.time_slicing import MOST_INSTRUCTIONS, Processes, choose_processes, time_slicing_note
+from octavo.runs.configuration import with_base
+from octavo.tracing.scope import (
+    KERNEL_NOTE,
+    MOST_INSTRUCTIONS,
+    SHARED_THREADS_NOTE,
+    Processes,
+    Scope,
+    choose_processes,
+    resolve_scope,
+    time_slicing_note,
+)
 
 if TYPE_CHECKING:
     from octavo._core import CurvesResult
@@ -227,7 +230,7 @@ def configure_curves(
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
     Without `two_sizes` there are the default ones; where pages are sampled, neither these nor
-    set-associative TLBs. `scope` is what `octavo.configuration.resolve_scope` takes.
+    set-associative TLBs. `scope` is what `octavo.tracing.scope.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
     sample = None if sample_pages is None else parse_page_sample(sample_pages)

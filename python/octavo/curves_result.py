@@ -15,7 +15,7 @@ from octavo.curves_model import (
     totals,
 )
 from octavo.curves_rows import Block, CurveRow, blocks_of
-from octavo.result import Finished
+from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
     import pyarrow as pa

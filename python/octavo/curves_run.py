@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import LiveRun
 from octavo.curves_configuration import CurvesConfiguration, configure_curves
 from octavo.curves_result import CurvesResult
-from octavo.manifest import Circumstances, build_manifest
-from octavo.replay import replay_trace
-from octavo.tracing import means_traces, trace_program
+from octavo.tracing.manifest import Circumstances, build_manifest
+from octavo.tracing.replay import replay_trace
+from octavo.tracing.run import means_traces, trace_program
 
 if TYPE_CHECKING:
     from octavo._core import CurvesResult as CoreResult
     from octavo._core import Progress, TraceProgress
-    from octavo.session import Run
+    from octavo.tracing.session import Run
 
 VERB = "curves"
 

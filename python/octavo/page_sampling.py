@@ -1,6 +1,6 @@
 """Curves from a sample of the pages: the sample and its estimates.
 
-`octavo.sampling` keeps windows of time instead.
+`octavo.traces.sampling` keeps windows of time instead.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.base import units
 from octavo.base.errors import UsageError, choose
 from octavo.base.text import quoted
-from octavo.sampling import read_share
+from octavo.traces.sampling import read_share
 
 if TYPE_CHECKING:
     from octavo._core import Estimates as CoreEstimates

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 import octavo._core as _core
 from octavo.base.errors import UsageError
 from octavo.base.toml import toml_value
-from octavo.configuration import KERNEL_NOTE, SHARED_THREADS_NOTE, Scope, resolve_scope
 from octavo.execution_time import SIMULATED, Measured, read_measured
 from octavo.hardware.machines import Setting, check_texts, setting_texts
-from octavo.time_slicing import MOST_INSTRUCTIONS, Processes, choose_processes, time_slicing_note
+from octavo.tracing.scope import (
+    KERNEL_NOTE,
+    MOST_INSTRUCTIONS,
+    SHARED_THREADS_NOTE,
+    Processes,
+    Scope,
+    choose_processes,
+    resolve_scope,
+    time_slicing_note,
+)
 
 if TYPE_CHECKING:
     from octavo._core import SimResult
@@ -183,7 +191,7 @@ def configure_sim(
 
     `settings` change the machine, as `{"tlb.l2.main.entries": 2048}` or as `KEY=VALUE`.
     `cores` is how many cores it has; `virtualised` gives it a host, and so does `host_policy`,
-    which is that host's. `scope` is what `octavo.configuration.resolve_scope` takes.
+    which is that host's. `scope` is what `octavo.tracing.scope.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
     sharing, quantum_instructions = choose_processes(processes, quantum)

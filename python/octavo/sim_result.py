@@ -15,10 +15,10 @@ from octavo.execution_time import (
     ExecutionTime,
     simulated_time,
 )
-from octavo.result import Finished
 from octavo.sim_configuration import SimConfiguration
 from octavo.sim_model import Simulated, simulated, summed
 from octavo.sim_rows import SimRow, rows_of, time_rows
+from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import LiveRun
 from octavo.hardware.machines import Setting
-from octavo.manifest import Circumstances, build_manifest
-from octavo.replay import check_counted, replay_trace
 from octavo.sim_configuration import (
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
@@ -16,12 +14,14 @@ from octavo.sim_configuration import (
     configure_sim,
 )
 from octavo.sim_result import SimResult
-from octavo.tracing import means_traces, trace_program
+from octavo.tracing.manifest import Circumstances, build_manifest
+from octavo.tracing.replay import check_counted, replay_trace
+from octavo.tracing.run import means_traces, trace_program
 
 if TYPE_CHECKING:
     from octavo._core import Progress, TraceProgress
     from octavo._core import SimResult as CoreResult
-    from octavo.session import Run
+    from octavo.tracing.session import Run
 
 VERB = "sim"
 NO_MAPPINGS_NOTE = (

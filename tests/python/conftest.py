@@ -12,12 +12,12 @@ import pytest
 
 from cases import use_profile
 from fakes import FakeRun, write_script
-from octavo.api import execute
 from octavo.base.huge_pages import read_huge_pages
-from octavo.configuration import configure
-from octavo.manifest import Circumstances, build_manifest
-from octavo.result import RunResult, advice_records
 from octavo.rows import rows_of
+from octavo.runs.api import execute
+from octavo.runs.configuration import configure
+from octavo.runs.result import RunResult, advice_records
+from octavo.tracing.manifest import Circumstances, build_manifest
 
 if TYPE_CHECKING:
     from octavo._core import Result

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from octavo._core import Touched
-from octavo.configuration import Scope
-from octavo.manifest import Circumstances, build_manifest
+from octavo.tracing.manifest import Circumstances, build_manifest
+from octavo.tracing.scope import Scope
 
 if TYPE_CHECKING:
     from octavo._core import (

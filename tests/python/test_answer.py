@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from octavo.advice import Thresholds
-from octavo.answer import Answer, answer_of
 from octavo.base.units import MIB
 from octavo.families import family_of
+from octavo.runs.answer import Answer, answer_of
 from octavo.view import one_of_each_family
 
 Record = dict[str, Any]

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 import octavo
 from fakes import FakeRun, exited, killed, result
 from octavo.cli import app
-from octavo.manifest import cautions
 from octavo.report.run import render_run
-from octavo.result import RunResult
+from octavo.runs.result import RunResult
+from octavo.tracing.manifest import cautions
 
 Finish = Callable[..., RunResult]
 FAILED = "STATUS 3: the program ended with this error status"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from fakes import FakeRun, killed, process, progress, region, result
 from octavo._core import VERSION, OctavoError
 from octavo.cli import app
-from octavo.result import RunResult
+from octavo.runs.result import RunResult
 from octavo.terminal.live import LiveLine, progress_text
 from octavo.terminal.summary import show_result
 
@@ -278,7 +278,7 @@ def test_ctrl_c_is_caught_while_the_command_line_loads() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert "octavo.cli" not in done.stdout.split()
-    assert "octavo.api" not in done.stdout.split()
+    assert "octavo.runs.api" not in done.stdout.split()
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])

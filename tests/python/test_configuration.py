@@ -1,8 +1,8 @@
 import pytest
 
 from octavo.base.errors import UsageError
-from octavo.configuration import configure
 from octavo.hardware.tlb_levels import load_preset, preset_names
+from octavo.runs.configuration import configure
 
 
 def test_defaults_are_the_studys() -> None:

@@ -1,4 +1,4 @@
-from octavo.diagnosis import diagnose, first_line, seccomp_death, untraced_program
+from octavo.tracing.valgrind import diagnose, first_line, seccomp_death, untraced_program
 
 
 def test_ordinary_messages_need_no_diagnosis() -> None:

@@ -13,7 +13,7 @@ from fakes import FLAT, killed, process, region, result
 from octavo.archive import result_files
 from octavo.columns import SCHEMA
 from octavo.report.run import render_run
-from octavo.result import RunResult
+from octavo.runs.result import RunResult
 from pages import assert_loads_nothing
 from schemas import first_error, validator_of
 

@@ -17,8 +17,8 @@ from octavo.base.background import see_through
 from octavo.base.files import OutputDirectory
 from octavo.base.signals import HANDLED, Interrupts, uninterrupted
 from octavo.cli import app
-from octavo.session import drive
 from octavo.terminal.live import LiveLine
+from octavo.tracing.session import drive
 
 Install = Callable[[FakeRun], None]
 RESULTS = ["manifest.json", "report.html", "result.json", "rows.parquet"]

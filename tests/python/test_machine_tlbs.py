@@ -7,9 +7,9 @@ import pytest
 import octavo
 from octavo.base.errors import UsageError
 from octavo.base.units import MIB
-from octavo.configuration import configure
 from octavo.hardware.modelled import this_machine
 from octavo.hardware.processors import Processor, machine_for, this_processor
+from octavo.runs.configuration import configure
 
 KIB4 = 4096
 TRACES = (

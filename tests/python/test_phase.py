@@ -10,8 +10,8 @@ import pytest
 
 from fakes import FakeRun, progress, result
 from octavo.base.errors import UsageError
-from octavo.phase import Phase, Timer, read_phase, read_span
-from octavo.session import GRACE_SECONDS, drive
+from octavo.tracing.phase import Phase, Timer, read_phase, read_span
+from octavo.tracing.session import GRACE_SECONDS, drive
 
 
 def at(seconds: float, *, counting: bool, over: bool = False) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from fakes import write_script
 from octavo.base.errors import NotExecutable, NotFound, status_of
-from octavo.program import find_program
+from octavo.tracing.program import find_program
 
 
 def elf(

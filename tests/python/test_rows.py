@@ -11,8 +11,8 @@ from fakes import SIZES, killed, process, region, result
 from octavo._core import Touched
 from octavo.columns import SCHEMA, to_table
 from octavo.hardware.tlb_levels import load_preset
-from octavo.result import RunResult
 from octavo.rows import Miscount, rows_of
+from octavo.runs.result import RunResult
 
 if TYPE_CHECKING:
     from octavo._core import Process

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.base.errors import UsageError
-from octavo.sampling import Sample, parse_sample, sentences_on
+from octavo.traces.sampling import Sample, parse_sample, sentences_on
 
 
 @pytest.mark.parametrize(

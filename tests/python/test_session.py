@@ -8,7 +8,7 @@ import pytest
 
 from fakes import FakeRun, result
 from octavo.base.signals import Interrupts
-from octavo.session import GRACE_SECONDS, drive, terminal_delivers
+from octavo.tracing.session import GRACE_SECONDS, drive, terminal_delivers
 
 if TYPE_CHECKING:
     from octavo._core import Progress

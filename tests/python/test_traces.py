@@ -23,9 +23,9 @@ from octavo._core import OctavoError
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.units import byte_size
 from octavo.cli import app
-from octavo.survey import survey_trace
 from octavo.terminal.live import recording_text, trace_text
-from octavo.traces import format_to_write, names_a_trace, open_trace
+from octavo.traces.by_name import format_to_write, names_a_trace, open_trace
+from octavo.traces.survey import survey_trace
 from traces_made import SOME, Reference, convert, read, write_csv
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from fakes import write_script
 from octavo.base.errors import CannotRun
-from octavo.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
+from octavo.tracing.valgrind import check_temporary_directory, find_tool_dir, find_valgrind
 
 
 def test_the_launcher_and_its_version(fake_tools: Path) -> None:
@@ -43,7 +43,7 @@ def test_without_a_tool_the_way_to_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OCTAVO_TOOL_DIR", raising=False)
-    monkeypatch.setattr("octavo.valgrind._PACKAGE", tmp_path / "python" / "octavo")
+    monkeypatch.setattr("octavo.tracing.valgrind._PACKAGE", tmp_path / "python" / "octavo")
     with pytest.raises(CannotRun, match="make setup"):
         find_tool_dir()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from octavo.conversion import convert_trace
-from octavo.traces import open_trace
+from octavo.traces.by_name import open_trace
+from octavo.traces.conversion import convert_trace
 
 Reference = tuple[str, int, int]
 """Kind, address and size."""

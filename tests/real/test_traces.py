@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from octavo.cli import app
-from octavo.traces import open_trace
+from octavo.traces.by_name import open_trace
 
 from .conftest import OCTAVO, TIMEOUT_SECONDS, Ended, Octavo, natively, workload
 from .test_errors import in_namespace

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from octavo.base.errors import Interrupted
 from octavo.base.signals import Interrupts
-from octavo.session import POLL_SECONDS, with_interrupt
 
 if TYPE_CHECKING:
     from octavo._core import TraceJob
 
 T = TypeVar("T")
 
+POLL_SECONDS = 0.2
 GIVE_UP_SECONDS = 2.0
 """Grace period for work that was asked to stop; after it the work is abandoned."""
 
@@ -83,3 +83,8 @@ def interruptible(work: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def with_interrupt(progress: Any, number: int | None) -> Any:
+    """The progress, with the signal that interrupts the work where one has arrived."""
+    return progress if number is None else {**progress, "interrupted_by": number}

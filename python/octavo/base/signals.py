@@ -1,6 +1,6 @@
 """Handling of Ctrl-C, SIGTERM and SIGHUP: while Octavo loads, works, and cleans up.
 
-The program that is traced is not concerned here; see `octavo.session`.
+The program that is traced is not concerned here; see `octavo.tracing.session`.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class TraceCommand(ProgramCommand):
 
     def takes_options_after(self, words: Sequence[str], values: dict[str, Any]) -> bool:
         """Options may follow a trace, and a file that only a later `--format` makes one."""
-        from octavo.traces import is_no_program, names_a_trace
+        from octavo.traces.by_name import is_no_program, names_a_trace
 
         format = values.get("format")
         if names_a_trace(words[:1], format if isinstance(format, str) else None):

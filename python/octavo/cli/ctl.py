@@ -84,7 +84,7 @@ def _snapshot(
 ) -> None:
     from octavo.cli.output_files import Files
     from octavo.control.client import ask
-    from octavo.result import RunResult
+    from octavo.runs.result import RunResult
     from octavo.terminal.console import make_console, make_output_console
     from octavo.terminal.summary import show_result
 

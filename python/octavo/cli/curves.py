@@ -27,7 +27,7 @@ from octavo.hardware.tlb_presets import tlb_preset_names
 from octavo.terminal.console import make_console
 from octavo.terminal.curves import show_curves
 from octavo.terminal.live import LiveLine, progress_text, trace_text
-from octavo.tracing import means_traces
+from octavo.tracing.run import means_traces
 
 _EPILOG = """\b
 Examples:

@@ -13,7 +13,7 @@ from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
-from octavo.traces import open_trace
+from octavo.traces.by_name import open_trace
 
 if TYPE_CHECKING:
     from octavo._core import Entry

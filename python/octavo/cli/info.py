@@ -12,10 +12,10 @@ from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
-from octavo.survey import TraceInfo, survey_trace
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.terminal.summary import say, show_grid
+from octavo.traces.survey import TraceInfo, survey_trace
 
 
 def register(app: typer.Typer) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from octavo.phase import read_phase
+from octavo.tracing.phase import read_phase
 
 Program = Annotated[
     list[str],
@@ -101,7 +101,7 @@ def scope(
     start_after: str | None = None,
     duration: str | None = None,
 ) -> dict[str, Any]:
-    """The arguments of `octavo.configuration.resolve_scope` from the options above."""
+    """The arguments of `octavo.tracing.scope.resolve_scope` from the options above."""
     return {
         "layout": layout,
         "tracer": tracer or "octavo",

@@ -13,8 +13,8 @@ from octavo.base.files import JsonFile
 from octavo.base.signals import uninterrupted
 from octavo.cli.shown import check_distinct
 from octavo.output_target import OutputTarget
-from octavo.result import Finished
 from octavo.terminal.summary import say
+from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
     from octavo.archive import InFiles

@@ -13,12 +13,12 @@ from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current_name
 from octavo.cli.shown import check_distinct
-from octavo.configuration import configure
-from octavo.manifest import failure_of
-from octavo.recording import RecordedTrace, execute_recording
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, recording_text
 from octavo.terminal.summary import say
+from octavo.tracing.manifest import failure_of
+from octavo.tracing.recording import RecordedTrace, execute_recording
+from octavo.tracing.scope import Scope, resolve_scope
 
 _EPILOG = """\b
 Examples:
@@ -64,7 +64,7 @@ def record(
         if place is None:
             raise UsageError("no FILE given for the trace: octavo record -o FILE -- PROGRAM.")
         check_distinct(out=place, json=json)
-        configuration = configure(
+        scope = resolve_scope(
             tracer=tracer or "octavo",
             follow_children=follow is not False,
             skip_instructions=units.count(skip_instructions),
@@ -74,7 +74,7 @@ def record(
         json_file = JsonFile(json, force=force) if json is not None else None
         console = make_console()
         with LiveLine(console, quiet=quiet, text=recording_text) as line:
-            done = execute_recording(command, place, configuration, line.show, force=force)
+            done = execute_recording(command, place, Scope(**scope), line.show, force=force)
         reason = done.about["partial_reason"]
         if not quiet:
             say(console, _headline(done), "bold")

@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
-from octavo.api import execute, execute_trace
 from octavo.base import units
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.guard import guarded
 from octavo.cli.output_files import Files, end
 from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
-from octavo.configuration import configure
-from octavo.phase import check_no_phase
+from octavo.runs.api import execute, execute_trace
+from octavo.runs.configuration import configure
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.summary import show_result
-from octavo.tracing import means_a_trace
+from octavo.tracing.phase import check_no_phase
+from octavo.tracing.run import means_a_trace
 
 _EPILOG = """\b
 Examples:

@@ -18,7 +18,7 @@ from octavo.sim_run import VERB, execute_sim, execute_sim_of_trace
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.sim import show_sim
-from octavo.tracing import means_traces
+from octavo.tracing.run import means_traces
 
 _WIDTH = max(len(name) for name, _ in known_designs())
 _NAMES = "\n".join(f"  {name:<{_WIDTH}} {about}" for name, about in known_designs())

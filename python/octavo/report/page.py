@@ -9,9 +9,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from octavo.base.text import printable_document, printable_lines
-from octavo.manifest import cautions, warnings
 from octavo.report.bundle import read_bundle
 from octavo.report.theme import for_page
+from octavo.tracing.manifest import cautions, warnings
 
 
 def render_page(

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from octavo.base.units import MIB
-from octavo.manifest import of_what_ran
 from octavo.sim_choice import sentence
 from octavo.sim_model import Counts, Simulated, added, translation_cycles
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, headline, remarks
+from octavo.tracing.manifest import of_what_ran
 
 SCHEMA = "octavo/sim-report/1"
 MOST_POINTS = 400

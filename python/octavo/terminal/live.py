@@ -14,9 +14,9 @@ from rich.text import Text
 
 from octavo.base.text import printable
 from octavo.base.units import format_bytes, format_count, format_duration
-from octavo.manifest import signal_name
 from octavo.programs import program_label
 from octavo.terminal.summary import say
+from octavo.tracing.manifest import signal_name
 
 if TYPE_CHECKING:
     from octavo._core import JobProgress, Progress, RecordProgress, TraceProgress

@@ -2,11 +2,11 @@
 
 from rich.console import Console
 
-from octavo.manifest import of_what_ran
 from octavo.sim_choice import sentence
 from octavo.sim_result import SimResult
 from octavo.sim_view import grids, headline, remarks
 from octavo.terminal.summary import say, show_cautions, show_grid
+from octavo.tracing.manifest import of_what_ran
 
 
 def show_sim(console: Console, result: SimResult) -> None:

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from octavo.base.table import Grid
 from octavo.base.text import printable
-from octavo.manifest import cautions, warnings
-from octavo.result import Finished, RunResult
+from octavo.runs.result import RunResult
 from octavo.terminal.console import GAP_WIDTH, make_table
+from octavo.tracing.manifest import Finished, cautions, warnings
 from octavo.view import (
     headline,
     machine_grid,

@@ -10,8 +10,8 @@ from pathlib import Path
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.huge_pages import read_huge_pages
 from octavo.base.signals import Interrupts
-from octavo.program import locate_program
 from octavo.stored_result import read_run
+from octavo.tracing.program import locate_program
 from octavo.verification.experiment import (
     DEFAULT_REPETITIONS,
     MOST_REPETITIONS,

@@ -166,7 +166,7 @@ def open_trace(
     if name != STANDARD_STREAM and not name.startswith(SYNTHETIC):
         _check_readable(name)
         if format == PARQUET or (format is None and _begins_with(Path(name), _PARQUET_MAGIC)):
-            from octavo.parquet_traces import open_parquet
+            from octavo.traces.parquet import open_parquet
 
             return open_parquet(name)
     elif format == PARQUET:

@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from octavo._core import LiveRun, OctavoError
 from octavo.base.errors import CannotRun, Interrupted, UsageError, choose
-from octavo.configuration import Scope
-from octavo.diagnosis import first_line
-from octavo.manifest import Circumstances
-from octavo.phase import Timer
-from octavo.program import find_program
-from octavo.session import Run, drive
-from octavo.started_name import use_started_name
-from octavo.time_slicing import Processes
-from octavo.traces import check_format, names_a_trace
-from octavo.valgrind import find_tool_dir_of, find_valgrind
+from octavo.traces.by_name import check_format, names_a_trace
+from octavo.tracing.manifest import Circumstances
+from octavo.tracing.phase import Timer
+from octavo.tracing.program import find_program
+from octavo.tracing.scope import Processes, Scope
+from octavo.tracing.session import Run, drive
+from octavo.tracing.started_name import use_started_name
+from octavo.tracing.valgrind import find_tool_dir_of, find_valgrind, first_line
 
 if TYPE_CHECKING:
     from octavo._core import Analysis, CurvesResult, Progress, Result, SimResult
-    from octavo.manifest import Counted
+    from octavo.tracing.manifest import Counted
 
     MakeRun = Callable[..., Run[Result]]
 

@@ -9,15 +9,15 @@ from octavo.actions.for_advice import TryPages, actions_for, usable_size
 from octavo.actions.model import UNKNOWN_PROGRAM
 from octavo.actions.subjects import Subjects
 from octavo.advice import Thresholds, advise_all, overall_text
-from octavo.answer import answer_of
 from octavo.base.huge_pages import HugePages
 from octavo.gain import ASSUMPTIONS
 from octavo.hardware.tlb_levels import Machine
-from octavo.manifest import of_what_ran
 from octavo.present_pages import leave_as_is
 from octavo.programs import Program, rows_by_program
 from octavo.rows import Row
+from octavo.runs.answer import answer_of
 from octavo.runtimes.detect import Runtime
+from octavo.tracing.manifest import Finished, of_what_ran
 from octavo.walk_advice import advise_by_walks
 from octavo.walk_costs import WalkCosts
 
@@ -25,24 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA = "octavo/run/1"
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A run that is over, whatever it was to find out."""
-
-    manifest: dict[str, Any]
-
-    @property
-    def status(self) -> int:
-        """The exit status that stands for how the program ended."""
-        status = self.manifest["exit"]["status"]
-        return int(status)
-
-    @property
-    def partial(self) -> bool:
-        """Whether the result stops short of the program's own end."""
-        return bool(self.manifest["partial"])
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,21 @@ from octavo._core import LiveRun
 from octavo.actions.trial import try_pages
 from octavo.advice import Thresholds
 from octavo.base.huge_pages import read_huge_pages
-from octavo.configuration import MAX_GROWTH, Configuration, configure
-from octavo.manifest import Circumstances, build_manifest
-from octavo.phase import check_no_phase, region_of_interest
 from octavo.programs import programs_of
-from octavo.replay import replay_trace
-from octavo.result import RunResult, advice_records
 from octavo.rows import rows_of
+from octavo.runs.configuration import MAX_GROWTH, Configuration, configure
+from octavo.runs.result import RunResult, advice_records
 from octavo.runtimes.naming import name_regions, runtimes_of
-from octavo.traces import SYNTHETIC_FORMAT
-from octavo.tracing import means_a_trace, trace_program
+from octavo.traces.by_name import SYNTHETIC_FORMAT
+from octavo.tracing.manifest import Circumstances, build_manifest
+from octavo.tracing.phase import check_no_phase, region_of_interest
+from octavo.tracing.replay import replay_trace
+from octavo.tracing.run import means_a_trace, trace_program
 from octavo.walk_costs import walk_costs
 
 if TYPE_CHECKING:
     from octavo._core import Progress, Result, TraceProgress
-    from octavo.tracing import MakeRun
+    from octavo.tracing.run import MakeRun
 
 
 def run(

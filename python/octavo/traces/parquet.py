@@ -23,7 +23,7 @@ from octavo.base.text import MOST_QUOTED, printable, quoted
 
 if TYPE_CHECKING:
     from octavo._core import ColumnDrain, ColumnFeed, Converted, JobProgress, Trace
-    from octavo.sampling import Sample
+    from octavo.traces.sampling import Sample
 
 KINDS = ("fetch", "load", "store", "modify")
 _BATCH_ROWS = 64 * 1024

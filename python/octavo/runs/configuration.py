@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from octavo._core import Analysis, machine_presets
 from octavo.base.errors import UsageError, choose
@@ -20,21 +18,16 @@ from octavo.hardware.tlb_levels import (
     preset_names,
     single_level,
 )
-from octavo.phase import Phase
+from octavo.tracing.scope import Scope, resolve_scope
 
 if TYPE_CHECKING:
     from octavo._core import Result
-
-Layout = Literal["native", "as-traced"]
-Tracer = Literal["octavo", "lackey"]
 
 MAX_GROWTH = 0.25
 """Share by which memory may grow: the "less than a quarter" of the study of the best base page
 size."""
 _MOST_ENTRIES = 1 << 20
 """Far above any TLB that was built."""
-_MOST_INSTRUCTIONS = (1 << 63) - 1
-"""The range of the counters."""
 
 
 TLB_NOTE = (
@@ -49,62 +42,6 @@ LEVEL_CYCLES_NOTE = (
     "Added cycles are misses times the stated cost of a miss: an additive estimate that leaves "
     "out what an out-of-order core hides."
 )
-SHARED_THREADS_NOTE = "Threads of a process share its TLBs, in the order in which they were traced."
-KERNEL_NOTE = "The kernel's own references and other processes' are not seen."
-SHARED_NOTES = (SHARED_THREADS_NOTE, KERNEL_NOTE)
-"""Limits of every engine; shown wherever numbers are."""
-
-
-@dataclass(frozen=True)
-class Scope:
-    """How a program or a trace is followed, and which part of it counts."""
-
-    layout: Layout
-    tracer: Tracer
-    follow_children: bool
-    skip_instructions: int
-    max_instructions: int | None
-    between_marks: bool
-    phase: Phase | None = field(default=None, kw_only=True)
-    """When counting begins and ends by time, of a live run."""
-
-    @property
-    def uncounted(self) -> str | None:
-        """The part before counting starts, if there is one."""
-        if self.phase is not None and self.phase.uncounted is not None:
-            return self.phase.uncounted
-        return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
-
-    @property
-    def shared_quantum_instructions(self) -> int | None:
-        """The quantum, if the processes of all traces share a core."""
-        return None
-
-    @property
-    def counts_instructions(self) -> str | None:
-        """The option that wants a trace to have instructions, if any does."""
-        return None
-
-    def resolved(self) -> dict[str, Any]:
-        """Plain data, for the manifest."""
-        return {
-            "layout": self.layout,
-            "tracer": self.tracer,
-            "follow_children": self.follow_children,
-            "skip_instructions": self.skip_instructions,
-            "max_instructions": self.max_instructions,
-            "between_marks": self.between_marks,
-            **({} if self.phase is None else {"phase": self.phase.resolved()}),
-        }
-
-    def sha256(self) -> str:
-        """A name for this configuration: the hash of its canonical JSON."""
-        text = json.dumps(self.resolved(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def notes(self) -> list[str]:
-        """The assumptions and limits of the model, a sentence each."""
-        return list(SHARED_NOTES)
 
 
 @dataclass(frozen=True)
@@ -143,36 +80,6 @@ class Configuration(Scope):
             layout=self.layout,
             machine=None if self.modelled is None else self.modelled.name,
         )
-
-
-def resolve_scope(
-    *,
-    layout: str = "native",
-    tracer: str = "octavo",
-    follow_children: bool = True,
-    skip_instructions: int = 0,
-    max_instructions: int | None = None,
-    between_marks: bool = False,
-    phase: Phase | None = None,
-) -> dict[str, Any]:
-    """Checks what every kind of run is asked; the fields of a `Scope`. Raises UsageError."""
-    if max_instructions is not None and max_instructions < 1:
-        raise UsageError("--max-instructions must be at least 1.")
-    if skip_instructions < 0:
-        raise UsageError("--skip-instructions must not be negative.")
-    if max(skip_instructions, max_instructions or 0) > _MOST_INSTRUCTIONS:
-        raise UsageError(f"no run has more than {_MOST_INSTRUCTIONS} instructions.")
-    choose(layout, get_args(Layout), "layout")
-    choose(tracer, get_args(Tracer), "tracer")
-    return {
-        "layout": layout,
-        "tracer": tracer,
-        "follow_children": follow_children,
-        "skip_instructions": skip_instructions,
-        "max_instructions": max_instructions,
-        "between_marks": between_marks,
-        "phase": phase,
-    }
 
 
 def configure(

@@ -16,8 +16,8 @@ from octavo.base.background import outcome_of
 from octavo.base.errors import Interrupted, UsageError
 from octavo.base.files import check_new_file, check_standard_output
 from octavo.base.text import unicode_document
-from octavo.sampling import Sample
-from octavo.traces import PARQUET, STANDARD_STREAM, format_to_write, manifest_of, open_trace
+from octavo.traces.by_name import PARQUET, STANDARD_STREAM, format_to_write, manifest_of, open_trace
+from octavo.traces.sampling import Sample
 
 if TYPE_CHECKING:
     from octavo._core import Converted, JobProgress
@@ -75,7 +75,7 @@ def convert_trace(
     began = time.monotonic()
     try:
         if written_as == PARQUET:
-            from octavo.parquet_traces import write_parquet
+            from octavo.traces.parquet import write_parquet
 
             converted = write_parquet(
                 trace, target, on_progress, about, process, keep_partial, sample

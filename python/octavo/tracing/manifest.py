@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from octavo.base.errors import FAILED
 from octavo.base.host import describe_host, versions
 from octavo.base.metrics import rated_instructions
-from octavo.configuration import Scope
-from octavo.diagnosis import diagnose, first_line, seccomp_death, untraced_program
+from octavo.tracing.scope import Scope
+from octavo.tracing.valgrind import diagnose, first_line, seccomp_death, untraced_program
 
 _MOST_ADDRESS_BITS = 57
 
@@ -262,3 +262,21 @@ def _identity(process: ProcessCounts) -> dict[str, Any]:
         "exit_code": process["exit_code"],
         "stream_hash": process["stream_hash"],
     }
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that is over, whatever it was to find out."""
+
+    manifest: dict[str, Any]
+
+    @property
+    def status(self) -> int:
+        """The exit status that stands for how the program ended."""
+        status = self.manifest["exit"]["status"]
+        return int(status)
+
+    @property
+    def partial(self) -> bool:
+        """Whether the result stops short of the program's own end."""
+        return bool(self.manifest["partial"])

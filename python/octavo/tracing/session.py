@@ -13,8 +13,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from octavo.base.background import POLL_SECONDS, with_interrupt
 from octavo.base.signals import Interrupts
-from octavo.phase import Timer
+from octavo.tracing.phase import Timer
 
 if TYPE_CHECKING:
     from octavo._core import Progress
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     """Takes the run's own kind of Progress."""
 
 
-POLL_SECONDS = 0.2
 GRACE_SECONDS = 5.0
 """How long an interrupted program may take to end before it is stopped."""
 
@@ -140,8 +140,3 @@ def _see_to_end(
             run.stop()
     if interrupts.first is not None:
         on_progress(with_interrupt(progress, interrupts.first))
-
-
-def with_interrupt(progress: Any, number: int | None) -> Any:
-    """The progress, with the signal that interrupts the work where one has arrived."""
-    return progress if number is None else {**progress, "interrupted_by": number}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -12,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import Trace, TraceRun
 from octavo.base.background import interruptible, see_through
 from octavo.base.errors import CannotRun, Interrupted, UsageError
-from octavo.configuration import Scope
-from octavo.manifest import Circumstances, TraceFacts
-from octavo.sampling import sentences_on
-from octavo.started_name import use_started_name
-from octavo.traces import manifest_of, open_trace
-from octavo.tracing import Found
+from octavo.traces.by_name import manifest_of, open_trace
+from octavo.traces.survey import notes_on, sample_of
+from octavo.tracing.manifest import Circumstances, TraceFacts
+from octavo.tracing.run import Found
+from octavo.tracing.scope import Scope
+from octavo.tracing.started_name import use_started_name
 
 if TYPE_CHECKING:
     from octavo._core import Analysis, Exit, Facts, TraceProgress
-    from octavo.manifest import Counted
+    from octavo.tracing.manifest import Counted
 
 
 def replay_trace(
@@ -139,36 +138,3 @@ def _facts(facts: Facts, said: dict[str, Any] | None, about: dict[str, Any]) -> 
         notes=notes_on(facts),
         partial_reason=None if reason is None else f"the trace ends early: {reason}",
     )
-
-
-def sample_of(facts: Facts) -> Any:
-    """How a trace was shrunk, and what error that brings; None for a whole one."""
-    return None if facts["sample"] is None else json.loads(facts["sample"])
-
-
-def own_notes_on(facts: Facts) -> list[str]:
-    """The notes of the trace itself, a sentence each."""
-    return [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in facts["notes"]]
-
-
-def notes_on(facts: Facts) -> list[str]:
-    """Notes for readers of numbers from a trace, a sentence each."""
-    notes = own_notes_on(facts)
-    if not facts["exact"]:
-        notes.append("The trace does not hold every reference; all counts are of what it holds.")
-    statement = sample_of(facts)
-    if statement is not None:
-        notes += sentences_on(statement)
-    if not facts["has_instructions"]:
-        notes.append(
-            "The trace has no instruction fetches: nothing is said of code, and numbers per "
-            "instruction are n/a."
-        )
-    if not facts["has_sizes"]:
-        notes.append("The trace has no sizes: each data reference is taken to be one byte.")
-    if facts["physical"]:
-        notes.append(
-            "The trace's addresses are physical: pages are those of physical memory, where the "
-            "operating system had scattered what a program sees as one."
-        )
-    return notes

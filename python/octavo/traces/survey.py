@@ -1,7 +1,8 @@
-"""The description of a trace: its format, its origin, and each process in it."""
+"""The description of a trace: its format, its origin, each process in it, and notes on it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import start_survey
 from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
-from octavo.replay import notes_on, sample_of
-from octavo.traces import STANDARD_STREAM, open_trace, overview_of, parse_manifest
+from octavo.traces.by_name import STANDARD_STREAM, open_trace, overview_of, parse_manifest
+from octavo.traces.sampling import sentences_on
 
 if TYPE_CHECKING:
-    from octavo._core import JobProgress, Survey, SurveyedStream, TraceOverview
+    from octavo._core import Facts, JobProgress, Survey, SurveyedStream, TraceOverview
 
 SCHEMA = "octavo/trace/1"
 
@@ -105,3 +106,36 @@ def _process(stream: SurveyedStream, overview: TraceOverview | None) -> dict[str
         counts["references"] = sum(chunk["references"] for chunk in chunks)
         counts["stream_hash"] = None
     return counts
+
+
+def sample_of(facts: Facts) -> Any:
+    """How a trace was shrunk, and what error that brings; None for a whole one."""
+    return None if facts["sample"] is None else json.loads(facts["sample"])
+
+
+def own_notes_on(facts: Facts) -> list[str]:
+    """The notes of the trace itself, a sentence each."""
+    return [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in facts["notes"]]
+
+
+def notes_on(facts: Facts) -> list[str]:
+    """Notes for readers of numbers from a trace, a sentence each."""
+    notes = own_notes_on(facts)
+    if not facts["exact"]:
+        notes.append("The trace does not hold every reference; all counts are of what it holds.")
+    statement = sample_of(facts)
+    if statement is not None:
+        notes += sentences_on(statement)
+    if not facts["has_instructions"]:
+        notes.append(
+            "The trace has no instruction fetches: nothing is said of code, and numbers per "
+            "instruction are n/a."
+        )
+    if not facts["has_sizes"]:
+        notes.append("The trace has no sizes: each data reference is taken to be one byte.")
+    if facts["physical"]:
+        notes.append(
+            "The trace's addresses are physical: pages are those of physical memory, where the "
+            "operating system had scattered what a program sees as one."
+        )
+    return notes

@@ -16,13 +16,12 @@ from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.files import check_new_file
 from octavo.base.host import describe_host, versions
 from octavo.base.text import unicode_document
-from octavo.configuration import Configuration, configure
-from octavo.diagnosis import first_line
-from octavo.manifest import exit_status, partial_reason
-from octavo.program import find_program
-from octavo.session import Program, drive
-from octavo.traces import check_name_to_record
-from octavo.valgrind import find_tool_dir_of, find_valgrind
+from octavo.traces.by_name import check_name_to_record
+from octavo.tracing.manifest import exit_status, partial_reason
+from octavo.tracing.program import find_program
+from octavo.tracing.scope import Scope, resolve_scope
+from octavo.tracing.session import Program, drive
+from octavo.tracing.valgrind import find_tool_dir_of, find_valgrind, first_line
 
 if TYPE_CHECKING:
     from octavo._core import Recorded, RecordEnd, RecordProgress
@@ -109,7 +108,7 @@ def record(
     An existing file is overwritten with `force` only. The program's standard streams are ours.
     Raises OctavoError with one clear sentence.
     """
-    configuration = configure(
+    scope = resolve_scope(
         tracer=tracer,
         follow_children=follow_children,
         skip_instructions=skip_instructions,
@@ -117,20 +116,20 @@ def record(
         between_marks=between_marks,
     )
     return execute_recording(
-        command, str(path), configuration, on_progress or (lambda progress: None), force=force
+        command, str(path), Scope(**scope), on_progress or (lambda progress: None), force=force
     )
 
 
 def execute_recording(
     command: Sequence[str],
     path: str,
-    configuration: Configuration,
+    scope: Scope,
     on_progress: Callable[[RecordProgress], None],
     *,
     force: bool = False,
     make_recording: MakeRecording = _core.Recording,
 ) -> RecordedTrace:
-    """Records with a resolved configuration; `make_recording` lets tests put their own in place."""
+    """Records with a resolved scope; `make_recording` lets tests put their own in place."""
     if not command:
         raise UsageError(
             "no program given; write it after the options: octavo record -o FILE -- PROGRAM."
@@ -139,8 +138,8 @@ def execute_recording(
     check_name_to_record(path)
     check_new_file(path, force=force, option="--out")
     valgrind = find_valgrind()
-    tool_dir = find_tool_dir_of(configuration.tracer)
-    resolved = configuration.resolved()
+    tool_dir = find_tool_dir_of(scope.tracer)
+    resolved = scope.resolved()
     options = {name: resolved[name] for name in _RECORDED_OPTIONS}
     about = {
         "command": list(command),

@@ -1,0 +1,1 @@
+"""Traces: by name, described, converted, shrunk, and as Parquet."""

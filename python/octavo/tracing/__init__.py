@@ -1,0 +1,1 @@
+"""Programs run under the tracer, traces replayed or recorded, and the manifest of each."""

@@ -1,0 +1,129 @@
+"""The part of a program or trace that counts, how it is followed, and how processes share a core;
+resolved to plain values and checked before anything starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast, get_args
+
+from octavo.base.errors import UsageError, choose
+from octavo.tracing.phase import Phase
+
+Layout = Literal["native", "as-traced"]
+Tracer = Literal["octavo", "lackey"]
+Processes = Literal["apart", "asid", "flush"]
+"""Each process image by itself; or time-sliced, with tagged entries or with flushes."""
+DEFAULT_QUANTUM_INSTRUCTIONS = 10**6
+MOST_INSTRUCTIONS = 1 << 62
+"""The greatest quantum, warm-up or interval."""
+_MOST_COUNTED = (1 << 63) - 1
+"""The range of the counters."""
+
+SHARED_THREADS_NOTE = "Threads of a process share its TLBs, in the order in which they were traced."
+KERNEL_NOTE = "The kernel's own references and other processes' are not seen."
+SHARED_NOTES = (SHARED_THREADS_NOTE, KERNEL_NOTE)
+"""Limits of every engine; shown wherever numbers are."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How a program or a trace is followed, and which part of it counts."""
+
+    layout: Layout
+    tracer: Tracer
+    follow_children: bool
+    skip_instructions: int
+    max_instructions: int | None
+    between_marks: bool
+    phase: Phase | None = field(default=None, kw_only=True)
+    """When counting begins and ends by time, of a live run."""
+
+    @property
+    def uncounted(self) -> str | None:
+        """The part before counting starts, if there is one."""
+        if self.phase is not None and self.phase.uncounted is not None:
+            return self.phase.uncounted
+        return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
+
+    @property
+    def shared_quantum_instructions(self) -> int | None:
+        """The quantum, if the processes of all traces share a core."""
+        return None
+
+    @property
+    def counts_instructions(self) -> str | None:
+        """The option that wants a trace to have instructions, if any does."""
+        return None
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data, for the manifest."""
+        return {
+            "layout": self.layout,
+            "tracer": self.tracer,
+            "follow_children": self.follow_children,
+            "skip_instructions": self.skip_instructions,
+            "max_instructions": self.max_instructions,
+            "between_marks": self.between_marks,
+            **({} if self.phase is None else {"phase": self.phase.resolved()}),
+        }
+
+    def sha256(self) -> str:
+        """A name for this configuration: the hash of its canonical JSON."""
+        text = json.dumps(self.resolved(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def notes(self) -> list[str]:
+        """The assumptions and limits of the model, a sentence each."""
+        return list(SHARED_NOTES)
+
+
+def resolve_scope(
+    *,
+    layout: str = "native",
+    tracer: str = "octavo",
+    follow_children: bool = True,
+    skip_instructions: int = 0,
+    max_instructions: int | None = None,
+    between_marks: bool = False,
+    phase: Phase | None = None,
+) -> dict[str, Any]:
+    """Checks what every kind of run is asked; the fields of a `Scope`. Raises UsageError."""
+    if max_instructions is not None and max_instructions < 1:
+        raise UsageError("--max-instructions must be at least 1.")
+    if skip_instructions < 0:
+        raise UsageError("--skip-instructions must not be negative.")
+    if max(skip_instructions, max_instructions or 0) > _MOST_COUNTED:
+        raise UsageError(f"no run has more than {_MOST_COUNTED} instructions.")
+    choose(layout, get_args(Layout), "layout")
+    choose(tracer, get_args(Tracer), "tracer")
+    return {
+        "layout": layout,
+        "tracer": tracer,
+        "follow_children": follow_children,
+        "skip_instructions": skip_instructions,
+        "max_instructions": max_instructions,
+        "between_marks": between_marks,
+        "phase": phase,
+    }
+
+
+def choose_processes(processes: str, quantum: int | None) -> tuple[Processes, int]:
+    """The choice, and the quantum in instructions. Raises UsageError."""
+    choose(processes, get_args(Processes), "--processes")
+    if quantum is not None and not 1 <= quantum <= MOST_INSTRUCTIONS:
+        raise UsageError(f"--quantum {quantum}: give instructions from 1 to {MOST_INSTRUCTIONS}.")
+    if quantum is not None and processes == "apart":
+        raise UsageError("--quantum needs --processes asid or flush.")
+    quantum_instructions = DEFAULT_QUANTUM_INSTRUCTIONS if quantum is None else quantum
+    return cast("Processes", processes), quantum_instructions
+
+
+def time_slicing_note(quantum_instructions: int) -> str:
+    """How processes share a core, in a sentence."""
+    return (
+        f"Processes share a core round robin, with a quantum of {quantum_instructions} "
+        "instructions; waiting is not modelled."
+    )
