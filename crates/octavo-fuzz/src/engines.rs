@@ -7,7 +7,7 @@ use octavo_curves::{
     ArrayShape, AtContextSwitch, ClassesConfig, Curves, CurvesConfig, LineSize, MachineTlbs,
     PageSample, SetIndex, Sizes, Stream, Study, StudyConfig, Threads, TlbsOfSize, TwoSizesConfig,
 };
-use octavo_machine::designs::{DESIGNS, DesignSpec};
+use octavo_machine::designs::{DesignSpec, designs};
 use octavo_machine::{Sim, SimConfig};
 use octavo_oracle::hostile;
 use octavo_trace::{
@@ -133,7 +133,7 @@ fn kernels(bytes: &[u8]) -> Counts {
 /// Machines of `octavo sim`: each byte at the front chooses a design.
 pub fn sim(bytes: &[u8]) {
     let (choice, bytes) = split(bytes);
-    let (designs, bytes) = bytes.split_at(bytes.len().min(DESIGNS_AT_ONCE));
+    let (chosen, bytes) = bytes.split_at(bytes.len().min(DESIGNS_AT_ONCE));
     let preset = ["skylake", "zen2", "apple-m1", "puma"][choice % 4];
     let mut settings = vec![
         format!("memory.bytes={}MiB", [64, 32][choice >> 2 & 1]),
@@ -144,7 +144,8 @@ pub fn sim(bytes: &[u8]) {
     }
     let machine = resolve(preset, &settings).or_else(|_| resolve(preset, &settings[..2]));
     let machine = machine.expect("a preset").config().clone();
-    let designs = designs.iter().map(|of| DESIGNS[usize::from(*of) % DESIGNS.len()].name);
+    let all = designs();
+    let designs = chosen.iter().map(|of| all[usize::from(*of) % all.len()].name);
     let designs = designs.chain(["base4k"]).map(|name| DesignSpec::parse(name).expect("a design"));
     let start = machine.memory.start().expect("no snapshot").into();
     let host_start = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));

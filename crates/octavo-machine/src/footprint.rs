@@ -4,30 +4,41 @@
 use std::fmt;
 
 use octavo_config::{
-    CacheLevel, FragmentationConfig, GtsmHardware, MachineConfig, MemoryConfig, TlbLevel, WalkCache,
+    CacheLevel, FragmentationConfig, MachineConfig, MemoryConfig, TlbLevel, WalkCache,
 };
-use octavo_hw::{CacheConfig, Geometry, SetArray};
+use octavo_hw::{Geometry, SetArray};
 use octavo_types::PageSize;
 use octavo_types::host_memory::AvailableMemory;
 use octavo_types::values::size_text;
 
 use crate::config::ConfigError;
-use crate::designs::{Requirement, TranslationHardware};
+use crate::designs::TranslationHardware;
 use crate::sim::SimConfig;
 
 /// The payload of an entry of a TLB, a walk cache or a virtual cache.
-type Payload = u64;
-/// The payload of an entry of the software-refilled TLB.
-type SoftTlbPayload = [u64; 4];
+pub type Payload = u64;
 /// Settings with a smaller share of the total are not named in errors.
 const LEAST_NAMED: f64 = 0.1;
 
-/// The bytes of state whose size one setting determines, over all designs and cores.
+/// The bytes of state whose size one setting determines.
 #[derive(Clone, PartialEq, Debug)]
-struct Part {
+pub struct Part {
     /// The setting: `tlb.l2.main.entries = 1536`.
-    setting: String,
-    bytes: u64,
+    pub setting: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl Part {
+    /// The bytes of `times` fully associative arrays of so many entries.
+    pub fn fully_associative(key: &str, entries: u64, times: u64) -> Self {
+        Part::of_entries(key, entries, Geometry::of_entries(entries, entries).ok(), times)
+    }
+
+    fn of_entries(key: &str, entries: u64, of: Option<Geometry>, times: u64) -> Self {
+        let bytes = of.map_or(0, SetArray::<Payload>::most_bytes);
+        Part { setting: format!("{key} = {entries}"), bytes: bytes * times }
+    }
 }
 
 /// An upper bound on the state of the machines, by the settings that determine it.
@@ -83,25 +94,15 @@ impl Footprint {
 
     fn add_machine(&mut self, machine: &MachineConfig, hardware: &TranslationHardware) {
         let cores = u64::from(machine.core.count);
-        if hardware.has_virtual_caches() {
-            let entries = machine.softvm.tlb.entries;
-            let of_tlb = SetArray::<SoftTlbPayload>::most_bytes;
-            let bytes = fully_associative(entries).map_or(0, of_tlb);
-            self.add(format!("softvm.tlb.entries = {entries}"), bytes * cores);
-        } else {
+        if !hardware.replaces_tlbs {
             for (name, level) in machine.tlb.levels() {
                 self.add_level(&format!("tlb.{name}"), level, cores);
             }
         }
-        if hardware.needs == Some(Requirement::GappedPages) {
-            let GtsmHardware { bitmap_entries, walk_cache_entries } = machine.gtsm;
-            let (of_bitmaps, of_walks) = ("gtsm.bitmap_entries", "gtsm.walk_cache_entries");
-            self.add_entries(of_bitmaps, bitmap_entries, fully_associative(bitmap_entries), cores);
-            // Two levels of walk caches each for the guest's and the host's table.
-            let walks = fully_associative(walk_cache_entries);
-            self.add_entries(of_walks, walk_cache_entries, walks, 4 * cores);
+        for part in (hardware.own_state)(machine) {
+            self.add(Part { bytes: part.bytes * cores, ..part });
         }
-        self.add_caches(machine, hardware, cores);
+        self.add_caches(machine, cores);
         for (name, cache) in &machine.walker.caches {
             self.add_walk_cache(&format!("walker.caches.{name}"), cache, cores);
         }
@@ -130,11 +131,10 @@ impl Footprint {
     }
 
     fn add_entries(&mut self, key: &str, entries: u64, of: Option<Geometry>, times: u64) {
-        let bytes = of.map_or(0, SetArray::<Payload>::most_bytes);
-        self.add(format!("{key} = {entries}"), bytes * times);
+        self.add(Part::of_entries(key, entries, of, times));
     }
 
-    fn add_caches(&mut self, machine: &MachineConfig, hardware: &TranslationHardware, cores: u64) {
+    fn add_caches(&mut self, machine: &MachineConfig, cores: u64) {
         let caches = &machine.cache;
         let data: [(&str, &CacheLevel, u64); 4] = [
             ("l1i", &caches.l1i, cores),
@@ -145,17 +145,7 @@ impl Footprint {
         for (name, level, times) in data {
             let bytes = level.with_lines(caches.line_bytes).most_bytes();
             let key = format!("cache.{name}.bytes = \"{}\"", size_text(level.bytes));
-            self.add(key, bytes * times);
-        }
-        if hardware.has_virtual_caches() {
-            let virtual_caches = machine.virtual_caches();
-            for (name, sides) in [("l1", virtual_caches.l1), ("l2", virtual_caches.l2)] {
-                let lines = |cache: &CacheConfig| {
-                    cache.geometry("").map_or(0, SetArray::<Payload>::most_bytes)
-                };
-                let key = format!("softvm.{name}.bytes = \"{}\"", size_text(sides[0].bytes));
-                self.add(key, sides.iter().map(lines).sum::<u64>() * cores);
-            }
+            self.add(Part { setting: key, bytes: bytes * times });
         }
     }
 
@@ -164,14 +154,15 @@ impl Footprint {
     fn add_memory(&mut self, key: &str, memory: &MemoryConfig) {
         if memory.fragmentation != FragmentationConfig::Empty {
             let frames = memory.bytes / PageSize::BASE.bytes();
-            self.add(format!("{key}.bytes = \"{}\"", size_text(memory.bytes)), frames * 21 / 16);
+            let setting = format!("{key}.bytes = \"{}\"", size_text(memory.bytes));
+            self.add(Part { setting, bytes: frames * 21 / 16 });
         }
     }
 
-    fn add(&mut self, setting: String, bytes: u64) {
-        match self.parts.iter_mut().find(|part| part.setting == setting) {
-            Some(part) => part.bytes += bytes,
-            None => self.parts.push(Part { setting, bytes }),
+    fn add(&mut self, new: Part) {
+        match self.parts.iter_mut().find(|part| part.setting == new.setting) {
+            Some(part) => part.bytes += new.bytes,
+            None => self.parts.push(new),
         }
     }
 }
@@ -194,10 +185,6 @@ impl fmt::Display for Footprint {
         }
         Ok(())
     }
-}
-
-fn fully_associative(entries: u64) -> Option<Geometry> {
-    Geometry::of_entries(entries, entries).ok()
 }
 
 /// A size in the largest fitting unit, with one decimal.

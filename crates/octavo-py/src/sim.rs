@@ -1,7 +1,7 @@
 //! Machines and designs by name.
 
 use octavo_config::resolve;
-use octavo_machine::designs::{DESIGNS, DesignSpec};
+use octavo_machine::designs::{DesignSpec, registry};
 use octavo_machine::{Footprint, Sim, SimConfig};
 use octavo_os::policy::{OsConfig, POLICIES, PolicyEntry};
 use octavo_types::Instructions;
@@ -14,7 +14,7 @@ use crate::options::read_layout;
 /// Every design's name and what it is, in order.
 #[pyfunction]
 pub fn designs() -> Vec<(&'static str, &'static str)> {
-    DESIGNS.iter().map(|known| (known.name, known.about)).collect()
+    registry::designs().iter().map(|known| (known.name, known.about)).collect()
 }
 
 /// A name, what it is, and each setting with its usual value.

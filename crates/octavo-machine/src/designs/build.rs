@@ -1,6 +1,6 @@
-//! Builds the parts of machines outside their designs: operating systems, and a host if configured.
+//! Builds machines around designs: operating systems, and a host if configured.
 
-use octavo_config::{FragmentationConfig, HostConfig, MachineConfig, MemoryConfig};
+use octavo_config::{HostConfig, MachineConfig, MemoryConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::{Aliases, Format};
@@ -8,13 +8,38 @@ use octavo_os::policy::{OsConfig, Setting};
 use octavo_os::{Memory, Os};
 use octavo_types::PageSize;
 
-use super::{Requirement, Setup, Sizes, TranslationHardware};
+use super::registry::{MachineResult, Requirement, Setup, Sizes, TranslationHardware};
 use crate::config::ConfigError;
+use crate::design::Design;
 use crate::env::Env;
+use crate::machine::Machine;
+
+/// A machine whose page tables support these sizes, in the default format.
+pub fn machine<D: Design + 'static>(
+    config: &MachineConfig,
+    setup: &Setup,
+    os: &OsConfig,
+    make: impl Fn() -> Result<D, ConfigError>,
+) -> MachineResult {
+    machine_with_format(config, setup, (Sizes::X86, Format::default()), os, make)
+}
+
+/// A machine with page tables of this format; the number of levels is the machine's.
+pub fn machine_with_format<D: Design + 'static>(
+    config: &MachineConfig,
+    setup: &Setup,
+    (sizes, format): (Sizes, Format),
+    os: &OsConfig,
+    make: impl Fn() -> Result<D, ConfigError>,
+) -> MachineResult {
+    let env = env(config, setup, (sizes, format), os)?;
+    let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
+    Ok(Box::new(Machine::new(env, mmus, setup.instructions)))
+}
 
 /// All parts of a machine except its design. The page tables support `sizes` in this format; the number of
 /// levels is the machine's.
-pub fn env(
+fn env(
     config: &MachineConfig,
     setup: &Setup,
     (sizes, format): (Sizes, Format),
@@ -106,26 +131,15 @@ fn refused(host: &HostConfig, why: String) -> ConfigError {
 }
 
 impl TranslationHardware {
-    /// Rejects faulty frames in guest memory for hardware with gapped pages, whose faults belong to host
-    /// memory.
-    pub(super) fn check_guest(&self, memory: &MemoryConfig) -> Result<(), ConfigError> {
-        let has_faults = matches!(memory.fragmentation, FragmentationConfig::Faults { .. });
-        match self.needs == Some(Requirement::GappedPages) && has_faults {
-            true => Err(ConfigError::FaultsOfGuest { hardware: self.name }),
-            false => Ok(()),
-        }
-    }
-
     /// Rejects a host policy whose pages this hardware cannot translate.
     pub(super) fn check_host(&self, host: &HostConfig) -> Result<(), ConfigError> {
         let name = self.name;
         let Some(OsConfig { policy, .. }) = own_policy(host)? else { return Ok(()) };
         // Tailored guest pages may be backed by any host pages.
-        let requirement = self.needs.filter(|requirement| {
-            *requirement == Requirement::Ranges && !requirement.is_met_by(&policy)
-        });
-        if let Some(requirement) = requirement {
-            let (requirement, remedy) = (requirement.name(), requirement.remedy());
+        let requirement = self
+            .needs
+            .filter(|requirement| requirement.is_of_host && !(requirement.is_met_by)(&policy));
+        if let Some(Requirement { name: requirement, remedy, .. }) = requirement {
             return Err(refused(
                 host,
                 format!(

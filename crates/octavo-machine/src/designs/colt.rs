@@ -23,11 +23,41 @@
 //! own, so that coalescing is the only difference. Sixteen entries are at the upper end of such arrays;
 //! sixteen pages are the usual range of Guvenilir and Patt (section V).
 
+use octavo_config::MachineConfig;
 use octavo_os::page_table::PageTable;
+use octavo_os::policy::OsConfig;
 use octavo_types::{PageNumber, PageSize};
 
+use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
+use super::{Conventional, build};
 use crate::env::Env;
 use crate::tlb::{Coalescing, LongRuns, Translation};
+
+/// CoLT and its two halves.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family::new(
+    &[
+        TranslationHardware::new("colt", "TLBs that coalesce contiguous base pages, in sets and in ranges", |config, setup, os| make(config, setup, os, ALL)),
+        TranslationHardware::new("colt_sa", "CoLT in set-associative arrays only", |config, setup, os| make(config, setup, os, SETS)),
+        TranslationHardware::new("colt_fa", "CoLT in a fully associative array of ranges only", |config, setup, os| make(config, setup, os, FULLY_ASSOCIATIVE)),
+    ],
+    &[
+        NamedDesign { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several contiguous 4 KiB pages" },
+        NamedDesign { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "CoLT in set-associative arrays only" },
+        NamedDesign { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "CoLT in a fully associative array only" },
+    ],
+);
+
+fn make(
+    config: &MachineConfig,
+    setup: &Setup,
+    os: &OsConfig,
+    coalescing: Coalescing,
+) -> MachineResult {
+    build::machine(config, setup, os, || {
+        Conventional::coalescing(&config.tlb, coalescing, setup.instructions)
+    })
+}
 
 /// log2 of the base pages of a group.
 const GROUP_LOG2: u8 = 2;

@@ -1,8 +1,11 @@
 //! The conventional design: first-level TLBs for instructions and data, with arrays per page size; a unified
 //! second-level TLB; and a page walk on a miss of both.
 
-use octavo_config::TlbConfig;
+use std::sync::Arc;
+
+use octavo_config::{MachineConfig, TlbConfig};
 use octavo_hw::Asid;
+use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
@@ -13,7 +16,35 @@ use crate::env::Env;
 use crate::front::LineAccess;
 use crate::tlb::{Coalescing, KnownPartBits, L1Tlb, Lookup, Tlb, Translation};
 
+use super::build;
 use super::colt::coalesced_with_neighbours;
+use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
+
+/// The machine as it is, with the page sizes of x86-64, and the bound without fragmentation.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family::new(
+    &[
+        TranslationHardware::new("conventional", "TLBs as the machine has them", make),
+        TranslationHardware {
+            is_bound: true,
+            ..TranslationHardware::new("unfragmented", "TLBs as the machine has them, with unfragmented memory", make_unfragmented)
+        },
+    ],
+    &[
+        NamedDesign { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages on demand" },
+        NamedDesign { name: "thp", hardware: "conventional", policy: "thp", about: "Linux's transparent huge pages of 2 MiB" },
+        NamedDesign { name: "reserved_thp", hardware: "conventional", policy: "reserved_thp", about: "huge pages by reservation, as FreeBSD has them" },
+        NamedDesign { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB in unfragmented memory" },
+    ],
+);
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    build::machine(config, setup, os, || Conventional::new(&config.tlb, setup.instructions))
+}
+
+fn make_unfragmented(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    make(config, &Setup { start: Arc::default(), host_start: None, ..setup.clone() }, os)
+}
 
 /// The conventional design.
 pub struct Conventional {

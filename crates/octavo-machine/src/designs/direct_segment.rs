@@ -15,17 +15,33 @@
 //! until a walk creates another. A context switch without address-space identifiers clears it as it flushes
 //! the TLBs.
 
-use octavo_config::TlbConfig;
+use octavo_config::{MachineConfig, TlbConfig};
 use octavo_hw::Asid;
+use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
-use super::Conventional;
+use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
+use super::{Conventional, build, rmm};
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::LineAccess;
+
+/// Direct segments.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family::new(
+    &[TranslationHardware {
+        needs: Some(&rmm::RANGES),
+        ..TranslationHardware::new("direct_segment", "one segment beside the TLBs", make)
+    }],
+    &[NamedDesign { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" }],
+);
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    build::machine(config, setup, os, || DirectSegment::new(&config.tlb, setup.instructions))
+}
 
 /// A conventional design with a direct segment.
 pub struct DirectSegment {

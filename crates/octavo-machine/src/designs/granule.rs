@@ -1,11 +1,39 @@
 //! Machines with a further page size in their base-page arrays, such as arm64's contiguous entries and
 //! RISC-V's Svnapot: the arrays for 4 KiB pages also hold pages of that size, one entry each.
 
-use octavo_config::{FirstLevel, PageSizes, TlbConfig, TlbLevel};
+use octavo_config::{FirstLevel, MachineConfig, PageSizes, TlbConfig, TlbLevel};
+use octavo_os::page_table::{Aliases, Format};
+use octavo_os::policy::OsConfig;
 use octavo_types::PageSize;
 
+use super::registry::{Family, MachineResult, NamedDesign, Setup, Sizes, TranslationHardware};
+use super::{Conventional, build};
+
+/// Base pages above 4 KiB, for all anonymous memory or where the mapping has room.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family::new(
+    &[TranslationHardware {
+        sizes: Sizes::All,
+        ..TranslationHardware::new("granule", "arrays for 4 KiB pages that also hold the policy's page size, one entry each", make)
+    }],
+    &[
+        NamedDesign { name: "base16k", hardware: "granule", policy: "fixed:size=16KiB", about: "a base page of 16 KiB for anonymous memory" },
+        NamedDesign { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
+        NamedDesign { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping has room, 4 KiB elsewhere" },
+    ],
+);
+
+/// Each entry of a larger page is a full copy, like arm64's contiguous entries.
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    let tlbs = tlbs(&config.tlb, &os.policy.required_sizes());
+    let format = Format { aliases: Aliases::Copies, ..Format::default() };
+    build::machine_with_format(config, setup, (Sizes::All, format), os, || {
+        Conventional::new(&tlbs, setup.instructions)
+    })
+}
+
 /// The TLBs of a machine with `sizes` added to its arrays for 4 KiB pages.
-pub fn tlbs(machine: &TlbConfig, sizes: &[PageSize]) -> TlbConfig {
+fn tlbs(machine: &TlbConfig, sizes: &[PageSize]) -> TlbConfig {
     let mut tlbs = machine.clone();
     match &mut tlbs.first {
         FirstLevel::Split { l1i, l1d } => {

@@ -18,18 +18,73 @@
 //! would double an entry); use of a cached bitmap, and counting its bits, costs nothing. A second level that
 //! is a victim level in other designs is filled by walks here.
 
-use octavo_config::{Fill, GtsmHardware, MachineConfig, TlbConfig, Ways};
+use octavo_config::{Fill, FragmentationConfig, GtsmHardware, MachineConfig, TlbConfig, Ways};
 use octavo_hw::{Asid, Geometry, Replacement, SetArray};
 use octavo_os::frames::SubBlocks;
+use octavo_os::page_table::Format;
+use octavo_os::policy::{OsConfig, PolicyConfig};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
+use super::build;
+use super::registry::{
+    Family, MachineResult, NamedDesign, Requirement, Setup, Sizes, TranslationHardware,
+};
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
+use crate::footprint::Part;
 use crate::front::LineAccess;
 use crate::tlb::{Coalescing, L1Tlb, Lookup, Tlb, Translation};
+
+/// Gap-Tolerant Sequential Mapping.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family {
+    settings: Some("gtsm"),
+    ..Family::new(
+        &[TranslationHardware {
+            needs: Some(&GAPPED_PAGES),
+            own_state,
+            check_guest,
+            ..TranslationHardware::new("gtsm", "a second-level TLB of 2 MiB pages made of 64 KiB sub-blocks, with bitmaps that select them", make)
+        }],
+        &[NamedDesign { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: 2 MiB pages made of 32 of 64 sub-blocks" }],
+    )
+};
+
+/// Pages of 2 MiB with gaps.
+const GAPPED_PAGES: Requirement = Requirement {
+    name: "pages of 2 MiB with gaps",
+    remedy: "the policy gtsm",
+    is_met_by: |policy| matches!(policy, PolicyConfig::Gtsm(_)),
+    is_of_host: false,
+};
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    let config = machine(config);
+    let format = Format { has_gapped: true, ..Format::default() };
+    build::machine_with_format(&config, setup, (Sizes::X86, format), os, || {
+        Gtsm::new(&config.tlb, &config.gtsm, setup.instructions)
+    })
+}
+
+/// Cached bitmaps, and two levels of walk caches each for the guest's and the host's table.
+fn own_state(config: &MachineConfig) -> Vec<Part> {
+    let GtsmHardware { bitmap_entries, walk_cache_entries } = config.gtsm;
+    vec![
+        Part::fully_associative("gtsm.bitmap_entries", bitmap_entries, 1),
+        Part::fully_associative("gtsm.walk_cache_entries", walk_cache_entries, 4),
+    ]
+}
+
+/// Rejects faulty frames in guest memory: the faults belong to host memory.
+fn check_guest(config: &MachineConfig) -> Result<(), ConfigError> {
+    match config.memory.fragmentation {
+        FragmentationConfig::Faults { .. } => Err(ConfigError::FaultsOfGuest { hardware: "gtsm" }),
+        _ => Ok(()),
+    }
+}
 
 /// Base pages of a gapped page.
 const PAGES: u64 = 512;
@@ -46,7 +101,7 @@ pub struct Gtsm {
 }
 
 /// The machine with the walk caches of GTSM, for the host's table, too.
-pub fn machine(config: &MachineConfig) -> MachineConfig {
+fn machine(config: &MachineConfig) -> MachineConfig {
     let mut machine = config.clone();
     let entries = config.gtsm.walk_cache_entries;
     let of_host = machine.host.iter_mut().flat_map(|host| host.walk_caches.values_mut());

@@ -1,18 +1,42 @@
 //! Ideal bounds: machines whose first-level or second-level TLBs never miss (compared by Guvenilir and Patt,
 //! ISCA 2020, figures 2 and 3).
 
-use octavo_config::{TlbConfig, TlbLevel};
+use octavo_config::{MachineConfig, TlbConfig, TlbLevel};
 use octavo_hw::Asid;
+use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions};
 use rustc_hash::FxHashMap;
 
+use super::build;
+use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::LineAccess;
 use crate::tlb::{Coalescing, L1Tlb, Lookup, Translation};
+
+/// Both bounds.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family::new(
+    &[
+        TranslationHardware { is_bound: true, ..TranslationHardware::new("perfect_l1", "a first-level TLB that never misses", make_l1) },
+        TranslationHardware { is_bound: true, ..TranslationHardware::new("perfect_l2", "a second-level TLB that never misses", make_l2) },
+    ],
+    &[
+        NamedDesign { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
+        NamedDesign { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
+    ],
+);
+
+fn make_l1(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    build::machine(config, setup, os, || Ok(PerfectL1::default()))
+}
+
+fn make_l2(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    build::machine(config, setup, os, || PerfectL2::new(&config.tlb, setup.instructions))
+}
 
 /// Every reference hits the first level: translation is free. Page faults still happen.
 #[derive(Default)]

@@ -21,17 +21,64 @@
 //! In a guest, entries and bitmap words compose guest and host ([`Env::walk`]). The second level's entry does
 //! not suffice to read the words, so that a walk precedes their read.
 
-use octavo_config::{Fill, TlbConfig};
+use octavo_config::{Fill, MachineConfig, TlbConfig};
 use octavo_hw::Asid;
+use octavo_os::page_table::Format;
+use octavo_os::policy::{OsConfig, PolicyConfig};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
+use super::build;
+use super::registry::{
+    Family, MachineResult, NamedDesign, Requirement, Setup, Sizes, TranslationHardware,
+};
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design, applying_invalidations};
 use crate::env::{Env, PartAccess};
 use crate::front::LineAccess;
 use crate::tlb::{BITMAP_WORD_PAGES, Coalescing, EntryKinds, L1Tlb, Lookup, Tlb, Translation};
+
+/// Perforated pages, and its variants without filters.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family::new(
+    &[
+        hardware("perforated", "a second-level TLB of 2 MiB pages with holes, a filter per entry, and hole bitmaps", |config, setup, os| make(config, setup, os, Variant::Filtered)),
+        hardware("perforated_on_demand", "perforated without filters", |config, setup, os| make(config, setup, os, Variant::OnDemand)),
+        hardware("perforated_all", "perforated without filters; a page's whole bitmap is filled at once", |config, setup, os| make(config, setup, os, Variant::AllAtOnce)),
+    ],
+    &[
+        NamedDesign { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB pages with 4 KiB holes" },
+        NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "perforated pages without hole filters" },
+        NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "perforated pages without hole filters; whole bitmaps are filled at once" },
+    ],
+);
+
+/// Pages of 2 MiB with holes.
+const PERFORATED_PAGES: Requirement = Requirement {
+    name: "pages of 2 MiB with holes",
+    remedy: "the policy perforated",
+    is_met_by: |policy| matches!(policy, PolicyConfig::Perforated(_)),
+    is_of_host: false,
+};
+
+const fn hardware(
+    name: &'static str,
+    about: &'static str,
+    make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
+) -> TranslationHardware {
+    TranslationHardware {
+        needs: Some(&PERFORATED_PAGES),
+        ..TranslationHardware::new(name, about, make)
+    }
+}
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig, variant: Variant) -> MachineResult {
+    let format = Format { has_perforated: true, ..Format::default() };
+    build::machine_with_format(config, setup, (Sizes::X86, format), os, || {
+        Perforated::new(&config.tlb, variant, setup.instructions)
+    })
+}
 
 /// Base pages of a perforated page.
 const PAGES: u64 = 512;

@@ -18,18 +18,44 @@
 //! host does the same with a range table of its own, and the range TLB holds intersections of guest and host
 //! ranges.
 
-use octavo_config::TlbConfig;
+use octavo_config::{MachineConfig, TlbConfig};
 use octavo_hw::Asid;
+use octavo_os::policy::{OsConfig, PolicyConfig};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber, PageSize};
 
-use super::Conventional;
+use super::registry::{
+    Family, MachineResult, NamedDesign, Requirement, Setup, TranslationHardware,
+};
+use super::{Conventional, build};
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::LineAccess;
 use crate::tlb::{Lookup, Ranges, TlbEntry, Translation};
+
+/// Redundant Memory Mappings.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family::new(
+    &[TranslationHardware {
+        needs: Some(&RANGES),
+        ..TranslationHardware::new("rmm", "a range TLB beside the second level", make)
+    }],
+    &[NamedDesign { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: a range TLB beside the second level" }],
+);
+
+/// Contiguous ranges of pages.
+pub(super) const RANGES: Requirement = Requirement {
+    name: "ranges that are backed when they are mapped",
+    remedy: "the policy eager",
+    is_met_by: |policy| matches!(policy, PolicyConfig::Eager(_)),
+    is_of_host: true,
+};
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    build::machine(config, setup, os, || Rmm::new(&config.tlb, setup.instructions))
+}
 
 /// Entries of the range TLB.
 pub const ENTRIES: usize = 32;

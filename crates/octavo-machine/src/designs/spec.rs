@@ -2,15 +2,12 @@
 //! policy, as in `tps:promotion_threshold_percent=50:span=round-up`, or of the parts of the machine that only
 //! this design has, as in `softvm:softvm.l1.bytes=16KiB`.
 
-use octavo_os::policy::{OsConfig, PolicyConfig, PolicyError, SettingError};
+use octavo_os::policy::{OsConfig, PolicyError, SettingError};
 use octavo_types::spelling::{hint, quoted};
 
-use super::{DESIGNS, HARDWARE, Requirement, TranslationHardware};
+use super::registry::{self, RenamedHardware, TranslationHardware, designs};
 use crate::config::ConfigError;
 use octavo_config::MachineConfig;
-
-/// Prefixes of machine settings that a design may set for itself, since only such designs use them.
-const DESIGN_SETTING_PREFIXES: [&str; 2] = ["softvm.", "gtsm."];
 
 /// A validated design.
 #[derive(Clone)]
@@ -49,14 +46,16 @@ pub enum SpecError {
     },
     /// A setting of the machine part that all designs share.
     #[error(
-        "{design}: `{setting}`: all designs share one machine, except for settings that begin with `softvm.` \
-         or `gtsm.`: give it by --set"
+        "{design}: `{setting}`: all designs share one machine, except for settings that begin with {own}: \
+         give it by --set"
     )]
     SharedMachineSetting {
         /// As given by the user.
         design: String,
         /// The setting.
         setting: String,
+        /// The beginnings of settings that a design may have.
+        own: String,
     },
     /// A setting without a value.
     #[error("{design}: `{setting}`: give KEY=VALUE")]
@@ -96,45 +95,11 @@ pub enum SpecError {
     },
 }
 
-impl Requirement {
-    /// Whether a policy meets it.
-    pub(super) fn is_met_by(self, policy: &PolicyConfig) -> bool {
-        match self {
-            Requirement::TailoredPages => matches!(policy, PolicyConfig::Tps(_)),
-            Requirement::PerforatedPages => matches!(policy, PolicyConfig::Perforated(_)),
-            Requirement::GappedPages => matches!(policy, PolicyConfig::Gtsm(_)),
-            Requirement::Ranges => matches!(policy, PolicyConfig::Eager(_)),
-        }
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Requirement::TailoredPages => "pages of all sizes",
-            Requirement::PerforatedPages => "pages of 2 MiB with holes",
-            Requirement::GappedPages => "pages of 2 MiB with gaps",
-            Requirement::Ranges => "ranges that are backed when they are mapped",
-        }
-    }
-
-    pub(super) fn remedy(self) -> &'static str {
-        match self {
-            Requirement::TailoredPages => "the policy tps",
-            Requirement::PerforatedPages => "the policy perforated",
-            Requirement::GappedPages => "the policy gtsm",
-            Requirement::Ranges => "the policy eager",
-        }
-    }
-}
-
-/// Hardware names of version 0.1 that are settings now: the old name, the hardware and the setting.
-const OLD_HARDWARE: [(&str, &str, &str); 2] =
-    [("tps_copies", "tps", "aliases=copies"), ("tps_one_bit", "tps", "size_encoding=one-bit")];
-
 /// A design spelt with an old hardware name, spelt as today.
 fn renewed(text: &str) -> Option<String> {
     let (name, settings) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
     let (old, policy) = name.split_once('+').map_or((name, None), |(a, b)| (a, Some(b)));
-    let (_, hardware, setting) = OLD_HARDWARE.iter().find(|known| known.0 == old)?;
+    let RenamedHardware { hardware, setting, .. } = registry::renamed(old)?;
     let policy = policy.map(|policy| format!("+{policy}")).unwrap_or_default();
     let settings = settings.map(|settings| format!(":{settings}")).unwrap_or_default();
     Some(format!("{hardware}{policy}:{setting}{settings}"))
@@ -155,13 +120,14 @@ impl DesignSpec {
 
     /// The names of hardware and policy of a design without settings.
     fn parts(text: &str) -> Result<(&str, &str), SpecError> {
-        if let Some(known) = DESIGNS.iter().find(|known| known.name == text) {
+        let all = designs();
+        if let Some(known) = all.iter().find(|known| known.name == text) {
             return Ok((known.hardware, known.policy));
         }
         match text.split_once('+') {
             Some(parts) => Ok(parts),
             None => {
-                let names: Vec<&str> = DESIGNS.iter().map(|known| known.name).collect();
+                let names: Vec<&str> = all.iter().map(|known| known.name).collect();
                 Err(unknown("design", text, &names))
             }
         }
@@ -174,7 +140,7 @@ impl DesignSpec {
         settings: impl Iterator<Item = &'a str>,
     ) -> Result<Self, SpecError> {
         let Some(hardware) = TranslationHardware::by_name(hardware) else {
-            let names: Vec<&str> = HARDWARE.iter().map(|known| known.name).collect();
+            let names: Vec<&str> = registry::hardware().map(|known| known.name).collect();
             return Err(unknown("hardware", hardware, &names));
         };
         let mut machine_settings = Vec::new();
@@ -182,15 +148,21 @@ impl DesignSpec {
         for setting in settings {
             match setting.split_once('=') {
                 Some((key, _))
-                    if DESIGN_SETTING_PREFIXES
-                        .iter()
-                        .any(|machine_settings| key.starts_with(machine_settings)) =>
+                    if key.split_once('.').is_some_and(|(table, _)| {
+                        registry::own_settings().any(|own| own == table)
+                    }) =>
                 {
                     machine_settings.push(setting.to_owned())
                 }
                 Some((key, _)) if key.contains('.') => {
                     let (design, setting) = (quoted(name), quoted(setting));
-                    return Err(SpecError::SharedMachineSetting { design, setting });
+                    let own: Vec<String> =
+                        registry::own_settings().map(|own| format!("`{own}.`")).collect();
+                    return Err(SpecError::SharedMachineSetting {
+                        design,
+                        setting,
+                        own: own.join(" or "),
+                    });
                 }
                 _ => policy_settings.push(setting),
             }
@@ -208,13 +180,13 @@ impl DesignSpec {
                 }
             })?;
         if let Some(requirement) =
-            hardware.needs.filter(|requirement| !requirement.is_met_by(&os.policy))
+            hardware.needs.filter(|requirement| !(requirement.is_met_by)(&os.policy))
         {
             return Err(SpecError::UnmetRequirement {
                 hardware: hardware.name,
                 policy: policy.to_owned(),
-                requirement: requirement.name(),
-                remedy: requirement.remedy(),
+                requirement: requirement.name,
+                remedy: requirement.remedy,
             });
         }
         let supported = hardware.sizes.list();
@@ -279,7 +251,7 @@ mod tests {
 
     #[test]
     fn named_designs_parse_to_matching_parts() {
-        for known in DESIGNS {
+        for known in designs() {
             assert_eq!(DesignSpec::parse(known.name).unwrap().name(), known.name);
         }
         let larger = DesignSpec::parse("base16k:size=32KiB").unwrap();
@@ -330,7 +302,7 @@ mod tests {
         assert_eq!(
             sentence("softvm:cache.line_bytes=32"),
             "softvm:cache.line_bytes=32: `cache.line_bytes=32`: all designs share one machine, except \
-             for settings that begin with `softvm.` or `gtsm.`: give it by --set"
+             for settings that begin with `gtsm.` or `softvm.`: give it by --set"
         );
         assert_eq!(sentence("tps:span"), "tps:span: `span`: give KEY=VALUE");
         assert_eq!(

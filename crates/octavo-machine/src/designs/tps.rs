@@ -15,9 +15,50 @@
 //! the whole page into the first level. (Otherwise a page evicted from the first level would return in 4 KiB
 //! pieces.) The instruction side is unchanged, too.
 
-use octavo_config::{FirstLevel, PageSizes, TlbArray, TlbConfig, Ways};
+use octavo_config::{FirstLevel, MachineConfig, PageSizes, TlbArray, TlbConfig, Ways};
 use octavo_hw::Replacement;
+use octavo_os::policy::{OsConfig, PolicyConfig};
 use octavo_types::PageSize;
+
+use super::registry::{
+    Family, MachineResult, NamedDesign, RenamedHardware, Requirement, Setup, Sizes,
+    TranslationHardware,
+};
+use super::{Conventional, build};
+
+/// Tailored Page Sizes.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family {
+    renamed: &[
+        RenamedHardware { old: "tps_copies", hardware: "tps", setting: "aliases=copies" },
+        RenamedHardware { old: "tps_one_bit", hardware: "tps", setting: "size_encoding=one-bit" },
+    ],
+    ..Family::new(
+        &[TranslationHardware {
+            sizes: Sizes::All,
+            needs: Some(&TAILORED_PAGES),
+            ..TranslationHardware::new("tps", "an any-size first-level TLB in place of those for larger pages", make)
+        }],
+        &[NamedDesign { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" }],
+    )
+};
+
+/// Pages of sizes that x86-64 does not have.
+const TAILORED_PAGES: Requirement = Requirement {
+    name: "pages of all sizes",
+    remedy: "the policy tps",
+    is_met_by: |policy| matches!(policy, PolicyConfig::Tps(_)),
+    is_of_host: false,
+};
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    let tlbs = tlbs(&config.tlb);
+    let format = os.policy.page_table_format();
+    build::machine_with_format(config, setup, (Sizes::All, format), os, || {
+        let tlbs = Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages();
+        Ok(tlbs.with_vectors(format.vector_bits))
+    })
+}
 
 /// Entries of the added array (section III.A.2).
 const ENTRIES: u64 = 32;
@@ -25,7 +66,7 @@ const ENTRIES: u64 = 32;
 const NAME: &str = "tps";
 
 /// The TLBs of a machine, changed for tailored pages.
-pub fn tlbs(machine: &TlbConfig) -> TlbConfig {
+fn tlbs(machine: &TlbConfig) -> TlbConfig {
     let mut tlbs = machine.clone();
     let (FirstLevel::Split { l1d: data, .. } | FirstLevel::Unified { l1: data }) = &mut tlbs.first;
     data.arrays.retain(|_, array| array.page_sizes.hold(PageSize::BASE));

@@ -5,7 +5,7 @@ use crate::common::{level, tiny};
 use octavo_config::{
     FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig, TlbsHold, Ways,
 };
-use octavo_machine::designs::{Conventional, DESIGNS, Requirement, Setup, TranslationHardware};
+use octavo_machine::designs::{Conventional, Setup, TranslationHardware, designs};
 use octavo_machine::{AnyMachine, Counters, Env, Machine};
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
@@ -167,9 +167,9 @@ proptest! {
             };
             MachineConfig { host: Some(host), ..alone.clone() }
         };
-        for known in DESIGNS {
+        for known in designs() {
             let guest = guest(match TranslationHardware::by_name(known.hardware).unwrap().needs {
-                Some(Requirement::Ranges) => "eager:largest=1GiB",
+                Some(needs) if needs.is_of_host => "eager:largest=1GiB",
                 _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
             });
             let policy = OsConfig::parse(known.policy).unwrap().policy;

@@ -3,7 +3,7 @@
 
 use crate::common::{check_laws, config, hosted, play, play_on, tiny};
 use octavo_machine::Sim;
-use octavo_machine::designs::DESIGNS;
+use octavo_machine::designs::designs;
 use octavo_oracle::strategies::stream;
 use octavo_types::PageSize;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ proptest! {
         if let Some((host_memory_log2, caches_halves)) = host {
             machine = hosted(machine, host_memory_log2, caches_halves);
         }
-        let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
+        let names: Vec<&str> = designs().iter().map(|design| design.name).collect();
         let mut sim = Sim::new(&config(machine, &names)).unwrap();
         play(&mut sim, &stream);
         for (name, machine) in names.iter().zip(sim.machines()) {

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use crate::common::{config, tiny};
 use octavo_config::{MachineConfig, preset_names, resolve};
 use octavo_hw::Replacement;
-use octavo_machine::designs::DESIGNS;
+use octavo_machine::designs::designs;
 use octavo_machine::{Footprint, Sim};
 use octavo_types::host_memory::AvailableMemory;
 use proptest::prelude::*;
@@ -76,7 +76,7 @@ proptest! {
     /// at least a third of it.
     #[test]
     fn footprint_bounds_allocation(
-        design in 0..DESIGNS.len(),
+        design in 0..designs().len(),
         cores in 1u32..4,
         settings in prop::collection::vec((0..LARGE.len(), 0usize..5), 1..5),
         replacement in prop::sample::select(&Replacement::ALL[..]),
@@ -98,10 +98,10 @@ proptest! {
             texts.push("host.memory.bytes=64MiB".to_owned());
         }
         let Ok(machine) = machine.with_settings(&texts) else { return Ok(()) };
-        let (allocated, said) = allocated_and_said(machine, &[DESIGNS[design].name]);
+        let (allocated, said) = allocated_and_said(machine, &[designs()[design].name]);
         let most = said + FIXED * u64::from(cores);
         prop_assert!(allocated <= most, "{texts:?}: {allocated} bytes, {said} said");
-        if ["conventional", "gtsm", "mips_virtual"].contains(&DESIGNS[design].hardware) {
+        if ["conventional", "gtsm", "mips_virtual"].contains(&designs()[design].hardware) {
             prop_assert!(said <= 3 * allocated, "{texts:?}: {allocated} bytes, {said} said");
         }
     }
@@ -124,7 +124,7 @@ fn oversized_machines_are_rejected_with_one_sentence() {
 
 #[test]
 fn every_shipped_machine_fits_into_a_gigabyte() {
-    let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
+    let names: Vec<&str> = designs().iter().map(|design| design.name).collect();
     for name in preset_names() {
         let machine = resolve(name, &["host=usual"]).unwrap().into_config();
         let bytes = Footprint::of(&config(machine, &names)).unwrap().bytes();

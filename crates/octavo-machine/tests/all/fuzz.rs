@@ -5,7 +5,7 @@
 use crate::common::{check_laws, config, hosted, identity, tiny};
 use octavo_config::{AddressSpaces, FragmentationConfig};
 use octavo_machine::Sim;
-use octavo_machine::designs::DESIGNS;
+use octavo_machine::designs::designs;
 use octavo_oracle::strategies::{Step, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
@@ -95,7 +95,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut EventCounts
     let is_native = machine.host.is_none();
     // Policies that merge pages must observe every store.
     let knows = |name: &&str| is_native || !name.contains("same_pages");
-    let named = DESIGNS.iter().map(|design| design.name);
+    let named = designs().into_iter().map(|design| design.name);
     let names: Vec<&str> = named.chain(OTHERS).filter(knows).collect();
     let mut sim = Sim::new(&config(machine, &names)).unwrap();
     let pieces = stream(1..200);

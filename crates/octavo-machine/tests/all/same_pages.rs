@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::common::{check_laws, config, tiny};
 use octavo_machine::Sim;
-use octavo_machine::designs::HARDWARE;
+use octavo_machine::designs::hardware;
 use octavo_trace::WordConsumer;
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr,
@@ -20,7 +20,7 @@ const OPTION: &str = "same_pages=all:same_pages_every_instructions=1";
 
 /// All hardware without requirements, with base pages, and with each kind of huge page.
 fn designs() -> (Vec<String>, Vec<String>) {
-    let base = HARDWARE.iter().filter(|hardware| hardware.needs.is_none());
+    let base = hardware().filter(|hardware| hardware.needs.is_none());
     let base = base.map(|hardware| format!("{}+base:{OPTION}", hardware.name)).collect();
     let huge = ["thp", "perforated", "perforated_all", "softvm+thp", "conventional+perforated"];
     (base, huge.iter().map(|name| format!("{name}:{OPTION}")).collect())

@@ -4,7 +4,7 @@ use crate::common::bounds;
 use crate::common::{cache, config, hosted, level, play, tiny, translation_cycles};
 use octavo_config::{FirstLevel, MachineConfig, WalkStart, Ways};
 use octavo_hw::PteEntry;
-use octavo_machine::designs::{DESIGNS, Setup, TranslationHardware};
+use octavo_machine::designs::{Setup, TranslationHardware, designs};
 use octavo_machine::{AnyMachine, Counters, Sim};
 use octavo_oracle::strategies::{RandomStream, few_pages, stream};
 use octavo_os::policy::OsConfig;
@@ -201,7 +201,7 @@ proptest! {
     ) {
         let is_guest = machine.host.is_some() && caches_halves;
         let machine = if is_guest { hosted(machine, 31, true) } else { machine };
-        let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
+        let names: Vec<&str> = designs().iter().map(|design| design.name).collect();
         let counted = |start| {
             let mut machine = machine.clone();
             machine.walker.start = start;

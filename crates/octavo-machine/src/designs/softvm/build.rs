@@ -1,7 +1,9 @@
-//! Constructors of machines with virtual caches.
+//! Constructors and registration of machines with virtual caches.
 
 use octavo_config::{MachineConfig, TableKind};
-use octavo_hw::VirtualCaches;
+use octavo_hw::{CacheConfig, Geometry, SetArray, VirtualCaches};
+use octavo_os::policy::OsConfig;
+use octavo_types::values::size_text;
 use octavo_types::{Instructions, PageSize};
 
 use super::event_injection::EventInjector;
@@ -11,8 +13,78 @@ use super::space::Space;
 use super::tables::Tables;
 use super::tlb::SoftTlb;
 use super::translator::Translator;
-use super::{Counts, Free, InCache, Softvm, Software, Tlb};
+use super::{Counts, Free, InCache, Physical, Softvm, Software, Tlb};
 use crate::config::ConfigError;
+use crate::design::Design;
+use crate::designs::build;
+use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
+use crate::footprint::{Part, Payload};
+
+/// Translation in software, its peers and its bound.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family {
+    settings: Some("softvm"),
+    ..Family::new(
+        &[
+            hardware("softvm", "virtual caches with a software handler for misses", |config, setup, os| make(config, setup, os, Softvm::new)),
+            hardware("spur", "virtual caches with in-cache translation of misses by hardware", |config, setup, os| make(config, setup, os, Softvm::in_cache)),
+            hardware("mips_virtual", "virtual caches with a software-refilled TLB", |config, setup, os| make(config, setup, os, Softvm::with_tlb)),
+            hardware("mips_physical", "physical caches behind a software-refilled TLB", |config, setup, os| make(config, setup, os, Physical::new)),
+            TranslationHardware {
+                is_bound: true,
+                ..hardware("softvm_free", "virtual caches whose misses are translated at no cost", |config, setup, os| make(config, setup, os, Softvm::free))
+            },
+        ],
+        &[
+            NamedDesign { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation of their misses in software" },
+            NamedDesign { name: "spur", hardware: "spur", policy: "base", about: "SPUR: virtual caches, and in-cache translation of their misses by hardware" },
+            NamedDesign { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "virtual caches with a software-refilled TLB of 64 entries" },
+            NamedDesign { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "physical caches behind a software-refilled TLB of 64 entries" },
+            NamedDesign { name: "softvm_free", hardware: "softvm_free", policy: "base", about: "a bound: virtual caches whose misses are translated at no cost" },
+        ],
+    )
+};
+
+/// The payload of an entry of the software-refilled TLB.
+type TlbPayload = [u64; 4];
+
+const fn hardware(
+    name: &'static str,
+    about: &'static str,
+    make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
+) -> TranslationHardware {
+    TranslationHardware {
+        replaces_tlbs: true,
+        own_state,
+        ..TranslationHardware::new(name, about, make)
+    }
+}
+
+fn make<D: Design + 'static>(
+    config: &MachineConfig,
+    setup: &Setup,
+    os: &OsConfig,
+    new: fn(&MachineConfig, Instructions) -> Result<D, ConfigError>,
+) -> MachineResult {
+    build::machine(config, setup, os, || new(config, setup.instructions))
+}
+
+/// The software-refilled TLB and the caches.
+fn own_state(machine: &MachineConfig) -> Vec<Part> {
+    let entries = machine.softvm.tlb.entries;
+    let geometry = Geometry::of_entries(entries, entries).ok();
+    let tlb = Part {
+        setting: format!("softvm.tlb.entries = {entries}"),
+        bytes: geometry.map_or(0, SetArray::<TlbPayload>::most_bytes),
+    };
+    let lines = |cache: &CacheConfig| cache.geometry("").map_or(0, SetArray::<Payload>::most_bytes);
+    let caches = machine.virtual_caches();
+    let levels = [("l1", caches.l1), ("l2", caches.l2)].map(|(name, sides)| Part {
+        setting: format!("softvm.{name}.bytes = \"{}\"", size_text(sides[0].bytes)),
+        bytes: sides.iter().map(lines).sum(),
+    });
+    [tlb].into_iter().chain(levels).collect()
+}
 
 impl Softvm<Software> {
     /// The paper's machine: a software handler.

@@ -48,6 +48,7 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::{Filter, LineAccess};
+pub use build::FAMILY;
 use event_injection::{EventInjector, InjectedEvent};
 use events::Events;
 use handler::Handler;

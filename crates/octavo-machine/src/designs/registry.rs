@@ -1,0 +1,226 @@
+//! The registry: all translation hardware and the named combinations of hardware and page-size policy. A
+//! design declares both, with its requirements and settings, in the [`Family`] of its own file; here it has one
+//! line.
+
+use std::sync::Arc;
+
+use octavo_config::MachineConfig;
+use octavo_os::frames::fragmentation::Fragmentation;
+use octavo_os::policy::{OsConfig, PolicyConfig};
+use octavo_types::{Instructions, PageSize};
+
+use super::{
+    colt, conventional, direct_segment, granule, gtsm, perfect, perforated, rmm, softvm, tps,
+};
+use crate::config::ConfigError;
+use crate::footprint::Part;
+use crate::machine::AnyMachine;
+
+/// All designs, in the order of reports.
+const FAMILIES: &[Family] = &[
+    conventional::FAMILY,
+    granule::FAMILY,
+    tps::FAMILY,
+    colt::FAMILY,
+    rmm::FAMILY,
+    direct_segment::FAMILY,
+    perforated::FAMILY,
+    gtsm::FAMILY,
+    softvm::FAMILY,
+    perfect::FAMILY,
+];
+
+/// Designs that share an idea.
+pub struct Family {
+    /// Their translation hardware.
+    pub hardware: &'static [TranslationHardware],
+    /// Their named combinations of hardware and policy.
+    pub designs: &'static [NamedDesign],
+    /// The table of the machine description that only they use, which a design may therefore set for itself.
+    pub settings: Option<&'static str>,
+    /// Hardware names of earlier versions.
+    pub renamed: &'static [RenamedHardware],
+}
+
+/// A hardware name of an earlier version that is a setting now.
+pub struct RenamedHardware {
+    /// The name of earlier versions.
+    pub old: &'static str,
+    /// The hardware.
+    pub hardware: &'static str,
+    /// The setting.
+    pub setting: &'static str,
+}
+
+/// Translation hardware.
+pub struct TranslationHardware {
+    /// Its name.
+    pub name: &'static str,
+    /// A description of one line.
+    pub about: &'static str,
+    /// The page sizes that its page tables support.
+    pub sizes: Sizes,
+    /// The requirement on the page-size policy, if any.
+    pub needs: Option<&'static Requirement>,
+    /// An ideal bound: shown for comparison, never recommended.
+    pub is_bound: bool,
+    /// Whether it has caches of its own in place of the machine's TLBs.
+    pub replaces_tlbs: bool,
+    /// The state of one core beside the machine's TLBs and caches, by the settings that determine its size.
+    pub(crate) own_state: fn(&MachineConfig) -> Vec<Part>,
+    /// Rejects guests that it does not support.
+    pub(super) check_guest: fn(&MachineConfig) -> Result<(), ConfigError>,
+    pub(super) make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
+}
+
+/// The page sizes that page tables support.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sizes {
+    /// The sizes of x86-64: 4 KiB, 2 MiB, 1 GiB.
+    X86,
+    /// All powers of two from 4 KiB to 1 GiB.
+    All,
+}
+
+/// A requirement of hardware on the page-size policy.
+pub struct Requirement {
+    /// What the hardware needs.
+    pub name: &'static str,
+    /// The policies that provide it.
+    pub remedy: &'static str,
+    /// Whether a policy provides it.
+    pub is_met_by: fn(&PolicyConfig) -> bool,
+    /// Whether a host with a policy of its own must meet it, too.
+    pub is_of_host: bool,
+}
+
+/// A machine, or the reason why it cannot be built.
+pub type MachineResult = Result<Box<dyn AnyMachine>, ConfigError>;
+
+/// Settings for building machines.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The instruction set that kernels are compiled for.
+    pub instructions: Instructions,
+    /// Whether each translation is checked against the page table.
+    pub is_checked: bool,
+    /// The initial state of memory: [`octavo_config::MemoryConfig::start`], built once for all designs.
+    pub start: Arc<Fragmentation>,
+    /// The initial state of the host's memory, if there is a host.
+    pub host_start: Option<Arc<Fragmentation>>,
+}
+
+/// A named combination of hardware and page-size policy.
+pub struct NamedDesign {
+    /// Its name.
+    pub name: &'static str,
+    /// Name of the translation hardware.
+    pub hardware: &'static str,
+    /// Name and settings of the page-size policy.
+    pub policy: &'static str,
+    /// A description of one line.
+    pub about: &'static str,
+}
+
+/// All translation hardware.
+pub fn hardware() -> impl Iterator<Item = &'static TranslationHardware> {
+    FAMILIES.iter().flat_map(|family| family.hardware)
+}
+
+/// All named designs, in the order of reports: bounds last.
+pub fn designs() -> Vec<&'static NamedDesign> {
+    let all = FAMILIES.iter().flat_map(|family| family.designs);
+    let is_bound = |design: &&NamedDesign| {
+        TranslationHardware::by_name(design.hardware).is_some_and(|hardware| hardware.is_bound)
+    };
+    let (bounds, mut designs): (Vec<_>, Vec<_>) = all.partition(is_bound);
+    designs.extend(bounds);
+    designs
+}
+
+/// The tables of the machine description that a design may set for itself.
+pub fn own_settings() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().filter_map(|family| family.settings)
+}
+
+/// The hardware and the setting that a hardware name of an earlier version stands for.
+pub fn renamed(name: &str) -> Option<&'static RenamedHardware> {
+    FAMILIES.iter().flat_map(|family| family.renamed).find(|renamed| renamed.old == name)
+}
+
+impl Family {
+    /// Designs without settings of their own.
+    pub const fn new(
+        hardware: &'static [TranslationHardware],
+        designs: &'static [NamedDesign],
+    ) -> Self {
+        Family { hardware, designs, settings: None, renamed: &[] }
+    }
+}
+
+impl Sizes {
+    /// The sizes above 4 KiB.
+    pub fn list(self) -> Vec<PageSize> {
+        let all = PageSize::BASE.log2() + 1..=PageSize::LARGEST.log2();
+        match self {
+            Sizes::X86 => vec![PageSize::HUGE, PageSize::LARGEST],
+            Sizes::All => all.filter_map(PageSize::from_log2).collect(),
+        }
+    }
+}
+
+impl TranslationHardware {
+    /// Hardware for the page sizes of x86-64 and any policy that makes these.
+    pub const fn new(
+        name: &'static str,
+        about: &'static str,
+        make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
+    ) -> Self {
+        TranslationHardware {
+            name,
+            about,
+            sizes: Sizes::X86,
+            needs: None,
+            is_bound: false,
+            replaces_tlbs: false,
+            own_state: |_| Vec::new(),
+            check_guest: |_| Ok(()),
+            make,
+        }
+    }
+
+    /// The hardware of this name.
+    pub fn by_name(name: &str) -> Option<&'static TranslationHardware> {
+        hardware().find(|hardware| hardware.name == name)
+    }
+
+    /// Builds a machine with this hardware and operating system, without checking their fit; a host is
+    /// checked against both.
+    pub fn make(&self, config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+        if let Some(host) = &config.host {
+            (self.check_guest)(config)?;
+            self.check_host(host).map_err(|wrong| ConfigError::Host(Box::new(wrong)))?;
+        }
+        (self.make)(config, setup, os)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_designs_name_hardware() {
+        let names = |all: Vec<&'static str>| {
+            let mut unique = all.clone();
+            unique.sort_unstable();
+            unique.dedup();
+            assert_eq!(unique.len(), all.len(), "{all:?}");
+        };
+        names(hardware().map(|hardware| hardware.name).collect());
+        names(designs().iter().map(|design| design.name).collect());
+        for design in designs() {
+            assert!(TranslationHardware::by_name(design.hardware).is_some(), "{}", design.name);
+        }
+    }
+}
