@@ -21,16 +21,13 @@ from octavo.studies import (
     softvm,
     softvm_sweep,
     softvm_text,
-    tailored_measurement,
-    tailored_memory,
     tailored_page_sizes,
-    tailored_page_sizes_text,
-    tailored_subjects,
     two_page_sizes,
 )
 from octavo.studies.perforated_memory import Fragments
-from octavo.studies.programs import Program, to_settings
+from octavo.studies.programs import Program, Subject, to_settings
 from octavo.studies.simulation_pool import Done, Pass
+from octavo.studies.tailored_page_sizes import measurement, memory
 
 Document = dict[str, Any]
 Run = Callable[[Sequence[str]], Document]
@@ -62,24 +59,24 @@ def _two_page_sizes(run: Run) -> Document:
 
 
 def _tailored_page_sizes(run: Run) -> Document:
-    designs = ["--design", ",".join(tailored_measurement.DESIGNS)]
+    designs = ["--design", ",".join(measurement.DESIGNS)]
     simulate = ["sim", "--machine", tailored_page_sizes.MACHINE, "--set", "tlb.l2.main.entries=48"]
     turns = ["--processes", "asid", "--quantum", "1000"]
 
-    def measured(name: str, trace: str) -> tailored_measurement.Measurement:
-        subject = tailored_subjects.Subject(Program(name, (trace,)), "workload", {})
+    def measured(name: str, trace: str) -> measurement.Measurement:
+        subject = Subject(Program(name, (trace,)), "workload", {})
         touched = run(["run", "--page-sizes", "4KiB,2MiB", trace])
         empty = run([*simulate, *designs, trace])
         counted = tailored_page_sizes.all_counted(empty)
-        scarce = to_settings(tailored_memory.fragmented(counted["base4k"].resident_bytes))
+        scarce = to_settings(memory.fragmented(counted["base4k"].resident_bytes))
         short = run([*simulate, *scarce, *designs, trace])
         shared = run([*simulate, *turns, *designs, trace, trace])
         instructions = tailored_page_sizes.instructions_of(empty)
         return tailored_page_sizes.measure(subject, touched, instructions, counted, short, shared)
 
     all_ = tuple(measured(*of) for of in PROGRAMS.items())
-    (memory,) = (of for of in tailored_memory.coverages() if of.memory == "as simulated")
-    return tailored_page_sizes_text.to_document(tailored_page_sizes.Study(all_, {}, (memory,)))
+    (simulated,) = (of for of in memory.coverages() if of.memory == "as simulated")
+    return tailored_page_sizes.to_document(tailored_page_sizes.Study(all_, {}, (simulated,)))
 
 
 def _softvm(run: Run) -> Document:

@@ -16,8 +16,26 @@ from octavo.base.units import KIB, MIB
 from octavo.cli import app
 from octavo.execution_time import ExecutionTime
 from octavo.report.figures import figure_files
-from octavo.studies.programs import Program, document, to_settings
-from octavo.studies.tailored_measurement import (
+from octavo.studies.claims import answers
+from octavo.studies.programs import (
+    Program,
+    Subject,
+    document,
+    extent,
+    subjects,
+    to_settings,
+    usual_entries,
+)
+from octavo.studies.tailored_page_sizes import (
+    Study,
+    all_counted,
+    instructions_of,
+    measure,
+    to_document,
+    to_markdown,
+)
+from octavo.studies.tailored_page_sizes.figures import figures_of
+from octavo.studies.tailored_page_sizes.measurement import (
     BASE,
     BASELINE,
     COLT,
@@ -26,12 +44,7 @@ from octavo.studies.tailored_measurement import (
     Counted,
     Measurement,
 )
-from octavo.studies.tailored_memory import SHARES, SIZES, Coverage, coverages, fragmented
-from octavo.studies.tailored_page_sizes import Study, all_counted, instructions_of, measure
-from octavo.studies.tailored_page_sizes_claims import CLAIMS
-from octavo.studies.tailored_page_sizes_figures import figures_of
-from octavo.studies.tailored_page_sizes_text import to_document, to_markdown
-from octavo.studies.tailored_subjects import Subject, extent, subjects, usual_entries
+from octavo.studies.tailored_page_sizes.memory import SHARES, SIZES, Coverage, coverages, fragmented
 from pages import panels_of
 from traces_made import write_csv
 
@@ -101,13 +114,14 @@ def study() -> Study:
 
 def test_every_claim_can_agree_and_differ(study: Study) -> None:
     unlike = Study(tuple(unlike_the_paper(m.program) for m in study.measurements), {}, memory(0.3))
-    for claim in CLAIMS:
-        agreed, differed = claim.find(study), claim.find(unlike)
+    nothing = Study((), {}, ())
+    answered = (answers("tailored_page_sizes", of.values()) for of in (study, unlike, nothing))
+    for (claim, agreed), (_, differed), (_, undecided) in zip(*answered, strict=True):
         assert agreed is not None, claim.key
         assert agreed.agrees, (claim.key, agreed)
         assert differed is not None, claim.key
         assert not differed.agrees, (claim.key, differed)
-        assert claim.find(Study((), {}, ())) is None, claim.key
+        assert undecided is None, claim.key
 
 
 def test_figures_are_the_papers_formulas() -> None:
@@ -148,7 +162,7 @@ def test_the_page_and_the_document(study: Study) -> None:
     averages = [line for line in text.splitlines() if line.startswith("| average of *")]
     assert "98.0%" in averages[0]
     made = json.loads(json.dumps(to_document(study)))
-    assert len(made["claims"]) == len(CLAIMS)
+    assert len(made["claims"]) == 25
     assert made["programs"][0]["misses_gone"]["tps"] == pytest.approx(0.98)
     assert made["free_memory"][0]["shares"]["4096"] == pytest.approx(1.0)
     flat = study.measurements[0].flat()

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from octavo.studies.programs import Program
-from octavo.studies.tailored_measurement import BASE, BASELINE, TPS
+from octavo.studies.programs import Program, Subject
 from octavo.studies.tailored_page_sizes import run_study
-from octavo.studies.tailored_subjects import Subject
+from octavo.studies.tailored_page_sizes.measurement import BASE, BASELINE, TPS
 
 from .conftest import OCTAVO, WORKLOADS
 

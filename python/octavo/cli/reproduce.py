@@ -97,9 +97,8 @@ def _two_page_sizes(wanted: Wanted) -> Reproduced:
 
 
 def _tailored_page_sizes(wanted: Wanted) -> Reproduced:
-    from octavo.studies.tailored_page_sizes import run_study
-    from octavo.studies.tailored_page_sizes_figures import figures_of
-    from octavo.studies.tailored_page_sizes_text import to_document, to_markdown
+    from octavo.studies.tailored_page_sizes import run_study, to_document, to_markdown
+    from octavo.studies.tailored_page_sizes.figures import figures_of
 
     study = run_study(wanted.on_program, wanted.max_instructions, large=wanted.large)
     records = [measured.flat() for measured in study.measurements]

@@ -15,7 +15,7 @@ macros and texts that the file's `shared` defines.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -87,7 +87,7 @@ class Claim:
         expression has a name that no value has.
         """
         measured = self._value(self.of, values)
-        if measured is None or (isinstance(measured, Sequence) and not measured):
+        if measured is None or (isinstance(measured, Collection) and not measured):
             return None
         values = {**values, "of": measured}
         agrees = bool(self._value(self.agrees, values))
@@ -112,9 +112,15 @@ Answered = tuple[Claim, Found | None]
 
 
 @cache
+def load_study(study: str) -> dict[str, Any]:
+    """The contents of `study.toml`, by the name of its folder."""
+    return read_toml(Path(__file__).with_name(study) / "study.toml")
+
+
+@cache
 def load_claims(study: str) -> tuple[Claim, ...]:
-    """The claims of a study, by the name of its folder."""
-    table = read_toml(Path(__file__).with_name(study) / "study.toml")
+    """The claims of a study."""
+    table = load_study(study)
     shared = table.get("shared", "")
     return tuple(Claim(key, **of, shared=shared) for key, of in table["claim"].items())
 

@@ -23,8 +23,8 @@ from octavo.studies.perforated_grid import (
 from octavo.studies.perforated_memory import Fragments, Layout
 from octavo.studies.perforated_programs import ProgramMeasurement, measure_programs
 from octavo.studies.perforated_redis import RedisMeasurement, RedisSize, measure_redis
+from octavo.studies.programs import Subject, subjects
 from octavo.studies.simulation_pool import Say, run_passes
-from octavo.studies.tailored_subjects import Subject, subjects
 
 SCHEMA = "octavo/perforated-pages/1"
 

@@ -28,9 +28,8 @@ from octavo.studies.perforated_memory import (
     always,
     fragmented,
 )
-from octavo.studies.programs import document, record_programs, scope, to_settings
+from octavo.studies.programs import Subject, document, extent, record_programs, scope, to_settings
 from octavo.studies.simulation_pool import Done, Pass, Say, run_passes
-from octavo.studies.tailored_subjects import Subject, extent
 
 PORTIONS = (0.25, 0.5, 1.0)
 FRACTIONS = (0.25, 0.5)

@@ -17,8 +17,7 @@ from octavo.studies.perforated_pages import SCHEMA, Study
 from octavo.studies.perforated_programs import FRACTIONS as PROGRAM_FRACTIONS
 from octavo.studies.perforated_programs import PORTIONS as PROGRAM_PORTIONS
 from octavo.studies.perforated_programs import ProgramMeasurement
-from octavo.studies.programs import extent_note
-from octavo.studies.tailored_subjects import usual_entries
+from octavo.studies.programs import extent_note, usual_entries
 
 CONTENTS: tuple[tuple[str, float, Layout, bool], ...] = (
     ("a", 0.75, "clustered", True),

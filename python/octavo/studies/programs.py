@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from octavo.base.toml import read_toml
 from octavo.base.units import format_count
@@ -20,6 +21,8 @@ from octavo.studies.inputs import make_inputs
 
 _MOST_EVENTS = 100_000
 """Events of a workload, at most."""
+BUILT = Path(__file__).resolve().parents[3] / "build" / "workloads"
+"""Where `make workloads` puts them in a clone."""
 
 
 Measured = TypeVar("Measured")
@@ -37,8 +40,12 @@ class Program:
 
 def load_programs() -> list[Program]:
     """The real programs of all studies, inputs not yet filled in."""
-    entries = read_toml(Path(__file__).with_name("programs.toml"))["program"]
-    return [Program(entry["name"], tuple(entry["command"])) for entry in entries]
+    return [Program(entry["name"], tuple(entry["command"])) for entry in _table()["program"]]
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return read_toml(Path(__file__).with_name("programs.toml"))
 
 
 def measure_programs(
@@ -184,3 +191,56 @@ def to_settings(settings: Mapping[str, Any]) -> Iterator[str]:
     """Options of a machine."""
     for text in setting_texts(settings):
         yield from ("--set", text)
+
+
+Kind = Literal["workload", "program"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program and how it is simulated."""
+
+    program: Program
+    kind: Kind
+    settings: dict[str, Any]
+    """Of the machine."""
+
+
+def subjects(*, large: bool) -> list[Subject]:
+    """The workloads of one size, and the real programs of the other studies."""
+    table = _table()
+    settings = {} if large else table["usual_machine"]
+    size = "large" if large else "usual"
+    made = [
+        Subject(Program(entry["name"], _workload(entry[size])), "workload", settings)
+        for entry in table["workload"]
+    ]
+    limit = None if large else usual_instructions()
+    programs = [replace(of, max_instructions=limit) for of in load_programs()]
+    return [*made, *(Subject(program, "program", {}) for program in programs)]
+
+
+def usual_instructions() -> int:
+    """After how many a real program is ended, but with large sizes."""
+    return int(_table()["usual_instructions"])
+
+
+def usual_entries() -> int:
+    """Of the second-level TLB that workloads of the usual sizes have."""
+    return int(_table()["usual_machine"]["tlb.l2.main.entries"])
+
+
+def extent(subject: Subject, trace: Path) -> tuple[int, int | None] | str:
+    """The instructions at which what counts begins and ends, or why nothing does: of a workload its
+    region of interest, of a real program everything.
+    """
+    return region_of(trace) if subject.kind == "workload" else (0, None)
+
+
+def _workload(command: Sequence[str]) -> tuple[str, ...]:
+    """A workload's command: from where it was built, unless it is installed. Nothing is checked."""
+    name, *arguments = command
+    built = BUILT / name
+    if shutil.which(name) is None and os.access(built, os.X_OK):
+        name = str(built)
+    return (name, *arguments, "--check", "no")

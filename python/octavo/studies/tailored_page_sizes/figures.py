@@ -8,8 +8,15 @@ from octavo.base.units import KIB
 from octavo.report import vegalite as vl
 from octavo.report.theme import UNORDERED, Spec, Values, finished
 from octavo.studies.figures import bars, lines_by_size
-from octavo.studies.tailored_measurement import BASE, BASELINE, RIVALS, TPS, Measurement, label
 from octavo.studies.tailored_page_sizes import Study
+from octavo.studies.tailored_page_sizes.measurement import (
+    BASE,
+    BASELINE,
+    RIVALS,
+    TPS,
+    Measurement,
+    label,
+)
 
 _PROGRAM_WIDTH, _BARS_HEIGHT = 42, 220
 

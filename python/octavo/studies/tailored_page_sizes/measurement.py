@@ -4,12 +4,12 @@ one number here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.execution_time import ExecutionTime
-from octavo.studies.tailored_subjects import Kind
+from octavo.studies.programs import Kind
 
 BASE, BASELINE, TPS = "base4k", "reserved_thp", "tps"
 COLT, RMM = f"colt+{BASELINE}", "rmm"
@@ -18,6 +18,11 @@ RIVALS = (COLT, RMM)
 the baseline's operating system."""
 DESIGNS = (BASELINE, BASE, TPS, *RIVALS)
 """The designs of the study, the baseline first."""
+METRICS = (
+    *("mpki", "misses_gone", "references_gone", "speedup", "of_ideal"),
+    *("speedup_smt", "of_ideal_smt", "misses_gone_fragmented"),
+)
+"""The figures of the paper's charts, by design, that a Measurement has."""
 INTENSE_MPKI = 5.0
 """Section IV-A: of programs that are no workloads, those with more misses than that count."""
 
@@ -119,23 +124,42 @@ class Measurement:
             return None
         return (base.cycles - time.cycles) / (base.cycles - base.ideal_cycles)
 
-    def record(self) -> dict[str, Any]:
-        """Plain data: the counts and the metrics computed from them."""
-        designs = list(self.designs)
+    @property
+    def tps_growth(self) -> float | None:
+        """How much more memory TPS takes than 4 KiB pages."""
+        if not {BASE, TPS} <= set(self.designs):
+            return None
+        return self.designs[TPS].resident_bytes / self.designs[BASE].resident_bytes - 1
+
+    def metrics(self) -> dict[str, dict[str, float | None]]:
+        """The figures of the paper's charts: by metric and design."""
+        designs, smt, fragmented = list(self.designs), list(self.smt), list(self.fragmented)
         return {
-            **asdict(self),
-            "counts": self.counts,
             "mpki": {name: self.mpki(name) for name in designs},
             "misses_gone": {name: self.misses_gone(name) for name in designs},
             "references_gone": {name: self.references_gone(name) for name in designs},
             "speedup": {name: self.speedup(name) for name in designs},
             "of_ideal": {name: self.of_ideal(name) for name in designs},
-            "speedup_smt": {name: self.speedup(name, smt=True) for name in self.smt},
-            "of_ideal_smt": {name: self.of_ideal(name, smt=True) for name in self.smt},
+            "speedup_smt": {name: self.speedup(name, smt=True) for name in smt},
+            "of_ideal_smt": {name: self.of_ideal(name, smt=True) for name in smt},
             "misses_gone_fragmented": {
-                name: self.misses_gone(name, fragmented=True) for name in self.fragmented
+                name: self.misses_gone(name, fragmented=True) for name in fragmented
             },
         }
+
+    def ran_out(self) -> Iterator[tuple[str, list[str]]]:
+        """Where designs ran out of memory, and which."""
+        for where, of in (
+            ("", self.designs),
+            (" when it is fragmented", self.fragmented),
+            (" with a second thread", self.smt),
+        ):
+            wanted = (name for name in DESIGNS if not (where and name == BASE))
+            yield where, [label(name) for name in wanted if name not in of]
+
+    def record(self) -> dict[str, Any]:
+        """Plain data: the counts and the metrics computed from them."""
+        return {**asdict(self), "counts": self.counts, **self.metrics()}
 
     def flat(self) -> dict[str, Any]:
         """One flat record, without the counts of pages: `misses_gone.tps`."""

@@ -6,33 +6,55 @@ is one number of a Measurement, so that the text and the JSON say the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.base.units import BASE_PAGE, MIB, byte_size
+from octavo.base.units import BASE_PAGE, KIB, MIB, byte_size
 from octavo.execution_time import simulated_time
 from octavo.rows import stream_counters
 from octavo.sim_model import Simulated
-from octavo.studies.programs import document, record_programs, scope, to_settings
+from octavo.studies.claims import answers, claims_document, load_study
+from octavo.studies.page import render_page
+from octavo.studies.programs import (
+    Subject,
+    document,
+    extent,
+    record_programs,
+    scope,
+    subjects,
+    to_settings,
+    usual_entries,
+    usual_instructions,
+)
 from octavo.studies.simulations import simulated_of
-from octavo.studies.tailored_measurement import (
+from octavo.studies.tailored_page_sizes.measurement import (
     BASE,
+    BASELINE,
     DESIGNS,
+    FEW_MPKI,
+    INTENSE_MPKI,
+    METRICS,
+    RIVALS,
+    RMM,
+    TPS,
     Counted,
     Measurement,
+    label,
 )
-from octavo.studies.tailored_memory import Coverage, coverages, fragmented
-from octavo.studies.tailored_subjects import Subject, extent, subjects
+from octavo.studies.tailored_page_sizes.memory import ROOM, SIZES, Coverage, coverages, fragmented
 from octavo.view import main_process, whole_program
 
+STUDY = "tailored_page_sizes"
 SCHEMA = "octavo/tailored-page-sizes/1"
 
 MACHINE = "skylake"
 
 SMT_TURN_INSTRUCTIONS = 100
 """Two threads of a core share its TLBs and caches by so short turns."""
+LOCAL = ("xsbench", "graph500")
+"""The paper's benchmarks that keep some locality under fragmentation."""
 _PAGES = "os.pages."
 """Before the size: components that count pages."""
 
@@ -53,6 +75,113 @@ class Study:
     def counting(self) -> tuple[Measurement, ...]:
         """The programs that the paper's averages would be over."""
         return tuple(m for m in self.measurements if m.counts)
+
+    def values(self) -> dict[str, Any]:
+        """The numbers that the claims speak of, of the programs that count and that have them; of
+        each metric by the label of the design.
+        """
+        counting = self.counting
+        tps = [m.designs[TPS] for m in counting if TPS in m.designs]
+        used = [of.pages for of in tps if of.pages]
+        both = [m.designs for m in counting if {TPS, BASE} <= set(m.designs)]
+        paged = [(of[TPS].pages, of[BASE].pages) for of in both]
+        paged = [(ours, base) for ours, base in paged if ours and base]
+        walks = [(m.references_gone(TPS), m.references_gone(RMM)) for m in counting]
+        growths = [m.tps_growth for m in self.measurements]
+        local = {
+            m.program: m.misses_gone(TPS, fragmented=True)
+            for m in self.measurements
+            if m.program in LOCAL
+        }
+        free = next((of.shares for of in self.memory if of.memory == "this machine"), {})
+        is_known = free.get(64 * KIB) is not None and free.get(2 * MIB) is not None
+        over_base = [sum(ours.values()) / sum(base.values()) for ours, base in paged]
+        most = max((sum(ours.values()) for ours, _ in paged), default=0)
+        return {
+            **_by_design(counting),
+            "gups": _by_design(m for m in self.measurements if m.program == "gups"),
+            "growth_2m": [m.growth_2m for m in counting],
+            "hit_rates_tps": [1 - of.misses / of.accesses for of in tps],
+            "references_tps_over_rmm": [
+                ours - rmm for ours, rmm in walks if ours is not None and rmm is not None
+            ],
+            "same_memory": [growth == 0 for growth in growths if growth is not None],
+            "free_memory_here": free if is_known else None,
+            "fragmented_local": {name: of for name, of in local.items() if of is not None},
+            "sizes_used": [len(of) / (max(of) // (4 * KIB)).bit_length() for of in used],
+            "small_pages": [
+                sum(n for size, n in of.items() if size < 2 * MIB) / sum(of.values()) for of in used
+            ],
+            "page_counts": {"over_base": over_base, "most": most} if paged else None,
+        }
+
+
+def _by_design(measured: Iterable[Measurement]) -> dict[str, dict[str, list[float]]]:
+    """Of each metric and design, the values of the programs that have one."""
+    found: dict[str, dict[str, list[float]]] = {
+        metric: {label(name): [] for name in DESIGNS} for metric in METRICS
+    }
+    for m in measured:
+        for metric, of in m.metrics().items():
+            for name, value in of.items():
+                if value is not None:
+                    found[metric][label(name)].append(value)
+    return found
+
+
+def to_document(study: Study) -> dict[str, Any]:
+    """Plain data for the JSON."""
+    return {
+        "schema": SCHEMA,
+        "claims": claims_document(answers(STUDY, study.values())),
+        "not_told": load_study(STUDY)["left_out"],
+        "designs": list(DESIGNS),
+        "large": study.large,
+        "max_instructions": study.max_instructions,
+        "programs": [measured.record() for measured in study.measurements],
+        "free_memory": [
+            {"memory": of.memory, "shares": {str(size): of.shares[size] for size in SIZES}}
+            for of in study.memory
+        ],
+        "skipped": study.skipped,
+    }
+
+
+def to_markdown(study: Study) -> str:
+    """Every figure as a table, beside what the paper says."""
+    having_tps = [m for m in study.measurements if TPS in m.designs]
+
+    def columns(*kinds: tuple[str, str]) -> list[tuple[str, str, str]]:
+        """Head, metric and design of each."""
+        return [(head, metric, design) for head, metric in kinds for design in (TPS, *RIVALS)]
+
+    return render_page(
+        STUDY,
+        study=study,
+        claims=answers(STUDY, study.values()),
+        values=study.values(),
+        left_out=load_study(STUDY)["left_out"],
+        machine=MACHINE,
+        base=BASE,
+        baseline=BASELINE,
+        label=label,
+        usual_entries=usual_entries(),
+        usual_instructions=usual_instructions(),
+        intense_mpki=INTENSE_MPKI,
+        few_mpki=FEW_MPKI,
+        room=ROOM,
+        turn_instructions=SMT_TURN_INSTRUCTIONS,
+        eliminated=columns(
+            ("misses, ", "misses_gone"),
+            ("walks, ", "references_gone"),
+            ("fragm., ", "misses_gone_fragmented"),
+        ),
+        times=columns(("", "speedup"), ("of ideal, ", "of_ideal")),
+        times_smt=columns(("", "speedup_smt"), ("of ideal, ", "of_ideal_smt")),
+        having_tps=having_tps,
+        page_sizes=sorted({size for m in having_tps for size in m.designs[TPS].pages}),
+        memory_sizes=SIZES,
+    )
 
 
 def run_study(
