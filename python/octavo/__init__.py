@@ -6,13 +6,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from octavo._core import OctavoError
-    from octavo.curves_result import CurvesResult
-    from octavo.curves_run import curves
     from octavo.hardware.machines import machine, machines
     from octavo.runs.api import run
     from octavo.runs.result import RunResult
-    from octavo.sim_result import SimResult
-    from octavo.sim_run import sim
+    from octavo.simulation.api import sim
+    from octavo.simulation.result import SimResult
+    from octavo.tlb_curves.api import curves
+    from octavo.tlb_curves.result import CurvesResult
     from octavo.tracing.recording import RecordedTrace, record
     from octavo.verification.api import verify
     from octavo.verification.outcome import Outcome as VerifyResult
@@ -38,8 +38,8 @@ __all__ = [
 ]
 
 _PLACES = {
-    "CurvesResult": ("octavo.curves_result", "CurvesResult"),
-    "curves": ("octavo.curves_run", "curves"),
+    "CurvesResult": ("octavo.tlb_curves.result", "CurvesResult"),
+    "curves": ("octavo.tlb_curves.api", "curves"),
     "ctl": ("octavo.control.client", "ask"),
     "OctavoError": ("octavo._core", "OctavoError"),
     "RecordedTrace": ("octavo.tracing.recording", "RecordedTrace"),
@@ -49,8 +49,8 @@ _PLACES = {
     "machines": ("octavo.hardware.machines", "machines"),
     "record": ("octavo.tracing.recording", "record"),
     "run": ("octavo.runs.api", "run"),
-    "sim": ("octavo.sim_run", "sim"),
-    "SimResult": ("octavo.sim_result", "SimResult"),
+    "sim": ("octavo.simulation.api", "sim"),
+    "SimResult": ("octavo.simulation.result", "SimResult"),
     "verify": ("octavo.verification.api", "verify"),
     "VerifyResult": ("octavo.verification.outcome", "Outcome"),
 }

@@ -23,7 +23,7 @@ from octavo.actions.settings import (
 from octavo.actions.subjects import Subjects, is_mostly_shared
 from octavo.actions.table import Line, Subject, lines_for, table
 from octavo.actions.trial import Trial, try_pages
-from octavo.advice import Case, Point
+from octavo.analysis.advice import Case, Point
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.runtimes.detect import Runtime
 from test_actions import MISS_UNTIL_2M, data_advice, machine, region_advice

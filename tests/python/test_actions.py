@@ -6,10 +6,10 @@ import pytest
 from fakes import FLAT, process, region, result
 from octavo.actions.for_advice import actions_for, usable_size
 from octavo.actions.model import Action
-from octavo.advice import Advice, advise_all
+from octavo.analysis.advice import Advice, advise_all
+from octavo.analysis.rows import rows_of
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.hardware.tlb_levels import load_preset
-from octavo.rows import rows_of
 
 KIB = 1024
 MIB = 1 << 20

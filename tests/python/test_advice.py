@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import FLAT, SIZES, process, region, result
-from octavo.advice import Advice, Thresholds, advise_all, overall_text
+from octavo.analysis.advice import Advice, Thresholds, advise_all, overall_text
+from octavo.analysis.rows import rows_of
 from octavo.hardware.tlb_levels import load_preset
-from octavo.rows import rows_of
 
 if TYPE_CHECKING:
     from octavo._core import Process

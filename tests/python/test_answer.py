@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from octavo.advice import Thresholds
+from octavo.analysis.advice import Thresholds
+from octavo.analysis.families import family_of
+from octavo.analysis.view import one_of_each_family
 from octavo.base.units import MIB
-from octavo.families import family_of
 from octavo.runs.answer import Answer, answer_of
-from octavo.view import one_of_each_family
 
 Record = dict[str, Any]
 BASE, HUGE = 4096, 2 * MIB

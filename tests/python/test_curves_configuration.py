@@ -7,8 +7,8 @@ import pytest
 from octavo._core import Analysis
 from octavo.base.errors import UsageError
 from octavo.base.units import KIB, MIB
-from octavo.curves_configuration import configure_curves, read_pairs
 from octavo.hardware.tlb_presets import load_tlb_presets, tlb_preset_names
+from octavo.tlb_curves.configuration import configure_curves, read_pairs
 
 GIB = 1024 * MIB
 

@@ -18,16 +18,16 @@ from typer.testing import CliRunner
 
 import octavo
 from curve_fakes import curves_process, curves_result, falling, small_configuration
-from octavo.archive import curves_files
 from octavo.base.units import KIB, format_bytes, page_size
 from octavo.cli import app
-from octavo.curves_configuration import CurvesConfiguration
-from octavo.curves_result import CurvesResult
 from octavo.report.curves import curves_figures, render_curves
 from octavo.report.curves_data import report_data
 from octavo.report.figures import FORMATS, figure_files
 from octavo.report.theme import ordered_colours
 from octavo.report.thinning import TOLERANCE, thinned
+from octavo.results.archive import curves_files
+from octavo.tlb_curves.configuration import CurvesConfiguration
+from octavo.tlb_curves.result import CurvesResult
 from pages import assert_loads_nothing, charts_of
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

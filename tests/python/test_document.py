@@ -10,9 +10,9 @@ import pytest
 
 import octavo
 from fakes import FLAT, killed, process, region, result
-from octavo.archive import result_files
-from octavo.columns import SCHEMA
+from octavo.analysis.columns import SCHEMA
 from octavo.report.run import render_run
+from octavo.results.archive import result_files
 from octavo.runs.result import RunResult
 from pages import assert_loads_nothing
 from schemas import first_error, validator_of

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from octavo.base.errors import UsageError
-from octavo.execution_time import Measured, read_measured, simulated_time
-from octavo.perf_stat import PerfStat, read_perf_stat
-from octavo.sim_model import Simulated
+from octavo.simulation.execution_time import Measured, read_measured, simulated_time
+from octavo.simulation.model import Simulated
+from octavo.simulation.perf_stat import PerfStat, read_perf_stat
 from sim_fakes import counts, design
 
 REAL = """\

@@ -98,7 +98,7 @@ def test_a_signal_while_results_are_written_leaves_nothing(
     out = tmp_path / "out"
     pretend(FakeRun(result()))
     with monkeypatch.context() as patched:
-        patched.setattr("octavo.archive.rows_writer", signalling(number))
+        patched.setattr("octavo.results.archive.rows_writer", signalling(number))
         done = octavo("run", "-q", "--out", str(out), "prog")
     assert done.exit_code == 128 + number
     assert done.stderr == "octavo: interrupted.\n"
@@ -110,7 +110,7 @@ def test_a_signal_while_results_are_written_leaves_nothing(
 def test_a_signal_while_one_file_is_written_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("octavo.archive.rows_writer", signalling(signal.SIGTERM))
+    monkeypatch.setattr("octavo.results.archive.rows_writer", signalling(signal.SIGTERM))
     rows = tmp_path / "rows.parquet"
     done = octavo("curves", "-q", "--out", str(rows), "synth:strided?references=100")
     assert done.exit_code == 143
@@ -149,7 +149,7 @@ def test_an_error_made_of_an_interruption_is_an_interruption(
             raise RuntimeError from None
 
     pretend(FakeRun(result()))
-    monkeypatch.setattr("octavo.archive.rows_writer", disguise)
+    monkeypatch.setattr("octavo.results.archive.rows_writer", disguise)
     done = octavo("run", "-q", "--out", str(tmp_path / "out"), "prog")
     assert (done.exit_code, done.stderr) == (130, "octavo: interrupted.\n")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from octavo.advice import Advice, Thresholds
+from octavo.analysis.advice import Advice, Thresholds
+from octavo.analysis.gain import Gain
+from octavo.analysis.present_pages import ASKED, leave_as_is
+from octavo.analysis.rows import Row
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import MIB
-from octavo.gain import Gain
-from octavo.present_pages import ASKED, leave_as_is
-from octavo.rows import Row
 from test_actions import MISS_UNTIL_2M, data_advice, machine, region_advice
 
 GAIN = Gain(0.02, 0.08, 0.19)

@@ -8,11 +8,11 @@ import pytest
 
 from fakes import FLAT, KIB, SIZES, process, region, result
 from octavo._core import Touched
-from octavo.advice import advise_all
+from octavo.analysis.advice import advise_all
+from octavo.analysis.programs import programs_of, rows_by_program
+from octavo.analysis.rows import rows_of
+from octavo.analysis.view import process_grid, region_grid
 from octavo.hardware.tlb_levels import load_preset
-from octavo.programs import programs_of, rows_by_program
-from octavo.rows import rows_of
-from octavo.view import process_grid, region_grid
 
 MIB = 1024 * KIB
 LRU = load_preset("lru64")

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fakes import SIZES, killed, process, region, result
 from octavo._core import Touched
-from octavo.columns import SCHEMA, to_table
+from octavo.analysis.columns import SCHEMA, to_table
+from octavo.analysis.rows import Miscount, rows_of
 from octavo.hardware.tlb_levels import load_preset
-from octavo.rows import Miscount, rows_of
 from octavo.runs.result import RunResult
 
 if TYPE_CHECKING:

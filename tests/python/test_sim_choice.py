@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo.sim_choice import choose_design, sentence
-from octavo.sim_model import RESOLUTION, Simulated
-from octavo.sim_view import grids
+from octavo.simulation.choice import choose_design, sentence
+from octavo.simulation.model import RESOLUTION, Simulated
+from octavo.simulation.view import grids
 from sim_fakes import counts, design, machine, sim_process, sim_result
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 import octavo
 from octavo.base.errors import OctavoError
 from octavo.cli import app
-from octavo.sim_view import grids
+from octavo.simulation.view import grids
 
 TRACE = "synth:zipf?table=16MiB&references=20k"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from fakes import SIZES, process, result
+from octavo.analysis.rows import rows_of
 from octavo.hardware.tlb_levels import load_preset
-from octavo.rows import rows_of
 from octavo.studies.base_page_size import (
     Measurement,
     Study,

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from octavo import machine, sim
 from octavo.base.units import KIB, MIB
 from octavo.cli import app
-from octavo.execution_time import ExecutionTime
 from octavo.report.figures import figure_files
+from octavo.simulation.execution_time import ExecutionTime
 from octavo.studies.claims import answers
 from octavo.studies.programs import (
     Program,

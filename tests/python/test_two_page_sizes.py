@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from curve_fakes import curves_process, curves_result, falling
 from octavo.base.units import KIB
 from octavo.cli import app
-from octavo.curves_configuration import CurvesConfiguration, configure_curves
 from octavo.report.figures import figure_files
 from octavo.studies.claims import Found, answers
 from octavo.studies.two_page_sizes import (
@@ -26,6 +25,7 @@ from octavo.studies.two_page_sizes import (
     to_markdown,
 )
 from octavo.studies.two_page_sizes.figures import figures_of
+from octavo.tlb_curves.configuration import CurvesConfiguration, configure_curves
 from pages import panels_of
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from octavo.analysis.stored_result import read_run
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import MIB
 from octavo.cli import app
-from octavo.stored_result import read_run
 from octavo.verification import api
 from octavo.verification.prediction import predicted_gain
 from octavo.verification.settings import (

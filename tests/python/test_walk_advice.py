@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from fakes import MachineCurve, footprints, result
 from fakes import process as made_process
 from octavo._core import OctavoError
-from octavo.advice import Advice, Thresholds
+from octavo.analysis.advice import Advice, Thresholds
+from octavo.analysis.gain import Program, gain
+from octavo.analysis.rows import rows_of
+from octavo.analysis.walk_advice import advise_by_walks
+from octavo.analysis.walk_costs import WalkCosts, walk_costs
 from octavo.base.units import GIB, KIB, MIB
 from octavo.calibration.file import Spread, processor
-from octavo.gain import Program, gain
 from octavo.hardware.modelled import given_machine, this_machine
 from octavo.hardware.tlb_levels import load_preset
-from octavo.rows import rows_of
-from octavo.walk_advice import advise_by_walks
-from octavo.walk_costs import WalkCosts, walk_costs
 
 LRU = load_preset("lru64")
 ZEN3 = given_machine("zen3")

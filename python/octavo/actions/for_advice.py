@@ -22,7 +22,7 @@ from octavo.actions.settings import (
 )
 from octavo.actions.table import Line, Subject, has_command, in_large_pieces, lines_for
 from octavo.actions.trial import Trial
-from octavo.advice import Advice, Point, Thresholds
+from octavo.analysis.advice import Advice, Point, Thresholds
 from octavo.base.elf import ELF_MAGIC
 from octavo.base.huge_pages import PMD_PAGE, HugePages
 from octavo.base.units import (

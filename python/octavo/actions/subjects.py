@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from octavo.actions.table import Subject
-from octavo.advice import Case
+from octavo.analysis.advice import Case
+from octavo.analysis.rows import Row, instructions_by_process
 from octavo.base.units import BASE_PAGE, MIB
-from octavo.rows import Row, instructions_by_process
 from octavo.runtimes.detect import Runtime, with_arguments
 from octavo.runtimes.launchers import program_at
 from octavo.runtimes.naming import is_glibc_arena

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from octavo.analysis.stored_result import read_run
 from octavo.applying.mappings import Kind
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE
-from octavo.stored_result import read_run
 
 _KINDS: tuple[Kind, ...] = ("heap", "anonymous", "shared")
 """The kinds of memory whose pages a collapse can make large on every kernel that knows it."""

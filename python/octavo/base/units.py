@@ -5,7 +5,7 @@ of 1000 (k, M, G).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import inf, log2, nan
 
@@ -40,6 +40,11 @@ def page_size(text: str) -> int:
 def page_sizes(text: str) -> list[int]:
     """`4KiB,64KiB` or `4KiB..2MiB` or both mixed → sizes in bytes, ascending, each once."""
     return _sizes(text, page_size, "page sizes")
+
+
+def with_base(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The page sizes and 4 KiB, checked, ascending, each once."""
+    return tuple(sorted({BASE_PAGE, *(page_size(str(size)) for size in sizes)}))
 
 
 def line_sizes(text: str) -> list[int]:

@@ -13,7 +13,12 @@ from octavo.cli.command_line import TraceCommand
 from octavo.cli.guard import guarded
 from octavo.cli.output_files import Files, end
 from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
-from octavo.curves_configuration import (
+from octavo.hardware.tlb_presets import tlb_preset_names
+from octavo.terminal.console import make_console
+from octavo.terminal.curves import show_curves
+from octavo.terminal.live import LiveLine, progress_text, trace_text
+from octavo.tlb_curves.api import VERB, execute_curves, execute_curves_of_trace
+from octavo.tlb_curves.configuration import (
     DEFAULT_PAGE_SIZES,
     DEFAULT_THRESHOLD,
     DEFAULT_WINDOWS,
@@ -22,11 +27,6 @@ from octavo.curves_configuration import (
     configure_curves,
     read_pairs,
 )
-from octavo.curves_run import VERB, execute_curves, execute_curves_of_trace
-from octavo.hardware.tlb_presets import tlb_preset_names
-from octavo.terminal.console import make_console
-from octavo.terminal.curves import show_curves
-from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.tracing.run import means_traces
 
 _EPILOG = """\b

@@ -12,12 +12,12 @@ from octavo.base.errors import CannotRun
 from octavo.base.files import JsonFile
 from octavo.base.signals import uninterrupted
 from octavo.cli.shown import check_distinct
-from octavo.output_target import OutputTarget
+from octavo.results.target import OutputTarget
 from octavo.terminal.summary import say
 from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
-    from octavo.archive import InFiles
+    from octavo.results.archive import InFiles
 
 
 class Files:

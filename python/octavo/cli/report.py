@@ -49,8 +49,8 @@ def report(
     In DIR itself, an older report and its figures are replaced.
     """
     with guarded():
-        from octavo.archive import read_document, write_figures, write_report
         from octavo.report.figures import read_formats
+        from octavo.results.archive import read_document, write_figures, write_report
 
         check_distinct(out=out, json=json)
         formats = [] if figures is None else read_formats(figures)

@@ -13,8 +13,13 @@ from octavo.cli.command_line import TraceCommand
 from octavo.cli.guard import guarded
 from octavo.cli.output_files import Files, end
 from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
-from octavo.sim_configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, configure_sim, names_in
-from octavo.sim_run import VERB, execute_sim, execute_sim_of_trace
+from octavo.simulation.api import VERB, execute_sim, execute_sim_of_trace
+from octavo.simulation.configuration import (
+    DEFAULT_DESIGNS,
+    DEFAULT_MACHINE,
+    configure_sim,
+    names_in,
+)
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.sim import show_sim

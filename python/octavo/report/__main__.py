@@ -1,7 +1,7 @@
 """`python -m octavo.report DIR` is `octavo report DIR`."""
 
+import runpy
 import sys
 
-from octavo.__main__ import main
-
-main(["report", *sys.argv[1:]])
+sys.argv.insert(1, "report")
+runpy.run_module("octavo", run_name="__main__")

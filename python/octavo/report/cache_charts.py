@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from octavo.base.units import format_bytes
-from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS
 from octavo.report import vegalite as vl
 from octavo.report.theme import (
     Spec,
@@ -16,6 +15,7 @@ from octavo.report.theme import (
     size_axis,
     wide_legend,
 )
+from octavo.tlb_curves.caches import SHOWN_BYTES, SHOWN_WAYS
 
 _WIDTH, _HEIGHT = 520, 300
 _DASHES = ([1, 0], [5, 3])

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from octavo.analysis.rows import Row, component_of
+from octavo.analysis.view import regions_of, whole_program
 from octavo.base.units import BASE_PAGE, KIB, MIB, format_bytes, format_growth, format_mpki, unit_of
 from octavo.report import vegalite as vl
 from octavo.report.theme import COLOURS, Spec, finished, inline
-from octavo.rows import Row, component_of
-from octavo.view import regions_of, whole_program
 
 STREAM_NAMES = {"fetch": "code", "data": "data"}
 REGIONS_DRAWN = 12

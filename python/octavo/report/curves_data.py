@@ -12,12 +12,12 @@ from typing import Any
 
 from octavo.base import metrics
 from octavo.base.units import BASE_PAGE, format_bytes, format_count
-from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS
-from octavo.curves_model import Pair, StreamCurves
-from octavo.curves_result import CurvesResult
-from octavo.curves_view import STREAM_NAMES, grids, headline, shown_tlbs
 from octavo.hardware.tlb_presets import pair_name
 from octavo.report.thinning import thinned
+from octavo.tlb_curves.caches import SHOWN_BYTES, SHOWN_WAYS
+from octavo.tlb_curves.model import Pair, StreamCurves
+from octavo.tlb_curves.result import CurvesResult
+from octavo.tlb_curves.view import STREAM_NAMES, grids, headline, shown_tlbs
 
 SCHEMA = "octavo/curves-report/1"
 WAYS = tuple(range(1, 17))

@@ -2,11 +2,8 @@
 
 from typing import Any
 
-from octavo.programs import rows_by_program
-from octavo.report.charts import memory_chart, misses_chart, region_charts, tradeoff_chart
-from octavo.report.page import render_page
-from octavo.report.theme import Spec
-from octavo.view import (
+from octavo.analysis.programs import rows_by_program
+from octavo.analysis.view import (
     headline,
     machine_grid,
     notable_regions,
@@ -15,6 +12,9 @@ from octavo.view import (
     process_grid,
     region_grid,
 )
+from octavo.report.charts import memory_chart, misses_chart, region_charts, tradeoff_chart
+from octavo.report.page import render_page
+from octavo.report.theme import Spec
 
 
 def render_run(document: dict[str, Any]) -> str:

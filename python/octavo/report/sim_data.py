@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from octavo.base.units import MIB
-from octavo.sim_choice import sentence
-from octavo.sim_model import Counts, Simulated, added, translation_cycles
-from octavo.sim_result import SimResult
-from octavo.sim_view import grids, headline, remarks
+from octavo.simulation.choice import sentence
+from octavo.simulation.model import Counts, Simulated, added, translation_cycles
+from octavo.simulation.result import SimResult
+from octavo.simulation.view import grids, headline, remarks
 from octavo.tracing.manifest import of_what_ran
 
 SCHEMA = "octavo/sim-report/1"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import LiveRun
 from octavo.actions.trial import try_pages
-from octavo.advice import Thresholds
+from octavo.analysis.advice import Thresholds
+from octavo.analysis.programs import programs_of
+from octavo.analysis.rows import rows_of
+from octavo.analysis.walk_costs import walk_costs
 from octavo.base.huge_pages import read_huge_pages
-from octavo.programs import programs_of
-from octavo.rows import rows_of
 from octavo.runs.configuration import MAX_GROWTH, Configuration, configure
 from octavo.runs.result import RunResult, advice_records
 from octavo.runtimes.naming import name_regions, runtimes_of
@@ -19,7 +20,6 @@ from octavo.tracing.manifest import Circumstances, build_manifest
 from octavo.tracing.phase import check_no_phase, region_of_interest
 from octavo.tracing.replay import replay_trace
 from octavo.tracing.run import means_a_trace, trace_program
-from octavo.walk_costs import walk_costs
 
 if TYPE_CHECKING:
     from octavo._core import Progress, Result, TraceProgress

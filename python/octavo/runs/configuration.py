@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import Analysis, machine_presets
 from octavo.base.errors import UsageError, choose
-from octavo.base.units import BASE_PAGE, DEFAULT_PAGE_SIZES, page_size, page_sizes
+from octavo.base.units import DEFAULT_PAGE_SIZES, page_sizes, with_base
 from octavo.hardware.modelled import ModelledMachine, given_machine, this_machine
 from octavo.hardware.tlb_levels import (
     DEFAULT_PRESET,
@@ -121,8 +121,3 @@ def _tlb_name(name: str) -> str:
     if name.endswith(".toml"):
         return name
     return choose(name, [*preset_names(), *machine_presets()], "TLB")
-
-
-def with_base(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The page sizes and 4 KiB, checked, ascending, each once."""
-    return tuple(sorted({BASE_PAGE, *(page_size(str(size)) for size in sizes)}))

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from octavo.actions.for_advice import TryPages, actions_for, usable_size
 from octavo.actions.model import UNKNOWN_PROGRAM
 from octavo.actions.subjects import Subjects
-from octavo.advice import Thresholds, advise_all, overall_text
+from octavo.analysis.advice import Thresholds, advise_all, overall_text
+from octavo.analysis.gain import ASSUMPTIONS
+from octavo.analysis.present_pages import leave_as_is
+from octavo.analysis.programs import Program, rows_by_program
+from octavo.analysis.rows import Row
+from octavo.analysis.walk_advice import advise_by_walks
+from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.huge_pages import HugePages
-from octavo.gain import ASSUMPTIONS
 from octavo.hardware.tlb_levels import Machine
-from octavo.present_pages import leave_as_is
-from octavo.programs import Program, rows_by_program
-from octavo.rows import Row
 from octavo.runs.answer import answer_of
 from octavo.runtimes.detect import Runtime
 from octavo.tracing.manifest import Finished, of_what_ran
-from octavo.walk_advice import advise_by_walks
-from octavo.walk_costs import WalkCosts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ class RunResult(Finished):
 
     def table(self) -> "pa.Table":
         """The rows as an Arrow table (what rows.parquet holds)."""
-        from octavo.columns import to_table
+        from octavo.analysis.columns import to_table
 
         return to_table(self.rows)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from octavo.sim_model import Simulated
+from octavo.simulation.model import Simulated
 from octavo.studies.simulations import simulated_of
 
 BASE, BASELINE, PERFORATED = "base4k", "thp", "perforated"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from octavo.rows import stream_counters
-from octavo.sim_model import Simulated
-from octavo.view import main_process
+from octavo.analysis.rows import stream_counters
+from octavo.analysis.view import main_process
+from octavo.simulation.model import Simulated
 
 
 def simulated_of(result: Mapping[str, Any], *, of_all: bool = False) -> dict[str, Simulated]:

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.rows import Row, stream_counters
+from octavo.analysis.rows import Row, stream_counters
+from octavo.analysis.view import main_process
 from octavo.studies.programs import (
     Program,
     document,
@@ -27,7 +28,6 @@ from octavo.studies.softvm_sweep import (
     organisations,
     read_alone,
 )
-from octavo.view import main_process
 
 SCHEMA = "octavo/softvm/1"
 MACHINE = "puma"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from octavo.analysis.view import main_process
 from octavo.base.units import KIB
-from octavo.view import main_process
 
 SWEEP_INSTRUCTIONS = 10_000_000
 """How many of them the sweep of Figure 8 has."""

@@ -2,10 +2,10 @@
 
 from rich.console import Console
 
-from octavo.curves_result import CurvesResult
-from octavo.curves_view import grids, headline
-from octavo.page_sampling import sentence_on
 from octavo.terminal.summary import say, show_cautions, show_grid
+from octavo.tlb_curves.page_sampling import sentence_on
+from octavo.tlb_curves.result import CurvesResult
+from octavo.tlb_curves.view import grids, headline
 
 
 def show_curves(console: Console, result: CurvesResult) -> None:

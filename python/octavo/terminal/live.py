@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from octavo.analysis.programs import program_label
 from octavo.base.text import printable
 from octavo.base.units import format_bytes, format_count, format_duration
-from octavo.programs import program_label
 from octavo.terminal.summary import say
 from octavo.tracing.manifest import signal_name
 

@@ -2,9 +2,9 @@
 
 from rich.console import Console
 
-from octavo.sim_choice import sentence
-from octavo.sim_result import SimResult
-from octavo.sim_view import grids, headline, remarks
+from octavo.simulation.choice import sentence
+from octavo.simulation.result import SimResult
+from octavo.simulation.view import grids, headline, remarks
 from octavo.terminal.summary import say, show_cautions, show_grid
 from octavo.tracing.manifest import of_what_ran
 

@@ -7,12 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from octavo.base.table import Grid
-from octavo.base.text import printable
-from octavo.runs.result import RunResult
-from octavo.terminal.console import GAP_WIDTH, make_table
-from octavo.tracing.manifest import Finished, cautions, warnings
-from octavo.view import (
+from octavo.analysis.view import (
     headline,
     machine_grid,
     notable_regions,
@@ -21,6 +16,11 @@ from octavo.view import (
     process_grid,
     region_grid,
 )
+from octavo.base.table import Grid
+from octavo.base.text import printable
+from octavo.runs.result import RunResult
+from octavo.terminal.console import GAP_WIDTH, make_table
+from octavo.tracing.manifest import Finished, cautions, warnings
 
 _REGIONS_SHOWN = 8
 _PROCESSES_SHOWN = 12

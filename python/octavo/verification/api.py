@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from octavo.analysis.stored_result import read_run
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.huge_pages import read_huge_pages
 from octavo.base.signals import Interrupts
-from octavo.stored_result import read_run
 from octavo.tracing.program import locate_program
 from octavo.verification.experiment import (
     DEFAULT_REPETITIONS,

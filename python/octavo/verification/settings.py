@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from octavo.analysis.stored_result import read_run
 from octavo.base.errors import CannotRun, NotExecutable, UsageError, choose
 from octavo.base.huge_pages import PMD_PAGE, HugePages
 from octavo.base.text import quoted
 from octavo.runtimes.environment import added_to
 from octavo.runtimes.launchers import program_at, with_options
-from octavo.stored_result import read_run
 
 if TYPE_CHECKING:
     from octavo.actions.model import Action
-    from octavo.rows import Row
+    from octavo.analysis.rows import Row
 
 AS_NOW = "as now"
 """The name of the setting that the others are compared with."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from octavo.analysis.rows import Row, stream_counters
+from octavo.analysis.view import main_process, whole_program
 from octavo.base.units import BASE_PAGE, KIB, MIB
-from octavo.rows import Row, stream_counters
 from octavo.studies.claims import answers, load_claims
 from octavo.studies.page import render_page
 from octavo.studies.programs import load_programs, measure_programs
-from octavo.view import main_process, whole_program
 
 STUDY = "base_page_size"
 SCHEMA = "octavo/base-page-size/1"

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.analysis.rows import stream_counters
+from octavo.analysis.view import main_process, whole_program
 from octavo.base.units import BASE_PAGE, KIB, MIB, byte_size
-from octavo.execution_time import simulated_time
-from octavo.rows import stream_counters
-from octavo.sim_model import Simulated
+from octavo.simulation.execution_time import simulated_time
+from octavo.simulation.model import Simulated
 from octavo.studies.claims import answers, claims_document, load_study
 from octavo.studies.page import render_page
 from octavo.studies.programs import (
@@ -44,7 +45,6 @@ from octavo.studies.tailored_page_sizes.measurement import (
     label,
 )
 from octavo.studies.tailored_page_sizes.memory import ROOM, SIZES, Coverage, coverages, fragmented
-from octavo.view import main_process, whole_program
 
 STUDY = "tailored_page_sizes"
 SCHEMA = "octavo/tailored-page-sizes/1"

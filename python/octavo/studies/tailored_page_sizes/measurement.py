@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from octavo.execution_time import ExecutionTime
+from octavo.simulation.execution_time import ExecutionTime
 from octavo.studies.programs import Kind
 
 BASE, BASELINE, TPS = "base4k", "reserved_thp", "tps"

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.base.units import KIB
-from octavo.curves_rows import CurveRow
 from octavo.studies.claims import answers, claims_document
 from octavo.studies.page import render_page
 from octavo.studies.programs import load_programs, measure_programs
+from octavo.tlb_curves.rows import CurveRow
 
 SCHEMA = "octavo/two-page-sizes/1"
 STUDY = "two_page_sizes"

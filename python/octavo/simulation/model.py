@@ -1,7 +1,7 @@
 """The counters of one design, and the metrics computed from them.
 
-Cycles are added up (`octavo.sim_configuration.ADDITIVE_NOTE`): instructions × base CPI, and the
-counters `cycles_…` of `core`, each of which says what its part costs beyond that.
+Cycles are added up (`octavo.simulation.configuration.ADDITIVE_NOTE`): instructions × base CPI, and
+the counters `cycles_…` of `core`, each of which says what its part costs beyond that.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
+from octavo.analysis.walk_costs import LoadThatWalks, WalkCosts
 from octavo.base.units import BASE_PAGE, format_share
-from octavo.walk_costs import LoadThatWalks, WalkCosts
 
 CPI_LOW, CPI_EXPECTED, CPI_HIGH = 0.4, 0.75, 2.0
 """Cycles of an instruction without misses of TLBs and of the caches beside them."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from octavo.base.metrics import rated_instructions
-from octavo.cache_curves import Caches, read_caches, sum_caches
-from octavo.curves_counts import Counts, added, geometry, words
-from octavo.miss_classes import MissClasses, read_classes, sum_classes
-from octavo.page_sampling import Estimate, SampledSize, read_sampled, sum_sampled
+from octavo.tlb_curves.caches import Caches, read_caches, sum_caches
+from octavo.tlb_curves.classes import MissClasses, read_classes, sum_classes
+from octavo.tlb_curves.counts import Counts, added, geometry, words
+from octavo.tlb_curves.page_sampling import Estimate, SampledSize, read_sampled, sum_sampled
 
 if TYPE_CHECKING:
     from octavo._core import CoreCurves, CurvesProcess, TwoSizesTlbs

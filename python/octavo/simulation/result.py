@@ -8,16 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from octavo.base.metrics import rated_instructions
-from octavo.execution_time import (
+from octavo.simulation.configuration import SimConfiguration
+from octavo.simulation.execution_time import (
     HUGE,
     MEASURED_SOURCE,
     SIMULATED_SOURCE,
     ExecutionTime,
     simulated_time,
 )
-from octavo.sim_configuration import SimConfiguration
-from octavo.sim_model import Simulated, simulated, summed
-from octavo.sim_rows import SimRow, rows_of, time_rows
+from octavo.simulation.model import Simulated, simulated, summed
+from octavo.simulation.rows import SimRow, rows_of, time_rows
 from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class SimResult(Finished):
 
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""
-        from octavo.sim_columns import to_table
+        from octavo.simulation.columns import to_table
 
         return to_table(self.rows)
 

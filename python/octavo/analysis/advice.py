@@ -5,9 +5,9 @@ substantial fall in TLB misses and hardly any growth in memory. Here the same ch
 three stated thresholds, applied to code and to data of the whole program and of each large region,
 from the rows alone.
 
-Where a machine is modelled, `octavo.walk_advice` judges by its page walks and their time instead.
-The rule here is for a TLB without a machine: misses are those of its last level, and a fall in
-misses is not turned into a speed-up.
+Where a machine is modelled, `octavo.analysis.walk_advice` judges by its page walks and their time
+instead. The rule here is for a TLB without a machine: misses are those of its last level, and a
+fall in misses is not turned into a speed-up.
 """
 
 from collections import defaultdict
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
+from octavo.analysis.gain import Gain
+from octavo.analysis.rows import Row, component_of, machine_component, machine_depth
 from octavo.base.units import (
     BASE_PAGE,
     MIB,
@@ -25,9 +27,7 @@ from octavo.base.units import (
     format_share,
 )
 from octavo.calibration.file import Spread
-from octavo.gain import Gain
 from octavo.hardware.tlb_levels import Machine
-from octavo.rows import Row, component_of, machine_component, machine_depth
 
 Reason = Literal[
     "misses-flat",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from octavo.sim_rows import SimRow
+from octavo.simulation.rows import SimRow
 
 _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("process", pa.int32()),

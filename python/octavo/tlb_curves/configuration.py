@@ -13,13 +13,12 @@ from octavo._core import MAX_ENTRIES, MAX_INDEX_BIT, MAX_SETS, MAX_WINDOW_REFS, 
 from octavo.base.errors import UsageError, choose
 from octavo.base.metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.base.text import quoted
-from octavo.base.units import KIB, count, format_bytes, line_size, page_size, page_sizes
-from octavo.cache_curves import NOTE as CACHE_NOTE
+from octavo.base.units import KIB, count, format_bytes, line_size, page_size, page_sizes, with_base
 from octavo.hardware.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
-from octavo.miss_classes import Classified, read_classified
-from octavo.page_sampling import NOTE as SAMPLE_NOTE
-from octavo.page_sampling import PageSample, parse_page_sample
-from octavo.runs.configuration import with_base
+from octavo.tlb_curves.caches import NOTE as CACHE_NOTE
+from octavo.tlb_curves.classes import Classified, read_classified
+from octavo.tlb_curves.page_sampling import NOTE as SAMPLE_NOTE
+from octavo.tlb_curves.page_sampling import PageSample, parse_page_sample
 from octavo.tracing.scope import (
     KERNEL_NOTE,
     MOST_INSTRUCTIONS,

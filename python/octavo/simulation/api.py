@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import LiveRun
 from octavo.hardware.machines import Setting
-from octavo.sim_configuration import (
+from octavo.simulation.configuration import (
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
     SimConfiguration,
     configure_sim,
 )
-from octavo.sim_result import SimResult
+from octavo.simulation.result import SimResult
 from octavo.tracing.manifest import Circumstances, build_manifest
 from octavo.tracing.replay import check_counted, replay_trace
 from octavo.tracing.run import means_traces, trace_program

@@ -7,6 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from octavo.analysis.families import family_of
+from octavo.analysis.programs import Program, owner_of, program_label, rows_by_program
+from octavo.analysis.rows import (
+    Row,
+    component_of,
+    instructions_by_process,
+    machine_component,
+    machine_depth,
+    stream_counters,
+)
 from octavo.base.table import Grid
 from octavo.base.units import (
     BASE_PAGE,
@@ -14,16 +24,6 @@ from octavo.base.units import (
     format_count,
     format_growth,
     format_mpki,
-)
-from octavo.families import family_of
-from octavo.programs import Program, owner_of, program_label, rows_by_program
-from octavo.rows import (
-    Row,
-    component_of,
-    instructions_by_process,
-    machine_component,
-    machine_depth,
-    stream_counters,
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from octavo.base.units import format_bytes, format_count, format_share
-from octavo.sim_model import RESOLUTION, Simulated
+from octavo.simulation.model import RESOLUTION, Simulated
 
 NOT_IN_IT = (
     "An additive estimate: what a core overlaps, walks as well as misses of data, is not "

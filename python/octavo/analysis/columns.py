@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from octavo.rows import Row
+from octavo.analysis.rows import Row
 
 _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("process", pa.int32()),

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from octavo.analysis.rows import Row, rows_together
 from octavo.hardware.tlb_levels import Machine
-from octavo.rows import Row, rows_together
 
 if TYPE_CHECKING:
     from octavo._core import Process

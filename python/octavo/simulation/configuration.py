@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import octavo._core as _core
 from octavo.base.errors import UsageError
 from octavo.base.toml import toml_value
-from octavo.execution_time import SIMULATED, Measured, read_measured
 from octavo.hardware.machines import Setting, check_texts, setting_texts
+from octavo.simulation.execution_time import SIMULATED, Measured, read_measured
 from octavo.tracing.scope import (
     KERNEL_NOTE,
     MOST_INSTRUCTIONS,

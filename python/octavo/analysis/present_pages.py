@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from octavo.advice import Advice, Case, Thresholds
+from octavo.analysis.advice import Advice, Case, Thresholds
+from octavo.analysis.rows import Row
 from octavo.base.huge_pages import PMD_PAGE, HugePages
-from octavo.rows import Row
 
 ASKED = "asked_huge_bytes"
 """The counter of the bytes of a region that the program asked 2 MiB pages for."""

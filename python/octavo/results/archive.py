@@ -19,11 +19,11 @@ from octavo.runs.result import SCHEMA, RunResult
 from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
-    from octavo.curves_result import CurvesResult
-    from octavo.sim_result import SimResult
+    from octavo.simulation.result import SimResult
+    from octavo.tlb_curves.result import CurvesResult
 
     InFiles = RunResult | CurvesResult | SimResult
-    """A result that has a place (`octavo.output_target`)."""
+    """A result that has a place (`octavo.results.target`)."""
 
 ROWS = "rows.parquet"
 DOCUMENT = "result.json"
@@ -80,7 +80,7 @@ def _shown_files(
 
 def files_of(result: InFiles) -> Files:
     """The files that `--out` writes of any result."""
-    from octavo.curves_result import CurvesResult
+    from octavo.tlb_curves.result import CurvesResult
 
     if isinstance(result, RunResult):
         return result_files(result)

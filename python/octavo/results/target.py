@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from octavo.base.files import OutputDirectory, check_new_file, failing_with, replace_file
 
 if TYPE_CHECKING:
-    from octavo.archive import InFiles
+    from octavo.results.archive import InFiles
 
 _SUFFIX = ".parquet"
 
@@ -33,7 +33,7 @@ class OutputTarget:
 
     def write(self, result: InFiles) -> None:
         """Writes what was asked for, whole or not at all."""
-        from octavo.archive import files_of, rows_writer
+        from octavo.results.archive import files_of, rows_writer
 
         if self._directory is not None:
             self._directory.write(files_of(result))

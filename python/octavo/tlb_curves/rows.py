@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+from octavo.analysis.rows import event_counts, summed_counters
 from octavo.base import metrics
 from octavo.base.units import BASE_PAGE
-from octavo.curves_configuration import CurvesConfiguration
-from octavo.curves_counts import Counts, picked, places_of, shapes_of
-from octavo.curves_machines import machine_pair_misses, tlb_misses
-from octavo.curves_model import Pair, PairCounts, StreamCurves
 from octavo.hardware.tlb_presets import Tlb, TlbMachine
-from octavo.page_sampling import full_columns, miss_ends, working_set_columns
-from octavo.rows import event_counts, summed_counters
+from octavo.tlb_curves.configuration import CurvesConfiguration
+from octavo.tlb_curves.counts import Counts, picked, places_of, shapes_of
+from octavo.tlb_curves.machines import machine_pair_misses, tlb_misses
+from octavo.tlb_curves.model import Pair, PairCounts, StreamCurves
+from octavo.tlb_curves.page_sampling import full_columns, miss_ends, working_set_columns
 
 if TYPE_CHECKING:
     from octavo._core import CurvesProcess

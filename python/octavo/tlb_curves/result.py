@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from octavo.curves_configuration import CurvesConfiguration
-from octavo.curves_model import (
+from octavo.tlb_curves.configuration import CurvesConfiguration
+from octavo.tlb_curves.model import (
     StreamCurves,
     shared_streams,
     streams_of,
     threads_of,
     totals,
 )
-from octavo.curves_rows import Block, CurveRow, blocks_of
+from octavo.tlb_curves.rows import Block, CurveRow, blocks_of
 from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class CurvesResult(Finished):
 
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""
-        from octavo.curves_columns import to_table
+        from octavo.tlb_curves.columns import to_table
 
         return to_table(self.blocks())
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from octavo.curves_counts import geometry
-from octavo.curves_model import Pair, StreamCurves
 from octavo.hardware.tlb_presets import Tlb, TlbMachine
+from octavo.tlb_curves.counts import geometry
+from octavo.tlb_curves.model import Pair, StreamCurves
 
 
 def tlb_misses(curves: StreamCurves, tlb: Tlb, page_size: int) -> int | None:

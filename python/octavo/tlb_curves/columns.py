@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from octavo.curves_rows import Block
+from octavo.tlb_curves.rows import Block
 
 _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("process", pa.int32()),

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from octavo.base.errors import UsageError
-from octavo.perf_stat import PerfStat, read_perf_stat
-from octavo.sim_model import WALKS, Simulated
+from octavo.simulation.model import WALKS, Simulated
+from octavo.simulation.perf_stat import PerfStat, read_perf_stat
 
 SIMULATED = (
     "Execution time is T = T_IDEAL + T_L1DTLBM + T_PW of the simulation's own cycles: the base CPI "

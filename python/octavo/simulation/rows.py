@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from octavo.execution_time import ExecutionTime
-from octavo.rows import event_counts, summed_counters
-from octavo.sim_model import Counts, Simulated
+from octavo.analysis.rows import event_counts, summed_counters
+from octavo.simulation.execution_time import ExecutionTime
+from octavo.simulation.model import Counts, Simulated
 
 if TYPE_CHECKING:
     from octavo._core import SharedMachines, SimProcess

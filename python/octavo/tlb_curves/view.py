@@ -16,14 +16,14 @@ from octavo.base.units import (
     format_mpki,
     format_share,
 )
-from octavo.cache_curves import SHOWN_BYTES, SHOWN_WAYS, Caches
-from octavo.curves_configuration import CurvesConfiguration
-from octavo.curves_machines import machine_pair_misses, tlb_misses
-from octavo.curves_model import Pair, StreamCurves
-from octavo.curves_result import CurvesResult
 from octavo.hardware.tlb_presets import Tlb, pair_name
-from octavo.miss_classes import Classes, MissClasses, describe
-from octavo.page_sampling import Estimate
+from octavo.tlb_curves.caches import SHOWN_BYTES, SHOWN_WAYS, Caches
+from octavo.tlb_curves.classes import Classes, MissClasses, describe
+from octavo.tlb_curves.configuration import CurvesConfiguration
+from octavo.tlb_curves.machines import machine_pair_misses, tlb_misses
+from octavo.tlb_curves.model import Pair, StreamCurves
+from octavo.tlb_curves.page_sampling import Estimate
+from octavo.tlb_curves.result import CurvesResult
 
 STREAM_NAMES = {"fetch": "Code", "data": "Data", "all": "Both in one TLB"}
 _CACHE_NAMES = {"fetch": "Instruction caches", "data": "Data caches", "all": "Unified caches"}

@@ -2,16 +2,16 @@
 memory?
 
 Only page sizes that the machine has entries for are judged, 4 KiB and 2 MiB on most. For each the
-saved walks are turned into a share of the program's time (`octavo.gain`), an interval. A size is
-advised where the expected gain reaches `Thresholds.min_gain` and the memory that it takes is
-acceptable.
+saved walks are turned into a share of the program's time (`octavo.analysis.gain`), an interval. A
+size is advised where the expected gain reaches `Thresholds.min_gain` and the memory that it takes
+is acceptable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octavo.advice import (
+from octavo.analysis.advice import (
     GROWTH_BEGINS,
     Advice,
     Case,
@@ -21,6 +21,9 @@ from octavo.advice import (
     cases_to_advise,
     first_growth,
 )
+from octavo.analysis.gain import NO_GAIN, Gain, Program, gain
+from octavo.analysis.rows import Row, stream_counters
+from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.units import (
     BASE_PAGE,
     format_bytes,
@@ -28,10 +31,7 @@ from octavo.base.units import (
     format_growth,
     format_mpki,
 )
-from octavo.gain import NO_GAIN, Gain, Program, gain
 from octavo.hardware.tlb_levels import Machine
-from octavo.rows import Row, stream_counters
-from octavo.walk_costs import WalkCosts
 
 _NONE_SHARE = 0.25
 """Of the least gain worth a change: an expected gain below it is said to be none."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import MAX_CACHE_SETS, MIN_LINE_BYTES
 from octavo.base import metrics
 from octavo.base.units import KIB
-from octavo.curves_counts import Counts, added, geometry, picked, places_of, shapes_of, words
+from octavo.tlb_curves.counts import Counts, added, geometry, picked, places_of, shapes_of, words
 
 if TYPE_CHECKING:
     from octavo._core import CacheCurves
@@ -33,7 +33,7 @@ class Caches:
     lookups: int
     """A reference looks up each line that it touches."""
     misses: Counts
-    """See `octavo.curves_counts.at`; empty if the program touched too many lines to count."""
+    """See `octavo.tlb_curves.counts.at`; empty if the program touched too many lines to count."""
 
     def missed(self, cache_bytes: int, ways: int) -> int | None:
         """Misses of a cache; None where it has no whole power of two of sets, or too many."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from octavo._core import LiveRun
-from octavo.curves_configuration import CurvesConfiguration, configure_curves
-from octavo.curves_result import CurvesResult
+from octavo.tlb_curves.configuration import CurvesConfiguration, configure_curves
+from octavo.tlb_curves.result import CurvesResult
 from octavo.tracing.manifest import Circumstances, build_manifest
 from octavo.tracing.replay import replay_trace
 from octavo.tracing.run import means_traces, trace_program
@@ -39,7 +39,7 @@ def curves(
     `threshold`, `policy_window`, `miss_penalty`, `two_sizes_penalty`, `presets`,
     `cache_lines` (bytes), `without`,
     `classify`, `classify_sizes`, `sample_pages` (a text such as `1/64`), `threads`, `processes`,
-    `quantum` and `flush_every`, as of `octavo.curves_configuration.configure_curves`, and
+    `quantum` and `flush_every`, as of `octavo.tlb_curves.configuration.configure_curves`, and
     `layout`, `skip_instructions`, `max_instructions` and `between_marks`, as of `octavo.run`. With
     `processes` "asid" or "flush", `command` may be several traces.
     Raises OctavoError with one clear sentence.

@@ -1,0 +1,1 @@
+"""Analysis of a run: rows, advice, and tables; each is made of the one before."""

@@ -1,0 +1,1 @@
+"""Results in files: a directory, with a report, or one Parquet file."""

@@ -1,0 +1,1 @@
+"""`octavo sim`: designs of translation hardware, simulated."""

@@ -1,0 +1,1 @@
+"""`octavo curves`: misses of every TLB and cache."""
