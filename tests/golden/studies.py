@@ -19,14 +19,13 @@ from octavo.studies import (
     perforated_redis,
     perforated_text,
     softvm,
-    softvm_sweep,
-    softvm_text,
     tailored_page_sizes,
     two_page_sizes,
 )
 from octavo.studies.perforated_memory import Fragments
 from octavo.studies.programs import Program, Subject, to_settings
 from octavo.studies.simulation_pool import Done, Pass
+from octavo.studies.softvm.sweep import Organisation, one_pass
 from octavo.studies.tailored_page_sizes import measurement, memory
 
 Document = dict[str, Any]
@@ -81,7 +80,7 @@ def _tailored_page_sizes(run: Run) -> Document:
 
 def _softvm(run: Run) -> Document:
     swept = [
-        softvm_sweep.Organisation(l1, l2, line, line)
+        Organisation(l1, l2, line, line)
         for l1, l2, line in ((1 * KIB, 512 * KIB, 16), (8 * KIB, 1 * MIB, 32))
     ]
 
@@ -89,11 +88,11 @@ def _softvm(run: Run) -> Document:
         simulate = ["sim", "--machine", softvm.MACHINE]
         half = ["--warm-up", str(softvm.half_of(run(["info", trace])))]
         whole = run([*simulate, *half, "--design", ",".join(softvm.ALL_DESIGNS), trace])
-        sweep = run([*simulate, "--design", ",".join(of.design for of in swept), trace])
-        return softvm.measure(name, whole, [(swept, sweep)], run(softvm_sweep.one_pass(trace)))
+        caches = run([*simulate, "--design", ",".join(of.design for of in swept), trace])
+        return softvm.measure(name, whole, [(swept, caches)], run(one_pass(trace)))
 
     all_ = tuple(measured(*of) for of in PROGRAMS.items())
-    return softvm_text.to_document(softvm.Study(all_, {}, 100_000_000))
+    return softvm.to_document(softvm.Study(all_, {}, 100_000_000))
 
 
 def _perforated_pages(run: Run) -> Document:

@@ -106,9 +106,8 @@ def _tailored_page_sizes(wanted: Wanted) -> Reproduced:
 
 
 def _softvm(wanted: Wanted) -> Reproduced:
-    from octavo.studies.softvm import run_study
-    from octavo.studies.softvm_figures import figures_of
-    from octavo.studies.softvm_text import to_document, to_markdown
+    from octavo.studies.softvm import run_study, to_document, to_markdown
+    from octavo.studies.softvm.figures import figures_of
 
     study = run_study(wanted.on_program, wanted.max_instructions)
     records = [measured.flat() for measured in study.measurements]

@@ -1,18 +1,22 @@
 """The study of software-managed address translation (Jacob and Mudge, HPCA 1997): the measurements.
 
 Each program is recorded once; every simulation reads that trace. Every figure of the paper's tables
-is one number here, so that the text (softvm_text) and the JSON say the same.
+is one number here, so that the page and the JSON say the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from octavo.analysis.rows import Row, stream_counters
 from octavo.analysis.view import main_process
+from octavo.studies.claims import answers, claims_document, load_study
+from octavo.studies.page import render_page
 from octavo.studies.programs import (
     Program,
     document,
@@ -20,8 +24,11 @@ from octavo.studies.programs import (
     record_programs,
     scope,
 )
-from octavo.studies.softvm_sweep import (
+from octavo.studies.softvm.sweep import (
+    L1_SIZES,
+    L2_SIZES,
     SWEEP_INSTRUCTIONS,
+    WAYS,
     Alone,
     Organisation,
     one_pass,
@@ -29,6 +36,7 @@ from octavo.studies.softvm_sweep import (
     read_alone,
 )
 
+STUDY = "softvm"
 SCHEMA = "octavo/softvm/1"
 MACHINE = "puma"
 SOFTVM, SPUR, VIRTUAL, PHYSICAL = "softvm", "spur", "mips_virtual", "mips_physical"
@@ -61,10 +69,10 @@ VARIANTS = {
 }
 """Variants that section 4.3 discusses, by their names in the table."""
 ALL_DESIGNS = (*DESIGNS, *RATED.values(), TRANSFERS, *VARIANTS.values())
-FEWEST_PROGRAMS = 8
-
 USUAL_INSTRUCTIONS = 100_000_000
 """After how many a program is ended, unless it was said otherwise."""
+COMPILERS = ("cc1", "cc1plus")
+"""The programs that stand for the paper's gcc."""
 _SWEEPS_AT_ONCE = 40
 
 EVENTS = (
@@ -105,7 +113,7 @@ class Costs:
         handler, l2, memory = self.handler, self.l2, self.memory
         return (handler, handler, l2, memory, memory, l2, memory)
 
-    def of_change(self, checked: tuple[float, float], changed: tuple[float, float]) -> float:
+    def of_change(self, checked: Sequence[float], changed: Sequence[float]) -> float:
         """Cycles of a change of protection: lines asked for at each level, and those that were
         there.
         """
@@ -119,6 +127,26 @@ class Costs:
 
 
 COSTS = Costs()
+PAPER: dict[str, Any] = load_study(STUDY)["paper"]
+"""Numbers of the paper."""
+TABLE_4 = [Fraction(frequency, 10**6) for frequency in PAPER["table_4_per_million"]]
+TABLE_5 = {name: Fraction(changes, 1000) for name, changes in PAPER["table_5_per_billion"].items()}
+
+
+def paper_overheads() -> list[Fraction]:
+    """The last column of Table 4: CPI of each row."""
+    costs = zip(TABLE_4, COSTS.of_events(), strict=True)
+    return [frequency * cycles for frequency, cycles in costs]
+
+
+def paper_cycles_per_change() -> int:
+    """Section 5.4: 10 * 5 + 246 * 3 + 50 * 40 + 206 * 20."""
+    return int(COSTS.of_change(PAPER["lines_of_a_page"], PAPER["lines_there"]))
+
+
+def paper_protection_cpi(per_million: Fraction) -> Fraction:
+    """The overhead of so many changes of protection in a million instructions."""
+    return per_million * paper_cycles_per_change() / 10**6
 
 
 @dataclass(frozen=True)
@@ -208,6 +236,11 @@ class Measurement:
         total = sum(rows.values())
         return {name: value / total if total else 0.0 for name, value in rows.items()}
 
+    def swept(self, l1_bytes: int, l2_bytes: int) -> list[float]:
+        """CPI of the organisations with caches of these sizes."""
+        sizes = (l1_bytes, l2_bytes)
+        return [cpi for of, cpi in self.sweep if (of.l1_bytes, of.l2_bytes) == sizes]
+
     def least(self) -> tuple[Organisation, float] | None:
         """The organisation with the least overhead."""
         return min(self.sweep, key=lambda of: of[1], default=None)
@@ -272,11 +305,128 @@ class Study:
         """Pages whose protection was changed in the caches, per million instructions of all."""
         return self._average(lambda m: m.changes_per_million)
 
+    def values(self) -> dict[str, Any]:
+        """The numbers that the claims speak of."""
+        measured = self.measurements
+        without, with_them = self.average_cpi, self.average_cpi_with_write_backs
+        dirty = [m.dirty_share for m in measured if m.dirty_share is not None]
+        has_write_backs = without and with_them is not None and dirty
+        growth = with_them / without - 1 if without and with_them is not None else 0.0
+        best = {m.program: of[1] for m in measured if (of := m.least()) is not None}
+        cycles = [m.cycles_per_change for m in measured if m.cycles_per_change is not None]
+        instructions = sum(m.instructions for m in measured)
+
+        def cpi(design: str) -> float:
+            return sum(m.designs[design].handler_cycles for m in measured) / instructions
+
+        designs = (SOFTVM, VIRTUAL, PHYSICAL)
+        return {
+            "average_cpi": without,
+            "write_backs": {"cpi": with_them, "growth": growth, "dirty": dirty}
+            if has_write_backs
+            else None,
+            "cpi": {name: cpi(name) for name in designs} if measured else None,
+            "compilers_with_larger_l2": self._compilers(l2_bytes=L2_SIZES),
+            "compilers_with_larger_l1": self._compilers(l1_bytes=L1_SIZES),
+            "factors_of_line_size": [
+                max(some) / min(some)
+                for m in measured
+                for l1_bytes in L1_SIZES
+                for l2_bytes in L2_SIZES
+                if (some := m.swept(l1_bytes, l2_bytes)) and min(some) > 0
+            ],
+            "best_cpi": list(best.values()),
+            "changes_per_million": [m.changes_per_million for m in measured],
+            "average_changes_per_million": self.average_changes_per_million or 0.0,
+            "cycles_per_change": cycles,
+            "rated": self._rated() if instructions else None,
+        }
+
+    def _compilers(self, **sizes: Sequence[int]) -> list[dict[str, Any]]:
+        """For each program that stands for the paper's gcc, how many times the overhead falls from
+        the smallest to the largest of some sizes, all else equal.
+        """
+        ((field, (least, *_, most)),) = sizes.items()
+        found = []
+        for m in self.measurements:
+            all_of = dict(m.sweep)
+            pairs = (
+                (cpi, all_of.get(replace(of, **{field: most})))
+                for of, cpi in all_of.items()
+                if getattr(of, field) == least
+            )
+            ratios = [cpi / other for cpi, other in pairs if other]
+            if m.program in COMPILERS and ratios and min(ratios) > 0:
+                factor = geometric_mean(ratios)
+                found.append({"program": m.program, "factor": factor, "ratios": ratios})
+        return found
+
+    def _rated(self) -> dict[str, float | None]:
+        """CPI of so many changes of protection as at the ends of Table 5, and cycles of each."""
+        instructions = sum(m.instructions for m in self.measurements)
+        changes, cycles = 0, []
+        for design in RATED.values():
+            added = [(m, *m.added_by(design, "protection")) for m in self.measurements]
+            changes += sum(pages for _, pages, _ in added)
+            cycles.append(sum(each * m.instructions for m, _, each in added))
+        least, most = (of / instructions for of in cycles)
+        each = sum(cycles) / changes if changes else None
+        return {"least": least, "most": most, "cycles_each": each}
+
     def _average(self, cpi: Callable[[Measurement], float]) -> float | None:
         instructions = sum(m.instructions for m in self.measurements)
         if not instructions:
             return None
         return sum(cpi(m) * m.instructions for m in self.measurements) / instructions
+
+
+def to_document(study: Study) -> dict[str, Any]:
+    """Every number."""
+    overheads = [float(of) for of in paper_overheads()]
+    return {
+        "schema": SCHEMA,
+        "max_instructions": study.max_instructions,
+        "average_cpi": study.average_cpi,
+        "average_cpi_with_write_backs": study.average_cpi_with_write_backs,
+        "paper": {
+            "table_3": PAPER["table_3"],
+            "table_4": {
+                "frequencies": [float(of) for of in TABLE_4],
+                "overheads": overheads,
+                "total": float(sum(paper_overheads())),
+            },
+            "cycles_per_change": paper_cycles_per_change(),
+        },
+        "claims": claims_document(answers(STUDY, study.values())),
+        "programs": [measured.record() for measured in study.measurements],
+        "skipped": study.skipped,
+    }
+
+
+def to_markdown(study: Study) -> str:
+    """The whole page."""
+    return render_page(
+        STUDY,
+        study=study,
+        claims=answers(STUDY, study.values()),
+        paper=PAPER,
+        table_4=TABLE_4,
+        table_5=TABLE_5,
+        overheads=paper_overheads(),
+        formula=paper_cycles_per_change(),
+        protection_cpi=paper_protection_cpi,
+        designs=DESIGNS,
+        rated=RATED,
+        variants=VARIANTS,
+        by_line=BY_LINE,
+        transfers=TRANSFERS,
+        most_rate=MOST_RATE,
+        costs=COSTS,
+        sweep_instructions=SWEEP_INSTRUCTIONS,
+        l1_sizes=L1_SIZES,
+        l2_sizes=L2_SIZES,
+        shown=[(size, ways) for size in L2_SIZES for ways in WAYS[::2]],
+    )
 
 
 def run_study(

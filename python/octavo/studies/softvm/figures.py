@@ -8,7 +8,7 @@ from octavo.base.units import KIB, format_bytes
 from octavo.report import vegalite as vl
 from octavo.report.theme import UNORDERED, Spec, Values, finished, inline, size_axis, wide_legend
 from octavo.studies.softvm import SOFTVM, Measurement, Study
-from octavo.studies.softvm_sweep import L1_SIZES
+from octavo.studies.softvm.sweep import L1_SIZES
 
 _WIDTH, _HEIGHT = 300, 260
 _WORST = 2
