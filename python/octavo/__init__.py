@@ -7,12 +7,9 @@ if TYPE_CHECKING:
 
     from octavo._core import OctavoError
     from octavo.hardware.machines import machine, machines
-    from octavo.runs.api import run
-    from octavo.runs.result import RunResult
-    from octavo.simulation.api import sim
-    from octavo.simulation.result import SimResult
-    from octavo.tlb_curves.api import curves
-    from octavo.tlb_curves.result import CurvesResult
+    from octavo.runs.api import RunResult, run
+    from octavo.simulation.api import SimResult, sim
+    from octavo.tlb_curves.api import CurvesResult, curves
     from octavo.tracing.recording import RecordedTrace, record
     from octavo.verification.api import verify
     from octavo.verification.outcome import Outcome as VerifyResult
@@ -38,19 +35,19 @@ __all__ = [
 ]
 
 _PLACES = {
-    "CurvesResult": ("octavo.tlb_curves.result", "CurvesResult"),
+    "CurvesResult": ("octavo.tlb_curves.api", "CurvesResult"),
     "curves": ("octavo.tlb_curves.api", "curves"),
     "ctl": ("octavo.control.client", "ask"),
     "OctavoError": ("octavo._core", "OctavoError"),
     "RecordedTrace": ("octavo.tracing.recording", "RecordedTrace"),
-    "RunResult": ("octavo.runs.result", "RunResult"),
+    "RunResult": ("octavo.runs.api", "RunResult"),
     "__version__": ("octavo._core", "VERSION"),
     "machine": ("octavo.hardware.machines", "machine"),
     "machines": ("octavo.hardware.machines", "machines"),
     "record": ("octavo.tracing.recording", "record"),
     "run": ("octavo.runs.api", "run"),
     "sim": ("octavo.simulation.api", "sim"),
-    "SimResult": ("octavo.simulation.result", "SimResult"),
+    "SimResult": ("octavo.simulation.api", "SimResult"),
     "verify": ("octavo.verification.api", "verify"),
     "VerifyResult": ("octavo.verification.outcome", "Outcome"),
 }

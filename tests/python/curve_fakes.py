@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fakes import finished, process
 from octavo._core import MAX_WAYS
+from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.configuration import CurvesConfiguration, configure_curves
-from octavo.tlb_curves.result import CurvesResult
 
 if TYPE_CHECKING:
     from octavo._core import CurvesProcess, TwoSizesSets

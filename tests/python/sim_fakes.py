@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fakes import finished, process
+from octavo.simulation.api import SimResult
 from octavo.simulation.configuration import SimConfiguration, configure_sim
 from octavo.simulation.model import Simulated
-from octavo.simulation.result import SimResult
 
 if TYPE_CHECKING:
     from octavo._core import MachineCounts, SimProcess

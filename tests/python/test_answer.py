@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from octavo.analysis.advice import Thresholds
-from octavo.analysis.families import family_of
+from octavo.analysis.rows import family_of
 from octavo.analysis.view import one_of_each_family
 from octavo.base.units import MIB
 from octavo.runs.answer import Answer, answer_of

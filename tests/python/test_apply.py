@@ -24,7 +24,7 @@ from octavo.applying.view import headline, regions_grid, remarks
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.huge_pages import read_huge_pages
 from octavo.cli import app
-from octavo.runtimes.environment import added_to
+from octavo.runtimes.launchers import added_to
 from verify_tree import THP, make_tree
 
 HUGE = 2 << 20

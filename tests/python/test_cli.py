@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from fakes import FakeRun, killed, process, progress, region, result
 from octavo._core import VERSION, OctavoError
 from octavo.cli import app
-from octavo.runs.result import RunResult
+from octavo.runs.api import RunResult
 from octavo.terminal.live import LiveLine, progress_text
-from octavo.terminal.summary import show_result
+from octavo.terminal.run import show_result
 
 Install = Callable[[FakeRun], None]
 Finish = Callable[..., RunResult]

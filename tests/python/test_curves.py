@@ -17,7 +17,7 @@ import naive_curves as naive
 import octavo
 from octavo.base.errors import UsageError
 from octavo.cli import app
-from octavo.tlb_curves.result import CurvesResult
+from octavo.tlb_curves.api import CurvesResult
 from traces_made import SOME, Reference, convert, read, write_csv
 
 SYNTHETIC = "synth:zipf?table=1MiB&references=20k"

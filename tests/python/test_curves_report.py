@@ -26,8 +26,8 @@ from octavo.report.figures import FORMATS, figure_files
 from octavo.report.theme import ordered_colours
 from octavo.report.thinning import TOLERANCE, thinned
 from octavo.results.archive import curves_files
+from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.configuration import CurvesConfiguration
-from octavo.tlb_curves.result import CurvesResult
 from pages import assert_loads_nothing, charts_of
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

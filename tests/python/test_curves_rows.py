@@ -13,8 +13,8 @@ from rich.console import Console
 from curve_fakes import curves_process, curves_result, falling, small_configuration
 from octavo.base.units import KIB, MIB
 from octavo.terminal.curves import show_curves
+from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.columns import SCHEMA
-from octavo.tlb_curves.result import CurvesResult
 from octavo.tlb_curves.rows import CurveRow
 
 ROWS_PAGE = Path(__file__).parents[2] / "docs" / "rows.md"

@@ -11,8 +11,8 @@ from jsonschema_rs import Validator
 
 import octavo
 from curve_fakes import curves_process, curves_result, small_configuration
+from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.columns import SCHEMA
-from octavo.tlb_curves.result import CurvesResult
 from schemas import first_error, schema_of, validator_of
 from traces_made import write_csv
 

@@ -13,7 +13,7 @@ from fakes import FLAT, killed, process, region, result
 from octavo.analysis.columns import SCHEMA
 from octavo.report.run import render_run
 from octavo.results.archive import result_files
-from octavo.runs.result import RunResult
+from octavo.runs.api import RunResult
 from pages import assert_loads_nothing
 from schemas import first_error, validator_of
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import octavo
 from curve_fakes import curves_process, curves_result, small_configuration
 from octavo.base.errors import UsageError
+from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.page_sampling import Estimate, PageSample, parse_page_sample, sentence_on
-from octavo.tlb_curves.result import CurvesResult
 from octavo.tlb_curves.view import grids
 
 if TYPE_CHECKING:

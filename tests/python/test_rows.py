@@ -12,7 +12,7 @@ from octavo._core import Touched
 from octavo.analysis.columns import SCHEMA, to_table
 from octavo.analysis.rows import Miscount, rows_of
 from octavo.hardware.tlb_levels import load_preset
-from octavo.runs.result import RunResult
+from octavo.runs.api import RunResult
 
 if TYPE_CHECKING:
     from octavo._core import Process

@@ -11,10 +11,10 @@ import pytest
 import octavo
 from octavo._core import MAX_CORES
 from octavo.base.errors import UsageError
+from octavo.simulation.api import SimResult
 from octavo.simulation.choice import sentence
 from octavo.simulation.configuration import configure_sim
 from octavo.simulation.model import added
-from octavo.simulation.result import SimResult
 from octavo.simulation.view import grids, remarks
 from sim_fakes import STRIDED, counters_of, counts, design, machine, sim_process, sim_result
 from traces_made import write_csv

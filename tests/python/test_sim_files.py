@@ -20,9 +20,9 @@ from octavo.cli import app
 from octavo.report.sim import render_sim, sim_figures
 from octavo.report.sim_data import MOST_POINTS, report_data
 from octavo.report.theme import UNORDERED
+from octavo.simulation.api import SimResult
 from octavo.simulation.columns import SCHEMA
 from octavo.simulation.configuration import configure_sim
-from octavo.simulation.result import SimResult
 from pages import assert_loads_nothing, charts_of
 from schemas import first_error, validator_of
 from sim_fakes import counts, machine, sim_process, sim_result

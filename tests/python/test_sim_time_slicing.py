@@ -13,7 +13,7 @@ from octavo.base.errors import CannotRun, UsageError
 from octavo.cli import app
 from octavo.report.sim import render_sim
 from octavo.report.sim_data import report_data
-from octavo.simulation.result import SimResult
+from octavo.simulation.api import SimResult
 from octavo.simulation.view import grids, headline
 from sim_fakes import STRIDED, counters_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fakes import process, region
-from octavo.tracing.started_name import use_started_name
+from octavo.tracing.program import use_started_name
 
 if TYPE_CHECKING:
     from octavo._core import Process

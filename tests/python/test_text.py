@@ -16,7 +16,7 @@ from octavo.base.errors import UsageError, choose
 from octavo.base.table import Grid
 from octavo.base.text import MOST_QUOTED, printable, printable_document, quoted
 from octavo.report import page
-from octavo.terminal.summary import say, show_grid
+from octavo.terminal.console import say, show_grid
 
 HOSTILE = "a\x1b[2J\x07b"
 SHOWN = r"a\x1b[2J\x07b"

@@ -9,7 +9,7 @@ import pytest
 
 from octavo.verification.experiment import Experiment, Measured, Plan, Run
 from octavo.verification.metric import parse_metric
-from octavo.verification.outcome import Outcome, conclude
+from octavo.verification.outcome import Outcome, conclude, decision_text
 from octavo.verification.settings import AS_NOW, Setting
 from octavo.verification.statistics import (
     coverage_of,
@@ -19,7 +19,7 @@ from octavo.verification.statistics import (
     values_needed,
 )
 from octavo.verification.supervisor import Ended
-from octavo.verification.view import decision_text, settings_grid
+from octavo.verification.view import settings_grid
 
 
 def counted_coverage(values: int, rank: int) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import octavo
-from octavo.tlb_curves.result import CurvesResult
+from octavo.tlb_curves.api import CurvesResult
 
 from .conftest import OCTAVO, natively, workload
 

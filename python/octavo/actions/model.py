@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from octavo.base.units import format_bytes
-from octavo.runtimes.environment import added_to
-from octavo.runtimes.launchers import with_options
+from octavo.runtimes.launchers import added_to, with_options
 
 UNKNOWN_PROGRAM = "PROGRAM ARGUMENTS"
 """In the place of a command that is not known."""

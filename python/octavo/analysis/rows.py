@@ -6,6 +6,7 @@ there is more than one; then each region of each process. The columns are listed
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, get_args
@@ -395,3 +396,11 @@ def _footprint_rows(footprints: Iterable[Footprint]) -> Iterator[Row]:
             growth=touched / in_base_pages - 1 if in_base_pages else None,
             peak_resident_bytes=footprint["peak_resident_bytes"],
         )
+
+
+_NUMBERED = re.compile(r" (?:[\d.]+(?:KiB|MiB|GiB)(?: #\d+)?|\(small\))$")
+
+
+def family_of(region: str) -> str:
+    """The name without size and number: `jemalloc arena 2.0MiB #7` is a `jemalloc arena`."""
+    return _NUMBERED.sub("", region)

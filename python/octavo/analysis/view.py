@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from octavo.analysis.families import family_of
 from octavo.analysis.programs import Program, owner_of, program_label, rows_by_program
 from octavo.analysis.rows import (
     Row,
     component_of,
+    family_of,
     instructions_by_process,
     machine_component,
     machine_depth,

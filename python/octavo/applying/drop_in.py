@@ -16,7 +16,7 @@ from octavo.applying.preload import LIBRARY, PreloadSettings, find_library
 from octavo.applying.unit_files import Unit, read_unit, similar_unit, unit_name
 from octavo.base.errors import CannotRun
 from octavo.base.huge_pages import PMD_PAGE, HugePages, read_huge_pages
-from octavo.runtimes.environment import added_to
+from octavo.runtimes.launchers import added_to
 
 _OLDEST_WITH_MEMORY_THP = 260
 """MemoryTHP= is of January 2026: https://github.com/systemd/systemd/pull/39085."""

@@ -17,8 +17,7 @@ from octavo.applying.text import FileText, read_in_huge_pages
 from octavo.base.errors import CannotRun, NotExecutable, choose
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import format_bytes
-from octavo.runtimes.environment import added_to
-from octavo.runtimes.launchers import program_at, with_options
+from octavo.runtimes.launchers import added_to, program_at, with_options
 from octavo.tracing.program import gives_privileges, locate_program
 
 if TYPE_CHECKING:

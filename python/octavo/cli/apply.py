@@ -14,8 +14,7 @@ from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
-from octavo.terminal.console import make_console
-from octavo.terminal.summary import say, show_grid
+from octavo.terminal.console import make_console, say, show_grid
 
 if TYPE_CHECKING:
     from rich.console import Console

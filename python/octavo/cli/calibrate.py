@@ -12,9 +12,8 @@ from octavo.calibration.view import headline, latency_grid, tlb_grid
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
-from octavo.terminal.console import make_console
+from octavo.terminal.console import make_console, say, show_grid
 from octavo.terminal.live import LiveLine, trace_text
-from octavo.terminal.summary import say, show_grid
 
 _EPILOG = """\b
 Examples:

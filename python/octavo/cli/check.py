@@ -13,9 +13,8 @@ from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
-from octavo.terminal.console import make_console
+from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, trace_text
-from octavo.terminal.summary import say
 from octavo.traces.by_name import open_trace
 from octavo.traces.survey import own_notes_on
 

@@ -11,9 +11,8 @@ from octavo.base.units import format_bytes, format_count
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
-from octavo.terminal.console import make_console
+from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, trace_text
-from octavo.terminal.summary import say
 from octavo.traces.by_name import formats
 from octavo.traces.conversion import Conversion, convert_trace
 from octavo.traces.sampling import parse_sample, sentences_on

@@ -84,9 +84,9 @@ def _snapshot(
 ) -> None:
     from octavo.cli.output_files import Files
     from octavo.control.client import ask
-    from octavo.runs.result import RunResult
+    from octavo.runs.api import RunResult
     from octavo.terminal.console import make_console, make_output_console
-    from octavo.terminal.summary import show_result
+    from octavo.terminal.run import show_result
 
     files = Files(stack, json=json, out=out, force=force)
     document = ask(pid, "snapshot")

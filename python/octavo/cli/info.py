@@ -12,9 +12,8 @@ from octavo.cli import options
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
-from octavo.terminal.console import make_console
+from octavo.terminal.console import make_console, say, show_grid
 from octavo.terminal.live import LiveLine, trace_text
-from octavo.terminal.summary import say, show_grid
 from octavo.traces.survey import TraceInfo, survey_trace
 
 

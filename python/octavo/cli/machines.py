@@ -10,7 +10,7 @@ from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
 from octavo.hardware.machines import LIST_SCHEMA, machines, machines_grid, resolve_machine
-from octavo.terminal.summary import show_grid
+from octavo.terminal.console import show_grid
 
 _EPILOG = """\b
 Examples:

@@ -13,7 +13,7 @@ from octavo.base.files import JsonFile
 from octavo.base.signals import uninterrupted
 from octavo.cli.shown import check_distinct
 from octavo.results.target import OutputTarget
-from octavo.terminal.summary import say
+from octavo.terminal.console import say
 from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current_name
 from octavo.cli.shown import check_distinct
-from octavo.terminal.console import make_console
+from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, recording_text
-from octavo.terminal.summary import say
 from octavo.tracing.manifest import failure_of
 from octavo.tracing.recording import RecordedTrace, execute_recording
 from octavo.tracing.scope import Scope, resolve_scope

@@ -10,8 +10,7 @@ from octavo.base.files import JsonFile, failing_with
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
-from octavo.terminal.console import make_console
-from octavo.terminal.summary import say
+from octavo.terminal.console import make_console, say
 
 
 def register(app: typer.Typer) -> None:

@@ -23,8 +23,7 @@ from octavo.base.signals import uninterrupted
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
-from octavo.terminal.console import make_console
-from octavo.terminal.summary import say
+from octavo.terminal.console import make_console, say
 
 Files = dict[str, Callable[[Path], None]]
 """A writer for each file by name."""

@@ -15,7 +15,7 @@ from octavo.runs.api import execute, execute_trace
 from octavo.runs.configuration import configure
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
-from octavo.terminal.summary import show_result
+from octavo.terminal.run import show_result
 from octavo.tracing.phase import check_no_phase
 from octavo.tracing.run import means_a_trace
 

@@ -17,8 +17,7 @@ from octavo.simulation.snapshot import (
     read_snapshot,
     take_snapshot,
 )
-from octavo.terminal.console import make_console, make_output_console
-from octavo.terminal.summary import say, show_grid
+from octavo.terminal.console import make_console, make_output_console, say, show_grid
 
 _EPILOG = """\b
 Examples:

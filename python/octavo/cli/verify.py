@@ -201,8 +201,7 @@ def _names(text: str) -> list[str]:
 
 
 def _restore(root: Path, *, quiet: bool) -> None:
-    from octavo.terminal.console import make_console
-    from octavo.terminal.summary import say
+    from octavo.terminal.console import make_console, say
     from octavo.verification.system_settings import restore_left_over
 
     restored = restore_left_over(root)
@@ -226,14 +225,9 @@ def _show_progress(line: LiveLine, progress: Progress) -> None:
 
 
 def _show(console: Console, outcome: Outcome) -> None:
-    from octavo.terminal.summary import say, show_grid
-    from octavo.verification.view import (
-        decision_text,
-        headline,
-        regions_grid,
-        remarks,
-        settings_grid,
-    )
+    from octavo.terminal.console import say, show_grid
+    from octavo.verification.outcome import decision_text
+    from octavo.verification.view import headline, regions_grid, remarks, settings_grid
 
     if outcome.experiment.interrupted_by is not None:
         say(console, "INTERRUPTED: these are the rounds that were finished.", "bold yellow")

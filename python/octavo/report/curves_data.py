@@ -14,9 +14,9 @@ from octavo.base import metrics
 from octavo.base.units import BASE_PAGE, format_bytes, format_count
 from octavo.hardware.tlb_presets import pair_name
 from octavo.report.thinning import thinned
+from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.caches import SHOWN_BYTES, SHOWN_WAYS
 from octavo.tlb_curves.model import Pair, StreamCurves
-from octavo.tlb_curves.result import CurvesResult
 from octavo.tlb_curves.view import STREAM_NAMES, grids, headline, shown_tlbs
 
 SCHEMA = "octavo/curves-report/1"

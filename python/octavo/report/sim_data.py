@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from octavo.base.units import MIB
+from octavo.simulation.api import SimResult
 from octavo.simulation.choice import sentence
 from octavo.simulation.model import Counts, Simulated, added, translation_cycles
-from octavo.simulation.result import SimResult
 from octavo.simulation.view import grids, headline, remarks
 from octavo.tracing.manifest import of_what_ran
 

@@ -15,12 +15,12 @@ from octavo.report.curves import curves_figures, render_curves
 from octavo.report.run import render_run, run_charts
 from octavo.report.sim import render_sim, sim_figures
 from octavo.report.theme import Spec
-from octavo.runs.result import SCHEMA, RunResult
+from octavo.runs.api import SCHEMA, RunResult
 from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
-    from octavo.simulation.result import SimResult
-    from octavo.tlb_curves.result import CurvesResult
+    from octavo.simulation.api import SimResult
+    from octavo.tlb_curves.api import CurvesResult
 
     InFiles = RunResult | CurvesResult | SimResult
     """A result that has a place (`octavo.results.target`)."""
@@ -80,7 +80,7 @@ def _shown_files(
 
 def files_of(result: InFiles) -> Files:
     """The files that `--out` writes of any result."""
-    from octavo.tlb_curves.result import CurvesResult
+    from octavo.tlb_curves.api import CurvesResult
 
     if isinstance(result, RunResult):
         return result_files(result)

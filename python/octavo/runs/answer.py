@@ -14,8 +14,8 @@ from typing import Any
 from octavo.actions.candidates import SHARED_FOR_ALL
 from octavo.actions.model import own_command
 from octavo.analysis.advice import Thresholds
-from octavo.analysis.families import family_of
 from octavo.analysis.gain import Gain
+from octavo.analysis.rows import family_of
 from octavo.base.units import BASE_PAGE, format_bytes, format_share
 
 Record = dict[str, Any]

@@ -1,7 +1,9 @@
-"""Programs that execute another one in their place: `taskset -c 0 server --port 7`."""
+"""Command lines and environments of programs, with options added: `taskset -c 0 server --port 7`
+starts `server`, and GLIBC_TUNABLES may hold options already.
+"""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _LAUNCHERS = frozenset(
@@ -35,3 +37,28 @@ def with_options(words: Sequence[str], options: Sequence[str]) -> list[str]:
 
 def _is_program(word: str) -> bool:
     return not word.startswith("-") and "=" not in word and shutil.which(word) is not None
+
+
+_JOINED_BY = {
+    "GLIBC_TUNABLES": ":",
+    "MALLOC_CONF": ",",
+    "_RJEM_MALLOC_CONF": ",",
+    "LD_PRELOAD": ":",
+    "JAVA_TOOL_OPTIONS": " ",
+    "JDK_JAVA_OPTIONS": " ",
+    "NODE_OPTIONS": " ",
+    "GODEBUG": ",",
+}
+"""The separator of each such variable."""
+
+
+def added_to(present: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """The new variables; of those that hold several options, the present ones stay in front.
+
+    Where both name an option, allocators and runtimes use the last.
+    """
+    joined = {}
+    for name, value in new.items():
+        old, separator = present.get(name), _JOINED_BY.get(name)
+        joined[name] = f"{old}{separator}{value}" if old and separator else value
+    return joined

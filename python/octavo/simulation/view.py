@@ -8,9 +8,9 @@ from pathlib import Path
 
 from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count, format_cpi, format_mpki, format_share
+from octavo.simulation.api import SimResult
 from octavo.simulation.execution_time import MEASURED_SOURCE, ExecutionTime
 from octavo.simulation.model import RESOLUTION, Simulated
-from octavo.simulation.result import SimResult
 
 Value = float | None
 """None if the machine lacks the component."""

@@ -1,4 +1,6 @@
-"""The console on standard error: coloured on a terminal, plain text everywhere else."""
+"""The console on standard error, coloured on a terminal and plain text everywhere else; and the
+sentences and tables that commands print on it.
+"""
 
 import errno
 import os
@@ -7,15 +9,22 @@ from typing import IO, Any, NoReturn, cast
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from octavo.base.files import check_standard_output, discard_standard_output
+from octavo.base.table import Grid
+from octavo.base.text import printable
+from octavo.tracing.manifest import Finished, cautions, warnings
 
 PLAIN_WIDTH = 120
 """Columns if the width of the screen is unknown."""
 
-GAP_WIDTH = {True: 3, False: 2}
+_GAP_WIDTH = {True: 3, False: 2}
 """Columns between those of a table, with rules and without."""
+_NAME_WIDTH = 20
+"""Columns that a name keeps on a narrow terminal before it is folded."""
 
 
 class Forgiving:
@@ -83,6 +92,80 @@ def make_output_console() -> Console:
     return console
 
 
-def make_table(*, ruled: bool) -> Table:
+def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
+    """One sentence; wrapped by a terminal only, so that pipes get whole lines."""
+    text = printable(text)
+    if console.is_terminal:
+        console.print(Padding.indent(Text(text, style=style), indent))
+    else:
+        console.print(Text(" " * indent + text, style=style), soft_wrap=True)
+
+
+def show_cautions(console: Console, result: Finished) -> None:
+    """Prints what limits all that follows: a failure, a partial result, odd references."""
+    for text in (*cautions(result.manifest), *warnings(result.manifest)):
+        say(console, text, "bold yellow")
+
+
+def show_grid(console: Console, grid: Grid, shown: int | None = None) -> None:
+    """Prints a table, or nothing where it has no rows."""
+    if not grid.rows:
+        return
+    console.print()
+    say(console, grid.title, "bold")
+    console.print(_table(console, grid, shown))
+    if shown is not None and len(grid.rows) > shown:
+        say(console, f"and {len(grid.rows) - shown} more; --json and --out have all.", "dim")
+
+
+def _table(console: Console, grid: Grid, shown: int | None) -> Table:
+    """The fullest form of the table that fits: rules and the less needed column go first."""
+    if console.is_terminal and _needed_width(grid, ruled=True) <= console.width:
+        return _filled(grid, shown, ruled=True)
+    if grid.spare_column is not None and _needed_width(grid, ruled=False) > console.width:
+        grid = _without(grid, grid.spare_column)
+    return _filled(grid, shown, ruled=False)
+
+
+def _needed_width(grid: Grid, *, ruled: bool) -> int:
+    """Columns of the screen below which the table would lose some of its own."""
+    widths = [_widest(grid, index) for index in range(len(grid.head))]
+    for index in range(grid.left_columns):
+        widths[index] = min(_NAME_WIDTH, widths[index])
+    edges = 2 if ruled else 0
+    return sum(widths) + _GAP_WIDTH[ruled] * (len(widths) - 1) + edges
+
+
+def _without(grid: Grid, column: int) -> Grid:
+    """The grid less one of its left columns."""
+    rows = tuple(cells[:column] + cells[column + 1 :] for cells in grid.rows)
+    head = grid.head[:column] + grid.head[column + 1 :]
+    return Grid(grid.title, head, rows, left_columns=grid.left_columns - 1)
+
+
+def _filled(grid: Grid, shown: int | None, *, ruled: bool) -> Table:
+    table = _make_table(ruled=ruled)
+    for index, name in enumerate(grid.head):
+        left = index < grid.left_columns
+        table.add_column(
+            name,
+            justify="left" if left else "right",
+            no_wrap=not left,
+            overflow="fold",
+            min_width=min(_NAME_WIDTH, _widest(grid, index)) if left else None,
+        )
+    for row, cells in enumerate(grid.rows[:shown]):
+        styles = ("bold green" if (row, at) in grid.best else "" for at in range(len(cells)))
+        table.add_row(*map(Text, cells, styles))
+    return table
+
+
+def _widest(grid: Grid, column: int) -> int:
+    """Characters of the longest line in a column."""
+    cells = (cells[column] for cells in (grid.head, *grid.rows))
+    return max(len(line) for cell in cells for line in cell.split("\n"))
+
+
+def _make_table(*, ruled: bool) -> Table:
     """A table with a ruled head, or one with columns apart by blanks."""
     return Table(box=SIMPLE_HEAD if ruled else None, pad_edge=False, header_style="bold")

@@ -2,9 +2,9 @@
 
 from rich.console import Console
 
-from octavo.terminal.summary import say, show_cautions, show_grid
+from octavo.terminal.console import say, show_cautions, show_grid
+from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.page_sampling import sentence_on
-from octavo.tlb_curves.result import CurvesResult
 from octavo.tlb_curves.view import grids, headline
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from octavo.analysis.programs import program_label
 from octavo.base.text import printable
 from octavo.base.units import format_bytes, format_count, format_duration
-from octavo.terminal.summary import say
+from octavo.terminal.console import say
 from octavo.tracing.manifest import signal_name
 
 if TYPE_CHECKING:

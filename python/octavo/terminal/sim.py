@@ -2,10 +2,10 @@
 
 from rich.console import Console
 
+from octavo.simulation.api import SimResult
 from octavo.simulation.choice import sentence
-from octavo.simulation.result import SimResult
 from octavo.simulation.view import grids, headline, remarks
-from octavo.terminal.summary import say, show_cautions, show_grid
+from octavo.terminal.console import say, show_cautions, show_grid
 from octavo.tracing.manifest import of_what_ran
 
 

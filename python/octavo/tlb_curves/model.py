@@ -1,4 +1,6 @@
-"""The curves of a stream, from the extension's counts: summed and looked up."""
+"""The curves of a stream, from the extension's counts: summed and looked up, also by the TLBs of a
+machine.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from octavo.base.metrics import rated_instructions
+from octavo.hardware.tlb_presets import Tlb, TlbMachine
 from octavo.tlb_curves.caches import Caches, read_caches, sum_caches
 from octavo.tlb_curves.classes import MissClasses, read_classes, sum_classes
 from octavo.tlb_curves.counts import Counts, added, geometry, words
@@ -302,3 +305,31 @@ def _sum_counts(counts: Sequence[PairCounts]) -> PairCounts:
         added(of.large_misses for of in counts),
         added(of.invalidated for of in counts),
     )
+
+
+def tlb_misses(curves: StreamCurves, tlb: Tlb, page_size: int) -> int | None:
+    """Misses of a machine's TLB if all pages have one size; None if unknown."""
+    if tlb.sets == 1:
+        return curves.full_misses(page_size, tlb.entries)
+    return curves.set_misses("low", page_size, tlb.sets, tlb.ways)
+
+
+def machine_pair_misses(machine: TlbMachine, pair: Pair) -> tuple[Tlb | None, int] | None:
+    """Misses of a machine with two page sizes, and the TLB that holds both, if one does."""
+    small, large = machine.tlb_of(pair.small), machine.tlb_of(pair.large)
+    if small is None or large is None:
+        return None
+    if small is large:
+        full = pair.full.small_misses
+        if small.sets != 1 or small.entries > len(full):
+            return None
+        return small, pair.full.misses(small.entries - 1)
+    halves = (("split-small", small), ("split-large", large))
+    if any(index not in pair.sets for index, _ in halves):
+        return None
+    found = [
+        geometry(counts, tlb.sets, tlb.ways)
+        for index, tlb in halves
+        for counts in (pair.sets[index].small_misses, pair.sets[index].large_misses)
+    ]
+    return None if None in found else (None, sum(number or 0 for number in found))

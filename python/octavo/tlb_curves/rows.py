@@ -16,8 +16,7 @@ from octavo.base.units import BASE_PAGE
 from octavo.hardware.tlb_presets import Tlb, TlbMachine
 from octavo.tlb_curves.configuration import CurvesConfiguration
 from octavo.tlb_curves.counts import Counts, picked, places_of, shapes_of
-from octavo.tlb_curves.machines import machine_pair_misses, tlb_misses
-from octavo.tlb_curves.model import Pair, PairCounts, StreamCurves
+from octavo.tlb_curves.model import Pair, PairCounts, StreamCurves, machine_pair_misses, tlb_misses
 from octavo.tlb_curves.page_sampling import full_columns, miss_ends, working_set_columns
 
 if TYPE_CHECKING:

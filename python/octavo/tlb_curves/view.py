@@ -17,13 +17,12 @@ from octavo.base.units import (
     format_share,
 )
 from octavo.hardware.tlb_presets import Tlb, pair_name
+from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.caches import SHOWN_BYTES, SHOWN_WAYS, Caches
 from octavo.tlb_curves.classes import Classes, MissClasses, describe
 from octavo.tlb_curves.configuration import CurvesConfiguration
-from octavo.tlb_curves.machines import machine_pair_misses, tlb_misses
-from octavo.tlb_curves.model import Pair, StreamCurves
+from octavo.tlb_curves.model import Pair, StreamCurves, machine_pair_misses, tlb_misses
 from octavo.tlb_curves.page_sampling import Estimate
-from octavo.tlb_curves.result import CurvesResult
 
 STREAM_NAMES = {"fetch": "Code", "data": "Data", "all": "Both in one TLB"}
 _CACHE_NAMES = {"fetch": "Instruction caches", "data": "Data caches", "all": "Unified caches"}

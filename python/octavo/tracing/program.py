@@ -1,10 +1,14 @@
-"""Finding the program to trace, and refusing what cannot be traced before anything runs."""
+"""The program to trace: found, refused before anything runs where it cannot be traced, and named as
+it was started.
+"""
 
 import os
 import re
 import shutil
 import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from octavo.base.elf import ELF_MAGIC, read_target
 from octavo.base.errors import NotExecutable, NotFound, nearest
@@ -156,3 +160,33 @@ def _check_interpreter(path: Path, program: Path, head: bytes, depth: int) -> No
     if depth == 0:
         raise NotExecutable(f"the #! lines of `{program}` lead from script to script without end.")
     _check_format(interpreter, program, depth - 1)
+
+
+def use_started_name(processes: Sequence[Any], program: str, image: str) -> None:
+    """Renames processes whose program is `image`, and their regions of that file, after `program`.
+
+    `image` is the file that `program` leads to. A script is no link to its interpreter, so nothing
+    is renamed after it.
+    """
+    linked, started = Path(image).name, Path(program).name
+    if linked == started:
+        return
+    for process in processes:
+        if process["program"] != image:
+            continue
+        process["program"] = program
+        regions = list(_regions(process))
+        taken = {region["name"] for region in regions if region["path"] != image}
+        for region in regions:
+            name = f"{started}{region['name'].removeprefix(linked)}"
+            is_named_so = region["name"].startswith(f"{linked} ")
+            if region["path"] == image and is_named_so and name not in taken:
+                region["name"] = name
+
+
+def _regions(process: Any) -> Iterator[Any]:
+    """The regions of a process of any engine."""
+    yield from process.get("regions", ())
+    for stream in process.get("streams", ()):
+        for classes in stream["classes"]:
+            yield from classes["regions"]

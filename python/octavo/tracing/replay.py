@@ -14,9 +14,9 @@ from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.traces.by_name import manifest_of, open_trace
 from octavo.traces.survey import notes_on, sample_of
 from octavo.tracing.manifest import Circumstances, TraceFacts
+from octavo.tracing.program import use_started_name
 from octavo.tracing.run import Found
 from octavo.tracing.scope import Scope
-from octavo.tracing.started_name import use_started_name
 
 if TYPE_CHECKING:
     from octavo._core import Analysis, Exit, Facts, TraceProgress

@@ -13,10 +13,9 @@ from octavo.base.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.traces.by_name import check_format, names_a_trace
 from octavo.tracing.manifest import Circumstances
 from octavo.tracing.phase import Timer
-from octavo.tracing.program import find_program
+from octavo.tracing.program import find_program, use_started_name
 from octavo.tracing.scope import Processes, Scope
 from octavo.tracing.session import Run, drive
-from octavo.tracing.started_name import use_started_name
 from octavo.tracing.valgrind import find_tool_dir_of, find_valgrind, first_line
 
 if TYPE_CHECKING:

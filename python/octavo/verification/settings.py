@@ -12,8 +12,7 @@ from octavo.analysis.stored_result import read_run
 from octavo.base.errors import CannotRun, NotExecutable, UsageError, choose
 from octavo.base.huge_pages import PMD_PAGE, HugePages
 from octavo.base.text import quoted
-from octavo.runtimes.environment import added_to
-from octavo.runtimes.launchers import program_at, with_options
+from octavo.runtimes.launchers import added_to, program_at, with_options
 
 if TYPE_CHECKING:
     from octavo.actions.model import Action
