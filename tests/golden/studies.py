@@ -12,17 +12,13 @@ from typing import Any
 from octavo.base.units import KIB, MIB
 from octavo.studies import (
     base_page_size,
-    perforated_faults,
-    perforated_grid,
     perforated_pages,
-    perforated_programs,
-    perforated_redis,
-    perforated_text,
     softvm,
     tailored_page_sizes,
     two_page_sizes,
 )
-from octavo.studies.perforated_memory import Fragments
+from octavo.studies.perforated_pages import programs, random_accesses, redis
+from octavo.studies.perforated_pages.memory import Fragments
 from octavo.studies.programs import Program, Subject, to_settings
 from octavo.studies.simulation_pool import Done, Pass
 from octavo.studies.softvm.sweep import Organisation, one_pass
@@ -101,28 +97,28 @@ def _perforated_pages(run: Run) -> Document:
     def done(passes: Sequence[Pass]) -> Done:
         return Done({of.key: run(of.arguments) for of in passes}, {}, False)
 
-    size = perforated_grid.Size(table_bytes=8 * MIB, warm_references=2000, references=10_000)
+    size = random_accesses.Size(table_bytes=8 * MIB, warm_references=2000, references=10_000)
     grid = [
-        perforated_grid.Point(Fragments(0.0, 0.1, "clustered"), is_allocated=True),
-        perforated_grid.Point(Fragments(0.5, 0.25, "clustered"), is_allocated=True),
-        perforated_grid.Point(Fragments(1.0, 0.1, "dispersed"), is_allocated=True),
-        perforated_grid.Point(Fragments(0.0, 0.1, "clustered"), is_allocated=False),
-        perforated_grid.Point(Fragments(1.0, 0.5, "dispersed"), is_allocated=False),
+        random_accesses.Point(Fragments(0.0, 0.1, "clustered"), is_allocated=True),
+        random_accesses.Point(Fragments(0.5, 0.25, "clustered"), is_allocated=True),
+        random_accesses.Point(Fragments(1.0, 0.1, "dispersed"), is_allocated=True),
+        random_accesses.Point(Fragments(0.0, 0.1, "clustered"), is_allocated=False),
+        random_accesses.Point(Fragments(1.0, 0.5, "dispersed"), is_allocated=False),
     ]
-    faults = [perforated_faults.Faults(portion, "dispersed") for portion in (0.02, 0.1)]
-    passes = list(perforated_grid.grid_passes(grid, size, place))
-    grid_rows = perforated_grid.grid_rows(grid, done(passes))
-    passes = list(perforated_faults.fault_passes(faults, size, place))
-    fault_rows = perforated_faults.fault_rows(faults, done(passes))
+    faults = [random_accesses.Faults(portion, "dispersed") for portion in (0.02, 0.1)]
+    passes = list(random_accesses.grid_passes(grid, size, place))
+    grid_rows = random_accesses.grid_rows(grid, done(passes))
+    passes = list(random_accesses.fault_passes(faults, size, place))
+    fault_rows = random_accesses.fault_rows(faults, done(passes))
     none, *fragmented = (row for row in grid_rows if row.point.is_allocated)
-    rows = [perforated_programs.ProgramRow(row.point.fragments, row.designs) for row in fragmented]
-    programs = [
-        perforated_programs.ProgramMeasurement("gups", is_virtual, 4, none.designs, tuple(rows))
+    rows = [programs.ProgramRow(row.point.fragments, row.designs) for row in fragmented]
+    measured = [
+        programs.ProgramMeasurement("gups", is_virtual, 4, none.designs, tuple(rows))
         for is_virtual in (False, True)
     ]
-    redis = perforated_redis.RedisMeasurement("a stream", 100, 1000, fragmented[0].designs)
-    return perforated_text.to_document(
-        perforated_pages.Study(tuple(grid_rows), tuple(programs), (redis,), {}, tuple(fault_rows))
+    server = redis.RedisMeasurement("a stream", 100, 1000, fragmented[0].designs)
+    return perforated_pages.to_document(
+        perforated_pages.Study(tuple(grid_rows), tuple(measured), (server,), {}, tuple(fault_rows))
     )
 
 

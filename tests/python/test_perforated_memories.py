@@ -11,9 +11,8 @@ import pytest
 from octavo import machine, sim
 from octavo.base.errors import OctavoError
 from octavo.base.units import BASE_PAGE, MIB, byte_size
-from octavo.studies.perforated_grid import MACHINE, OBSERVED, Point, stream
-from octavo.studies.perforated_measurement import BASE, BASELINE, PERFORATED
-from octavo.studies.perforated_memory import (
+from octavo.studies.perforated_pages.measurement import BASE, BASELINE, PERFORATED
+from octavo.studies.perforated_pages.memory import (
     LAYOUTS,
     REGION,
     REGION_PAGES,
@@ -22,8 +21,9 @@ from octavo.studies.perforated_memory import (
     dense_fraction,
     fragmented,
 )
-from octavo.studies.perforated_redis import RedisSize
-from octavo.studies.perforated_redis import stream as redis_stream
+from octavo.studies.perforated_pages.random_accesses import MACHINE, OBSERVED, Point, stream
+from octavo.studies.perforated_pages.redis import RedisSize
+from octavo.studies.perforated_pages.redis import stream as redis_stream
 from perforated_fakes import SMALL
 
 

@@ -14,31 +14,34 @@ from typer.testing import CliRunner
 from octavo.base.units import MIB
 from octavo.cli import app
 from octavo.report.figures import figure_files
-from octavo.studies.perforated_claims import CLAIMS
-from octavo.studies.perforated_faults import GTSM, IDEAL, PAPER_PORTION, FaultRow, Faults
-from octavo.studies.perforated_faults import memories as faulty_memories
-from octavo.studies.perforated_figures import figures_of
-from octavo.studies.perforated_grid import (
-    OBSERVED,
-    GridRow,
-    Point,
-    points,
-)
-from octavo.studies.perforated_measurement import (
+from octavo.studies.claims import answers
+from octavo.studies.perforated_pages import Study, to_document, to_markdown, to_records
+from octavo.studies.perforated_pages.figures import figures_of
+from octavo.studies.perforated_pages.measurement import (
     BASE,
     BASELINE,
     KINDS,
     PERFORATED,
     Counted,
 )
-from octavo.studies.perforated_memory import (
+from octavo.studies.perforated_pages.memory import (
     LAYOUTS,
     Fragments,
 )
-from octavo.studies.perforated_pages import Study
-from octavo.studies.perforated_programs import ProgramMeasurement, ProgramRow, memories
-from octavo.studies.perforated_redis import RedisMeasurement
-from octavo.studies.perforated_text import to_document, to_markdown, to_records
+from octavo.studies.perforated_pages.programs import ProgramMeasurement, ProgramRow, memories
+from octavo.studies.perforated_pages.random_accesses import (
+    GTSM,
+    IDEAL,
+    OBSERVED,
+    PAPER_PORTION,
+    FaultRow,
+    Faults,
+    GridRow,
+    Point,
+    faulty_memories,
+    points,
+)
+from octavo.studies.perforated_pages.redis import RedisMeasurement
 from pages import panels_of
 
 FIGURES = ["figure-7", "figure-8", "figure-9", "figure-11", "figure-10"]
@@ -179,13 +182,13 @@ def test_every_claim_can_agree_and_differ(study: Study) -> None:
         ),
         faults=(with_faults(Faults(PAPER_PORTION, "dispersed"), 2.0, 1.2, 100),),
     )
-    for claim in CLAIMS:
-        agreed, differed = claim.find(study), claim.find(unlike)
+    answered = (answers("perforated_pages", of.values()) for of in (study, unlike, Study()))
+    for (claim, agreed), (_, differed), (_, undecided) in zip(*answered, strict=True):
         assert agreed is not None, claim.key
         assert agreed.agrees, (claim.key, agreed)
         assert differed is not None, claim.key
         assert not differed.agrees, (claim.key, differed)
-        assert claim.find(Study()) is None, claim.key
+        assert undecided is None, claim.key
 
 
 def test_numbers_are_the_papers(study: Study) -> None:
@@ -238,7 +241,7 @@ def test_the_page_and_the_document(study: Study) -> None:
     ][:1]
     assert [cell.split()[0] for cell in quarter.split("|")[2:-1]][3] == "1.59"
     made = json.loads(json.dumps(to_document(study)))
-    assert len(made["claims"]) == len(CLAIMS)
+    assert len(made["claims"]) == 26
     assert len(made["grid"]) == 104
     assert made["redis"][0]["designs"][BASELINE]["mpki"] == pytest.approx(1.05)
     records = to_records(study)

@@ -9,14 +9,27 @@ import pytest
 
 from octavo import sim
 from octavo.base.units import MIB
-from octavo.studies import perforated_redis
-from octavo.studies.perforated_faults import GTSM, IDEAL, PAPER_PORTION, Faults
-from octavo.studies.perforated_grid import MACHINE, Point, grid_passes, stream
-from octavo.studies.perforated_measurement import BASE, BASELINE, PERFORATED, all_counted, name_of
-from octavo.studies.perforated_memory import Fragments
-from octavo.studies.perforated_pages import Plan, run_study
-from octavo.studies.perforated_redis import RedisSize
-from octavo.studies.perforated_text import to_markdown
+from octavo.studies.perforated_pages import Plan, run_study, to_markdown
+from octavo.studies.perforated_pages import redis as perforated_redis
+from octavo.studies.perforated_pages.measurement import (
+    BASE,
+    BASELINE,
+    PERFORATED,
+    all_counted,
+    name_of,
+)
+from octavo.studies.perforated_pages.memory import Fragments
+from octavo.studies.perforated_pages.random_accesses import (
+    GTSM,
+    IDEAL,
+    MACHINE,
+    PAPER_PORTION,
+    Faults,
+    Point,
+    grid_passes,
+    stream,
+)
+from octavo.studies.perforated_pages.redis import RedisSize
 from octavo.studies.simulation_pool import run_passes
 from perforated_fakes import SMALL
 
@@ -89,7 +102,7 @@ def test_the_study_measures_the_simulated_design(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("octavo.studies.redis_server.SERVER", "no-such-redis-server")
+    monkeypatch.setattr("octavo.studies.perforated_pages.redis.SERVER", "no-such-redis-server")
     size = RedisSize(stream_keys=500, stream_lookups=50)
     measured, skipped, is_partial = perforated_redis.measure_redis(size, lambda line: None)
     assert [one.name for one in measured] == ["a stream of 500 keys"]

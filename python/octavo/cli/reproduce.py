@@ -114,9 +114,8 @@ def _softvm(wanted: Wanted) -> Reproduced:
 
 
 def _perforated_pages(wanted: Wanted) -> Reproduced:
-    from octavo.studies.perforated_figures import figures_of
-    from octavo.studies.perforated_pages import run_study
-    from octavo.studies.perforated_text import to_document, to_markdown, to_records
+    from octavo.studies.perforated_pages import run_study, to_document, to_markdown, to_records
+    from octavo.studies.perforated_pages.figures import figures_of
 
     study = run_study(wanted.on_program, wanted.say, wanted.max_instructions)
     return Reproduced(

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from octavo.report import vegalite as vl
 from octavo.report.theme import MARKS, UNORDERED, Spec, Values, finished, inline, ordered_colours
-from octavo.studies.perforated_faults import GTSM, IDEAL
-from octavo.studies.perforated_grid import FRACTIONS, PORTIONS
-from octavo.studies.perforated_measurement import BASE, BASELINE, KINDS, PERFORATED, gain
-from octavo.studies.perforated_memory import LAYOUTS, Fragments
 from octavo.studies.perforated_pages import Study
-from octavo.studies.perforated_programs import FRACTIONS as PROGRAM_FRACTIONS
-from octavo.studies.perforated_programs import ProgramMeasurement
-from octavo.studies.perforated_text import CONTENTS
+from octavo.studies.perforated_pages.measurement import BASE, BASELINE, KINDS, PERFORATED, gain
+from octavo.studies.perforated_pages.memory import LAYOUTS, Fragments
+from octavo.studies.perforated_pages.programs import FRACTIONS as PROGRAM_FRACTIONS
+from octavo.studies.perforated_pages.programs import ProgramMeasurement
+from octavo.studies.perforated_pages.random_accesses import FRACTIONS, GTSM, IDEAL, PORTIONS
 
 _WIDTH, _HEIGHT = 300, 230
 _SMALL_WIDTH, _SMALL_HEIGHT = 190, 150
@@ -119,18 +117,13 @@ def _curves(
 def _contents(study: Study) -> Spec | None:
     """Figure 8: entries of the second-level TLB by kind, over the portion."""
     panels = []
-    for panel, fraction, layout, is_allocated in CONTENTS:
-        values: Values = []
-        for portion in PORTIONS:
-            row = study.at(Fragments(portion, fraction, layout), is_allocated=is_allocated)
-            one = None if row is None else row.designs.get(PERFORATED)
-            if one is not None and one.content:
-                every = sum(one.content.values())
-                values += [
-                    {"portion": portion, "kind": kind, "value": one.content[kind] / every}
-                    for kind in KINDS
-                ]
-        kind = "allocated" if is_allocated else "unallocated"
+    for panel in study.contents():
+        values: Values = [
+            {"portion": portion, "kind": kind, "value": one.content[kind] / every}
+            for portion, one in panel.held
+            for every in [sum(one.content.values())]
+            for kind in KINDS
+        ]
         if values:
             chart = (
                 inline(values)
@@ -148,7 +141,7 @@ def _contents(study: Study) -> Spec | None:
                 .properties(
                     width=_WIDTH,
                     height=_SMALL_HEIGHT,
-                    title=f"({panel}) {fraction:.0%} {layout}, {kind}",
+                    title=panel.title,
                 )
             )
             panels.append(chart)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.base.units import BASE_PAGE
-from octavo.studies.perforated_grid import MACHINE
-from octavo.studies.perforated_measurement import (
+from octavo.studies.perforated_pages.measurement import (
     BASE,
     BASELINE,
     PERFORATED,
@@ -20,7 +19,7 @@ from octavo.studies.perforated_measurement import (
     all_counted,
     gain,
 )
-from octavo.studies.perforated_memory import (
+from octavo.studies.perforated_pages.memory import (
     LAYOUTS,
     REGION,
     REGION_PAGES,
@@ -28,6 +27,7 @@ from octavo.studies.perforated_memory import (
     always,
     fragmented,
 )
+from octavo.studies.perforated_pages.random_accesses import MACHINE
 from octavo.studies.programs import Subject, document, extent, record_programs, scope, to_settings
 from octavo.studies.simulation_pool import Done, Pass, Say, run_passes
 

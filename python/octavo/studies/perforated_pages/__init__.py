@@ -1,0 +1,400 @@
+"""The study of Perforated Pages (Park et al., ISCA 2020): the measurements.
+
+Every figure of the paper's charts is one number here, so that the text and the JSON say the same.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from octavo.studies.claims import answers, claims_document, load_study
+from octavo.studies.page import render_page
+from octavo.studies.perforated_pages import programs
+from octavo.studies.perforated_pages.measurement import (
+    BASE,
+    BASELINE,
+    KINDS,
+    PERFORATED,
+    Counted,
+    gain,
+)
+from octavo.studies.perforated_pages.memory import LAYOUTS, REGION, Fragments, Layout
+from octavo.studies.perforated_pages.programs import ProgramMeasurement, measure_programs
+from octavo.studies.perforated_pages.random_accesses import (
+    FRACTIONS,
+    GTSM,
+    IDEAL,
+    MACHINE,
+    OBSERVED,
+    PAPER_PORTION,
+    PORTIONS,
+    FaultRow,
+    Faults,
+    GridRow,
+    Point,
+    Size,
+    fault_passes,
+    fault_rows,
+    faulty_memories,
+    grid_passes,
+    grid_rows,
+    points,
+)
+from octavo.studies.perforated_pages.redis import RedisMeasurement, RedisSize, measure_redis
+from octavo.studies.programs import Subject, subjects, usual_entries
+from octavo.studies.simulation_pool import Say, run_passes
+
+STUDY = "perforated_pages"
+SCHEMA = "octavo/perforated-pages/1"
+
+
+SEEN = Fragments(0.5, 0.25, "clustered")
+"""The memory that the paper measured on a machine (section III-C)."""
+WORST = Fragments(1.0, 0.9, "dispersed")
+_NONE = Fragments(0.0, FRACTIONS[0], LAYOUTS[0])
+PANELS: tuple[tuple[str, float, Layout, bool], ...] = (
+    ("a", 0.75, "clustered", True),
+    ("b", 0.25, "clustered", True),
+    ("c", 0.25, "dispersed", True),
+    ("d", 0.25, "dispersed", False),
+)
+"""Of Figure 8: fraction of holes, layout, and whether holes are allocated."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The second-level TLB's entries at the end, over the portion of regions with holes."""
+
+    title: str
+    held: tuple[tuple[float, Counted], ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """All measurements, and what was left out and why."""
+
+    grid: tuple[GridRow, ...] = ()
+    programs: tuple[ProgramMeasurement, ...] = ()
+    redis: tuple[RedisMeasurement, ...] = ()
+    skipped: dict[str, str] = field(default_factory=dict)
+    faults: tuple[FaultRow, ...] = ()
+    is_partial: bool = False
+    """Whether the user stopped it."""
+    max_instructions: int | None = None
+    """After how many each program was ended; None where it was not."""
+
+    def with_faults(self, portion: float, layout: Layout) -> FaultRow | None:
+        """The row of one memory with faults."""
+        wanted = Faults(portion, layout)
+        return next((row for row in self.faults if row.faults == wanted), None)
+
+    def at(self, fragments: Fragments, *, is_allocated: bool = True) -> GridRow | None:
+        """The row of one memory of the grid. Where no region has holes, one stands for all."""
+        for row in self.grid:
+            of = row.point.fragments
+            is_same = of == fragments or (
+                of.portion == fragments.portion == 0 and of.large == fragments.large
+            )
+            if is_same and row.point.is_allocated == is_allocated:
+                return row
+        return None
+
+    def contents(self) -> list[Panel]:
+        """The panels of Figure 8."""
+        panels = []
+        for panel, fraction, layout, is_allocated in PANELS:
+            held = []
+            for portion in PORTIONS:
+                one = self.perforated(portion, fraction, layout, is_allocated=is_allocated)
+                if one is not None and one.content:
+                    held.append((portion, one))
+            kind = "allocated" if is_allocated else "unallocated"
+            panels.append(Panel(f"({panel}) {fraction:.0%} {layout}, {kind}", tuple(held)))
+        return panels
+
+    def perforated(
+        self, portion: float, fraction: float, layout: Layout, *, is_allocated: bool = True
+    ) -> Counted | None:
+        """Perforated pages on one memory of the grid."""
+        row = self.at(Fragments(portion, fraction, layout), is_allocated=is_allocated)
+        return None if row is None else row.designs.get(PERFORATED)
+
+    def values(self) -> dict[str, Any]:
+        """The numbers that the claims speak of; None of what was not measured."""
+        return {
+            **self._values_of_grid(),
+            "native": self._values_of_programs(is_virtual=False),
+            "virtual": self._values_of_programs(is_virtual=True),
+            "server": self._values_of_redis("redis-server"),
+            "stream": self._values_of_redis("a stream"),
+            **self._values_of_faults(),
+        }
+
+    def _values_of_grid(self) -> dict[str, Any]:
+        holed = PORTIONS[1:]
+        best, none = (self.at(_NONE, is_allocated=of) for of in (True, False))
+        ideal = None if best is None else best.designs.get(best.point.baseline)
+        quarters = [
+            [self.perforated(portion, 0.25, layout) for portion in holed] for layout in LAYOUTS
+        ]
+        layouts = [
+            [
+                self.perforated(portion, fraction, layout)
+                for portion in holed
+                for fraction in FRACTIONS
+            ]
+            for layout in LAYOUTS
+        ]
+        few = [self.perforated(0.5, 0.1, layout) for layout in LAYOUTS]
+        worst = {PERFORATED: self.perforated(1.0, 0.9, "dispersed", is_allocated=False)}
+        if none is not None:
+            worst[BASELINE] = none.designs.get(none.point.baseline)
+        of_worst = {name: one for name, one in worst.items() if one is not None}
+        return {
+            "seen": _gains(self.at(SEEN)),
+            "first_run": _gains(self.at(OBSERVED[0])),
+            "second_run": _gains(self.at(OBSERVED[1])),
+            "left_by_few_holes": [one.ipc / ideal.ipc for one in few if one and ideal],
+            "gains_with_all_holes": _known(
+                _gain(self.at(Fragments(1.0, 0.9, layout))) for layout in LAYOUTS
+            ),
+            "gains_up_to_half": _known(
+                row.gain()
+                for row in self.grid
+                if row.point.is_allocated and row.point.fragments.large is None
+                if row.point.fragments.portion and row.point.fragments.fraction <= 0.5
+            ),
+            "clustered_over_dispersed": [
+                one.ipc / other.ipc for one, other in zip(*layouts, strict=True) if one and other
+            ],
+            "filtered": _known(one.filter_share for one in quarters[0] if one),
+            "fewer_bitmaps": [
+                1 - one.content["bitmap"] / other.content["bitmap"]
+                for one, other in zip(*quarters, strict=True)
+                if one and other and other.content.get("bitmap")
+            ],
+            "worst_beside_best": _both(of_worst, PERFORATED, BASELINE),
+            "worst": _gains(self.at(WORST, is_allocated=False)),
+            "bitmap_shares": [
+                one.bitmap_bytes / row.memory_bytes
+                for row in self.grid
+                if (one := row.designs.get(PERFORATED))
+            ],
+        }
+
+    def _values_of_programs(self, *, is_virtual: bool) -> dict[str, list[float]]:
+        """On the memory that the paper had found."""
+        rows = [
+            (measured, row)
+            for measured in self.programs
+            if measured.is_virtual == is_virtual
+            for row in measured.rows
+            if row.fragments == SEEN
+        ]
+        walked = [one for _, row in rows if (one := row.designs.get(PERFORATED)) and one.walks]
+        return {
+            "of_ideal": _known(measured.of_ideal(row) for measured, row in rows),
+            "gain": _known(row.gain() for _, row in rows),
+            "reads_per_walk": _known(one.reads_per_walk for one in walked),
+            "references_per_walk": _known(one.references_per_walk for one in walked),
+        }
+
+    def _values_of_redis(self, name: str) -> dict[str, Any]:
+        """Of the first measurement whose name begins so."""
+        measured = next((of for of in self.redis if of.name.startswith(name)), None)
+        if measured is None:
+            return dict.fromkeys(("bloat", "growth", "misses", "saved"))
+        base, large, one = map(measured.mpki, (BASE, BASELINE, PERFORATED))
+        misses = saved = None
+        if base and large is not None:
+            misses = {"base": base, "large": large}
+            if one is not None and base > large:
+                saved = {"mpki": one, "share": (base - one) / (base - large)}
+        growth = measured.growth(PERFORATED)
+        return {"bloat": measured.bloat, "growth": growth, "misses": misses, "saved": saved}
+
+    def _values_of_faults(self) -> dict[str, Any]:
+        row = self.with_faults(PAPER_PORTION, "dispersed")
+        if row is None:
+            return dict.fromkeys(("over_gtsm", "large_pages_with_faults", "covered_by_gtsm"))
+        over, last = _both(row.designs, PERFORATED, GTSM), None
+        # Where faults are fewer GTSM has large pages for all.
+        fewer = [of for of in self.faults if of.faults.layout == "dispersed" and of.covered == 1.0]
+        most = max(fewer, key=lambda of: of.faults.portion, default=None)
+        if most is not None and most is not row and (other := most.relative(PERFORATED, GTSM)):
+            last = {"gain": other - 1, "portion": most.faults.portion}
+        large, ideal = row.designs.get(BASELINE), row.designs.get(IDEAL)
+        covered = None
+        if row.covered is not None and ideal is not None:
+            memory = row.covered * ideal.large_pages * REGION / row.memory_bytes
+            covered = {"data": row.covered, "memory": memory}
+        return {
+            "over_gtsm": None if over is None else {**over, "last": last},
+            "large_pages_with_faults": None if large is None else large.large_pages,
+            "covered_by_gtsm": covered,
+        }
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _gain(row: GridRow | None) -> float | None:
+    return None if row is None else row.gain()
+
+
+def _gains(row: GridRow | None) -> dict[str, float | None] | None:
+    """How much faster perforated pages are than large and base pages on one memory."""
+    return None if row is None else _both(row.designs, PERFORATED, row.point.baseline)
+
+
+def _both(counted: Mapping[str, Counted], design: str, base: str) -> dict[str, float | None] | None:
+    """How much faster one design is than another, and if misses of the caches were all hidden."""
+    more = gain(counted, design, base)
+    if more is None:
+        return None
+    return {"gain": more, "hidden": gain(counted, design, base, overlapped=True)}
+
+
+def to_document(study: Study) -> dict[str, Any]:
+    """Plain data for the JSON."""
+    return {
+        "schema": SCHEMA,
+        "claims": claims_document(answers(STUDY, study.values())),
+        "not_told": load_study(STUDY)["left_out"],
+        "partial": study.is_partial,
+        "max_instructions": study.max_instructions,
+        "grid": [row.record() for row in study.grid],
+        "programs": [measured.record() for measured in study.programs],
+        "redis": [measured.record() for measured in study.redis],
+        "faults": [row.record() for row in study.faults],
+        "skipped": study.skipped,
+    }
+
+
+def to_records(study: Study) -> list[dict[str, Any]]:
+    """A flat record for each run of a design: where it ran, and everything counted."""
+    records = []
+    for row in study.grid:
+        kind = "allocated" if row.point.is_allocated else "unallocated"
+        where = {"of": "random accesses", "holes": kind, **_axes(row.point.fragments)}
+        records += [{**where, "design": name, **_flat(of)} for name, of in row.designs.items()]
+    for measured in study.programs:
+        mode = "virtual" if measured.is_virtual else "native"
+        where = {"of": measured.program, "holes": mode, **_axes(None)}
+        records += [{**where, "design": name, **_flat(of)} for name, of in measured.ideal.items()]
+        for at in measured.rows:
+            where |= _axes(at.fragments)
+            records += [{**where, "design": name, **_flat(of)} for name, of in at.designs.items()]
+    for server in study.redis:
+        where = {"of": server.name, "holes": "unallocated", **_axes(None)}
+        records += [{**where, "design": name, **_flat(of)} for name, of in server.designs.items()]
+    for of in study.faults:
+        layout = of.faults.layout
+        where = {"of": "faults", "holes": None, **_axes(None), "layout": layout}
+        where["portion"] = of.faults.portion
+        records += [{**where, "design": name, **_flat(one)} for name, one in of.designs.items()]
+    return records
+
+
+def _axes(of: Fragments | None) -> dict[str, Any]:
+    if of is None:
+        return dict.fromkeys(("portion", "fraction", "layout", "large"))
+    return {
+        "portion": of.portion,
+        "fraction": of.fraction,
+        "layout": of.layout,
+        "large": of.clean,
+    }
+
+
+def _flat(of: Counted) -> dict[str, Any]:
+    record = of.record()
+    content = record.pop("content")
+    return {**record, **{f"content.{kind}": content.get(kind) for kind in KINDS}}
+
+
+def to_markdown(study: Study) -> str:
+    """Every figure as a table, beside what the paper says."""
+
+    def at(portion: float, fraction: float, layout: Layout, is_allocated: bool) -> GridRow | None:
+        return study.at(Fragments(portion, fraction, layout), is_allocated=is_allocated)
+
+    def relative(
+        row: GridRow | FaultRow | None, design: str, *, overlapped: bool = False
+    ) -> float | None:
+        """IPC over that of 4 KiB pages on the same memory."""
+        more = None if row is None else gain(row.designs, design, BASE, overlapped=overlapped)
+        return None if more is None else 1 + more
+
+    return render_page(
+        STUDY,
+        study=study,
+        claims=answers(STUDY, study.values()),
+        left_out=load_study(STUDY)["left_out"],
+        at=at,
+        relative=relative,
+        machine=MACHINE,
+        portions=PORTIONS,
+        fractions=FRACTIONS,
+        layouts=LAYOUTS,
+        observed=OBSERVED,
+        contents=study.contents(),
+        kinds=KINDS,
+        program_portions=programs.PORTIONS,
+        program_fractions=programs.FRACTIONS,
+        usual_entries=usual_entries(),
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much a study does."""
+
+    grid: Sequence[Point]
+    grid_size: Size
+    subjects: Sequence[Subject]
+    redis: RedisSize | None
+    faults: Sequence[Faults] = ()
+
+
+def usual_plan() -> Plan:
+    """The whole grid, every program, Redis, faults."""
+    faults = tuple(faulty_memories())
+    return Plan(tuple(points()), Size(), subjects(large=False), RedisSize(), faults)
+
+
+def run_study(
+    on_program: Callable[[str], None],
+    say: Say,
+    max_instructions: int | None = None,
+    plan: Plan | None = None,
+) -> Study:
+    """Runs everything; `on_program` gets the name of each program as it starts, `say` the
+    progress of the rest. If the user stops the study, it holds what was done.
+    """
+    plan = plan or usual_plan()
+    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+        passes = list(grid_passes(plan.grid, plan.grid_size, Path(name)))
+        passes += fault_passes(plan.faults, plan.grid_size, Path(name))
+        done = run_passes(passes, "random accesses", say)
+    grid = tuple(grid_rows(plan.grid, done))
+    faults = tuple(fault_rows(plan.faults, done))
+    skipped = dict(done.failed)
+    programs: list[ProgramMeasurement] = []
+    redis: list[RedisMeasurement] = []
+    is_partial = done.is_partial
+    if not is_partial and plan.redis is not None:
+        redis, without, is_partial = measure_redis(plan.redis, say)
+        skipped |= without
+    if not is_partial and plan.subjects:
+        programs, without, is_partial = measure_programs(
+            plan.subjects, on_program, say, max_instructions
+        )
+        skipped |= without
+    measured = (grid, tuple(programs), tuple(redis))
+    return Study(*measured, skipped, faults, is_partial, max_instructions)
