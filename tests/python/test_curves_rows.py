@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from curve_fakes import curves_process, curves_result, falling, small_configuration
+from octavo.base.table import arrow_schema
 from octavo.base.units import KIB, MIB
 from octavo.terminal.curves import show_curves
 from octavo.tlb_curves.api import CurvesResult
-from octavo.tlb_curves.columns import SCHEMA
-from octavo.tlb_curves.rows import CurveRow
+from octavo.tlb_curves.rows import COLUMNS, CurveRow
 
 ROWS_PAGE = Path(__file__).parents[2] / "docs" / "rows.md"
 
@@ -188,7 +188,7 @@ def test_the_table_holds_the_rows() -> None:
     configuration = small_configuration(presets=["r4000"], entries=64)
     result = curves_result(configuration, [curves_process(configuration, n) for n in range(2)])
     table = result.table()
-    assert table.schema == SCHEMA
+    assert table.schema == arrow_schema(COLUMNS)
     bare = [
         {name: value for name, value in row.items() if value is not None}
         for row in table.to_pylist()
@@ -206,8 +206,8 @@ def test_the_columns_are_the_documented_ones() -> None:
         for line in re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE)
         for name in re.findall(r"`(\w+)`", line)
     ]
-    assert documented == SCHEMA.names
-    assert list(CurveRow.__annotations__) == SCHEMA.names
+    assert documented == list(COLUMNS)
+    assert list(CurveRow.__annotations__) == list(COLUMNS)
     terms = re.findall(r"^(`.*)\n: ", page, flags=re.MULTILINE)
     components = {row["component"] for row in only(presets=["all"], entries=64).rows}
     components |= {"machine.two_sizes"}

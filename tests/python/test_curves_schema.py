@@ -12,7 +12,7 @@ from jsonschema_rs import Validator
 import octavo
 from curve_fakes import curves_process, curves_result, small_configuration
 from octavo.tlb_curves.api import CurvesResult
-from octavo.tlb_curves.columns import SCHEMA
+from octavo.tlb_curves.rows import COLUMNS
 from schemas import first_error, schema_of, validator_of
 from traces_made import write_csv
 
@@ -72,7 +72,7 @@ def test_every_column_and_component_is_known(documents: dict[str, Any]) -> None:
         columns |= set(about.get("properties", {}))
         of = about.get("properties", {}).get("component", {})
         components |= set(of.get("enum", [of.get("const")])) - {None}
-    assert set(SCHEMA.names) <= columns
+    assert set(COLUMNS) <= columns
     found = {row["component"] for document in documents.values() for row in document["rows"]}
     assert found == components
 

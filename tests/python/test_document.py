@@ -10,7 +10,8 @@ import pytest
 
 import octavo
 from fakes import FLAT, killed, process, region, result
-from octavo.analysis.columns import SCHEMA
+from octavo.analysis.rows import COLUMNS
+from octavo.base.table import arrow_schema
 from octavo.report.run import render_run
 from octavo.results.archive import result_files
 from octavo.runs.api import RunResult
@@ -72,7 +73,7 @@ def test_the_files_of_a_result(made: RunResult, tmp_path: Path) -> None:
     for name, write in result_files(made).items():
         write(tmp_path / name)
     table = pq.read_table(tmp_path / "rows.parquet")
-    assert table.schema == SCHEMA
+    assert table.schema == arrow_schema(COLUMNS)
     assert table.num_rows == len(made.rows)
     assert json.loads((tmp_path / "manifest.json").read_text()) == made.manifest
     assert json.loads((tmp_path / "result.json").read_text())["rows"] == made.rows

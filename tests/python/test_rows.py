@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fakes import SIZES, killed, process, region, result
 from octavo._core import Touched
-from octavo.analysis.columns import SCHEMA, to_table
-from octavo.analysis.rows import Miscount, rows_of
+from octavo.analysis.rows import COLUMNS, Miscount, rows_of
+from octavo.base.table import arrow_schema, arrow_table
 from octavo.hardware.tlb_levels import load_preset
 from octavo.runs.api import RunResult
 
@@ -56,7 +56,7 @@ def test_accesses_are_hits_plus_misses_and_totals_are_sums(made: list[Process]) 
             assert len(own) == (len(made) if len(made) > 1 else 0)
             if own:
                 assert total[0]["misses"] == sum(row["misses"] for row in own)
-    assert to_table(rows).schema == SCHEMA
+    assert arrow_table(rows, COLUMNS).schema == arrow_schema(COLUMNS)
 
 
 def test_the_whole_program_comes_first_and_regions_last() -> None:

@@ -21,8 +21,8 @@ from octavo.report.sim import render_sim, sim_figures
 from octavo.report.sim_data import MOST_POINTS, report_data
 from octavo.report.theme import UNORDERED
 from octavo.simulation.api import SimResult
-from octavo.simulation.columns import SCHEMA
 from octavo.simulation.configuration import configure_sim
+from octavo.simulation.rows import COLUMNS
 from pages import assert_loads_nothing, charts_of
 from schemas import first_error, validator_of
 from sim_fakes import counts, machine, sim_process, sim_result
@@ -154,7 +154,7 @@ def test_every_row_has_columns_of_the_table(documents: dict[str, Any]) -> None:
     found = {
         column for document in documents.values() for row in document["rows"] for column in row
     }
-    assert found == set(SCHEMA.names)
+    assert found == set(COLUMNS)
 
 
 def test_the_command_writes_the_result_of_the_call(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import MIB
 from octavo.cli import app
 from octavo.verification import api
-from octavo.verification.prediction import predicted_gain
+from octavo.verification.outcome import predicted_gain
 from octavo.verification.settings import (
     AS_NOW,
     Setting,

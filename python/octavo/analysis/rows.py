@@ -32,6 +32,33 @@ if TYPE_CHECKING:
 AnyCurve = TypeVar("AnyCurve", "Curve", "MachineCurve")
 
 
+COLUMNS = {
+    "process": "int32",
+    "region": "string",
+    "region_kind": "string",
+    "path": "string",
+    "start": "uint64",
+    "bytes": "uint64",
+    "mappings": "int64",
+    "component": "string",
+    "counter": "string",
+    "value": "int64",
+    "stream": "string",
+    "page_size": "int64",
+    "entries": "int64",
+    "ways": "int64",
+    "accesses": "int64",
+    "hits": "int64",
+    "misses": "int64",
+    "mpki": "float64",
+    "added_cycles": "int64",
+    "touched_bytes": "int64",
+    "growth": "float64",
+    "peak_resident_bytes": "int64",
+}
+"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
+
+
 class Row(TypedDict, total=False):
     """One row; a column that does not apply is absent. Sizes are bytes."""
 

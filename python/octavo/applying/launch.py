@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from octavo.actions.file_text import read_ahead
+from octavo.applying import SCHEMA
 from octavo.applying.preload import PreloadSettings, elf_of, find_library, is_static
-from octavo.applying.running import SCHEMA
 from octavo.applying.text import FileText, read_in_huge_pages
 from octavo.base.errors import CannotRun, NotExecutable, choose
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages

@@ -22,7 +22,6 @@ from octavo.base.processes import (
     name_of,
 )
 
-SCHEMA = "octavo/apply/1"
 _ENOUGH_FAULTS = 256
 """Page faults that fill half a 2 MiB range; with fewer there is nothing new to collapse."""
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.2, 10.0

@@ -1,10 +1,17 @@
-"""A table that people read, as plain cells; the terminal and the report lay it out."""
+"""Tables: plain cells for people, which the terminal and the report lay out, and Arrow for
+programs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from octavo.base.text import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -26,3 +33,17 @@ class Grid:
         rows = tuple((*map(printable, row[:names]), *row[names:]) for row in self.rows)
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "title", printable(self.title))
+
+
+def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
+    """The schema of columns by name, each with the name of its type in pyarrow."""
+    import pyarrow as pa
+
+    return pa.schema([(name, getattr(pa, kind)()) for name, kind in columns.items()])
+
+
+def arrow_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.Table:
+    """The rows in order; a column that does not apply to a row is null."""
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))

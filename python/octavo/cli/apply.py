@@ -150,8 +150,8 @@ def apply(
     launch: Launch | None = None
     with guarded():
         _check_options(command, pid=pid, unit=unit, watch=watch, log=log)
+        from octavo.applying import SCHEMA
         from octavo.applying.preload import PreloadSettings
-        from octavo.applying.running import SCHEMA
         from octavo.applying.selection import read_selection
 
         selection = read_selection(result)
@@ -308,7 +308,8 @@ def _watch(watcher: Watch, *, quiet: bool) -> None:
 
 
 def _document(pid: int, order: Order, reports: list[ProcessReport], watcher: Any) -> dict[str, Any]:
-    from octavo.applying.running import SCHEMA, bytes_made
+    from octavo.applying import SCHEMA
+    from octavo.applying.running import bytes_made
 
     return {
         "schema": SCHEMA,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octavo.report.cache_charts import cache_chart
 from octavo.report.curves_charts import (
+    cache_chart,
     cost_chart,
     cost_figure,
     misses_chart,

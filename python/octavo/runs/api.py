@@ -18,10 +18,11 @@ from octavo.analysis.advice import Thresholds, advise_all, overall_text
 from octavo.analysis.gain import ASSUMPTIONS
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
-from octavo.analysis.rows import Row, rows_of
+from octavo.analysis.rows import COLUMNS, Row, rows_of
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
 from octavo.base.huge_pages import HugePages, read_huge_pages
+from octavo.base.table import arrow_table
 from octavo.hardware.tlb_levels import Machine
 from octavo.runs.answer import answer_of
 from octavo.runs.configuration import MAX_GROWTH, Configuration, configure
@@ -54,9 +55,7 @@ class RunResult(Finished):
 
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""
-        from octavo.analysis.columns import to_table
-
-        return to_table(self.rows)
+        return arrow_table(self.rows, COLUMNS)
 
     def document(self) -> dict[str, Any]:
         """The JSON document; docs/run.schema.json describes it."""

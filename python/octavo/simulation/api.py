@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import LiveRun
 from octavo.base.metrics import rated_instructions
+from octavo.base.table import arrow_table
 from octavo.hardware.machines import Setting
 from octavo.simulation.configuration import (
     DEFAULT_DESIGNS,
@@ -26,7 +27,7 @@ from octavo.simulation.execution_time import (
     simulated_time,
 )
 from octavo.simulation.model import Simulated, simulated, summed
-from octavo.simulation.rows import SimRow, rows_of, time_rows
+from octavo.simulation.rows import COLUMNS, SimRow, rows_of, time_rows
 from octavo.tracing.manifest import Circumstances, Finished, build_manifest
 from octavo.tracing.replay import check_counted, replay_trace
 from octavo.tracing.run import means_traces, trace_program
@@ -115,9 +116,7 @@ class SimResult(Finished):
 
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""
-        from octavo.simulation.columns import to_table
-
-        return to_table(self.rows)
+        return arrow_table(self.rows, COLUMNS)
 
     def document(self) -> dict[str, Any]:
         """The JSON document; docs/sim.schema.json describes it."""

@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from octavo._core import SharedMachines, SimProcess
 
 
+COLUMNS = {
+    "process": "int32",
+    "design": "string",
+    "interval": "int32",
+    "component": "string",
+    "counter": "string",
+    "value": "int64",
+}
+"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
+
+
 class SimRow(TypedDict, total=False):
     """One row; a column that does not apply is absent. Sizes are bytes."""
 

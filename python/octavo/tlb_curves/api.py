@@ -18,7 +18,7 @@ from octavo.tlb_curves.model import (
     threads_of,
     totals,
 )
-from octavo.tlb_curves.rows import Block, CurveRow, blocks_of
+from octavo.tlb_curves.rows import Block, CurveRow, blocks_of, to_table
 from octavo.tracing.manifest import Circumstances, Finished, build_manifest
 from octavo.tracing.replay import replay_trace
 from octavo.tracing.run import means_traces, trace_program
@@ -96,8 +96,6 @@ class CurvesResult(Finished):
 
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""
-        from octavo.tlb_curves.columns import to_table
-
         return to_table(self.blocks())
 
     def document(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from octavo.analysis.rows import event_counts, summed_counters
 from octavo.base import metrics
+from octavo.base.table import arrow_schema
 from octavo.base.units import BASE_PAGE
 from octavo.hardware.tlb_presets import Tlb, TlbMachine
 from octavo.tlb_curves.configuration import CurvesConfiguration
@@ -20,7 +21,60 @@ from octavo.tlb_curves.model import Pair, PairCounts, StreamCurves, machine_pair
 from octavo.tlb_curves.page_sampling import full_columns, miss_ends, working_set_columns
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from octavo._core import CurvesProcess
+
+
+COLUMNS = {
+    "process": "int32",
+    "thread": "int32",
+    "component": "string",
+    "counter": "string",
+    "value": "int64",
+    "stream": "string",
+    "machine": "string",
+    "page_size": "int64",
+    "small": "int64",
+    "large": "int64",
+    "threshold_blocks": "int64",
+    "policy_window_refs": "int64",
+    "index": "string",
+    "entries": "int64",
+    "ways": "int64",
+    "sets": "int64",
+    "line_bytes": "int64",
+    "cache_bytes": "int64",
+    "misses": "int64",
+    "misses_low": "int64",
+    "misses_high": "int64",
+    "small_misses": "int64",
+    "large_misses": "int64",
+    "invalidated": "int64",
+    "second_probes": "int64",
+    "mpki": "float64",
+    "miss_ratio": "float64",
+    "cpi_tlb": "float64",
+    "critical_penalty_increase": "float64",
+    "larger": "int64",
+    "compulsory": "int64",
+    "capacity": "int64",
+    "conflict": "int64",
+    "page_size_misses": "int64",
+    "name": "string",
+    "kind": "string",
+    "path": "string",
+    "source": "string",
+    "line": "int64",
+    "window_refs": "int64",
+    "average_bytes": "float64",
+    "average_bytes_low": "float64",
+    "average_bytes_high": "float64",
+    "normalised": "float64",
+    "normalised_low": "float64",
+    "normalised_high": "float64",
+}
+"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
 
 
 class CurveRow(TypedDict, total=False):
@@ -398,3 +452,25 @@ def _shape(tlb: Tlb) -> dict[str, list[int]]:
 def _full_shapes(places: Iterable[int]) -> dict[str, list[int]]:
     entries = [place + 1 for place in places]
     return {"entries": entries, "ways": entries}
+
+
+def to_table(blocks: Iterable[Block]) -> pa.Table:
+    """The rows in order; a column that does not apply to a row is null."""
+    import pyarrow as pa
+
+    schema = arrow_schema(COLUMNS)
+    return pa.concat_tables([_table(block, schema) for block in blocks] or [schema.empty_table()])
+
+
+def _table(block: Block, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    same: dict[str, Any] = dict(block.same)
+    length = len(next(iter(block.columns.values()))) if block.columns else 1
+    columns = [
+        pa.array(block.columns[field.name], type=field.type)
+        if field.name in block.columns
+        else pa.repeat(pa.scalar(same.get(field.name), type=field.type), length)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

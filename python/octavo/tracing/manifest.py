@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from octavo.base.errors import FAILED
 from octavo.base.host import describe_host, versions
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
     Counted = Result | CurvesResult | SimResult
     """The counts of an engine."""
+
+
+Found = TypeVar("Found", "Result", "CurvesResult", "SimResult")
+"""The counts of one engine."""
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from octavo.base.background import interruptible, see_through
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.traces.by_name import manifest_of, open_trace
 from octavo.traces.survey import notes_on, sample_of
-from octavo.tracing.manifest import Circumstances, TraceFacts
+from octavo.tracing.manifest import Circumstances, Found, TraceFacts
 from octavo.tracing.program import use_started_name
-from octavo.tracing.run import Found
 from octavo.tracing.scope import Scope
 
 if TYPE_CHECKING:

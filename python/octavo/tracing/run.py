@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from octavo._core import LiveRun, OctavoError
 from octavo.base.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.traces.by_name import check_format, names_a_trace
-from octavo.tracing.manifest import Circumstances
+from octavo.tracing.manifest import Circumstances, Found
 from octavo.tracing.phase import Timer
 from octavo.tracing.program import find_program, use_started_name
 from octavo.tracing.scope import Processes, Scope
@@ -19,12 +19,11 @@ from octavo.tracing.session import Run, drive
 from octavo.tracing.valgrind import find_tool_dir_of, find_valgrind, first_line
 
 if TYPE_CHECKING:
-    from octavo._core import Analysis, CurvesResult, Progress, Result, SimResult
+    from octavo._core import Analysis, Progress, Result
     from octavo.tracing.manifest import Counted
 
     MakeRun = Callable[..., Run[Result]]
 
-Found = TypeVar("Found", "Result", "CurvesResult", "SimResult")
 """The counts of an engine."""
 
 

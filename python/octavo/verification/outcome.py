@@ -1,4 +1,6 @@
-"""The outcome of a measurement: a median and an interval for each setting, and the decision."""
+"""The outcome of a measurement: a median and an interval for each setting, the gain that an earlier
+run expected, and the decision.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,6 @@ from octavo.base.units import format_bytes, format_duration, format_share
 from octavo.verification.experiment import Experiment, Measured, Plan
 from octavo.verification.memory import KINDS
 from octavo.verification.metric import Better
-from octavo.verification.prediction import Prediction, predicted_gain
 from octavo.verification.statistics import (
     LEVEL,
     METHOD,
@@ -396,3 +397,24 @@ def _memory_cost(outcome: Outcome, summary: Summary) -> str:
         return ", for the same peak memory"
     word = "more" if grown > 0 else "less"
     return f", for {format_bytes(abs(grown))} ({format_share(abs(grown) / now)}) {word} peak memory"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The share of time that larger pages for all data are expected to save."""
+
+    page_size: int
+    """Bytes of the pages that it is about."""
+    low: float
+    expected: float
+    high: float
+
+
+def predicted_gain(document: dict[str, Any]) -> Prediction | None:
+    """The expected gain of larger pages for the program's data; None where none is stated."""
+    for item in document.get("advice", []):
+        if item.get("scope") == "program" and item.get("stream") == "data":
+            gain, size = item.get("gain"), item.get("gain_page_size")
+            if isinstance(gain, dict) and isinstance(size, int):
+                return Prediction(size, *(float(gain[key]) for key in ("low", "expected", "high")))
+    return None
