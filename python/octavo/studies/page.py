@@ -1,6 +1,7 @@
 """The page of a study, from the template `page.md` beside its `study.toml`.
 
-Templates are Jinja's, with FILTERS and FUNCTIONS of octavo.studies.claims. Lines that begin with
+Templates are Jinja's, with FILTERS and FUNCTIONS of octavo.studies.claims, and with the names of
+the study's module: its constants, functions and the modules that it imports. Lines that begin with
 `|` are rows of a table: the first has the heads, and columns are padded, so that they read as text
 too. Several empty lines in a row become one.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from itertools import groupby
 from typing import Any
 
@@ -16,8 +18,9 @@ from octavo.studies.claims import environment
 
 
 def render_page(folder: str, /, **content: Any) -> str:
-    """The page of the study in a folder."""
-    text = environment().get_template(f"{folder}/page.md").render(content)
+    """The page of the study in a folder: of its module's names and `content`."""
+    names = vars(import_module(f"octavo.studies.{folder}"))
+    text = environment().get_template(f"{folder}/page.md").render({**names, **content})
     lines = "\n".join(_with_tables(text.splitlines()))
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
 

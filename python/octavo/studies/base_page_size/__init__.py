@@ -106,8 +106,7 @@ def run_study(on_program: Callable[[str], None], max_instructions: int | None = 
 
 def to_markdown(study: Study) -> str:
     """The tables beside what the paper says, and the count."""
-    claims = study.document()["claims"]
-    return render_page(STUDY, study=study, claims=claims, low_share=LOW_SHARE, few=FEW_MPKI)
+    return render_page(STUDY, study=study, claims=study.document()["claims"])
 
 
 def measure(program: str, rows: Sequence[Row]) -> Measurement:

@@ -13,7 +13,6 @@ from typing import Any
 
 from octavo.studies.claims import answers, claims_document, load_study
 from octavo.studies.page import render_page
-from octavo.studies.perforated_pages import programs
 from octavo.studies.perforated_pages.measurement import (
     BASE,
     BASELINE,
@@ -28,7 +27,6 @@ from octavo.studies.perforated_pages.random_accesses import (
     FRACTIONS,
     GTSM,
     IDEAL,
-    MACHINE,
     OBSERVED,
     PAPER_PORTION,
     PORTIONS,
@@ -335,18 +333,8 @@ def to_markdown(study: Study) -> str:
         STUDY,
         study=study,
         claims=answers(STUDY, study.values()),
-        left_out=load_study(STUDY)["left_out"],
         at=at,
         relative=relative,
-        machine=MACHINE,
-        portions=PORTIONS,
-        fractions=FRACTIONS,
-        layouts=LAYOUTS,
-        observed=OBSERVED,
-        contents=study.contents(),
-        kinds=KINDS,
-        program_portions=programs.PORTIONS,
-        program_fractions=programs.FRACTIONS,
         usual_entries=usual_entries(),
     )
 

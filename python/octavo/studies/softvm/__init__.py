@@ -28,7 +28,6 @@ from octavo.studies.softvm.sweep import (
     L1_SIZES,
     L2_SIZES,
     SWEEP_INSTRUCTIONS,
-    WAYS,
     Alone,
     Organisation,
     one_pass,
@@ -405,28 +404,7 @@ def to_document(study: Study) -> dict[str, Any]:
 
 def to_markdown(study: Study) -> str:
     """The whole page."""
-    return render_page(
-        STUDY,
-        study=study,
-        claims=answers(STUDY, study.values()),
-        paper=PAPER,
-        table_4=TABLE_4,
-        table_5=TABLE_5,
-        overheads=paper_overheads(),
-        formula=paper_cycles_per_change(),
-        protection_cpi=paper_protection_cpi,
-        designs=DESIGNS,
-        rated=RATED,
-        variants=VARIANTS,
-        by_line=BY_LINE,
-        transfers=TRANSFERS,
-        most_rate=MOST_RATE,
-        costs=COSTS,
-        sweep_instructions=SWEEP_INSTRUCTIONS,
-        l1_sizes=L1_SIZES,
-        l2_sizes=L2_SIZES,
-        shown=[(size, ways) for size in L2_SIZES for ways in WAYS[::2]],
-    )
+    return render_page(STUDY, study=study, claims=answers(STUDY, study.values()))
 
 
 def run_study(

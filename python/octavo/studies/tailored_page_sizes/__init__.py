@@ -32,19 +32,15 @@ from octavo.studies.programs import (
 from octavo.studies.simulations import simulated_of
 from octavo.studies.tailored_page_sizes.measurement import (
     BASE,
-    BASELINE,
     DESIGNS,
-    FEW_MPKI,
-    INTENSE_MPKI,
     METRICS,
-    RIVALS,
     RMM,
     TPS,
     Counted,
     Measurement,
     label,
 )
-from octavo.studies.tailored_page_sizes.memory import ROOM, SIZES, Coverage, coverages, fragmented
+from octavo.studies.tailored_page_sizes.memory import SIZES, Coverage, coverages, fragmented
 
 STUDY = "tailored_page_sizes"
 SCHEMA = "octavo/tailored-page-sizes/1"
@@ -150,37 +146,15 @@ def to_document(study: Study) -> dict[str, Any]:
 def to_markdown(study: Study) -> str:
     """Every figure as a table, beside what the paper says."""
     having_tps = [m for m in study.measurements if TPS in m.designs]
-
-    def columns(*kinds: tuple[str, str]) -> list[tuple[str, str, str]]:
-        """Head, metric and design of each."""
-        return [(head, metric, design) for head, metric in kinds for design in (TPS, *RIVALS)]
-
     return render_page(
         STUDY,
         study=study,
         claims=answers(STUDY, study.values()),
-        values=study.values(),
-        left_out=load_study(STUDY)["left_out"],
-        machine=MACHINE,
-        base=BASE,
-        baseline=BASELINE,
-        label=label,
         usual_entries=usual_entries(),
         usual_instructions=usual_instructions(),
-        intense_mpki=INTENSE_MPKI,
-        few_mpki=FEW_MPKI,
-        room=ROOM,
-        turn_instructions=SMT_TURN_INSTRUCTIONS,
-        eliminated=columns(
-            ("misses, ", "misses_gone"),
-            ("walks, ", "references_gone"),
-            ("fragm., ", "misses_gone_fragmented"),
-        ),
-        times=columns(("", "speedup"), ("of ideal, ", "of_ideal")),
-        times_smt=columns(("", "speedup_smt"), ("of ideal, ", "of_ideal_smt")),
+        averaged=_by_design(study.counting),
         having_tps=having_tps,
         page_sizes=sorted({size for m in having_tps for size in m.designs[TPS].pages}),
-        memory_sizes=SIZES,
     )
 
 

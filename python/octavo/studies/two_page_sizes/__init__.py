@@ -158,18 +158,7 @@ def to_document(study: Study) -> dict[str, Any]:
 
 def to_markdown(study: Study) -> str:
     """Every table and figure beside what the paper says."""
-    columns = [[m.normalised[size] for m in study.measurements] for size in SIZES[1:]]
-    columns += [[m.normalised_pairs[size] for m in study.measurements] for size in PAIRS]
-    return render_page(
-        STUDY,
-        study=study,
-        claims=answers(STUDY, study.values()),
-        averages=[sum(column) / len(column) for column in columns if column],
-        sizes=SIZES,
-        pairs=PAIRS,
-        shapes=SHAPES,
-        shown=SHOWN,
-    )
+    return render_page(STUDY, study=study, claims=answers(STUDY, study.values()))
 
 
 def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
