@@ -42,31 +42,16 @@ SOFTVM, SPUR, VIRTUAL, PHYSICAL = "softvm", "spur", "mips_virtual", "mips_physic
 DESIGNS = (SOFTVM, SPUR, VIRTUAL, PHYSICAL)
 LEAST_RATE, MOST_RATE = 2_800, 23_800
 """Changes of protection in a billion instructions: the ends of the paper's Table 5."""
-
-
-def _with_settings(name: str, **settings: str | int) -> str:
-    """The design with settings of its own: `kernel__table` is `softvm.kernel.table`."""
-    keys = (f"softvm.{key.replace('__', '.')}={value}" for key, value in settings.items())
-    return ":".join((name, *keys))
-
-
 RATED = {
-    rate: _with_settings(SOFTVM, rates__protections_per_billion=rate)
+    rate: f"{SOFTVM}:softvm.rates.protections_per_billion={rate}"
     for rate in (LEAST_RATE, MOST_RATE)
 }
 """Designs with so many changes of protection beside those of the program."""
-TRANSFERS = _with_settings(SOFTVM, rates__dma_pages_per_billion=MOST_RATE)
-BY_LINE = _with_settings(
-    SOFTVM, kernel__protection_bytes=16, rates__protections_per_billion=MOST_RATE
-)
-VARIANTS = {
-    "top-down": _with_settings(SOFTVM, kernel__table="hierarchical"),
-    "top-down, 2 MiB pages": _with_settings(f"{SOFTVM}+thp", kernel__table="hierarchical"),
-    "inverted": _with_settings(SOFTVM, kernel__table="inverted"),
-    "guarded": _with_settings(SOFTVM, kernel__table="guarded"),
-    "two-tier, by lines": BY_LINE,
-}
-"""Variants that section 4.3 discusses, by their names in the table."""
+TRANSFERS = f"{SOFTVM}:softvm.rates.dma_pages_per_billion={MOST_RATE}"
+DATA = load_study(STUDY)
+PAPER, EVENTS, TABLE_1 = DATA["paper"], DATA["events"], DATA["table_1"]
+VARIANTS: dict[str, str] = DATA["variants"]
+BY_LINE = VARIANTS["two-tier, by lines"]
 ALL_DESIGNS = (*DESIGNS, *RATED.values(), TRANSFERS, *VARIANTS.values())
 USUAL_INSTRUCTIONS = 100_000_000
 """After how many a program is ended, unless it was said otherwise."""
@@ -74,78 +59,30 @@ COMPILERS = ("cc1", "cc1plus")
 """The programs that stand for the paper's gcc."""
 _SWEEPS_AT_ONCE = 40
 
-EVENTS = (
-    "data_misses",
-    "fetch_misses",
-    "handler_l1d_misses",
-    "handler_l2d_misses",
-    "entry_loads",
-    "handler_l1i_misses",
-    "handler_l2i_misses",
-)
-"""The rows of Table 4, in its order: counters of the component `softvm`."""
-TABLE_1 = (
-    "l1_hit_tlb_hit",
-    "l1_hit_tlb_miss",
-    "l2_hit_tlb_hit",
-    "l2_hit_tlb_miss",
-    "memory_tlb_hit",
-    "memory_tlb_miss",
-)
-"""The rows of Table 1, in its order."""
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Costs in cycles (sections 5.2 and 5.4)."""
-
-    l2: int = 20
-    memory: int = 90
-    handler: int = 10
-    check_l1: int = 3
-    change_l1: int = 5
-    check_l2: int = 20
-    change_l2: int = 40
-
-    def of_events(self) -> tuple[int, ...]:
-        """The penalties of Table 4, in the order of EVENTS."""
-        handler, l2, memory = self.handler, self.l2, self.memory
-        return (handler, handler, l2, memory, memory, l2, memory)
-
-    def of_change(self, checked: Sequence[float], changed: Sequence[float]) -> float:
-        """Cycles of a change of protection: lines asked for at each level, and those that were
-        there.
-        """
-        absent = (checked[0] - changed[0], checked[1] - changed[1])
-        return (
-            changed[0] * self.change_l1
-            + absent[0] * self.check_l1
-            + changed[1] * self.change_l2
-            + absent[1] * self.check_l2
-        )
-
-
-COSTS = Costs()
-PAPER: dict[str, Any] = load_study(STUDY)["paper"]
-"""Numbers of the paper."""
-TABLE_4 = [Fraction(frequency, 10**6) for frequency in PAPER["table_4_per_million"]]
+HANDLER_CYCLES: int = EVENTS["data_misses"][1]
+TABLE_4 = [Fraction(per_million, 10**6) for _, _, per_million in EVENTS.values()]
 TABLE_5 = {name: Fraction(changes, 1000) for name, changes in PAPER["table_5_per_billion"].items()}
 
 
 def paper_overheads() -> list[Fraction]:
     """The last column of Table 4: CPI of each row."""
-    costs = zip(TABLE_4, COSTS.of_events(), strict=True)
-    return [frequency * cycles for frequency, cycles in costs]
+    return [Fraction(cycles * per_million, 10**6) for _, cycles, per_million in EVENTS.values()]
 
 
 def paper_cycles_per_change() -> int:
     """Section 5.4: 10 * 5 + 246 * 3 + 50 * 40 + 206 * 20."""
-    return int(COSTS.of_change(PAPER["lines_of_a_page"], PAPER["lines_there"]))
+    return _change_cycles(PAPER["lines_of_a_page"], PAPER["lines_there"])
 
 
 def paper_protection_cpi(per_million: Fraction) -> Fraction:
     """The overhead of so many changes of protection in a million instructions."""
     return per_million * paper_cycles_per_change() / 10**6
+
+
+def _change_cycles(checked: Sequence[int], there: Sequence[int]) -> int:
+    """Cycles of a change of protection: lines asked for at each level, and those that are there."""
+    costs = zip(checked, there, DATA["cycles"]["absent"], DATA["cycles"]["there"], strict=True)
+    return sum((all_ - some) * absent + some * each for all_, some, absent, each in costs)
 
 
 @dataclass(frozen=True)
@@ -156,11 +93,6 @@ class Counted:
     write_back_cycles: int
     sweep_cycles: int
     counts: dict[str, int]
-
-    @property
-    def translation_cycles(self) -> int:
-        """All of it."""
-        return self.handler_cycles + self.write_back_cycles + self.sweep_cycles
 
 
 @dataclass(frozen=True)
@@ -212,12 +144,11 @@ class Measurement:
         pages = counts["softvm.protection.pages"]
         if not pages:
             return None
-
-        def of(what: str) -> tuple[int, int]:
-            one, two = (counts[f"softvm.protection.l{level}_{what}"] for level in (1, 2))
-            return one, two
-
-        return COSTS.of_change(of("checked"), of("changed")) / pages
+        checked, changed = (
+            [counts[f"softvm.protection.l{level}_{what}"] for level in (1, 2)]
+            for what in ("checked", "changed")
+        )
+        return _change_cycles(checked, changed) / pages
 
     def added_by(self, design: str, what: str) -> tuple[int, float]:
         """The cost of a design with a swept rate over the plain one: how many times
@@ -249,7 +180,7 @@ class Measurement:
         raises one.
         """
         return [
-            of.misses * COSTS.handler / self.sweep_instructions
+            of.misses * HANDLER_CYCLES / self.sweep_instructions
             for of in self.alone
             if (of.cache_bytes, of.ways) == (cache_bytes, ways)
         ]
@@ -289,28 +220,28 @@ class Study:
     skipped: dict[str, str]
     max_instructions: int
 
-    @property
-    def average_cpi(self) -> float | None:
+    def averages(self) -> dict[str, float | None]:
         """Weighted by instructions, as the paper's."""
-        return self._average(lambda m: m.cpi(SOFTVM))
+        instructions = sum(m.instructions for m in self.measurements)
 
-    @property
-    def average_cpi_with_write_backs(self) -> float | None:
-        """The same with write-backs."""
-        return self._average(lambda m: m.cpi_with_write_backs(SOFTVM))
+        def average(of: Callable[[Measurement], float]) -> float | None:
+            total = sum(of(m) * m.instructions for m in self.measurements)
+            return total / instructions if instructions else None
 
-    @property
-    def average_changes_per_million(self) -> float | None:
-        """Pages whose protection was changed in the caches, per million instructions of all."""
-        return self._average(lambda m: m.changes_per_million)
+        return {
+            "average_cpi": average(lambda m: m.cpi(SOFTVM)),
+            "average_cpi_with_write_backs": average(lambda m: m.cpi_with_write_backs(SOFTVM)),
+            "average_changes_per_million": average(lambda m: m.changes_per_million),
+        }
 
     def values(self) -> dict[str, Any]:
         """The numbers that the claims speak of."""
-        measured = self.measurements
-        without, with_them = self.average_cpi, self.average_cpi_with_write_backs
+        measured, averages = self.measurements, self.averages()
+        without, with_them, _ = averages.values()
         dirty = [m.dirty_share for m in measured if m.dirty_share is not None]
-        has_write_backs = without and with_them is not None and dirty
-        growth = with_them / without - 1 if without and with_them is not None else 0.0
+        write_backs = None
+        if without and with_them is not None and dirty:
+            write_backs = {"cpi": with_them, "growth": with_them / without - 1, "dirty": dirty}
         best = {m.program: of[1] for m in measured if (of := m.least()) is not None}
         cycles = [m.cycles_per_change for m in measured if m.cycles_per_change is not None]
         instructions = sum(m.instructions for m in measured)
@@ -320,10 +251,8 @@ class Study:
 
         designs = (SOFTVM, VIRTUAL, PHYSICAL)
         return {
-            "average_cpi": without,
-            "write_backs": {"cpi": with_them, "growth": growth, "dirty": dirty}
-            if has_write_backs
-            else None,
+            **averages,
+            "write_backs": write_backs,
             "cpi": {name: cpi(name) for name in designs} if measured else None,
             "compilers_with_larger_l2": self._compilers(l2_bytes=L2_SIZES),
             "compilers_with_larger_l1": self._compilers(l1_bytes=L1_SIZES),
@@ -336,7 +265,6 @@ class Study:
             ],
             "best_cpi": list(best.values()),
             "changes_per_million": [m.changes_per_million for m in measured],
-            "average_changes_per_million": self.average_changes_per_million or 0.0,
             "cycles_per_change": cycles,
             "rated": self._rated() if instructions else None,
         }
@@ -372,26 +300,20 @@ class Study:
         each = sum(cycles) / changes if changes else None
         return {"least": least, "most": most, "cycles_each": each}
 
-    def _average(self, cpi: Callable[[Measurement], float]) -> float | None:
-        instructions = sum(m.instructions for m in self.measurements)
-        if not instructions:
-            return None
-        return sum(cpi(m) * m.instructions for m in self.measurements) / instructions
-
 
 def to_document(study: Study) -> dict[str, Any]:
     """Every number."""
-    overheads = [float(of) for of in paper_overheads()]
+    averages = study.averages()
     return {
         "schema": SCHEMA,
         "max_instructions": study.max_instructions,
-        "average_cpi": study.average_cpi,
-        "average_cpi_with_write_backs": study.average_cpi_with_write_backs,
+        "average_cpi": averages["average_cpi"],
+        "average_cpi_with_write_backs": averages["average_cpi_with_write_backs"],
         "paper": {
             "table_3": PAPER["table_3"],
             "table_4": {
                 "frequencies": [float(of) for of in TABLE_4],
-                "overheads": overheads,
+                "overheads": [float(of) for of in paper_overheads()],
                 "total": float(sum(paper_overheads())),
             },
             "cycles_per_change": paper_cycles_per_change(),
