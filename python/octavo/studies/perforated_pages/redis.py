@@ -23,7 +23,7 @@ from io import BufferedRWPair
 from pathlib import Path
 from typing import IO, Any
 
-from octavo import _core
+import octavo._core as _core
 from octavo.base.toml import toml_value
 from octavo.base.units import BASE_PAGE, GIB, KIB, MIB, format_bytes, format_count
 from octavo.hardware.machines import Setting
