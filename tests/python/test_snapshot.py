@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from octavo._core import OctavoError
 from octavo.base.errors import UsageError
 from octavo.cli import app
-from octavo.simulation.snapshot import coverage_grid, facts, read_snapshot, take_snapshot
+from octavo.snapshot import coverage_grid, facts, read_snapshot, take_snapshot
 
 
 def octavo(*arguments: str) -> Result:

@@ -9,7 +9,7 @@ from octavo.base.files import STANDARD_OUTPUT, JsonFile
 from octavo.cli.guard import guarded
 from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current_name
 from octavo.cli.shown import check_distinct
-from octavo.simulation.snapshot import (
+from octavo.snapshot import (
     MemorySnapshot,
     coverage_grid,
     facts,

@@ -15,7 +15,7 @@ from typing import Any
 
 from octavo._core import OctavoError
 from octavo.base.units import KIB, MIB
-from octavo.simulation.snapshot import take_snapshot
+from octavo.snapshot import take_snapshot
 
 SHARES = {
     4 * KIB: 0.05,
