@@ -127,18 +127,20 @@ def test_every_claim_can_agree_and_differ(study: Study) -> None:
 def test_figures_are_the_papers_formulas() -> None:
     m = like_the_paper("prog")
     assert m.mpki(BASELINE) == 10.0
-    assert m.misses_gone(TPS) == pytest.approx(0.98)
-    assert m.misses_gone(COLT) == pytest.approx(0.6)
-    assert m.references_gone("rmm") == pytest.approx(0.985)
-    assert m.misses_gone(TPS, fragmented=True) == pytest.approx(0.5)
-    assert m.misses_gone("rmm", fragmented=True) is None
+    metrics = m.metrics()
+    assert metrics["misses_gone"][TPS] == pytest.approx(0.98)
+    assert metrics["misses_gone"][COLT] == pytest.approx(0.6)
+    assert metrics["references_gone"]["rmm"] == pytest.approx(0.985)
+    assert metrics["misses_gone_fragmented"][TPS] == pytest.approx(0.5)
+    assert "rmm" not in metrics["misses_gone_fragmented"]
     # T_IDEAL 1000, T_L1DTLBM 100, T_PW 200, of which TPS has a fiftieth each.
-    time = m.time(TPS)
+    time = m.time(m.designs, TPS)
     assert time is not None
     assert (time.ideal_cycles, time.tlb_cycles, time.walk_cycles) == pytest.approx((1000, 2, 4))
-    assert m.speedup(TPS) == pytest.approx(1300 / 1006 - 1)
-    assert m.of_ideal(TPS) == pytest.approx(0.98)
-    assert m.speedup("thp") is None
+    assert metrics["speedup"][TPS] == pytest.approx(1300 / 1006 - 1)
+    assert metrics["of_ideal"][TPS] == pytest.approx(0.98)
+    few = replace(m, instructions=10**8).metrics()
+    assert few["misses_gone"][TPS] is None, "the baseline has a hundredth in 1000 instructions"
 
 
 def test_a_real_program_counts_where_it_misses_much() -> None:

@@ -30,7 +30,8 @@ def test_a_workload_is_counted_from_its_region_on():
     assert m.designs[BASE].resident_bytes == m.designs[TPS].resident_bytes > 128 << 20
     baseline = m.designs[BASELINE]
     assert baseline.misses > 30_000
-    gone, fragmented = m.misses_gone(TPS), m.misses_gone(TPS, fragmented=True)
+    metrics = m.metrics()
+    gone, fragmented = metrics["misses_gone"][TPS], metrics["misses_gone_fragmented"][TPS]
     assert gone is not None
     assert fragmented is not None
     assert gone > 0.9

@@ -82,10 +82,11 @@ class Study:
         both = [m.designs for m in counting if {TPS, BASE} <= set(m.designs)]
         paged = [(of[TPS].pages, of[BASE].pages) for of in both]
         paged = [(ours, base) for ours, base in paged if ours and base]
-        walks = [(m.references_gone(TPS), m.references_gone(RMM)) for m in counting]
+        gone = [m.metrics()["references_gone"] for m in counting]
+        walks = [(of.get(TPS), of.get(RMM)) for of in gone]
         growths = [m.tps_growth for m in self.measurements]
         local = {
-            m.program: m.misses_gone(TPS, fragmented=True)
+            m.program: m.metrics()["misses_gone_fragmented"].get(TPS)
             for m in self.measurements
             if m.program in LOCAL
         }

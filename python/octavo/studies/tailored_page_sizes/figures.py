@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from octavo.base.units import KIB
 from octavo.report import vegalite as vl
@@ -20,66 +20,56 @@ from octavo.studies.tailored_page_sizes.measurement import (
 
 _PROGRAM_WIDTH, _BARS_HEIGHT = 42, 220
 
-_Of = Callable[[Measurement, str], float | None]
+_METRICS = {
+    "figure-10": ("misses_gone", "L1 DTLB misses gone"),
+    "figure-11": ("references_gone", "walk references gone"),
+    "figure-13": ("speedup", "speed-up"),
+    "figure-14": ("speedup_smt", "speed-up"),
+    "figure-16": ("misses_gone_fragmented", "L1 DTLB misses gone, fragmented"),
+}
+"""The metric of each chart of the programs that count, and the title of its axis."""
 
 
 def figures_of(study: Study) -> dict[str, Spec]:
     """Every figure, by the name of its file; those without anything in them are left out."""
     figures: dict[str, Spec] = {}
-    rivals = (TPS, *RIVALS)
-    counting = study.counting
-    if study.measurements:
-        every = study.measurements
-        figures["figure-8"] = _bars(
-            every, [BASE, BASELINE], lambda m, name: m.mpki(name), "L1 DTLB misses per 1000 instr."
-        )
-        figures["figure-9"] = _bars(
-            every, ["2 MiB alone"], lambda m, _: m.growth_2m, "growth of memory", "%"
-        )
+    every, counting = study.measurements, study.counting
+    if every:
+        misses = [(m.program, m.metrics()["mpki"]) for m in every]
+        title = "L1 DTLB misses per 1000 instr."
+        figures["figure-8"] = _bars(misses, [BASE, BASELINE], title, "~g")
+        growth = [(m.program, {"2 MiB alone": m.growth_2m}) for m in every]
+        figures["figure-9"] = _bars(growth, ["2 MiB alone"], "growth of memory", ".0%")
     if counting:
-        figures["figure-10"] = _bars(
-            counting, rivals, lambda m, name: m.misses_gone(name), "L1 DTLB misses gone", "%"
-        )
-        figures["figure-11"] = _bars(
-            counting, rivals, lambda m, name: m.references_gone(name), "walk references gone", "%"
-        )
-        figures["figure-13"] = _bars(
-            counting, rivals, lambda m, name: m.speedup(name), "speed-up", "%"
-        )
-        figures["figure-14"] = _bars(
-            counting, rivals, lambda m, name: m.speedup(name, smt=True), "speed-up", "%"
-        )
-        figures["figure-16"] = _bars(
-            counting,
-            rivals,
-            lambda m, name: m.misses_gone(name, fragmented=True),
-            "L1 DTLB misses gone, fragmented",
-            "%",
-        )
+        for figure, (metric, title) in _METRICS.items():
+            by_program = [(m.program, m.metrics()[metric]) for m in counting]
+            figures[figure] = _bars(by_program, (TPS, *RIVALS), title, ".0%")
         figures["figure-18"] = _page_counts(counting)
     figures["figure-15"] = _coverage(study)
     return dict(sorted(figures.items(), key=lambda of: int(of[0].removeprefix("figure-"))))
 
 
 def _bars(
-    measured: Sequence[Measurement], designs: Sequence[str], of: _Of, title: str, unit: str = ""
+    by_program: Sequence[tuple[str, Mapping[str, float | None]]],
+    designs: Sequence[str],
+    title: str,
+    format: str,
 ) -> Spec:
     """Bars of each design, by program; unknown values have none."""
     values: Values = [
-        {"program": m.program, "design": label(name), "value": value}
-        for m in measured
+        {"program": program, "design": label(name), "value": value}
+        for program, of in by_program
         for name in designs
-        if (value := of(m, name)) is not None
+        if (value := of.get(name)) is not None
     ]
-    names = [label(name) for name in designs]
     chart = bars(
         values,
         title,
         "design",
-        dict(zip(names, UNORDERED, strict=False)),
-        programs=max(len(measured), 4),
+        dict(zip(map(label, designs), UNORDERED, strict=False)),
+        programs=max(len(by_program), 4),
         size=(_PROGRAM_WIDTH, _BARS_HEIGHT),
-        format=".0%" if unit else "~g",
+        format=format,
     )
     return finished(chart)
 

@@ -22,7 +22,8 @@ METRICS = (
     *("mpki", "misses_gone", "references_gone", "speedup", "of_ideal"),
     *("speedup_smt", "of_ideal_smt", "misses_gone_fragmented"),
 )
-"""The figures of the paper's charts, by design, that a Measurement has."""
+"""Of Figures 8, 10 and 11, 13, 14 and 16: misses of the first-level TLB for data per 1000
+instructions, shares of the baseline's misses and references of walks that are gone, and times."""
 INTENSE_MPKI = 5.0
 """Section IV-A: of programs that are no workloads, those with more misses than that count."""
 
@@ -80,29 +81,10 @@ class Measurement:
         """Whether the paper would have evaluated it: a workload, or one that misses much."""
         return self.kind == "workload" or (self.mpki(BASE) or 0.0) > INTENSE_MPKI
 
-    def misses_gone(self, design: str, *, fragmented: bool = False) -> float | None:
-        """The share of the baseline's first-level misses of data that is gone (Figures 10, 16)."""
-        of = self.fragmented if fragmented else self.designs
-        return self._gone(of, design, lambda counted: counted.misses)
-
-    def references_gone(self, design: str) -> float | None:
-        """The share of the baseline's references of walks that are gone (Figure 11)."""
-        return self._gone(self.designs, design, lambda counted: counted.walk_references)
-
-    def _gone(
-        self, of: Mapping[str, Counted], design: str, what: Callable[[Counted], int]
-    ) -> float | None:
-        """None where the baseline has too few of them."""
-        base, one = of.get(BASELINE), of.get(design)
-        if base is None or one is None or what(base) * 1000 < FEW_MPKI * self.instructions:
-            return None
-        return 1 - what(one) / what(base)
-
-    def time(self, design: str, *, smt: bool = False) -> ExecutionTime | None:
+    def time(self, of: Mapping[str, Counted], design: str) -> ExecutionTime | None:
         """Section IV-B: the baseline's time, its T_L1DTLBM scaled by the ratio of first-level
         misses and its T_PW by that of references of walks.
         """
-        of = self.smt if smt else self.designs
         base, one = of.get(BASELINE), of.get(design)
         if base is None or one is None:
             return None
@@ -112,17 +94,39 @@ class Measurement:
             base.time.walk_cycles * _ratio(one.walk_references, base.walk_references),
         )
 
-    def speedup(self, design: str, *, smt: bool = False) -> float | None:
-        """How much faster than the baseline: 0.157 for 15.7% (Figures 13 and 14)."""
-        base, time = self.time(BASELINE, smt=smt), self.time(design, smt=smt)
-        return None if base is None or time is None else base.cycles / time.cycles - 1
+    def metrics(self) -> dict[str, dict[str, float | None]]:
+        """METRICS by design, those that are in each memory; None where it is not known."""
+        return {
+            "mpki": {name: self.mpki(name) for name in self.designs},
+            "misses_gone": self._gone(self.designs, lambda of: of.misses),
+            "references_gone": self._gone(self.designs, lambda of: of.walk_references),
+            "speedup": self._of_times(self.designs, _speedup),
+            "of_ideal": self._of_times(self.designs, _of_ideal),
+            "speedup_smt": self._of_times(self.smt, _speedup),
+            "of_ideal_smt": self._of_times(self.smt, _of_ideal),
+            "misses_gone_fragmented": self._gone(self.fragmented, lambda of: of.misses),
+        }
 
-    def of_ideal(self, design: str, *, smt: bool = False) -> float | None:
-        """The part of the time that is lost to misses which is saved."""
-        base, time = self.time(BASELINE, smt=smt), self.time(design, smt=smt)
-        if base is None or time is None or base.cycles == base.ideal_cycles:
-            return None
-        return (base.cycles - time.cycles) / (base.cycles - base.ideal_cycles)
+    def _gone(
+        self, of: Mapping[str, Counted], what: Callable[[Counted], int]
+    ) -> dict[str, float | None]:
+        """The share of the baseline's that is gone; None where the baseline has too few."""
+        few = FEW_MPKI * self.instructions
+        base = what(of[BASELINE]) if BASELINE in of else 0
+        has_enough = BASELINE in of and base * 1000 >= few
+        return {name: 1 - what(one) / base if has_enough else None for name, one in of.items()}
+
+    def _of_times(
+        self,
+        of: Mapping[str, Counted],
+        compare: Callable[[ExecutionTime, ExecutionTime], float | None],
+    ) -> dict[str, float | None]:
+        times = {name: self.time(of, name) for name in of}
+        base = times.get(BASELINE)
+        return {
+            name: None if base is None or time is None else compare(base, time)
+            for name, time in times.items()
+        }
 
     @property
     def tps_growth(self) -> float | None:
@@ -130,22 +134,6 @@ class Measurement:
         if not {BASE, TPS} <= set(self.designs):
             return None
         return self.designs[TPS].resident_bytes / self.designs[BASE].resident_bytes - 1
-
-    def metrics(self) -> dict[str, dict[str, float | None]]:
-        """The figures of the paper's charts: by metric and design."""
-        designs, smt, fragmented = list(self.designs), list(self.smt), list(self.fragmented)
-        return {
-            "mpki": {name: self.mpki(name) for name in designs},
-            "misses_gone": {name: self.misses_gone(name) for name in designs},
-            "references_gone": {name: self.references_gone(name) for name in designs},
-            "speedup": {name: self.speedup(name) for name in designs},
-            "of_ideal": {name: self.of_ideal(name) for name in designs},
-            "speedup_smt": {name: self.speedup(name, smt=True) for name in smt},
-            "of_ideal_smt": {name: self.of_ideal(name, smt=True) for name in smt},
-            "misses_gone_fragmented": {
-                name: self.misses_gone(name, fragmented=True) for name in fragmented
-            },
-        }
 
     def ran_out(self) -> Iterator[tuple[str, list[str]]]:
         """Where designs ran out of memory, and which."""
@@ -174,3 +162,14 @@ class Measurement:
 
 def _ratio(value: int, base: int) -> float:
     return value / base if base else 1.0
+
+
+def _speedup(base: ExecutionTime, time: ExecutionTime) -> float:
+    """How much faster than the baseline: 0.157 for 15.7% (Figures 13 and 14)."""
+    return base.cycles / time.cycles - 1
+
+
+def _of_ideal(base: ExecutionTime, time: ExecutionTime) -> float | None:
+    """The part of the time that is lost to misses which is saved."""
+    lost = base.cycles - base.ideal_cycles
+    return (base.cycles - time.cycles) / lost if lost else None
