@@ -72,6 +72,6 @@ def test_rows_of_a_page_become_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "# Head\n\n\n| a | b |\n{% for n in of %}\n| {{ n }} | {{ n }}0 |\n{% endfor %}\nend"
     template = claims.environment().from_string(source)
     monkeypatch.setattr(claims.environment(), "get_template", lambda name: template)
-    assert page.render_page("any", of=[1, 222]) == (
+    assert page.render_page("base_page_size", of=[1, 222]) == (
         "# Head\n\n| a   |    b |\n| --- | ---: |\n| 1   |   10 |\n| 222 | 2220 |\nend\n"
     )

@@ -18,6 +18,7 @@ from octavo.report.theme import (
 )
 
 LINES_WIDTH = 560
+LOG_2 = vl.Scale(type="log", base=2, nice=False, padding=12)
 
 
 def bars(
@@ -68,34 +69,43 @@ def lines_by_size(
     values: Values, key: str, names: Sequence[str], ticks: Iterable[int], y: vl.Y, *, height: int
 ) -> Spec:
     """A line of each of `names` over the page size; the `key` of a value has its name."""
+    x = vl.X("size:Q", title="page size", scale=LOG_2, axis=bytes_axis(ticks))
     count = len(UNORDERED)
     colours = [UNORDERED[number % count] for number in range(len(names))]
     marks = [MARKS[(number // count) % len(MARKS)] for number in range(len(names))]
-    legend = wide_legend(None)
-    chart = (
+    chart = lines(values, x, y, key, names, colours, marks, wide_legend(None), point=45)
+    return finished(chart.properties(width=LINES_WIDTH, height=height))
+
+
+def bytes_axis(ticks: Iterable[int]) -> vl.Part:
+    """An axis of sizes in bytes."""
+    return size_axis([(size, format_bytes(size)) for size in ticks])
+
+
+def lines(
+    values: Values,
+    x: vl.X,
+    y: vl.Y,
+    key: str,
+    names: Sequence[str],
+    colours: Sequence[str],
+    marks: Sequence[str],
+    legend: vl.Part,
+    *,
+    point: int,
+) -> vl.Chart:
+    """A line of each of `names`, with its colour and its mark of so many square pixels; the `key`
+    of a value has its name.
+    """
+    colour, mark = (vl.Scale(domain=list(names), range=list(of)) for of in (colours, marks))
+    chart: vl.Chart = (
         inline(values)
-        .mark("line", strokeWidth=1.6, point={"size": 45, "filled": True})
+        .mark("line", strokeWidth=1.6, point={"size": point, "filled": True})
         .encode(
-            x=vl.X(
-                "size:Q",
-                title="page size",
-                scale=vl.Scale(type="log", base=2, nice=False, padding=12),
-                axis=size_axis([(size, format_bytes(size)) for size in ticks]),
-            ),
+            x=x,
             y=y,
-            color=vl.Color(
-                f"{key}:N",
-                sort=None,
-                scale=vl.Scale(domain=list(names), range=colours),
-                legend=legend,
-            ),
-            shape=vl.Shape(
-                f"{key}:N",
-                sort=None,
-                scale=vl.Scale(domain=list(names), range=marks),
-                legend=legend,
-            ),
+            color=vl.Color(f"{key}:N", sort=None, scale=colour, legend=legend),
+            shape=vl.Shape(f"{key}:N", sort=None, scale=mark, legend=legend),
         )
-        .properties(width=LINES_WIDTH, height=height)
     )
-    return finished(chart)
+    return chart

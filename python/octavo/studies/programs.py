@@ -40,7 +40,7 @@ class Program:
 
 def load_programs() -> list[Program]:
     """The real programs of all studies, inputs not yet filled in."""
-    return [Program(entry["name"], tuple(entry["command"])) for entry in _table()["program"]]
+    return [Program(name, tuple(command)) for name, command in _table()["programs"].items()]
 
 
 @cache
@@ -212,8 +212,8 @@ def subjects(*, large: bool) -> list[Subject]:
     settings = {} if large else table["usual_machine"]
     size = "large" if large else "usual"
     made = [
-        Subject(Program(entry["name"], _workload(entry[size])), "workload", settings)
-        for entry in table["workload"]
+        Subject(Program(name, _workload(commands[size])), "workload", settings)
+        for name, commands in table["workloads"].items()
     ]
     limit = None if large else usual_instructions()
     programs = [replace(of, max_instructions=limit) for of in load_programs()]

@@ -135,7 +135,7 @@ class Study:
     def _values_of_grid(self) -> dict[str, Any]:
         holed = PORTIONS[1:]
         best, none = (self.at(_NONE, is_allocated=of) for of in (True, False))
-        ideal = None if best is None else best.designs.get(best.point.baseline)
+        ideal = None if best is None else best.designs.get(best.baseline)
         quarters = [
             [self.perforated(portion, 0.25, layout) for portion in holed] for layout in LAYOUTS
         ]
@@ -147,19 +147,18 @@ class Study:
             ]
             for layout in LAYOUTS
         ]
+        all_holes = [self.at(Fragments(1.0, 0.9, layout)) for layout in LAYOUTS]
         few = [self.perforated(0.5, 0.1, layout) for layout in LAYOUTS]
         worst = {PERFORATED: self.perforated(1.0, 0.9, "dispersed", is_allocated=False)}
         if none is not None:
-            worst[BASELINE] = none.designs.get(none.point.baseline)
+            worst[BASELINE] = none.designs.get(none.baseline)
         of_worst = {name: one for name, one in worst.items() if one is not None}
         return {
             "seen": _gains(self.at(SEEN)),
             "first_run": _gains(self.at(OBSERVED[0])),
             "second_run": _gains(self.at(OBSERVED[1])),
             "left_by_few_holes": [one.ipc / ideal.ipc for one in few if one and ideal],
-            "gains_with_all_holes": _known(
-                _gain(self.at(Fragments(1.0, 0.9, layout))) for layout in LAYOUTS
-            ),
+            "gains_with_all_holes": _known(row.gain() for row in all_holes if row),
             "gains_up_to_half": _known(
                 row.gain()
                 for row in self.grid
@@ -241,13 +240,9 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _gain(row: GridRow | None) -> float | None:
-    return None if row is None else row.gain()
-
-
 def _gains(row: GridRow | None) -> dict[str, float | None] | None:
     """How much faster perforated pages are than large and base pages on one memory."""
-    return None if row is None else _both(row.designs, PERFORATED, row.point.baseline)
+    return None if row is None else _both(row.designs, PERFORATED, row.baseline)
 
 
 def _both(counted: Mapping[str, Counted], design: str, base: str) -> dict[str, float | None] | None:
@@ -322,19 +317,11 @@ def to_markdown(study: Study) -> str:
     def at(portion: float, fraction: float, layout: Layout, is_allocated: bool) -> GridRow | None:
         return study.at(Fragments(portion, fraction, layout), is_allocated=is_allocated)
 
-    def relative(
-        row: GridRow | FaultRow | None, design: str, *, overlapped: bool = False
-    ) -> float | None:
-        """IPC over that of 4 KiB pages on the same memory."""
-        more = None if row is None else gain(row.designs, design, BASE, overlapped=overlapped)
-        return None if more is None else 1 + more
-
     return render_page(
         STUDY,
         study=study,
         claims=answers(STUDY, study.values()),
         at=at,
-        relative=relative,
         usual_entries=usual_entries(),
     )
 

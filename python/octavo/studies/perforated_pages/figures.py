@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from octavo.report import vegalite as vl
 from octavo.report.theme import MARKS, UNORDERED, Spec, Values, finished, inline, ordered_colours
+from octavo.studies.figures import lines
 from octavo.studies.perforated_pages import Study
-from octavo.studies.perforated_pages.measurement import BASE, BASELINE, KINDS, PERFORATED, gain
+from octavo.studies.perforated_pages.measurement import BASELINE, KINDS, PERFORATED
 from octavo.studies.perforated_pages.memory import LAYOUTS, Fragments
 from octavo.studies.perforated_pages.programs import FRACTIONS as PROGRAM_FRACTIONS
 from octavo.studies.perforated_pages.programs import ProgramMeasurement
@@ -53,11 +54,11 @@ def _grid(study: Study) -> Spec:
                     # The baseline is drawn once, at this fraction. Where holes are allocated it
                     # makes no difference to it; where they are not, more of them are fewer pages.
                     if fraction == FRACTIONS[1]:
-                        designs.append((row.point.baseline, _BASELINE_NAME))
+                        designs.append((row.baseline, _BASELINE_NAME))
                     for design, name in designs:
-                        more = gain(row.designs, design, BASE)
-                        if more is not None:
-                            values.append({"of": name, "portion": portion, "value": 1 + more})
+                        value = row.relative(design)
+                        if value is not None:
+                            values.append({"of": name, "portion": portion, "value": value})
             kind = "allocated" if is_allocated else "unallocated"
             names = [f"{fraction:.0%}" for fraction in FRACTIONS]
             if values:
@@ -90,28 +91,16 @@ def _curves(
 ) -> vl.Chart:
     """A curve of each over the portion, the baseline's in black if it is the same for all."""
     width, height = size
-    domain, colours = list(names), list(ordered_colours(len(names)))
+    names, colours = list(names), list(ordered_colours(len(names)))
     if has_baseline:
-        domain, colours = [_BASELINE_NAME, *domain], [_BASELINE_COLOUR, *colours]
-    marks = [MARKS[number % len(MARKS)] for number in range(len(domain))]
+        names, colours = [_BASELINE_NAME, *names], [_BASELINE_COLOUR, *colours]
+    marks = [MARKS[number % len(MARKS)] for number in range(len(names))]
+    x = vl.X("portion:Q", title="portion", axis=vl.Axis(format=".0%", tickCount=5))
+    y = vl.Y("value:Q", title=title, scale=vl.Scale(zero=False))
     legend_title = None if has_baseline else ["perforated;", f"dashed: {_BASELINE_NAME}"]
     legend = vl.Legend(title=legend_title, orient="right")
-    chart: vl.Chart = (
-        inline(values)
-        .mark("line", strokeWidth=1.6, point={"size": 40, "filled": True})
-        .encode(
-            x=vl.X("portion:Q", title="portion", axis=vl.Axis(format=".0%", tickCount=5)),
-            y=vl.Y("value:Q", title=title, scale=vl.Scale(zero=False)),
-            color=vl.Color(
-                "of:N", sort=None, scale=vl.Scale(domain=domain, range=colours), legend=legend
-            ),
-            shape=vl.Shape(
-                "of:N", sort=None, scale=vl.Scale(domain=domain, range=marks), legend=legend
-            ),
-        )
-        .properties(width=width, height=height)
-    )
-    return chart
+    chart = lines(values, x, y, "of", names, colours, marks, legend, point=40)
+    return chart.properties(width=width, height=height)
 
 
 def _contents(study: Study) -> Spec | None:
@@ -164,7 +153,7 @@ def _points(measured: ProgramMeasurement, design: str) -> Values:
     if ideal is not None:
         values += [{"of": kind, "portion": 0.0, "value": 1 + ideal} for kind in _KINDS_OF_HOLES]
     for row in measured.rows:
-        at, value = row.fragments, measured.relative(row, design)
+        at, value = row.fragments, row.relative(design)
         if value is not None:
             kind = _kind_of_holes(at.fraction, at.layout)
             values.append({"of": kind, "portion": at.portion, "value": value})

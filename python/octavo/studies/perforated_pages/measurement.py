@@ -137,3 +137,27 @@ def gain(
     if overlapped:
         return one.ipc_overlapped / other.ipc_overlapped - 1
     return one.ipc / other.ipc - 1
+
+
+class Row:
+    """The counts of every design on one memory."""
+
+    designs: dict[str, Counted]
+
+    @property
+    def baseline(self) -> str:
+        """The design that has 2 MiB and 4 KiB."""
+        return BASELINE
+
+    def gain(self, *, overlapped: bool = False) -> float | None:
+        """How much faster perforated pages are than large and base pages."""
+        return gain(self.designs, PERFORATED, self.baseline, overlapped=overlapped)
+
+    def relative(self, design: str, base: str = BASE, *, overlapped: bool = False) -> float | None:
+        """The IPC of one design over that of another."""
+        more = gain(self.designs, design, base, overlapped=overlapped)
+        return None if more is None else 1 + more
+
+    def record(self) -> dict[str, Any]:
+        """Plain data of all designs."""
+        return {name: of.record() for name, of in self.designs.items()}

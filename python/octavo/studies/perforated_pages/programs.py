@@ -16,6 +16,7 @@ from octavo.studies.perforated_pages.measurement import (
     BASELINE,
     PERFORATED,
     Counted,
+    Row,
     all_counted,
     gain,
 )
@@ -42,15 +43,11 @@ _VIRTUAL = "programs in a virtual machine (Figure 11)"
 
 
 @dataclass(frozen=True)
-class ProgramRow:
+class ProgramRow(Row):
     """The counts of one program on one memory."""
 
     fragments: Fragments
     designs: dict[str, Counted]
-
-    def gain(self, *, overlapped: bool = False) -> float | None:
-        """How much faster perforated pages are than large and base pages."""
-        return gain(self.designs, PERFORATED, BASELINE, overlapped=overlapped)
 
 
 @dataclass(frozen=True)
@@ -75,11 +72,6 @@ class ProgramMeasurement:
         ideal, one = self.ideal.get(BASELINE), row.designs.get(PERFORATED)
         return None if ideal is None or one is None else one.ipc / ideal.ipc
 
-    def relative(self, row: ProgramRow, design: str) -> float | None:
-        """IPC over that of 4 KiB pages on the same memory."""
-        more = gain(row.designs, design, BASE)
-        return None if more is None else 1 + more
-
     def record(self) -> dict[str, Any]:
         """Plain data."""
         return {
@@ -94,7 +86,7 @@ class ProgramMeasurement:
                     "gain": row.gain(),
                     "gain_overlapped": row.gain(overlapped=True),
                     "of_ideal": self.of_ideal(row),
-                    "designs": {name: of.record() for name, of in row.designs.items()},
+                    "designs": row.record(),
                 }
                 for row in self.rows
             ],

@@ -26,8 +26,8 @@ from octavo.studies.perforated_pages.measurement import (
     BASELINE,
     PERFORATED,
     Counted,
+    Row,
     all_counted,
-    gain,
 )
 from octavo.studies.perforated_pages.memory import (
     LAYOUTS,
@@ -100,16 +100,17 @@ class Point:
 
 
 @dataclass(frozen=True)
-class GridRow:
-    """The counts of every design on one memory."""
+class GridRow(Row):
+    """The counts of every design on one memory of the grid."""
 
     point: Point
     memory_bytes: int
     designs: dict[str, Counted]
 
-    def gain(self, *, overlapped: bool = False) -> float | None:
-        """How much faster perforated pages are than large and base pages."""
-        return gain(self.designs, PERFORATED, self.point.baseline, overlapped=overlapped)
+    @property
+    def baseline(self) -> str:
+        """The design that has 2 MiB and 4 KiB."""
+        return self.point.baseline
 
     def record(self) -> dict[str, Any]:
         """Plain data."""
@@ -119,7 +120,7 @@ class GridRow:
             "memory_bytes": self.memory_bytes,
             "gain": self.gain(),
             "gain_overlapped": self.gain(overlapped=True),
-            "designs": {name: of.record() for name, of in self.designs.items()},
+            "designs": super().record(),
         }
 
 
@@ -227,17 +228,12 @@ class Faults:
 
 
 @dataclass(frozen=True)
-class FaultRow:
-    """The counts of every design on one memory."""
+class FaultRow(Row):
+    """The counts of every design on one memory with faults."""
 
     faults: Faults
     memory_bytes: int
     designs: dict[str, Counted]
-
-    def relative(self, design: str, base: str = BASE, *, overlapped: bool = False) -> float | None:
-        """The IPC of one design over that of another."""
-        more = gain(self.designs, design, base, overlapped=overlapped)
-        return None if more is None else 1 + more
 
     @property
     def covered(self) -> float | None:
@@ -256,7 +252,7 @@ class FaultRow:
             "gtsm_covered": self.covered,
             "perforated_over_gtsm": self.relative(PERFORATED, GTSM),
             "perforated_over_gtsm_overlapped": self.relative(PERFORATED, GTSM, overlapped=True),
-            "designs": {name: of.record() for name, of in self.designs.items()},
+            "designs": super().record(),
         }
 
 

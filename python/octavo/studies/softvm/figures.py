@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octavo.base.units import KIB, format_bytes
+from octavo.base.units import KIB
 from octavo.report import vegalite as vl
-from octavo.report.theme import UNORDERED, Spec, Values, finished, inline, size_axis, wide_legend
+from octavo.report.theme import UNORDERED, Spec, Values, finished, inline, wide_legend
+from octavo.studies.figures import LOG_2, bytes_axis
 from octavo.studies.softvm import SOFTVM, Measurement, Study
 from octavo.studies.softvm.sweep import L1_SIZES
 
@@ -45,8 +46,8 @@ def _organisations(measured: Sequence[Measurement]) -> Spec:
             x=vl.X(
                 "l1:Q",
                 title="L1, each half",
-                scale=vl.Scale(type="log", base=2, nice=False, padding=12),
-                axis=size_axis([(size, format_bytes(size)) for size in L1_SIZES[::2]]),
+                scale=LOG_2,
+                axis=bytes_axis(L1_SIZES[::2]),
             ),
             y=vl.Y(
                 "cpi:Q",
