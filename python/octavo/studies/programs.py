@@ -14,9 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from octavo.analysis.rows import stream_counters
+from octavo.analysis.view import main_process
 from octavo.base.toml import read_toml
 from octavo.base.units import format_count
 from octavo.hardware.machines import setting_texts
+from octavo.simulation.model import Simulated
 from octavo.studies.inputs import make_inputs
 
 _MOST_EVENTS = 100_000
@@ -159,6 +162,31 @@ def document(
         return said[-1] if said else f"ended with status {done.returncode}"
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return result
+
+
+def simulated_of(result: Mapping[str, Any], *, of_all: bool = False) -> dict[str, Simulated]:
+    """The results of each design of a document, by its whole name: of the process that did most, or
+    of all of them. Those that ran out of memory are left out.
+    """
+    if of_all:
+        rows = [row for row in result["rows"] if "process" not in row]
+    else:
+        rows = main_process(result["rows"])
+    configuration = result["run"]["configuration"]
+    base_cpi = configuration["machine"]["core"]["base_cpi"]
+    totals = stream_counters(rows)
+    found = {}
+    for design in configuration["designs"]:
+        counts = {
+            (row["component"], row["counter"]): row["value"]
+            for row in rows
+            if row.get("design") == design and "interval" not in row
+        }
+        one = Simulated(design, counts, totals["instructions"], totals["references"], base_cpi)
+        # A design that stops in the warm-up has no counts.
+        if not one.count("os", "out_of_memory") and one.count("tlb.l1d", "accesses"):
+            found[design] = one
+    return found
 
 
 def scope(begin: int, end: int | None) -> list[str]:

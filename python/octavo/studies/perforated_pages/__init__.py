@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,6 @@ from octavo.studies.simulation_pool import Say, run_passes
 STUDY = "perforated_pages"
 SCHEMA = "octavo/perforated-pages/1"
 
-
 SEEN = Fragments(0.5, 0.25, "clustered")
 """The memory that the paper measured on a machine (section III-C)."""
 WORST = Fragments(1.0, 0.9, "dispersed")
@@ -61,6 +60,8 @@ PANELS: tuple[tuple[str, float, Layout, bool], ...] = (
     ("d", 0.25, "dispersed", False),
 )
 """Of Figure 8: fraction of holes, layout, and whether holes are allocated."""
+AXES = ("portion", "fraction", "layout", "large")
+"""Columns of the records that say how memory is fragmented."""
 
 
 @dataclass(frozen=True)
@@ -133,20 +134,14 @@ class Study:
         }
 
     def _values_of_grid(self) -> dict[str, Any]:
-        holed = PORTIONS[1:]
         best, none = (self.at(_NONE, is_allocated=of) for of in (True, False))
         ideal = None if best is None else best.designs.get(best.baseline)
-        quarters = [
-            [self.perforated(portion, 0.25, layout) for portion in holed] for layout in LAYOUTS
-        ]
-        layouts = [
-            [
-                self.perforated(portion, fraction, layout)
-                for portion in holed
-                for fraction in FRACTIONS
-            ]
-            for layout in LAYOUTS
-        ]
+
+        def by_layout(*fractions: float) -> list[list[Counted | None]]:
+            memories = [(portion, fraction) for portion in PORTIONS[1:] for fraction in fractions]
+            return [[self.perforated(*of, layout) for of in memories] for layout in LAYOUTS]
+
+        clustered, dispersed = by_layout(0.25)
         all_holes = [self.at(Fragments(1.0, 0.9, layout)) for layout in LAYOUTS]
         few = [self.perforated(0.5, 0.1, layout) for layout in LAYOUTS]
         worst = {PERFORATED: self.perforated(1.0, 0.9, "dispersed", is_allocated=False)}
@@ -166,12 +161,14 @@ class Study:
                 if row.point.fragments.portion and row.point.fragments.fraction <= 0.5
             ),
             "clustered_over_dispersed": [
-                one.ipc / other.ipc for one, other in zip(*layouts, strict=True) if one and other
+                one.ipc / other.ipc
+                for one, other in zip(*by_layout(*FRACTIONS), strict=True)
+                if one and other
             ],
-            "filtered": _known(one.filter_share for one in quarters[0] if one),
+            "filtered": _known(one.filter_share for one in clustered if one),
             "fewer_bitmaps": [
                 1 - one.content["bitmap"] / other.content["bitmap"]
-                for one, other in zip(*quarters, strict=True)
+                for one, other in zip(clustered, dispersed, strict=True)
                 if one and other and other.content.get("bitmap")
             ],
             "worst_beside_best": _both(of_worst, PERFORATED, BASELINE),
@@ -271,38 +268,29 @@ def to_document(study: Study) -> dict[str, Any]:
 
 def to_records(study: Study) -> list[dict[str, Any]]:
     """A flat record for each run of a design: where it ran, and everything counted."""
-    records = []
+    records: list[dict[str, Any]] = []
+
+    def add(of: str, holes: str | None, designs: Mapping[str, Counted], **axes: Any) -> None:
+        where = {"of": of, "holes": holes, **dict.fromkeys(AXES), **axes}
+        records.extend({**where, "design": name, **_flat(one)} for name, one in designs.items())
+
     for row in study.grid:
         kind = "allocated" if row.point.is_allocated else "unallocated"
-        where = {"of": "random accesses", "holes": kind, **_axes(row.point.fragments)}
-        records += [{**where, "design": name, **_flat(of)} for name, of in row.designs.items()]
+        add("random accesses", kind, row.designs, **_axes(row.point.fragments))
     for measured in study.programs:
         mode = "virtual" if measured.is_virtual else "native"
-        where = {"of": measured.program, "holes": mode, **_axes(None)}
-        records += [{**where, "design": name, **_flat(of)} for name, of in measured.ideal.items()]
+        add(measured.program, mode, measured.ideal)
         for at in measured.rows:
-            where |= _axes(at.fragments)
-            records += [{**where, "design": name, **_flat(of)} for name, of in at.designs.items()]
+            add(measured.program, mode, at.designs, **_axes(at.fragments))
     for server in study.redis:
-        where = {"of": server.name, "holes": "unallocated", **_axes(None)}
-        records += [{**where, "design": name, **_flat(of)} for name, of in server.designs.items()]
+        add(server.name, "unallocated", server.designs)
     for of in study.faults:
-        layout = of.faults.layout
-        where = {"of": "faults", "holes": None, **_axes(None), "layout": layout}
-        where["portion"] = of.faults.portion
-        records += [{**where, "design": name, **_flat(one)} for name, one in of.designs.items()]
+        add("faults", None, of.designs, layout=of.faults.layout, portion=of.faults.portion)
     return records
 
 
-def _axes(of: Fragments | None) -> dict[str, Any]:
-    if of is None:
-        return dict.fromkeys(("portion", "fraction", "layout", "large"))
-    return {
-        "portion": of.portion,
-        "fraction": of.fraction,
-        "layout": of.layout,
-        "large": of.clean,
-    }
+def _axes(of: Fragments) -> dict[str, Any]:
+    return {**asdict(of), "large": of.clean}
 
 
 def _flat(of: Counted) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.simulation.model import Simulated
-from octavo.studies.simulations import simulated_of
+from octavo.studies.programs import simulated_of
 
 BASE, BASELINE, PERFORATED = "base4k", "thp", "perforated"
 """4 KiB alone, 2 MiB and 4 KiB, and the paper's design."""

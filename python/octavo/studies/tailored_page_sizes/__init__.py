@@ -24,12 +24,12 @@ from octavo.studies.programs import (
     extent,
     record_programs,
     scope,
+    simulated_of,
     subjects,
     to_settings,
     usual_entries,
     usual_instructions,
 )
-from octavo.studies.simulations import simulated_of
 from octavo.studies.tailored_page_sizes.measurement import (
     BASE,
     DESIGNS,
