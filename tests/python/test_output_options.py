@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from fakes import FakeRun, result
 from octavo.cli import app
-from octavo.cli.output_options import current_name
+from octavo.cli.options import current_name
 from traces_made import SOME, write_csv
 
 MADE = "synth:gups?table=64KiB&updates=100"

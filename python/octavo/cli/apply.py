@@ -12,7 +12,7 @@ from octavo.base.signals import Interruption, Interrupts
 from octavo.base.text import quoted
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
 from octavo.terminal.console import make_console, say, show_grid
 

@@ -10,7 +10,7 @@ from octavo.calibration.file import CalibrationFile
 from octavo.calibration.measurement import Measurement, measure
 from octavo.calibration.view import headline, latency_grid, tlb_grid
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet
+from octavo.cli.options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console, say, show_grid
 from octavo.terminal.live import LiveLine, trace_text

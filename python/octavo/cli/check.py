@@ -11,7 +11,7 @@ from octavo.base.errors import CannotRun
 from octavo.base.units import format_count
 from octavo.cli import options
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, trace_text

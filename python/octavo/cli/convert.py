@@ -9,7 +9,7 @@ from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import JsonFile
 from octavo.base.units import format_bytes, format_count
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet
+from octavo.cli.options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, trace_text

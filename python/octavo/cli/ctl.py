@@ -12,7 +12,7 @@ from octavo.base.errors import UsageError, choose
 from octavo.base.files import STANDARD_OUTPUT, JsonFile
 from octavo.base.units import format_bytes, format_count
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
+from octavo.cli.options import Force, JsonName, OutputTarget, Quiet
 from octavo.control.server import ACTIONS
 
 _EPILOG = """\b

@@ -11,8 +11,8 @@ from octavo.base.metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.guard import guarded
+from octavo.cli.options import Force, JsonName, OutputTarget, Quiet
 from octavo.cli.output_files import Files, end
-from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
 from octavo.hardware.tlb_presets import tlb_preset_names
 from octavo.terminal.console import make_console
 from octavo.terminal.curves import show_curves

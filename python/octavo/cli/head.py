@@ -11,7 +11,7 @@ from octavo.base.errors import CannotRun
 from octavo.base.text import printable
 from octavo.cli import options
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
 from octavo.traces.by_name import open_trace
 

@@ -10,7 +10,7 @@ from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
 from octavo.terminal.console import make_console, say, show_grid
 from octavo.terminal.live import LiveLine, trace_text

@@ -7,7 +7,7 @@ import typer
 from octavo.base.errors import UsageError
 from octavo.cli import options
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
 from octavo.hardware.machines import LIST_SCHEMA, machines, machines_grid, resolve_machine
 from octavo.terminal.console import show_grid

@@ -11,7 +11,7 @@ from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current_name
+from octavo.cli.options import Force, JsonName, OldOutput, Quiet, current_name
 from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, recording_text

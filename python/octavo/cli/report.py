@@ -8,7 +8,7 @@ import typer
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import JsonFile, failing_with
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet
+from octavo.cli.options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console, say
 

@@ -21,7 +21,7 @@ from octavo.base.files import (
 )
 from octavo.base.signals import uninterrupted
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet
+from octavo.cli.options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console, say
 

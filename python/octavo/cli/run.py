@@ -9,8 +9,8 @@ from octavo.base import units
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.guard import guarded
+from octavo.cli.options import Force, JsonName, OutputTarget, Quiet
 from octavo.cli.output_files import Files, end
-from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
 from octavo.runs.api import execute, execute_trace
 from octavo.runs.configuration import configure
 from octavo.terminal.console import make_console

@@ -11,8 +11,8 @@ from octavo.base import units
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.guard import guarded
+from octavo.cli.options import Force, JsonName, OutputTarget, Quiet
 from octavo.cli.output_files import Files, end
-from octavo.cli.output_options import Force, JsonName, OutputTarget, Quiet
 from octavo.simulation.api import VERB, execute_sim, execute_sim_of_trace
 from octavo.simulation.configuration import (
     DEFAULT_DESIGNS,

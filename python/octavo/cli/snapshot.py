@@ -7,7 +7,7 @@ import typer
 from octavo.base.errors import UsageError
 from octavo.base.files import STANDARD_OUTPUT, JsonFile
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, OldOutput, Quiet, current_name
+from octavo.cli.options import Force, JsonName, OldOutput, Quiet, current_name
 from octavo.cli.shown import check_distinct
 from octavo.snapshot import (
     MemorySnapshot,

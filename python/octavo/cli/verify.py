@@ -11,7 +11,7 @@ from octavo.base.errors import UsageError
 from octavo.base.units import duration
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.guard import guarded
-from octavo.cli.output_options import Force, JsonName, Quiet, TextFile
+from octavo.cli.options import Force, JsonName, Quiet, TextFile
 from octavo.terminal.live import LiveLine
 
 if TYPE_CHECKING:
