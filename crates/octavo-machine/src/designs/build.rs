@@ -14,50 +14,70 @@ use crate::design::Design;
 use crate::env::Env;
 use crate::machine::Machine;
 
-/// A machine whose page tables support these sizes, in the default format.
+/// What a design asks of the memory of its machine.
+#[derive(Clone, Copy)]
+pub struct Tables {
+    /// The sizes that page tables support.
+    pub sizes: Sizes,
+    /// The format of page tables; the number of levels is the machine's.
+    pub format: Format,
+    /// Bytes reserved for tables of the design, in whole frames.
+    pub reserved_bytes: u64,
+}
+
+impl Default for Tables {
+    /// Page tables of x86-64.
+    fn default() -> Self {
+        Tables { sizes: Sizes::X86, format: Format::default(), reserved_bytes: 0 }
+    }
+}
+
+/// A machine with page tables of x86-64; `make` makes the memory-management unit of a core.
 pub fn machine<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,
     os: &OsConfig,
     make: impl Fn() -> Result<D, ConfigError>,
 ) -> MachineResult {
-    machine_with_format(config, setup, (Sizes::X86, Format::default()), os, make)
+    machine_with_tables(config, setup, Tables::default(), os, |_| make())
 }
 
-/// A machine with page tables of this format; the number of levels is the machine's.
-pub fn machine_with_format<D: Design + 'static>(
+/// A machine with these page tables and reserved memory, which is in the environment that `make` is given.
+pub fn machine_with_tables<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,
-    (sizes, format): (Sizes, Format),
+    tables: Tables,
     os: &OsConfig,
-    make: impl Fn() -> Result<D, ConfigError>,
+    mut make: impl FnMut(&Env) -> Result<D, ConfigError>,
 ) -> MachineResult {
-    let env = env(config, setup, (sizes, format), os)?;
-    let mmus = (0..config.core.count).map(|_| make()).collect::<Result<_, _>>()?;
+    let env = env(config, setup, tables, os)?;
+    let mmus = (0..config.core.count).map(|_| make(&env)).collect::<Result<_, _>>()?;
     Ok(Box::new(Machine::new(env, mmus, setup.instructions)))
 }
 
-/// All parts of a machine except its design. The page tables support `sizes` in this format; the number of
-/// levels is the machine's.
+/// All parts of a machine except its design.
 fn env(
     config: &MachineConfig,
     setup: &Setup,
-    (sizes, format): (Sizes, Format),
+    tables: Tables,
     system: &OsConfig,
 ) -> Result<Env, ConfigError> {
-    let format = Format { levels: config.page_table.levels, ..format };
+    let format = Format { levels: config.page_table.levels, ..tables.format };
     // Faulty frames belong to machine memory: in a guest, only host pages have gaps.
     let machine_settings = Format {
         has_gapped: format.has_gapped && config.host.is_none(),
         vector_bits: vector_bits(config, format, system)?,
         ..format
     };
-    let os = os(&config.memory, &setup.start, (sizes, machine_settings), system)?;
+    // The tables of a design lie in the machine's memory, which is the host's.
+    let reserved_bytes = if config.host.is_none() { tables.reserved_bytes } else { 0 };
+    let own = Tables { format: machine_settings, reserved_bytes, ..tables };
+    let os = os(&config.memory, &setup.start, own, system)?;
     let env = Env::new(config, os, setup.instructions)?.checked(setup.is_checked);
     let Some(host) = &config.host else { return Ok(env) };
     check_merging(system)?;
     let of_host = |error| ConfigError::Host(Box::new(error));
-    let host_os = host_os(host, setup, (sizes, format), system).map_err(of_host)?;
+    let host_os = host_os(host, setup, Tables { format, ..tables }, system).map_err(of_host)?;
     env.in_guest(config, host, host_os, setup.instructions)
 }
 
@@ -87,21 +107,22 @@ fn vector_bits(
 fn host_os(
     host: &HostConfig,
     setup: &Setup,
-    (sizes, format): (Sizes, Format),
+    tables: Tables,
     system: &OsConfig,
 ) -> Result<Os, ConfigError> {
-    let format = Format { levels: host.page_table.levels, ..format };
+    let format = Format { levels: host.page_table.levels, ..tables.format };
+    let tables = Tables { format, ..tables };
     let machine_settings = own_policy(host)?;
     machine_settings.as_ref().map_or(Ok(()), check_merging)?;
     let start = setup.host_start.as_deref().unwrap_or(&Fragmentation::Empty);
-    os(&host.memory, start, (sizes, format), machine_settings.as_ref().unwrap_or(system))
+    os(&host.memory, start, tables, machine_settings.as_ref().unwrap_or(system))
 }
 
 /// An operating system whose memory is in its initial state.
 fn os(
     memory: &MemoryConfig,
     start: &Fragmentation,
-    (sizes, format): (Sizes, Format),
+    tables: Tables,
     system: &OsConfig,
 ) -> Result<Os, ConfigError> {
     let configured = Order::of(memory.largest_block);
@@ -110,7 +131,9 @@ fn os(
     let shape = MemoryShape::new(frames, configured.max(needed))?;
     // The initially free frames do not depend on the largest block, so that all designs start equal.
     let frames = start.build(shape, memory.seed())?;
-    Ok(system.build(Memory::new(frames, &sizes.list(), format)))
+    let mut memory = Memory::new(frames, &tables.sizes.list(), tables.format);
+    memory.frames.reserve_for_design(tables.reserved_bytes / PageSize::BASE.bytes());
+    Ok(system.build(memory))
 }
 
 /// Policies that observe stores are supported neither in guests nor in hosts.

@@ -6,8 +6,9 @@ use octavo_os::page_table::{Aliases, Format};
 use octavo_os::policy::OsConfig;
 use octavo_types::PageSize;
 
+use super::Conventional;
+use super::build::{self, Tables};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, Sizes, TranslationHardware};
-use super::{Conventional, build};
 
 /// Base pages above 4 KiB, for all anonymous memory or where the mapping has room.
 #[rustfmt::skip]
@@ -27,7 +28,8 @@ pub const FAMILY: Family = Family::new(
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let tlbs = tlbs(&config.tlb, &os.policy.required_sizes());
     let format = Format { aliases: Aliases::Copies, ..Format::default() };
-    build::machine_with_format(config, setup, (Sizes::All, format), os, || {
+    let tables = Tables { sizes: Sizes::All, format, ..Tables::default() };
+    build::machine_with_tables(config, setup, tables, os, |_| {
         Conventional::new(&tlbs, setup.instructions)
     })
 }

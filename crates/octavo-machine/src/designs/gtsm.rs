@@ -26,9 +26,9 @@ use octavo_os::policy::{OsConfig, PolicyConfig};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
-use super::build;
+use super::build::{self, Tables};
 use super::registry::{
-    Family, MachineResult, NamedDesign, Requirement, Setup, Sizes, TranslationHardware,
+    Family, MachineResult, NamedDesign, Requirement, Setup, TranslationHardware,
 };
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
@@ -64,7 +64,8 @@ const GAPPED_PAGES: Requirement = Requirement {
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let config = machine(config);
     let format = Format { has_gapped: true, ..Format::default() };
-    build::machine_with_format(&config, setup, (Sizes::X86, format), os, || {
+    let tables = Tables { format, ..Tables::default() };
+    build::machine_with_tables(&config, setup, tables, os, |_| {
         Gtsm::new(&config.tlb, &config.gtsm, setup.instructions)
     })
 }

@@ -1,18 +1,8 @@
-//! The translation designs: each has its own file or folder and one line in the [`registry`].
+//! The translation designs: each has its own file or folder and one line in the list below.
 
 mod build;
-pub mod colt;
-mod conventional;
-mod direct_segment;
-mod granule;
-mod gtsm;
-mod perfect;
-mod perforated;
 pub mod registry;
-mod rmm;
-mod softvm;
 mod spec;
-mod tps;
 
 pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
@@ -25,3 +15,25 @@ pub use registry::{
 pub use rmm::Rmm;
 pub use softvm::{Physical, Softvm};
 pub use spec::{DesignSpec, SpecError};
+
+/// Declares the modules of designs and lists their families.
+macro_rules! families {
+    ($($module:ident)*) => {
+        $(pub mod $module;)*
+        /// All designs, in the order of reports.
+        const FAMILIES: &[registry::Family] = &[$($module::FAMILY),*];
+    };
+}
+
+families! {
+    conventional
+    granule
+    tps
+    colt
+    rmm
+    direct_segment
+    perforated
+    gtsm
+    softvm
+    perfect
+}

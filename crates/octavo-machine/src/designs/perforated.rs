@@ -28,9 +28,9 @@ use octavo_os::policy::{OsConfig, PolicyConfig};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
-use super::build;
+use super::build::{self, Tables};
 use super::registry::{
-    Family, MachineResult, NamedDesign, Requirement, Setup, Sizes, TranslationHardware,
+    Family, MachineResult, NamedDesign, Requirement, Setup, TranslationHardware,
 };
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
@@ -75,7 +75,8 @@ const fn hardware(
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig, variant: Variant) -> MachineResult {
     let format = Format { has_perforated: true, ..Format::default() };
-    build::machine_with_format(config, setup, (Sizes::X86, format), os, || {
+    let tables = Tables { format, ..Tables::default() };
+    build::machine_with_tables(config, setup, tables, os, |_| {
         Perforated::new(&config.tlb, variant, setup.instructions)
     })
 }

@@ -1,6 +1,6 @@
 //! The registry: all translation hardware and the named combinations of hardware and page-size policy. A
-//! design declares both, with its requirements and settings, in the [`Family`] of its own file; here it has one
-//! line.
+//! design declares both, with its requirements and settings, in the [`Family`] of its own file, which
+//! [`crate::designs`] lists.
 
 use std::sync::Arc;
 
@@ -9,26 +9,10 @@ use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::policy::{OsConfig, PolicyConfig};
 use octavo_types::{Instructions, PageSize};
 
-use super::{
-    colt, conventional, direct_segment, granule, gtsm, perfect, perforated, rmm, softvm, tps,
-};
+use super::FAMILIES;
 use crate::config::ConfigError;
 use crate::footprint::Part;
 use crate::machine::AnyMachine;
-
-/// All designs, in the order of reports.
-const FAMILIES: &[Family] = &[
-    conventional::FAMILY,
-    granule::FAMILY,
-    tps::FAMILY,
-    colt::FAMILY,
-    rmm::FAMILY,
-    direct_segment::FAMILY,
-    perforated::FAMILY,
-    gtsm::FAMILY,
-    softvm::FAMILY,
-    perfect::FAMILY,
-];
 
 /// Designs that share an idea.
 pub struct Family {

@@ -20,11 +20,12 @@ use octavo_hw::Replacement;
 use octavo_os::policy::{OsConfig, PolicyConfig};
 use octavo_types::PageSize;
 
+use super::Conventional;
+use super::build::{self, Tables};
 use super::registry::{
     Family, MachineResult, NamedDesign, RenamedHardware, Requirement, Setup, Sizes,
     TranslationHardware,
 };
-use super::{Conventional, build};
 
 /// Tailored Page Sizes.
 #[rustfmt::skip]
@@ -54,7 +55,8 @@ const TAILORED_PAGES: Requirement = Requirement {
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let tlbs = tlbs(&config.tlb);
     let format = os.policy.page_table_format();
-    build::machine_with_format(config, setup, (Sizes::All, format), os, || {
+    let tables = Tables { sizes: Sizes::All, format, ..Tables::default() };
+    build::machine_with_tables(config, setup, tables, os, |_| {
         let tlbs = Conventional::new(&tlbs, setup.instructions)?.filling_whole_pages();
         Ok(tlbs.with_vectors(format.vector_bits))
     })

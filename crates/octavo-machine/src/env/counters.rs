@@ -218,6 +218,9 @@ fn report_os(component: &str, os: &Os, counters: &mut Counters) {
     if held(Owner::Faulty) > 0 {
         counters.level(component, "faulty_bytes", held(Owner::Faulty));
     }
+    if held(Owner::DesignTable) > 0 {
+        counters.level(component, "design_table_bytes", held(Owner::DesignTable));
+    }
     if memory.frames.hole_bitmaps().are_reserved() {
         counters.level(component, "bitmap_bytes", held(Owner::HoleBitmap));
         counters.level(

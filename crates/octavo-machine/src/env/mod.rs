@@ -3,6 +3,7 @@
 mod check;
 mod counters;
 mod gapped;
+mod memory_port;
 mod nested;
 mod overlap;
 mod perforated;
@@ -203,6 +204,12 @@ impl Env {
         let translation = l2.look_up_rarely(self.asid, page, 1);
         self.charge_l2_lookup(l2.hit_latency_cycles(), translation.is_some());
         translation
+    }
+
+    /// Charges a look-up of a TLB level behind the second, which begins when that has missed. A walk that
+    /// follows does not overlap it.
+    pub fn charge_lookup(&mut self, latency_cycles: u32) {
+        self.charge_l2_lookup(latency_cycles, true);
     }
 
     /// Charges a look-up of the second-level TLB or its substitute. A miss is followed by [`Env::walk`],

@@ -235,6 +235,15 @@ fn effects(
             let (_, counter) =
                 CYCLES.iter().find(|(name, _)| *name == what).expect("a kind of cycles");
             effects.push(format!("{what} cycles {}", get("core", counter)));
+        } else if let Some((component, counter)) =
+            asked.rsplit_once(' ').and_then(|(name, _)| name.split_once('/'))
+        {
+            let all = machine.counters();
+            let (_, counter, _) = all
+                .iter()
+                .find(|(of, name, _)| *of == component && *name == counter)
+                .unwrap_or_else(|| panic!("no counter {counter} of {component}"));
+            effects.push(format!("{component}/{counter} {}", get(component, counter)));
         } else if asked.starts_with("dirty ") {
             let kib = |name| machine.counters().get("os.vectors", name).unwrap() >> 10;
             let (parts, pages) = (kib("dirty_parts_bytes"), kib("dirty_bytes"));

@@ -1,5 +1,5 @@
-//! Tables that hardware finds at a fixed location instead of by pointers: hole and chunk bitmaps. They are
-//! reserved in the last frames of memory when a machine starts.
+//! Tables that hardware finds at a fixed location instead of by pointers: hole and chunk bitmaps, and tables
+//! of translation designs. They are reserved in the last frames of memory when a machine starts.
 
 use octavo_types::FrameNumber;
 
@@ -35,5 +35,29 @@ impl Frames {
             }
         }
         start
+    }
+
+    /// Reserves the last `frames` frames that are not faulty for the tables of a design, regardless of their
+    /// owners, and keeps them as [`Frames::of_design`]. To be called before anything is mapped.
+    ///
+    /// # Panics
+    /// If memory has fewer frames.
+    pub fn reserve_for_design(&mut self, frames: u64) {
+        let mut next = self.shape().frames();
+        while (self.of_design.len() as u64) < frames {
+            next -= 1;
+            let frame = FrameNumber::new(next);
+            match self.owner(frame) {
+                Some(Owner::Faulty) => continue,
+                Some(_) => self.change_owner(frame, Order::BASE, Owner::DesignTable),
+                None => drop(self.allocate_at(frame, Order::BASE, Owner::DesignTable)),
+            }
+            self.of_design.push(frame);
+        }
+    }
+
+    /// The frames reserved for tables of the design, the last of memory first.
+    pub fn of_design(&self) -> &[FrameNumber] {
+        &self.of_design
     }
 }

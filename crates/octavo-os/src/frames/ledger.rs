@@ -20,6 +20,8 @@ pub enum Owner {
     /// A bitmap that hardware finds by its fixed location: the hole bitmap of perforated pages, or chunk
     /// bitmaps.
     HoleBitmap,
+    /// A table of a translation design, [reserved](super::Frames::reserve_for_design) at the start.
+    DesignTable,
     /// Faulty, and never allocated.
     Faulty,
     /// Background memory: in use since before the simulation.
@@ -31,7 +33,7 @@ pub enum Owner {
 
 impl Owner {
     /// All owners.
-    pub const ALL: [Owner; 8] = [
+    pub const ALL: [Owner; 9] = [
         Owner::Data,
         Owner::PageTable,
         Owner::Reserved,
@@ -40,6 +42,7 @@ impl Owner {
         Owner::Background { movable: true },
         Owner::HoleBitmap,
         Owner::Faulty,
+        Owner::DesignTable,
     ];
 
     /// Whether compaction may move such a frame: data, if its relocator allows, and movable background
@@ -60,6 +63,7 @@ impl Owner {
             Owner::Background { movable: true } => 5,
             Owner::HoleBitmap => 6,
             Owner::Faulty => 7,
+            Owner::DesignTable => 8,
         }
     }
 }
@@ -72,6 +76,7 @@ impl fmt::Display for Owner {
             Owner::Reserved => "reserved",
             Owner::Shadow => "shadow",
             Owner::HoleBitmap => "hole bitmaps",
+            Owner::DesignTable => "design tables",
             Owner::Faulty => "faulty",
             Owner::Background { movable: false } => "foreign, not movable",
             Owner::Background { movable: true } => "foreign, movable",

@@ -80,6 +80,8 @@ pub struct Frames {
     pub(super) reservations: Reservations,
     pub(crate) holes: HoleBitmaps,
     pub(crate) chunks: ChunkBitmaps,
+    /// Reserved for tables of a translation design.
+    pub(super) of_design: Vec<FrameNumber>,
     peak_used_frames: u64,
 }
 
@@ -92,6 +94,7 @@ impl Frames {
             reservations: Reservations::default(),
             holes: HoleBitmaps::default(),
             chunks: ChunkBitmaps::default(),
+            of_design: Vec::new(),
             peak_used_frames: 0,
         }
     }
@@ -103,7 +106,8 @@ impl Frames {
         let buddy = Buddy::all_allocated(shape.frames, shape.largest);
         let reservations = Reservations::default();
         let (holes, chunks) = (HoleBitmaps::default(), ChunkBitmaps::default());
-        Frames { buddy, ledger, reservations, holes, chunks, peak_used_frames: shape.frames }
+        let (of_design, peak_used_frames) = (Vec::new(), shape.frames);
+        Frames { buddy, ledger, reservations, holes, chunks, of_design, peak_used_frames }
     }
 
     /// Allocates a block of `order` for `owner`: the lowest of the smallest sufficient order. If no base
