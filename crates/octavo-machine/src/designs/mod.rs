@@ -34,6 +34,7 @@ families! {
     direct_segment
     perforated
     gtsm
+    pom_tlb
     softvm
     perfect
 }

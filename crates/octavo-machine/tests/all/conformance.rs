@@ -314,7 +314,7 @@ macro_rules! files {
 }
 
 files! {
-    colt conventional direct_segment gtsm nested nested_gtsm nested_perforated perforated rmm softvm tps
+    colt conventional direct_segment gtsm nested nested_gtsm nested_perforated perforated pom_tlb rmm softvm tps
 }
 
 #[test]

@@ -1,0 +1,324 @@
+//! POM-TLB, a TLB in a part of memory (Ryoo, Gulur, Song and John, "Rethinking TLB Designs in Virtualized
+//! Environments", ISCA 2017): a third TLB level of 16 MiB that all cores share and that the data caches hold
+//! lines of.
+//!
+//! - It has a table for 4 KiB pages and one for 2 MiB pages, each set-associative with [`WAYS`] entries of
+//!   [`ENTRY_BYTES`] bytes to a set: a set fills a line of 64 bytes, so that one read gives all of it. An
+//!   entry has the process as part of its tag, so that a context switch keeps it.
+//! - After a miss of the second level, a predictor gives the size of the page, one bit for each of
+//!   [`PREDICTORS`] regions of 2 MiB, modulo; the set of that size is read through the data caches. A hit
+//!   fills the second and the first level. After a miss, also of a wrongly predicted size, the page table is
+//!   walked, and the page is written to the table and its size to the predictor.
+//! - In a guest, entries translate guest-virtual to host-physical pages, so that a hit takes the place of a
+//!   whole two-dimensional walk. The tables lie in the host's memory.
+//! - An invalidation drops the entries of its pages from the tables.
+//!
+//! Assumptions: each table has half of the memory; a machine with less than 1 GiB gives a 64th of its memory,
+//! rounded down to a power of two. The set is the page number modulo the number of sets; replacement is LRU. A
+//! page of 1 GiB is held in parts of 2 MiB. Reads enter the caches where walks do, and begin after the
+//! second-level look-up; writes of fills go through the caches off the critical path, and those of
+//! invalidations are counted only. The predictor of cache bypasses is left out: every read goes through the
+//! caches.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use octavo_config::{MachineConfig, TlbConfig};
+use octavo_hw::{Asid, Geometry, Replacement, SetArray};
+use octavo_os::ProcessId;
+use octavo_os::policy::OsConfig;
+use octavo_os::vmas::Pages;
+use octavo_types::{Access, FrameNumber, Instructions, PageNumber, PageSize, PhysAddr};
+
+use crate::config::ConfigError;
+use crate::counters::{Counters, Lookups};
+use crate::design::{AddressSpace, Design};
+use crate::designs::Conventional;
+use crate::designs::build::{self, Tables};
+use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
+use crate::env::Env;
+use crate::footprint::{Part, Payload};
+use crate::front::LineAccess;
+use crate::tlb::{Lookup, TlbEntry, Translation};
+
+/// A third-level TLB in memory.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family::new(
+    &[TranslationHardware {
+        own_state,
+        ..TranslationHardware::new("pom_tlb", "a third-level TLB of 16 MiB in memory, read through the data caches", make)
+    }],
+    &[NamedDesign { name: "pom_tlb", hardware: "pom_tlb", policy: "thp", about: "POM-TLB: a third-level TLB in a part of memory, for huge pages and small ones" }],
+);
+
+/// Bytes of both tables.
+pub const BYTES: u64 = 16 << 20;
+/// Entries of a set.
+pub const WAYS: u64 = 4;
+/// Bytes of an entry.
+pub const ENTRY_BYTES: u64 = 16;
+/// Bits of the size predictor.
+pub const PREDICTORS: usize = 512;
+/// The part of a small memory that the tables take.
+const SHARE: u64 = 64;
+const SET_BYTES: u64 = WAYS * ENTRY_BYTES;
+/// The page sizes of the tables.
+const SIZES: [PageSize; 2] = [PageSize::BASE, PageSize::HUGE];
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    let reserved_bytes = bytes(config).max(PageSize::BASE.bytes());
+    let tables = Tables { reserved_bytes, ..Tables::default() };
+    let mut shared = None;
+    build::machine_with_tables(config, setup, tables, os, |env| {
+        let table = shared.get_or_insert_with(|| {
+            let table = Table::new(env.reserved_frames(), bytes(config), setup.instructions);
+            Arc::new(Mutex::new(table))
+        });
+        PomTlb::new(&config.tlb, Arc::clone(table), setup.instructions)
+    })
+}
+
+/// Bytes of both tables in a machine: a power of two.
+fn bytes(config: &MachineConfig) -> u64 {
+    let memory = config.host.as_ref().map_or(&config.memory, |host| &host.memory);
+    let share = (memory.bytes / SHARE).max(2 * SET_BYTES);
+    1 << share.min(BYTES).ilog2()
+}
+
+fn geometry(bytes: u64) -> Geometry {
+    let entries = bytes / 2 / ENTRY_BYTES;
+    Geometry::of_entries(entries, WAYS).expect("a power of two of sets")
+}
+
+fn own_state(config: &MachineConfig) -> Vec<Part> {
+    let bytes = 2 * SetArray::<Payload>::most_bytes(geometry(bytes(config)));
+    vec![Part { setting: "the tables of pom_tlb".to_owned(), bytes }]
+}
+
+/// The contents of the tables, and their place in memory.
+struct Table {
+    frames: Box<[FrameNumber]>,
+    /// By size.
+    sizes: [SetArray<TlbEntry>; 2],
+}
+
+impl Table {
+    /// Empty tables of so many bytes together in these frames.
+    fn new(frames: &[FrameNumber], bytes: u64, instructions: Instructions) -> Self {
+        let table = || SetArray::new(geometry(bytes), Replacement::Lru, instructions);
+        Table { frames: frames.into(), sizes: [table(), table()] }
+    }
+
+    /// The set that may hold the page of a size, and the address of its line.
+    fn place(&self, size: usize, page: PageNumber) -> (usize, PhysAddr) {
+        let sets = self.sizes[size].geometry();
+        let set = sets.set_of(page.raw() >> SIZES[size].base_shift());
+        let at = (size * sets.sets() + set) as u64 * SET_BYTES;
+        let frame = self.frames[(at / PageSize::BASE.bytes()) as usize];
+        (set, PhysAddr::new(frame.start().raw() + at % PageSize::BASE.bytes()))
+    }
+
+    /// The translation of a base page by an entry of this size.
+    fn look_up(&mut self, size: usize, of: Asid, page: PageNumber) -> Option<Translation> {
+        let (set, _) = self.place(size, page);
+        let entry = *self.sizes[size].look_up(set, key(size, of, page))?;
+        Some(Translation { size: SIZES[size], entry })
+    }
+
+    /// Puts a page, or the part of it that an entry holds, into its set. Returns the address of the line.
+    fn fill(&mut self, of: Asid, page: PageNumber, translation: Translation) -> PhysAddr {
+        let size = usize::from(is_huge(&translation));
+        let entry = translation.part(page, SIZES[size]).entry;
+        let (set, at) = self.place(size, page);
+        self.sizes[size].insert(set, key(size, of, page), entry);
+        at
+    }
+
+    /// Drops the entries of these base pages. Returns their number.
+    fn invalidate(&mut self, of: Asid, pages: &Pages) -> u64 {
+        let mut dropped = 0;
+        for (array, size) in self.sizes.iter_mut().zip(SIZES) {
+            let order = size.base_shift();
+            let numbers = pages.start >> order..((pages.end - 1) >> order) + 1;
+            if numbers.end - numbers.start > array.len() as u64 {
+                let number = |key: u64| key & Asid::ONLY.tag(u64::MAX);
+                dropped += array
+                    .invalidate_if(|key, _| Asid::of(key) == of && numbers.contains(&number(key)));
+                continue;
+            }
+            for number in numbers {
+                let set = array.geometry().set_of(number);
+                dropped += usize::from(array.invalidate(set, of.tag(number)).is_some());
+            }
+        }
+        dropped as u64
+    }
+}
+
+fn key(size: usize, of: Asid, page: PageNumber) -> u64 {
+    of.tag(page.raw() >> SIZES[size].base_shift())
+}
+
+fn is_huge(translation: &Translation) -> bool {
+    translation.size >= PageSize::HUGE
+}
+
+/// The tag of a process' entries; `None` where it has too high a number for one, and uses no table.
+fn tag(process: ProcessId) -> Option<Asid> {
+    Asid::new(process.0)
+}
+
+/// Conventional TLBs in front of the tables in memory.
+pub struct PomTlb {
+    tlbs: Conventional,
+    table: Arc<Mutex<Table>>,
+    /// Whether the last page of a region was huge.
+    predicts_huge: Box<[bool; PREDICTORS]>,
+    lookups: Lookups,
+    counts: Counts,
+}
+
+/// Counters of one core beside those of look-ups.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// Pages of another size than predicted.
+    mispredicted: u64,
+    /// Lines written by fills.
+    fills: u64,
+    /// Entries dropped by invalidations.
+    invalidated: u64,
+}
+
+impl PomTlb {
+    fn new(
+        config: &TlbConfig,
+        table: Arc<Mutex<Table>>,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
+        Ok(PomTlb {
+            tlbs: Conventional::new(config, instructions)?,
+            table,
+            predicts_huge: Box::new([false; PREDICTORS]),
+            lookups: Lookups::default(),
+            counts: Counts::default(),
+        })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves a first-level miss.
+    #[inline(never)]
+    fn serve_l1_miss(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
+        let in_second = self.tlbs.look_up_l2(env, page, access);
+        if let Lookup::Hit(translation) = in_second {
+            return Some(translation);
+        }
+        let translation = match self.look_up(env, page, access) {
+            Some(translation) => {
+                self.tlbs.fill_l2(env.asid(), page, translation, in_second);
+                translation
+            }
+            None => self.walk_and_fill(env, page, access, in_second)?,
+        };
+        self.tlbs.fill_l1(env.asid(), page, translation, access);
+        Some(translation)
+    }
+
+    /// Replaces a first-level entry that does not permit the access by the result of a walk.
+    #[inline(never)]
+    fn serve_permission_miss(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
+        let translation = self.walk_and_fill(env, page, access, Lookup::PermissionMiss)?;
+        self.tlbs.replace_l1(env.asid(), page, translation, access);
+        Some(translation)
+    }
+
+    /// Reads the set of the predicted size. Returns the translation if it permits the access.
+    fn look_up(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
+        let of = tag(env.process())?;
+        let size = usize::from(self.predicts_huge[region(page)]);
+        let (at, found) = {
+            let mut table = self.table();
+            (table.place(size, page).1, table.look_up(size, of, page))
+        };
+        let latency_cycles = env.read_memory(at);
+        env.charge_lookup(latency_cycles);
+        self.lookups.hits += u64::from(found.is_some());
+        self.lookups.misses += u64::from(found.is_none());
+        found.filter(|found| found.entry.permits(access.kind() == Access::Store))
+    }
+
+    fn walk_and_fill(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        in_second: Lookup,
+    ) -> Option<Translation> {
+        let translation = self.walk(env, page, access)?;
+        self.tlbs.fill_l2(env.asid(), page, translation, in_second);
+        if let Some(of) = tag(env.process()) {
+            let at = self.table().fill(of, page, translation);
+            env.write_memory(at);
+            self.counts.fills += 1;
+            let predicted = &mut self.predicts_huge[region(page)];
+            self.counts.mispredicted += u64::from(*predicted != is_huge(&translation));
+            *predicted = is_huge(&translation);
+        }
+        Some(translation)
+    }
+}
+
+/// The predictor of a base page.
+fn region(page: PageNumber) -> usize {
+    (page.raw() >> PageSize::HUGE.base_shift()) as usize % PREDICTORS
+}
+
+impl Design for PomTlb {
+    #[inline(always)]
+    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        let page = env.page(access);
+        let translation = match self.tlbs.look_up_l1(env, page, access) {
+            Lookup::Hit(translation) => translation,
+            Lookup::PermissionMiss => self.serve_permission_miss(env, page, access)?,
+            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
+        };
+        Some(translation.frame_of(page))
+    }
+
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+        self.tlbs.invalidate(of, pages);
+        if let Some(of) = tag(of.process) {
+            let dropped = self.table().invalidate(of, pages);
+            self.counts.invalidated += dropped;
+        }
+    }
+
+    /// The tables keep their entries, whose tags name the process.
+    fn flush(&mut self) {
+        self.tlbs.flush();
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        self.tlbs.report(counters);
+        self.lookups.report("tlb.pom", counters);
+        counters.add("tlb.pom", "mispredicted", self.counts.mispredicted);
+        counters.add("tlb.pom", "fills", self.counts.fills);
+        counters.add("tlb.pom", "invalidated", self.counts.invalidated);
+    }
+}
