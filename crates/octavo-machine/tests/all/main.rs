@@ -5,6 +5,7 @@ mod conformance;
 mod cores;
 mod degenerate;
 mod designs;
+mod developing;
 mod footprint;
 mod fragmentation;
 mod fuzz;
