@@ -9,7 +9,7 @@
 //! translation costs.
 //!
 //! Only times are measured here, in ticks of the time-stamp counter; what they mean, such as where the
-//! first level of the TLB ends, is decided by `python/octavo/knees.py`.
+//! first level of the TLB ends, is decided by `python/octavo/calibration/knees.py`.
 //!
 //! Measurements of different sizes are interleaved in random order, round after round: a disturbance
 //! by other processes then spreads over all sizes, instead of making a step between two of them.
