@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from octavo._core import OctavoError
 from octavo.analysis.rows import stream_counters
 from octavo.analysis.view import main_process
 from octavo.base.toml import read_toml
-from octavo.base.units import format_count
 from octavo.hardware.machines import setting_texts
 from octavo.simulation.model import Simulated
 from octavo.studies.inputs import make_inputs
@@ -26,9 +26,11 @@ _MOST_EVENTS = 100_000
 """Events of a workload, at most."""
 BUILT = Path(__file__).resolve().parents[3] / "build" / "workloads"
 """Where `make workloads` puts them in a clone."""
-
-
 Measured = TypeVar("Measured")
+
+
+class NotMeasured(OctavoError):
+    """Why a program or a pass is left out of a study."""
 
 
 @dataclass(frozen=True)
@@ -51,78 +53,76 @@ def _table() -> dict[str, Any]:
     return read_toml(Path(__file__).with_name("programs.toml"))
 
 
-def measure_programs(
-    programs: Sequence[Program],
+def measure_runs(
     arguments: Sequence[str],
     on_program: Callable[[str], None],
     max_instructions: int | None,
     measure: Callable[[str, Any], Measured],
-) -> tuple[tuple[Measured, ...], dict[str, str]]:
+) -> tuple[list[Measured], dict[str, str]]:
     """Runs every program that is installed; gives what `measure` makes of the name and the rows of
     each, and why the others were left out.
 
     `arguments` are a command of octavo and its options; `on_program` hears the name of each
     program as it starts. With `max_instructions`, each ends after so many.
     """
-    measured, skipped = [], {}
-    arguments = [*arguments, *_limit(max_instructions)]
-    for program, command, directory in _installed(programs):
-        if command is None:
-            skipped[program.name] = "not installed"
-            continue
-        on_program(program.name)
-        made = document([*arguments, "--", *command], directory)
-        if isinstance(made, str):
-            skipped[program.name] = made
-        else:
-            measured.append(measure(program.name, made["rows"]))
-    return tuple(measured), skipped
+
+    def run(program: Program, command: list[str], place: Path) -> Measured:
+        made = document([*arguments, *_limit(max_instructions), "--", *command], place)
+        return measure(program.name, made["rows"])
+
+    skipped: dict[str, str] = {}
+    return _measure(load_programs(), on_program, run, skipped), skipped
 
 
-def record_programs(
+def measure_traces(
     programs: Sequence[Program],
     on_program: Callable[[str], None],
     max_instructions: int | None,
-) -> Iterator[tuple[Program, Path | str]]:
-    """Records every program that is installed; gives its trace, which is there until the next one
-    is asked for, or why there is none. `document` says what a command makes of it.
+    measure: Callable[[Program, Path], Measured],
+    skipped: dict[str, str],
+) -> list[Measured]:
+    """Records every program that is installed; gives what `measure` makes of each and its trace,
+    which is there until it returns. `skipped` gets why the others were left out.
     """
-    for program, command, directory in _installed(programs):
-        if command is None:
-            yield program, "not installed"
-            continue
-        on_program(program.name)
-        trace = directory / "trace.oct"
+
+    def record(program: Program, command: list[str], place: Path) -> Measured:
+        trace = place / "trace.oct"
         limits = [n for n in (max_instructions, program.max_instructions) if n is not None]
         limit = _limit(min(limits, default=None))
-        arguments = ["record", "--force", "-o", str(trace), *limit]
-        done = document([*arguments, "--", *command], directory)
-        yield program, done if isinstance(done, str) else trace
-        trace.unlink(missing_ok=True)
+        try:
+            document(["record", "--force", "-o", str(trace), *limit, "--", *command], place)
+            return measure(program, trace)
+        finally:
+            trace.unlink(missing_ok=True)
+
+    return _measure(programs, on_program, record, skipped)
 
 
 def _limit(max_instructions: int | None) -> list[str]:
     return [] if max_instructions is None else ["--max-instructions", str(max_instructions)]
 
 
-def _installed(
+def _measure(
     programs: Sequence[Program],
-) -> Iterator[tuple[Program, list[str] | None, Path]]:
-    """Each program, its command with its inputs made, and where its files go; no command where it
-    is not installed.
-    """
+    on_program: Callable[[str], None],
+    measure: Callable[[Program, list[str], Path], Measured],
+    skipped: dict[str, str],
+) -> list[Measured]:
+    """The results of `measure` for each program, its command with its inputs, and a directory."""
+    measured = []
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
-        directory = Path(name)
-        inputs = {key: str(path) for key, path in make_inputs(directory).items()}
+        place = Path(name)
+        inputs = {key: str(path) for key, path in make_inputs(place).items()}
         for program in programs:
-            is_there = shutil.which(program.command[0]) is not None
-            yield program, fill_in(program, inputs) if is_there else None, directory
-
-
-def extent_note(max_instructions: int | None) -> Iterator[str]:
-    """How much of each program was run, where it was not all: a paragraph."""
-    if max_instructions is not None:
-        yield f"Of each program the first {format_count(max_instructions)} instructions were run."
+            if shutil.which(program.command[0]) is None:
+                skipped[program.name] = "not installed"
+                continue
+            on_program(program.name)
+            try:
+                measured.append(measure(program, fill_in(program, inputs), place))
+            except NotMeasured as why:
+                skipped[program.name] = str(why)
+    return measured
 
 
 def fill_in(program: Program, inputs: dict[str, str]) -> list[str]:
@@ -138,9 +138,9 @@ def document(
     directory: Path,
     *,
     run: Callable[..., subprocess.CompletedProcess[bytes]] = subprocess.run,
-) -> dict[str, Any] | str:
-    """The document of one run of octavo, whose files go to a directory; or why there is none.
-    `run` stands for `subprocess.run`.
+) -> dict[str, Any]:
+    """The document of one run of octavo, whose files go to a directory. Raises NotMeasured if it
+    fails. `run` stands for `subprocess.run`.
 
     Output goes to a file: some programs (grep, tar) do next to nothing when it is /dev/null.
     """
@@ -159,7 +159,7 @@ def document(
         )
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        return said[-1] if said else f"ended with status {done.returncode}"
+        raise NotMeasured(said[-1] if said else f"ended with status {done.returncode}")
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return result
 
@@ -195,24 +195,21 @@ def scope(begin: int, end: int | None) -> list[str]:
     return ["--warm-up", str(begin), *limit]
 
 
-def region_of(trace: Path) -> tuple[int, int | None] | str:
-    """The instructions at which a workload's region of interest begins and ends, or why not.
-    Where it was ended inside, the region ends with the trace.
+def region_of(trace: Path) -> tuple[int, int | None]:
+    """The instructions at which a workload's region of interest begins and ends. Where it was ended
+    inside, the region ends with the trace. Raises NotMeasured if it was ended before.
     """
     listed = events(trace)
-    if isinstance(listed, str):
-        return listed
     at = {of["event"]: of["instruction"] for of in listed if of["event"].startswith("mark ")}
     if "mark 1" not in at:
-        return "it was ended before its region of interest"
+        raise NotMeasured("it was ended before its region of interest")
     return at["mark 1"], at.get("mark 2")
 
 
-def events(trace: Path) -> list[dict[str, Any]] | str:
-    """The events of a trace in order, or why they are not known."""
+def events(trace: Path) -> list[dict[str, Any]]:
+    """The events of a trace in order."""
     listing = ["head", "--events", "--lines", str(_MOST_EVENTS), str(trace)]
-    result = document(listing, trace.parent)
-    return result if isinstance(result, str) else list(result["entries"])
+    return list(document(listing, trace.parent)["entries"])
 
 
 def to_settings(settings: Mapping[str, Any]) -> Iterator[str]:
@@ -258,9 +255,9 @@ def usual_entries() -> int:
     return int(_table()["usual_machine"]["tlb.l2.main.entries"])
 
 
-def extent(subject: Subject, trace: Path) -> tuple[int, int | None] | str:
-    """The instructions at which what counts begins and ends, or why nothing does: of a workload its
-    region of interest, of a real program everything.
+def extent(subject: Subject, trace: Path) -> tuple[int, int | None]:
+    """The instructions at which what counts begins and ends: of a workload its region of interest,
+    of a real program everything.
     """
     return region_of(trace) if subject.kind == "workload" else (0, None)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.base.units import format_count
-from octavo.studies.programs import document
+from octavo.studies.programs import NotMeasured, document
 
 Say = Callable[[str], None]
 """Shows a line of progress."""
@@ -86,23 +86,23 @@ def run_passes(passes: Sequence[Pass], what: str, say: Say, jobs: int | None = N
     is_partial = False
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
 
-        def one(number: int, of: Pass) -> dict[str, Any] | str:
+        def one(number: int, of: Pass) -> dict[str, Any]:
             place = Path(name) / str(number)
             place.mkdir()
             return document(of.arguments, place, run=children.run)
 
         with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-            waiting: dict[Future[dict[str, Any] | str], Pass] = {
+            waiting: dict[Future[dict[str, Any]], Pass] = {
                 pool.submit(one, number, of): of for number, of in enumerate(passes)
             }
             try:
                 while waiting:
                     for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                        of, made = waiting.pop(future), future.result()
-                        if isinstance(made, str):
-                            failed[of.key] = made
-                        else:
-                            documents[of.key] = made
+                        of = waiting.pop(future)
+                        try:
+                            documents[of.key] = future.result()
+                        except NotMeasured as why:
+                            failed[of.key] = str(why)
                         progress.one_more()
             except KeyboardInterrupt:
                 is_partial = True

@@ -14,7 +14,7 @@ from octavo.analysis.view import main_process, whole_program
 from octavo.base.units import BASE_PAGE, KIB, MIB
 from octavo.studies.claims import answers, load_claims
 from octavo.studies.page import render_page
-from octavo.studies.programs import load_programs, measure_programs
+from octavo.studies.programs import measure_runs
 
 STUDY = "base_page_size"
 SCHEMA = "octavo/base-page-size/1"
@@ -100,8 +100,8 @@ def run_study(on_program: Callable[[str], None], max_instructions: int | None = 
     """Runs every program that is installed; `on_program` hears the name of each as it starts. With
     `max_instructions`, each ends after so many.
     """
-    done = measure_programs(load_programs(), ["run"], on_program, max_instructions, measure)
-    return Study(*done, max_instructions)
+    measured, skipped = measure_runs(["run"], on_program, max_instructions, measure)
+    return Study(tuple(measured), skipped, max_instructions)
 
 
 def to_markdown(study: Study) -> str:

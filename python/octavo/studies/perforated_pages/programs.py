@@ -29,7 +29,16 @@ from octavo.studies.perforated_pages.memory import (
     fragmented,
 )
 from octavo.studies.perforated_pages.random_accesses import MACHINE
-from octavo.studies.programs import Subject, document, extent, record_programs, scope, to_settings
+from octavo.studies.programs import (
+    NotMeasured,
+    Program,
+    Subject,
+    document,
+    extent,
+    measure_traces,
+    scope,
+    to_settings,
+)
 from octavo.studies.simulation_pool import Done, Pass, Say, run_passes
 
 PORTIONS = (0.25, 0.5, 1.0)
@@ -113,25 +122,24 @@ def measure_programs(
     kinds: tuple[bool, ...] = (False, True)
     if (why := why_not_virtual()) is not None:
         kinds, skipped[_VIRTUAL] = (False,), why
-    traces = record_programs([of.program for of in subjects], on_program, max_instructions)
+    by_name = {subject.program.name: subject for subject in subjects}
+
+    def measure(program: Program, trace: Path) -> None:
+        traced = _traced(by_name[program.name], trace)
+        for is_virtual in kinds:
+            name = f"{program.name}{', in a virtual machine' if is_virtual else ''}"
+            one, passes = _measured(traced, say, is_virtual=is_virtual)
+            if one is not None:
+                measured.append(one)
+            if passes.failed:
+                # Each memory fails for the same reason, mostly.
+                skipped[name] = next(iter(passes.failed.values()))
+            if passes.is_partial:
+                raise KeyboardInterrupt
+
+    programs = [subject.program for subject in subjects]
     try:
-        for subject, (program, trace) in zip(subjects, traces, strict=True):
-            if isinstance(trace, str):
-                skipped[program.name] = trace
-                continue
-            if isinstance(traced := _traced(subject, trace), str):
-                skipped[program.name] = traced
-                continue
-            for is_virtual in kinds:
-                name = f"{program.name}{', in a virtual machine' if is_virtual else ''}"
-                one, passes = _measured(traced, say, is_virtual=is_virtual)
-                if one is not None:
-                    measured.append(one)
-                if passes.failed:
-                    # Each memory fails for the same reason, mostly.
-                    skipped[name] = next(iter(passes.failed.values()))
-                if passes.is_partial:
-                    return measured, skipped, True
+        measure_traces(programs, on_program, max_instructions, measure, skipped)
     except KeyboardInterrupt:
         return measured, skipped, True
     return measured, skipped, False
@@ -145,9 +153,10 @@ def why_not_virtual() -> str | None:
     table = f"synth:uniform?table={_TRIED_REGIONS * REGION}&base=0x1000000000&references=20k"
     options = ["--machine", MACHINE, "--check", "--virtualised", *_perforated_in_guest(of)]
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
-        result = document(["sim", *options, table], Path(name))
-    if isinstance(result, str):
-        return result
+        try:
+            result = document(["sim", *options, table], Path(name))
+        except NotMeasured as why:
+            return str(why)
     return None if PERFORATED in all_counted(result) else "memory ran out"
 
 
@@ -176,20 +185,15 @@ class _Traced:
     """By design, native and unfragmented."""
 
 
-def _traced(subject: Subject, trace: Path) -> _Traced | str:
-    """A recorded program, or why it cannot be measured."""
-    region = extent(subject, trace)
-    if isinstance(region, str):
-        return region
-    options = ("sim", "--machine", MACHINE, *to_settings(subject.settings), *scope(*region))
-    result = document([*options, *_WITHOUT_HOLES, str(trace)], trace.parent)
-    if isinstance(result, str):
-        return result
-    ideal = all_counted(result)
+def _traced(subject: Subject, trace: Path) -> _Traced:
+    """A recorded program. Raises NotMeasured if it cannot be measured."""
+    region = scope(*extent(subject, trace))
+    options = ("sim", "--machine", MACHINE, *to_settings(subject.settings), *region)
+    ideal = all_counted(document([*options, *_WITHOUT_HOLES, str(trace)], trace.parent))
     if not {BASE, BASELINE} <= set(ideal):
-        return "memory ran out"
+        raise NotMeasured("memory ran out")
     if (gain(ideal, BASELINE, BASE) or 0.0) < LEAST_GAIN:
-        return f"large pages gain less than {LEAST_GAIN:.0%}"
+        raise NotMeasured(f"large pages gain less than {LEAST_GAIN:.0%}")
     return _Traced(subject.program.name, str(trace), options, ideal)
 
 

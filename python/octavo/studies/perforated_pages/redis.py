@@ -35,7 +35,7 @@ from octavo.studies.perforated_pages.measurement import (
     all_counted,
 )
 from octavo.studies.perforated_pages.random_accesses import MACHINE
-from octavo.studies.programs import events, to_settings
+from octavo.studies.programs import NotMeasured, events, to_settings
 from octavo.studies.simulation_pool import Pass, Say, run_passes
 
 SERVER = "redis-server"
@@ -140,8 +140,8 @@ def measure_redis(size: RedisSize, say: Say) -> tuple[list[RedisMeasurement], di
                     made = _describe_stream(size, instructions, Path(name))
             except KeyboardInterrupt:
                 return measured, skipped, True
-            if isinstance(made, str):
-                skipped[f"Redis, {what}"] = made
+            except NotMeasured as why:
+                skipped[f"Redis, {what}"] = str(why)
                 continue
             common = ("sim", "--machine", MACHINE, *made.options, "--design")
             passes = [Pass(of, (*common, of, str(made.trace))) for of in DESIGNS]
@@ -216,10 +216,8 @@ def _table(name: str, pairs: dict[str, Setting]) -> str:
     return f"\n[[{name}]]\n{''.join(lines)}"
 
 
-def _recorded(size: RedisSize, place: Path, say: Say) -> _Prepared | str:
+def _recorded(size: RedisSize, place: Path, say: Say) -> _Prepared:
     made = record_server(size.keys, size.lookups, place, say)
-    if isinstance(made, str):
-        return made
     settings = [word for setting in size.settings for word in ("--set", setting)]
     options = (*settings, "--warm-up", str(made.asked_from))
     return _Prepared(made.name, size.keys, size.lookups, options, made.trace)
@@ -235,10 +233,10 @@ class Recorded:
     """The instruction at which look-ups begin."""
 
 
-def record_server(keys: int, lookups: int, place: Path, say: Say) -> Recorded | str:
-    """Records a server that stores so many keys, then looks so many up; or says why not."""
+def record_server(keys: int, lookups: int, place: Path, say: Say) -> Recorded:
+    """Records a server that stores so many keys, then looks so many up."""
     if shutil.which(SERVER) is None:
-        return f"{SERVER} is not installed"
+        raise NotMeasured(f"{SERVER} is not installed")
     said = f"{format_count(keys)} keys of {format_bytes(VALUE_BYTES)}"
     say(f"tracing {SERVER}, {said}")
     trace, address = place / "redis.oct", place / "socket"
@@ -258,16 +256,13 @@ def record_server(keys: int, lookups: int, place: Path, say: Say) -> Recorded | 
             _ask(address, (keys, lookups), mark, server)
             server.wait(_WAIT_SECONDS)
         except (OSError, EOFError, subprocess.TimeoutExpired) as error:
-            return f"{SERVER}: {_last_line(output) or error}"
+            raise NotMeasured(f"{SERVER}: {_last_line(output) or error}") from error
         finally:
             if server.poll() is None:
                 server.terminate()
                 with suppress(subprocess.TimeoutExpired):
                     server.wait(_WAIT_SECONDS)
-    begin = _asked_from(trace, mark)
-    if isinstance(begin, str):
-        return begin
-    return Recorded(f"{SERVER}, {said}", trace, begin)
+    return Recorded(f"{SERVER}, {said}", trace, _asked_from(trace, mark))
 
 
 def _last_line(said: IO[bytes]) -> str:
@@ -328,14 +323,11 @@ def _command(stream: BufferedRWPair, *words: bytes) -> None:
         stream.read(int(answer[1:]) + 2)
 
 
-def _asked_from(trace: Path, mark: str) -> int | str:
+def _asked_from(trace: Path, mark: str) -> int:
     """The instruction at which the look-ups begin: the library is gone again."""
-    listed = events(trace)
-    if isinstance(listed, str):
-        return listed
     is_there = False
-    for of in listed:
+    for of in events(trace):
         is_there |= of["event"].startswith("map ") and mark in of["event"]
         if is_there and of["event"].startswith("unmap "):
             return int(of["instruction"])
-    return f"{SERVER} did not map the library that marks the beginning of the look-ups"
+    raise NotMeasured(f"{SERVER} did not map the library that marks the beginning of the look-ups")

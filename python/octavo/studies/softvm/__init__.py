@@ -18,10 +18,11 @@ from octavo.analysis.view import main_process
 from octavo.studies.claims import answers, claims_document, load_study
 from octavo.studies.page import render_page
 from octavo.studies.programs import (
+    NotMeasured,
     Program,
     document,
     load_programs,
-    record_programs,
+    measure_traces,
     scope,
 )
 from octavo.studies.softvm.sweep import (
@@ -342,42 +343,31 @@ def run_study(
     programs = load_programs() if chosen is None else list(chosen)
     limit = USUAL_INSTRUCTIONS if max_instructions is None else max_instructions
     swept = tuple(organisations()) if sweep is None else tuple(sweep)
-    measurements, skipped = [], {}
-    for program, trace in record_programs(programs, on_program, limit):
-        done = trace if isinstance(trace, str) else _measured(program, trace, swept)
-        if isinstance(done, str):
-            skipped[program.name] = done
-        else:
-            measurements.append(done)
-    ordered = sorted(measurements, key=lambda measured: measured.cpi(SOFTVM))
-    return Study(tuple(ordered), skipped, limit)
+    skipped: dict[str, str] = {}
+
+    def measured(program: Program, trace: Path) -> Measurement:
+        return _measured(program, trace, swept)
+
+    done = measure_traces(programs, on_program, limit, measured, skipped)
+    done.sort(key=lambda one: one.cpi(SOFTVM))
+    return Study(tuple(done), skipped, limit)
 
 
-def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> Measurement | str:
-    """All passes over one trace, or why there can be none. Its first half fills the caches."""
-    about = document(["info", str(trace)], trace.parent)
-    if isinstance(about, str):
-        return about
+def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> Measurement:
+    """All passes over one trace. Its first half fills the caches."""
+    place = trace.parent
     simulate = ["sim", "--machine", MACHINE]
-    half = scope(half_of(about), None)
-    designs = ",".join(ALL_DESIGNS)
-    whole = document([*simulate, *half, "--design", designs, str(trace)], trace.parent)
-    if isinstance(whole, str):
-        return whole
+    half = scope(half_of(document(["info", str(trace)], place)), None)
+    whole = document([*simulate, *half, "--design", ",".join(ALL_DESIGNS), str(trace)], place)
     short = [*simulate, "--max-instructions", str(SWEEP_INSTRUCTIONS)]
     passes = []
     for first in range(0, len(swept), _SWEEPS_AT_ONCE):
         some = swept[first : first + _SWEEPS_AT_ONCE]
         designs = ",".join(of.design for of in some)
-        result = document([*short, "--design", designs, str(trace)], trace.parent)
-        if isinstance(result, str):
-            return result
-        passes.append((some, result))
-    caches = document(one_pass(str(trace)), trace.parent)
-    if isinstance(caches, str):
-        return caches
+        passes.append((some, document([*short, "--design", designs, str(trace)], place)))
+    caches = document(one_pass(str(trace)), place)
     if any(_ran_out(result) for result in (whole, *(result for _, result in passes))):
-        return "the simulated memory ran out"
+        raise NotMeasured("the simulated memory ran out")
     return measure(program.name, whole, passes, caches)
 
 

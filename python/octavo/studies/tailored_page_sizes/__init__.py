@@ -19,10 +19,12 @@ from octavo.simulation.model import Simulated
 from octavo.studies.claims import answers, claims_document, load_study
 from octavo.studies.page import render_page
 from octavo.studies.programs import (
+    NotMeasured,
+    Program,
     Subject,
     document,
     extent,
-    record_programs,
+    measure_traces,
     scope,
     simulated_of,
     subjects,
@@ -170,46 +172,34 @@ def run_study(
     `max_instructions`, each ends after so many; `large` gives the workloads the paper's sizes.
     """
     all_subjects = subjects(large=large) if chosen is None else list(chosen)
-    measurements, skipped = [], {}
+    by_name = {subject.program.name: subject for subject in all_subjects}
+    skipped: dict[str, str] = {}
+
+    def measured(program: Program, trace: Path) -> Measurement:
+        return _measured(by_name[program.name], trace)
+
     programs = [subject.program for subject in all_subjects]
-    traces = record_programs(programs, on_program, max_instructions)
-    for subject, (program, trace) in zip(all_subjects, traces, strict=True):
-        done = trace if isinstance(trace, str) else _measured(subject, trace)
-        if isinstance(done, str):
-            skipped[program.name] = done
-        else:
-            measurements.append(done)
-    return Study(tuple(measurements), skipped, tuple(coverages()), large, max_instructions)
+    done = measure_traces(programs, on_program, max_instructions, measured, skipped)
+    return Study(tuple(done), skipped, tuple(coverages()), large, max_instructions)
 
 
-def _measured(subject: Subject, trace: Path) -> Measurement | str:
-    """All passes over one trace, or why there can be none."""
+def _measured(subject: Subject, trace: Path) -> Measurement:
+    """All passes over one trace."""
     place = trace.parent
-    region = extent(subject, trace)
-    if isinstance(region, str):
-        return region
-    begin, end = region
+    begin, end = extent(subject, trace)
     touched = document(["run", "--page-sizes", "4KiB,2MiB", str(trace)], place)
-    if isinstance(touched, str):
-        return touched
     simulate = ["sim", "--machine", MACHINE, *to_settings(subject.settings)]
     region_of_one = scope(begin, end)
     empty = document([*simulate, *region_of_one, "--design", ",".join(DESIGNS), str(trace)], place)
-    if isinstance(empty, str):
-        return empty
     designs = all_counted(empty)
     if BASE not in designs:
-        return "memory ran out with 4 KiB pages"
+        raise NotMeasured("memory ran out with 4 KiB pages")
     others = ["--design", ",".join(name for name in DESIGNS if name != BASE)]
     both = ["--processes", "asid", "--quantum", str(SMT_TURN_INSTRUCTIONS)]
     region_of_both = scope(2 * begin, None if end is None else 2 * end)
     shared = document([*simulate, *region_of_both, *both, *others, str(trace), str(trace)], place)
-    if isinstance(shared, str):
-        return shared
     scarce = to_settings(fragmented(designs[BASE].resident_bytes))
     short = document([*simulate, *scarce, *region_of_one, *others, str(trace)], place)
-    if isinstance(short, str):
-        return short
     return measure(subject, touched, instructions_of(empty), designs, short, shared)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from octavo.base.units import KIB
 from octavo.studies.claims import answers, claims_document
 from octavo.studies.page import render_page
-from octavo.studies.programs import load_programs, measure_programs
+from octavo.studies.programs import measure_runs
 from octavo.tlb_curves.rows import CurveRow
 
 SCHEMA = "octavo/two-page-sizes/1"
@@ -178,12 +178,9 @@ def run_study(on_program: Callable[[str], None], max_instructions: int | None = 
     """Runs every program that is installed; `on_program` hears the name of each as it starts. With
     `max_instructions`, each ends after so many.
     """
-    programs = load_programs()
-    measurements, skipped = measure_programs(
-        programs, ARGUMENTS, on_program, max_instructions, measure
-    )
-    ordered = sorted(measurements, key=lambda measured: measured.working_set_bytes)
-    return Study(tuple(ordered), skipped, max_instructions)
+    measured, skipped = measure_runs(ARGUMENTS, on_program, max_instructions, measure)
+    measured.sort(key=lambda one: one.working_set_bytes)
+    return Study(tuple(measured), skipped, max_instructions)
 
 
 class _Rows:
