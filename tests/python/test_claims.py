@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jinja2.exceptions import SecurityError
+from jinja2.exceptions import SecurityError, UndefinedError
 
 from octavo.base.errors import UsageError
 from octavo.studies import claims, page
@@ -46,6 +46,11 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest(where: str) -> None:
     texts[where] = "{{ fals }}" if where == "ours" else "fals"
     with pytest.raises(UsageError, match=r"name in the claim fall `fals`; did you mean `falls`\?"):
         claim(**texts).find({"falls": 0.1})
+
+
+def test_an_unknown_part_of_a_value_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="has no attribute 'tsp'"):
+        claim("falls.tsp", "of < 1").find({"falls": {"tps": 0.1}})
 
 
 def test_expressions_reach_nothing_but_values() -> None:

@@ -8,8 +8,8 @@ A study's `study.toml` has a table `[claim.KEY]` for each claim, in the order of
 - `line` says in words when it is taken to agree, and `why` why it may differ here.
 
 `of` and `agrees` are Jinja's expressions, `ours` and `why` its templates, all of them in its
-sandbox, over the named values of the study, `of`, and FUNCTIONS and FILTERS. They may use the
-macros and texts that the file's `shared` defines.
+sandbox, over the named values of the study, `of`, KIB, MIB, and FUNCTIONS and FILTERS. Templates
+may use the macros and texts that the file's `shared` defines, too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _count_between(values: Iterable[float], low: float, high: float = math.inf) 
 
 
 _CALLED: tuple[Callable[..., Any], ...] = (
-    *(abs, all, any, len, max, min, sum, zip, _count_between, mean, median, geometric_mean),
+    *(abs, all, any, len, max, min, sum, _count_between, mean, median, geometric_mean),
 )
 FUNCTIONS = {of.__name__.lstrip("_"): of for of in _CALLED}
 _FORMATS: tuple[Callable[..., str], ...] = (

@@ -21,7 +21,7 @@ def render_page(folder: str, /, **content: Any) -> str:
     """The page of the study in a folder: of its module's names and `content`."""
     names = vars(import_module(f"octavo.studies.{folder}"))
     text = environment().get_template(f"{folder}/page.md").render({**names, **content})
-    lines = "\n".join(_with_tables(text.splitlines()))
+    lines = "\n".join(_with_tables(text.split("\n")))
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
 
 
