@@ -5,18 +5,21 @@
 //! - It has a table for 4 KiB pages and one for 2 MiB pages, each set-associative with [`WAYS`] entries of
 //!   [`ENTRY_BYTES`] bytes to a set: a set fills a line of 64 bytes, so that one read gives all of it. An
 //!   entry has the process as part of its tag, so that a context switch keeps it.
-//! - After a miss of the second level, a predictor gives the size of the page, one bit for each of
+//! - After a miss of the second level, or a hit that does not permit the access, a predictor gives the size of the page, one bit for each of
 //!   [`PREDICTORS`] regions of 2 MiB, modulo; the set of that size is read through the data caches. A hit
 //!   fills the second and the first level. After a miss, also of a wrongly predicted size, the page table is
 //!   walked, and the page is written to the table and its size to the predictor.
 //! - In a guest, entries translate guest-virtual to host-physical pages, so that a hit takes the place of a
 //!   whole two-dimensional walk. The tables lie in the host's memory.
-//! - An invalidation drops the entries of its pages from the tables.
+//! - An invalidation drops the entries of its pages from the tables, once: what a core writes afterwards stays
+//!   when the other cores receive the same invalidation.
 //!
-//! Assumptions: each table has half of the memory; a machine with less than 1 GiB gives a 64th of its memory,
+//! Assumptions: each core has a predictor of its own, which expects small pages at first and which context
+//! switches and invalidations do not change. Every walked page is written and corrects it. Each table has half of the memory; a machine with less than 1 GiB gives a 64th of its memory,
 //! rounded down to a power of two. The set is the page number modulo the number of sets; replacement is LRU. A
-//! page of 1 GiB is held in parts of 2 MiB. Reads enter the caches where walks do, and begin after the
-//! second-level look-up; writes of fills go through the caches off the critical path, and those of
+//! page of 1 GiB is held in parts of 2 MiB, of which a hit fills one. Reads enter the caches where walks do, and begin after the
+//! second-level look-up; a first-level entry that does not permit a store is walked for at once. Where TLBs hold guest
+//! halves of translations, so do the tables. Writes of fills go through the caches off the critical path, and those of
 //! invalidations are counted only. The predictor of cache bypasses is left out: every read goes through the
 //! caches.
 
@@ -39,6 +42,9 @@ use crate::env::Env;
 use crate::footprint::{Part, Payload};
 use crate::front::LineAccess;
 use crate::tlb::{Lookup, TlbEntry, Translation};
+
+#[cfg(test)]
+mod naive;
 
 /// A third-level TLB in memory.
 #[rustfmt::skip]
@@ -67,13 +73,14 @@ const SIZES: [PageSize; 2] = [PageSize::BASE, PageSize::HUGE];
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let reserved_bytes = bytes(config).max(PageSize::BASE.bytes());
     let tables = Tables { reserved_bytes, ..Tables::default() };
-    let mut shared = None;
+    let (mut shared, mut cores) = (None, 0..);
     build::machine_with_tables(config, setup, tables, os, |env| {
         let table = shared.get_or_insert_with(|| {
             let table = Table::new(env.reserved_frames(), bytes(config), setup.instructions);
             Arc::new(Mutex::new(table))
         });
-        PomTlb::new(&config.tlb, Arc::clone(table), setup.instructions)
+        let core = cores.next().expect("a number for each core");
+        PomTlb::new(core, &config.tlb, Arc::clone(table), setup.instructions)
     })
 }
 
@@ -99,13 +106,22 @@ struct Table {
     frames: Box<[FrameNumber]>,
     /// By size.
     sizes: [SetArray<TlbEntry>; 2],
+    /// Invalidations that not every core has received.
+    receipts: Vec<Receipt>,
+}
+
+/// An invalidation, and the cores that have received it.
+struct Receipt {
+    process: ProcessId,
+    pages: Pages,
+    cores: Vec<usize>,
 }
 
 impl Table {
     /// Empty tables of so many bytes together in these frames.
     fn new(frames: &[FrameNumber], bytes: u64, instructions: Instructions) -> Self {
         let table = || SetArray::new(geometry(bytes), Replacement::Lru, instructions);
-        Table { frames: frames.into(), sizes: [table(), table()] }
+        Table { frames: frames.into(), sizes: [table(), table()], receipts: Vec::new() }
     }
 
     /// The set that may hold the page of a size, and the address of its line.
@@ -131,6 +147,24 @@ impl Table {
         let (set, at) = self.place(size, page);
         self.sizes[size].insert(set, key(size, of, page), entry);
         at
+    }
+
+    /// Whether a core is the first that receives an invalidation.
+    fn is_first(&mut self, core: usize, process: ProcessId, pages: &Pages) -> bool {
+        let earlier = self.receipts.iter_mut().find(|receipt| {
+            (receipt.process, &receipt.pages) == (process, pages) && !receipt.cores.contains(&core)
+        });
+        match earlier {
+            Some(receipt) => {
+                receipt.cores.push(core);
+                false
+            }
+            None => {
+                let receipt = Receipt { process, pages: pages.clone(), cores: vec![core] };
+                self.receipts.push(receipt);
+                true
+            }
+        }
     }
 
     /// Drops the entries of these base pages. Returns their number.
@@ -169,6 +203,7 @@ fn tag(process: ProcessId) -> Option<Asid> {
 
 /// Conventional TLBs in front of the tables in memory.
 pub struct PomTlb {
+    core: usize,
     tlbs: Conventional,
     table: Arc<Mutex<Table>>,
     /// Whether the last page of a region was huge.
@@ -190,11 +225,13 @@ struct Counts {
 
 impl PomTlb {
     fn new(
+        core: usize,
         config: &TlbConfig,
         table: Arc<Mutex<Table>>,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
         Ok(PomTlb {
+            core,
             tlbs: Conventional::new(config, instructions)?,
             table,
             predicts_huge: Box::new([false; PREDICTORS]),
@@ -303,10 +340,18 @@ impl Design for PomTlb {
 
     fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
         self.tlbs.invalidate(of, pages);
-        if let Some(of) = tag(of.process) {
-            let dropped = self.table().invalidate(of, pages);
+        let mut table = self.table();
+        if table.is_first(self.core, of.process, pages)
+            && let Some(of) = tag(of.process)
+        {
+            let dropped = table.invalidate(of, pages);
+            drop(table);
             self.counts.invalidated += dropped;
         }
+    }
+
+    fn apply_invalidations(&mut self, _env: &Env) {
+        self.table().receipts.clear();
     }
 
     /// The tables keep their entries, whose tags name the process.
