@@ -29,8 +29,8 @@ from octavo.studies.perforated_pages.random_accesses import (
     grid_passes,
     stream,
 )
-from octavo.studies.perforated_pages.redis import RedisSize
-from octavo.studies.simulation_pool import run_passes
+from octavo.studies.perforated_pages.redis import RedisMeasurement, RedisSize
+from octavo.studies.simulation_pool import STOPPED, Done, run_passes
 from perforated_fakes import SMALL
 
 
@@ -104,17 +104,34 @@ def test_the_study_measures_the_simulated_design(tmp_path: Path) -> None:
 def test_a_server_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("octavo.studies.perforated_pages.redis.SERVER", "no-such-redis-server")
     size = RedisSize(stream_keys=500, stream_lookups=50)
-    measured, skipped, is_partial = perforated_redis.measure_redis(size, lambda line: None)
+    measured: list[RedisMeasurement] = []
+    skipped: dict[str, str] = {}
+    perforated_redis.measure_redis(size, lambda line: None, measured, skipped)
     assert [one.name for one in measured] == ["a stream of 500 keys"]
     assert skipped == {"Redis, the server": "no-such-redis-server is not installed"}
-    assert not is_partial
+
+
+def test_ctrl_c_in_a_later_part_keeps_the_parts_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = "octavo.studies.perforated_pages.redis"
+    stopped = Done({}, {BASE: STOPPED}, is_partial=True)
+    monkeypatch.setattr(f"{package}.SERVER", "no-such-redis-server")
+    monkeypatch.setattr(f"{package}.run_passes", lambda passes, what, say: stopped)
+    chosen = [Point(Fragments(0.0, 0.1, "clustered"), is_allocated=True)]
+    plan = Plan(chosen, SMALL, (), RedisSize(stream_keys=500, stream_lookups=50))
+    study = run_study(lambda name: None, lambda line: None, plan=plan)
+    assert study.is_partial
+    assert [row.point for row in study.grid] == chosen
+    assert study.redis == ()
+    assert study.skipped[f"Redis, the stream, {BASE}"] == STOPPED
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server")
 @pytest.mark.long
 def test_a_real_server_is_traced() -> None:
     size = RedisSize(keys=300, lookups=200, stream_keys=500, stream_lookups=50)
-    measured, skipped, _ = perforated_redis.measure_redis(size, lambda line: None)
+    measured: list[RedisMeasurement] = []
+    skipped: dict[str, str] = {}
+    perforated_redis.measure_redis(size, lambda line: None, measured, skipped)
     assert skipped == {}
     server = measured[0]
     assert server.instructions_per_lookup is not None

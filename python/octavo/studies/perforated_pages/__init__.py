@@ -351,13 +351,15 @@ def run_study(
     programs: list[ProgramMeasurement] = []
     redis: list[RedisMeasurement] = []
     is_partial = done.is_partial
-    if not is_partial and plan.redis is not None:
-        redis, without, is_partial = measure_redis(plan.redis, say)
-        skipped |= without
-    if not is_partial and plan.subjects:
-        programs, without, is_partial = measure_programs(
-            plan.subjects, on_program, say, max_instructions
-        )
-        skipped |= without
+    if not is_partial:
+        try:
+            if plan.redis is not None:
+                measure_redis(plan.redis, say, redis, skipped)
+            if plan.subjects:
+                measure_programs(
+                    plan.subjects, on_program, say, max_instructions, programs, skipped
+                )
+        except KeyboardInterrupt:
+            is_partial = True
     measured = (grid, tuple(programs), tuple(redis))
     return Study(*measured, skipped, faults, is_partial, max_instructions)

@@ -115,10 +115,12 @@ def measure_programs(
     on_program: Callable[[str], None],
     say: Say,
     max_instructions: int | None,
-) -> tuple[list[ProgramMeasurement], dict[str, str], bool]:
-    """All measurements, what was left out and why, and whether the user stopped it."""
-    measured: list[ProgramMeasurement] = []
-    skipped: dict[str, str] = {}
+    measured: list[ProgramMeasurement],
+    skipped: dict[str, str],
+) -> None:
+    """Adds all measurements, and why programs were left out. Raises KeyboardInterrupt where the
+    user stops it.
+    """
     kinds: tuple[bool, ...] = (False, True)
     if (why := why_not_virtual()) is not None:
         kinds, skipped[_VIRTUAL] = (False,), why
@@ -138,11 +140,7 @@ def measure_programs(
                 raise KeyboardInterrupt
 
     programs = [subject.program for subject in subjects]
-    try:
-        measure_traces(programs, on_program, max_instructions, measure, skipped)
-    except KeyboardInterrupt:
-        return measured, skipped, True
-    return measured, skipped, False
+    measure_traces(programs, on_program, max_instructions, measure, skipped)
 
 
 def why_not_virtual() -> str | None:

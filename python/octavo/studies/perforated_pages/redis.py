@@ -126,10 +126,12 @@ class _Prepared:
     trace: Path
 
 
-def measure_redis(size: RedisSize, say: Say) -> tuple[list[RedisMeasurement], dict[str, str], bool]:
-    """The server and the stream; what was left out and why; whether the user stopped it."""
-    measured: list[RedisMeasurement] = []
-    skipped: dict[str, str] = {}
+def measure_redis(
+    size: RedisSize, say: Say, measured: list[RedisMeasurement], skipped: dict[str, str]
+) -> None:
+    """Adds the server and the stream, and why they were left out. Raises KeyboardInterrupt where
+    the user stops it.
+    """
     instructions = float(USUAL_INSTRUCTIONS)
     with tempfile.TemporaryDirectory(prefix="octavo-redis-") as name:
         for what in ("the server", "the stream"):
@@ -138,8 +140,6 @@ def measure_redis(size: RedisSize, say: Say) -> tuple[list[RedisMeasurement], di
                     made = _recorded(size, Path(name), say)
                 else:
                     made = _describe_stream(size, instructions, Path(name))
-            except KeyboardInterrupt:
-                return measured, skipped, True
             except NotMeasured as why:
                 skipped[f"Redis, {what}"] = str(why)
                 continue
@@ -155,8 +155,7 @@ def measure_redis(size: RedisSize, say: Say) -> tuple[list[RedisMeasurement], di
                 measured.append(one)
                 instructions = one.instructions_per_lookup or instructions
             if done.is_partial:
-                return measured, skipped, True
-    return measured, skipped, False
+                raise KeyboardInterrupt
 
 
 def _describe_stream(size: RedisSize, instructions: float, place: Path) -> _Prepared:
