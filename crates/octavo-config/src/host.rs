@@ -3,7 +3,7 @@
 use toml_edit::{Item, Table};
 
 use crate::node::NONE;
-use crate::tree::plain_tables;
+use crate::plain_tables::plain_tables;
 
 /// The table of the host.
 pub const HOST: &str = "host";

@@ -12,6 +12,7 @@ mod error;
 mod hardware;
 mod host;
 mod node;
+mod plain_tables;
 mod presets;
 mod resolve;
 mod tree;

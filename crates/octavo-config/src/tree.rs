@@ -1,11 +1,12 @@
 //! A machine as a tree of tables: layers over one another, each key with the layer it is from.
 
 use octavo_types::spelling::quoted;
-use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
+use toml_edit::{Item, Key, Table, TableLike, Value};
 
 use crate::error::{InvalidValue, MachineError};
 use crate::host::{self, HOST, USUAL};
 use crate::node::NONE;
+use crate::plain_tables::{normalize_tables, plain_tables};
 
 /// The key whose value decides which others its table has.
 const KIND: &str = "kind";
@@ -183,31 +184,6 @@ fn overlap(one: &str, other: &str) -> bool {
         long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
     within(one, other) || within(other, one)
-}
-
-/// The tables of a text, all plain ones.
-pub fn plain_tables(text: &str) -> Result<Table, toml_edit::TomlError> {
-    let mut tables = text.parse::<DocumentMut>()?.into_table();
-    normalize_tables(&mut tables);
-    Ok(tables)
-}
-
-/// Makes all tables plain ones, in the order in which they are written.
-fn normalize_tables(table: &mut Table) {
-    table.set_dotted(false);
-    table.set_position(None);
-    for (mut key, item) in table.iter_mut() {
-        if item.is_inline_table() {
-            let Item::Value(Value::InlineTable(inline)) = std::mem::take(item) else {
-                unreachable!("it is an inline table")
-            };
-            *item = Item::Table(inline.into_table());
-            key.fmt();
-        }
-        if let Some(inner) = item.as_table_mut() {
-            normalize_tables(inner);
-        }
-    }
 }
 
 /// Lays tables over others, and notes the keys of what they gave. An empty table over one with keys is

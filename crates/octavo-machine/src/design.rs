@@ -1,23 +1,13 @@
 //! The interface of a translation design.
 
-use octavo_hw::Asid;
-use octavo_os::ProcessId;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber};
 
 use crate::counters::Counters;
+pub use crate::env::AddressSpace;
 use crate::env::Env;
 use crate::front::{Filter, LineAccess};
 use crate::tlb::Translation;
-
-/// The address space that translations belong to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AddressSpace {
-    /// The process, for designs with page tables in software.
-    pub process: ProcessId,
-    /// The tag of TLB entries. All processes have the same one where a context switch flushes.
-    pub asid: Asid,
-}
 
 /// The memory-management unit of one core: finds the frame of each reference's page. It reaches page walks,
 /// the operating system and the caches only through its [`Env`].

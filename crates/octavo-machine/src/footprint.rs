@@ -6,7 +6,7 @@ use std::fmt;
 use octavo_config::{
     CacheLevel, FragmentationConfig, MachineConfig, MemoryConfig, TlbLevel, WalkCache,
 };
-use octavo_hw::{Geometry, SetArray};
+use octavo_hw::Geometry;
 use octavo_types::PageSize;
 use octavo_types::host_memory::AvailableMemory;
 use octavo_types::values::size_text;
@@ -14,32 +14,10 @@ use octavo_types::values::size_text;
 use crate::config::ConfigError;
 use crate::designs::TranslationHardware;
 use crate::sim::SimConfig;
+use crate::state::Part;
 
-/// The payload of an entry of a TLB, a walk cache or a virtual cache.
-pub type Payload = u64;
 /// Settings with a smaller share of the total are not named in errors.
 const LEAST_NAMED: f64 = 0.1;
-
-/// The bytes of state whose size one setting determines.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Part {
-    /// The setting: `tlb.l2.main.entries = 1536`.
-    pub setting: String,
-    /// Its bytes.
-    pub bytes: u64,
-}
-
-impl Part {
-    /// The bytes of `times` fully associative arrays of so many entries.
-    pub fn fully_associative(key: &str, entries: u64, times: u64) -> Self {
-        Part::of_entries(key, entries, Geometry::of_entries(entries, entries).ok(), times)
-    }
-
-    fn of_entries(key: &str, entries: u64, of: Option<Geometry>, times: u64) -> Self {
-        let bytes = of.map_or(0, SetArray::<Payload>::most_bytes);
-        Part { setting: format!("{key} = {entries}"), bytes: bytes * times }
-    }
-}
 
 /// An upper bound on the state of the machines, by the settings that determine it.
 #[derive(Clone, PartialEq, Debug, Default)]

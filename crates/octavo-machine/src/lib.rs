@@ -14,6 +14,7 @@ mod footprint;
 mod front;
 mod machine;
 mod sim;
+mod state;
 mod tlb;
 
 pub use config::ConfigError;

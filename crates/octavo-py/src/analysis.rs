@@ -9,16 +9,14 @@ use octavo_curves::{
 };
 use octavo_machine::{Sim, SimConfig};
 use octavo_trace::source::{Progress, Source};
-use octavo_trace::{
-    Limits, Live, LiveOptions, Observer, Replay, RunProgress, RunResult, StreamResult,
-    start_workers,
-};
+use octavo_trace::{Limits, Live, LiveOptions, Replay, RunProgress, start_workers};
 use octavo_types::Instructions;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::{Engine, SharedEngine};
 use crate::options::{
     Classified, Level, TwoSizes, read_index, read_layout, read_levels, read_line_size,
     read_page_sample, read_page_sizes, read_processes, read_stream, read_threads, read_window,
@@ -256,20 +254,6 @@ fn replay<C: Engine, O: Clone + Send + 'static>(
 ) -> Box<dyn Replaying> {
     let config = config.clone();
     Box::new(Replay::start(source, limits, move |_| new(&config)))
-}
-
-/// An engine whose results Python can have.
-pub trait Engine: Observer {
-    /// Returns the results of one process image.
-    fn process<'py>(py: Python<'py>, stream: &StreamResult<Self>) -> Dict<'py>
-    where
-        Self: Sized;
-}
-
-/// An engine on which all processes take turns, whose results Python can have.
-pub trait SharedEngine: Send + 'static {
-    /// Returns the results of all processes together, and the stream counts of each process image.
-    fn result<'py>(py: Python<'py>, run: &RunResult<Counts>, shared: &Self) -> Dict<'py>;
 }
 
 /// A live run of some engine.

@@ -4,6 +4,7 @@
 mod analysis;
 mod calibrate;
 mod columns;
+mod engine;
 mod jobs;
 mod machine;
 mod only;

@@ -1,8 +1,8 @@
 //! The most recently used pages after the first four, in vectors.
 
+use super::LEVELS;
 use super::MAX_WAYS;
 use super::lanes::{Bits, Lanes, Machine, NONE, Order, PAGES, TOP, up_to_first};
-use super::misses::LEVELS;
 use super::pages::Page;
 use super::top::Top;
 

@@ -9,9 +9,10 @@
 
 use octavo_types::Instructions;
 
+use super::LEVELS;
 use super::lanes::{Machine, NONE, first, up_to_first};
 use super::lists::Lists;
-use super::misses::{LEVELS, Misses};
+use super::misses::Misses;
 use super::nested::{Nested, Step};
 use super::pages::Page;
 use super::run::{Work, run};

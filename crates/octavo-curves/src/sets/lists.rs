@@ -1,7 +1,8 @@
 //! The sets of every number of sets.
 
+use super::LEVELS;
 use super::lanes::{Lanes, NONE};
-use super::misses::{LEVELS, Misses};
+use super::misses::Misses;
 use super::pages::Page;
 
 /// For each level, which is a number of sets as a logarithm, a list of ids for each set.

@@ -1,10 +1,7 @@
 //! Results of look-ups and invalidations, for every number of sets and ways at once.
 
 use super::top::{AtTop, position};
-use super::{MAX_SETS_LOG2, MAX_WAYS};
-
-/// How many different numbers of sets there are.
-pub(crate) const LEVELS: usize = MAX_SETS_LOG2 as usize + 1;
+use super::{LEVELS, MAX_WAYS};
 
 /// Number of positions that are counted separately; all from [`MAX_WAYS`] on are equivalent.
 const POSITIONS: usize = 64;

@@ -39,6 +39,8 @@ pub use single::SingleSets;
 pub const MAX_WAYS: usize = 16;
 /// The most sets, as a logarithm.
 pub const MAX_SETS_LOG2: u8 = 10;
+/// How many different numbers of sets there are.
+pub(crate) const LEVELS: usize = MAX_SETS_LOG2 as usize + 1;
 
 /// Misses of set-associative LRU TLBs of every number of sets and ways at one page size.
 #[derive(Clone, PartialEq, Eq, Debug)]

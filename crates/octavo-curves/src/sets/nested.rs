@@ -17,11 +17,12 @@
 
 use octavo_types::Instructions;
 
+use super::LEVELS;
 use super::MAX_WAYS;
 use super::front::Front;
 use super::lanes::{Lanes, Machine, NONE, TOP, first, from_first, up_to_first};
 use super::lists::Lists;
-use super::misses::{Counts, LEVELS, Misses};
+use super::misses::{Counts, Misses};
 use super::pages::Page;
 use super::run::{Work, run};
 use super::top::Top;

@@ -1,10 +1,11 @@
 //! All sets and ways at once for any index, such as an XOR, whose sets at different levels are
 //! unrelated: every number of sets is looked up separately.
 
+use super::LEVELS;
 use super::SetIndex;
 use super::lanes::{Machine, first, up_to_first};
 use super::lists::Lists;
-use super::misses::{LEVELS, Misses};
+use super::misses::Misses;
 use super::pages::Page;
 
 /// The sets of one stream.

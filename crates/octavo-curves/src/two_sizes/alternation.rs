@@ -1,7 +1,7 @@
 //! Pages used one after the other. Alternation between two pages, most of what a program does, is
 //! counted instead of looked up.
 
-use super::tlbs::Page;
+use super::page::Page;
 
 /// A page is used, and then the previous page and it in alternation.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use octavo_types::Instructions;
 
 use super::alternation::Steps;
 use super::indexed::{Indexed, Located};
-use super::tlbs::Page;
+use super::page::Page;
 use super::{TwoSizesIndex, TwoSizesSets};
 
 /// The TLBs.

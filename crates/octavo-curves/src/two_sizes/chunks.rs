@@ -4,7 +4,7 @@ use octavo_types::PageSize;
 
 use super::TwoSizesConfig;
 use super::group::Group;
-use super::tlbs::Page;
+use super::page::Page;
 
 /// The block is in no list.
 const UNLISTED: u32 = u32::MAX;

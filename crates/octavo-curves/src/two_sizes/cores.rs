@@ -5,7 +5,8 @@
 
 use octavo_types::Instructions;
 
-use super::tlbs::{Page, Tlbs};
+use super::page::Page;
+use super::tlbs::Tlbs;
 use super::{TwoSizesConfig, TwoSizesTlbs};
 
 /// All of them; mostly there is one.

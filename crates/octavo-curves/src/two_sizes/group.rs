@@ -5,7 +5,7 @@ use octavo_types::Instructions;
 
 use super::TwoSizesConfig;
 use super::cores::Cores;
-use super::tlbs::Page;
+use super::page::Page;
 use super::window::KINDS;
 
 /// Fetches and data, as [`KINDS`] number them.

@@ -3,7 +3,7 @@
 use octavo_types::Instructions;
 
 use super::alternation::Step;
-use super::tlbs::Page;
+use super::page::Page;
 use super::{TwoSizesIndex, TwoSizesSets};
 use crate::sets::{HoleSets, Misses};
 

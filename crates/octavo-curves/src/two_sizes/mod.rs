@@ -23,6 +23,7 @@ mod chunks;
 mod cores;
 mod group;
 mod indexed;
+mod page;
 mod result;
 mod stacked;
 #[cfg(test)]

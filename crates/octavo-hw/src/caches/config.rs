@@ -1,6 +1,5 @@
 //! The configuration of caches.
 
-use super::level::Level;
 use crate::{Geometry, GeometryError, Replacement, SetArray};
 
 /// One cache.
@@ -97,7 +96,7 @@ impl CacheConfig {
     pub fn most_bytes(&self) -> u64 {
         self.geometry("").map_or(0, |geometry| {
             let sets = SetArray::<bool>::most_bytes(geometry);
-            Level::rows(geometry, self.replacement)
+            row_length(geometry, self.replacement)
                 .map_or(sets, |length| (4 * geometry.sets() * length).next_multiple_of(64) as u64)
         })
     }
@@ -113,5 +112,16 @@ impl CacheConfig {
         }
         Geometry::of_entries(bytes / line_bytes, ways)
             .map_err(|error| CacheError::Geometry { cache, error })
+    }
+}
+
+/// The row length of a cache, if its sets can be rows.
+pub(super) fn row_length(geometry: Geometry, replacement: Replacement) -> Option<usize> {
+    let are_rows = replacement == Replacement::Lru && geometry.sets().is_power_of_two();
+    match geometry.ways() {
+        ..=4 if are_rows => Some(4),
+        ..=8 if are_rows => Some(8),
+        ..=16 if are_rows => Some(16),
+        _ => None,
     }
 }

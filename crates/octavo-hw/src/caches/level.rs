@@ -2,9 +2,9 @@
 
 use octavo_types::Instructions;
 
-use super::config::{CacheConfig, CacheError};
+use super::config::{CacheConfig, CacheError, row_length};
 use super::rows::Rows;
-use crate::{Geometry, Replacement, SetArray};
+use crate::SetArray;
 
 /// Counters of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,17 +60,6 @@ macro_rules! each {
 }
 
 impl Level {
-    /// The row length, if its sets can be rows.
-    pub fn rows(geometry: Geometry, replacement: Replacement) -> Option<usize> {
-        let are_rows = replacement == Replacement::Lru && geometry.sets().is_power_of_two();
-        match geometry.ways() {
-            ..=4 if are_rows => Some(4),
-            ..=8 if are_rows => Some(8),
-            ..=16 if are_rows => Some(16),
-            _ => None,
-        }
-    }
-
     /// An empty cache; `name` is its name in errors.
     pub fn new(
         config: &CacheConfig,
@@ -78,7 +67,7 @@ impl Level {
         instructions: Instructions,
     ) -> Result<Self, CacheError> {
         let (geometry, replacement) = (config.geometry(name)?, config.replacement);
-        let lines = match Self::rows(geometry, replacement) {
+        let lines = match row_length(geometry, replacement) {
             Some(4) => Lines::Four(Rows::new(geometry, instructions)),
             Some(8) => Lines::Eight(Rows::new(geometry, instructions)),
             Some(_) => Lines::Sixteen(Rows::new(geometry, instructions)),

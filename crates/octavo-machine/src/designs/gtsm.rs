@@ -34,7 +34,7 @@ use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
-use crate::footprint::Part;
+use crate::state::Part;
 use crate::front::LineAccess;
 use crate::tlb::{Coalescing, L1Tlb, Lookup, Tlb, Translation};
 

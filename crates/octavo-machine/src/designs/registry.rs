@@ -11,8 +11,8 @@ use octavo_types::{Instructions, PageSize};
 
 use super::FAMILIES;
 use crate::config::ConfigError;
-use crate::footprint::Part;
 use crate::machine::AnyMachine;
+use crate::state::Part;
 
 /// Designs that share an idea.
 pub struct Family {

@@ -18,7 +18,6 @@ use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, V
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
-use crate::design::AddressSpace;
 use crate::front::{LineAccess, Lines};
 use crate::tlb::{Tlb, Translation};
 use nested::Host;
@@ -26,6 +25,15 @@ use overlap::Overlap;
 pub(crate) use perforated::PartAccess;
 use vectors::VectorCounters;
 use walk::WalkerCounters;
+
+/// The address space that translations belong to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddressSpace {
+    /// The process, for designs with page tables in software.
+    pub process: ProcessId,
+    /// The tag of TLB entries. All processes have the same one where a context switch flushes.
+    pub asid: Asid,
+}
 
 /// All parts of a machine except its design.
 pub struct Env {

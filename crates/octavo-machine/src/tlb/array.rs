@@ -8,6 +8,7 @@ use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
 use super::groups::Groups;
+use super::key::{key, parts};
 use super::ranges::Ranges;
 use super::{LongRuns, TlbEntry, Translation, size_of};
 
@@ -33,21 +34,6 @@ enum Store {
         /// Maximum length to which neighbours are merged, in pages.
         limit_pages: u64,
     },
-}
-
-/// Bits of a key for the page-size order.
-const ORDER_BITS: u32 = 5;
-
-/// The key of the page of 2^`order` base pages that holds a base page.
-#[inline(always)]
-pub fn key(asid: Asid, page: PageNumber, order: u8) -> u64 {
-    asid.tag(page.raw() >> order << ORDER_BITS | u64::from(order))
-}
-
-/// The first base page and the order of a key.
-pub fn parts(key: u64) -> (PageNumber, u8) {
-    let order = (key % (1 << ORDER_BITS)) as u8;
-    (PageNumber::new((key & (Asid::ONLY.tag(u64::MAX))) >> ORDER_BITS << order), order)
 }
 
 impl Array {

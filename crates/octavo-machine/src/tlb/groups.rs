@@ -5,7 +5,7 @@ use octavo_hw::{Asid, GeometryError, SetArray, Slot};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
-use super::array::{key, parts};
+use super::key::{key, parts};
 use super::{TlbEntry, Translation, size_of};
 
 /// Indexed by the group of a base page. The key of an entry is the first page of its run; no two runs of an

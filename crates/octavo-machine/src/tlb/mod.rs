@@ -3,6 +3,7 @@
 mod array;
 mod entry;
 mod groups;
+mod key;
 mod l1;
 mod part_bits;
 mod perforated;

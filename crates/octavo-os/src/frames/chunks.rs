@@ -9,9 +9,12 @@
 use octavo_types::{FrameNumber, PhysAddr};
 use rustc_hash::FxHashMap;
 
-use super::fixed_tables::{CHUNKS_OF_FRAME, FRAMES_OF_CHUNK};
-use super::memory::Frames;
 use super::order::Order;
+
+/// Chunks whose bitmaps fit into one frame: eight bytes each.
+pub(super) const CHUNKS_OF_FRAME: u64 = 4096 / 8;
+/// Frames of a chunk.
+pub(super) const FRAMES_OF_CHUNK: u64 = SubBlocks::CHUNK.frames();
 
 /// A subset of the sub-blocks of a chunk, one bit each, the first in the lowest bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,7 +64,7 @@ impl SubBlocks {
 #[derive(Clone, Debug, Default)]
 pub struct ChunkBitmaps {
     /// The first frame of the bitmaps; `None` if no memory is reserved.
-    start: Option<FrameNumber>,
+    pub(super) start: Option<FrameNumber>,
     /// By chunk number: the sub-blocks of its page, and the number of page tables that map it.
     pages: FxHashMap<u64, (SubBlocks, u32)>,
 }
@@ -119,25 +122,10 @@ fn number(chunk: FrameNumber) -> u64 {
     chunk.raw() / FRAMES_OF_CHUNK
 }
 
-impl Frames {
-    /// Reserves the frames of the chunk bitmaps. Called once.
-    pub fn reserve_chunk_bitmaps(&mut self) {
-        if !self.chunks.are_reserved() {
-            let chunks = self.shape().frames().div_ceil(FRAMES_OF_CHUNK);
-            self.chunks.start = Some(self.reserve_at_end(chunks.div_ceil(CHUNKS_OF_FRAME)));
-        }
-    }
-
-    /// The chunk bitmaps.
-    pub fn chunk_bitmaps(&self) -> &ChunkBitmaps {
-        &self.chunks
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::{MemoryShape, Owner};
+    use crate::frames::{Frames, MemoryShape, Owner};
 
     #[test]
     fn frame_of_selects_the_nth_sub_block() {

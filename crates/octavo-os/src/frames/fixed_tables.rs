@@ -3,17 +3,11 @@
 
 use octavo_types::FrameNumber;
 
-use super::chunks::SubBlocks;
+use super::chunks::{CHUNKS_OF_FRAME, ChunkBitmaps, FRAMES_OF_CHUNK};
+use super::hole_bitmaps::{FRAMES_OF_FRAME, HoleBitmaps};
 use super::ledger::Owner;
 use super::memory::Frames;
 use super::order::Order;
-
-/// Frames whose hole bits fit into one frame: one bit each.
-pub(super) const FRAMES_OF_FRAME: u64 = 4096 * 8;
-/// Chunks whose bitmaps fit into one frame: eight bytes each.
-pub(super) const CHUNKS_OF_FRAME: u64 = 4096 / 8;
-/// Frames of a chunk.
-pub(super) const FRAMES_OF_CHUNK: u64 = SubBlocks::CHUNK.frames();
 
 /// Maximum frames at the end of a memory of `frames` that such tables may take. This part of memory is never
 /// [faulty](super::fragmentation::Faults).
@@ -35,6 +29,34 @@ impl Frames {
             }
         }
         start
+    }
+
+    /// Reserves the last frames of memory for the hole bitmap, regardless of their owners. Called once, at
+    /// the start.
+    pub fn reserve_hole_bitmaps(&mut self) {
+        if self.holes.are_reserved() {
+            return;
+        }
+        let frames = self.shape().frames().div_ceil(FRAMES_OF_FRAME);
+        self.holes.start = Some(self.reserve_at_end(frames));
+    }
+
+    /// The hole bitmap.
+    pub fn hole_bitmaps(&self) -> &HoleBitmaps {
+        &self.holes
+    }
+
+    /// Reserves the frames of the chunk bitmaps. Called once.
+    pub fn reserve_chunk_bitmaps(&mut self) {
+        if !self.chunks.are_reserved() {
+            let chunks = self.shape().frames().div_ceil(FRAMES_OF_CHUNK);
+            self.chunks.start = Some(self.reserve_at_end(chunks.div_ceil(CHUNKS_OF_FRAME)));
+        }
+    }
+
+    /// The chunk bitmaps.
+    pub fn chunk_bitmaps(&self) -> &ChunkBitmaps {
+        &self.chunks
     }
 
     /// Reserves the last `frames` frames that are not faulty for the tables of a design, regardless of their

@@ -9,10 +9,10 @@
 use octavo_types::{FrameNumber, PhysAddr};
 use rustc_hash::FxHashMap;
 
-use super::fixed_tables::FRAMES_OF_FRAME;
-use super::memory::Frames;
 use super::order::Order;
 
+/// Frames whose hole bits fit into one frame: one bit each.
+pub(super) const FRAMES_OF_FRAME: u64 = 4096 * 8;
 /// Bits of a region: one per base frame.
 const REGION: u64 = Order::HUGE.frames();
 
@@ -20,7 +20,7 @@ const REGION: u64 = Order::HUGE.frames();
 #[derive(Clone, Debug, Default)]
 pub struct HoleBitmaps {
     /// The first frame of the bitmap; `None` if no memory is reserved.
-    start: Option<FrameNumber>,
+    pub(super) start: Option<FrameNumber>,
     /// By region: the number of perforated pages with a hole at each frame. Regions without holes are absent.
     holes: FxHashMap<u64, Box<[u16; REGION as usize]>>,
 }
@@ -93,27 +93,10 @@ impl HoleBitmaps {
     }
 }
 
-impl Frames {
-    /// Reserves the last frames of memory for the hole bitmap, regardless of their owners. Called once, at
-    /// the start.
-    pub fn reserve_hole_bitmaps(&mut self) {
-        if self.holes.are_reserved() {
-            return;
-        }
-        let frames = self.shape().frames().div_ceil(FRAMES_OF_FRAME);
-        self.holes.start = Some(self.reserve_at_end(frames));
-    }
-
-    /// The hole bitmap.
-    pub fn hole_bitmaps(&self) -> &HoleBitmaps {
-        &self.holes
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::{MemoryShape, Owner};
+    use crate::frames::{Frames, MemoryShape, Owner};
 
     fn frame(raw: u64) -> FrameNumber {
         FrameNumber::new(raw)

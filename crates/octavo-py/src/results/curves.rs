@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::{Dict, dict, process, run_result, stream_name};
-use crate::analysis::{Engine, SharedEngine};
 use crate::columns::bytes;
+use crate::engine::{Engine, SharedEngine};
 
 type List<'py> = PyResult<Bound<'py, PyList>>;
 

@@ -10,7 +10,7 @@ use octavo_types::VirtAddr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::analysis::Engine;
+use crate::engine::Engine;
 
 /// Builds a dictionary from `key: value` pairs.
 macro_rules! dict {

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::{dict, process, run_result};
-use crate::analysis::{Engine, SharedEngine};
+use crate::engine::{Engine, SharedEngine};
 
 type Dict<'py> = PyResult<Bound<'py, PyDict>>;
 

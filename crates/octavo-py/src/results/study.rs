@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::{Dict, dict, process, stream_name};
-use crate::analysis::Engine;
+use crate::engine::Engine;
 use crate::sharing::TouchedPages;
 
 impl Engine for Study {

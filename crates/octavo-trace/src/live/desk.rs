@@ -6,8 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::stream::Followed;
 use crate::observer::{Observer, StreamResult};
+use crate::ring::Seccomp;
+
+/// A stream that has ended.
+pub struct Followed<C> {
+    pub result: StreamResult<C>,
+    /// Lackey's text apart from the references.
+    pub said: String,
+    /// How the process had confined its system calls, if it had.
+    pub seccomp: Option<Seccomp>,
+}
 
 /// The shared state of a run's streams and of the thread that calls them.
 pub struct Desk<C> {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
-use super::desk::Seat;
+use super::desk::{Followed, Seat};
 use super::process::Process;
 use crate::formats::lackey_source;
 use crate::observer::{Observer, StreamProgress, StreamResult};
-use crate::ring::{Decoder, MOST_BATCHES, Seccomp, Slot, Start, WordConsumer};
+use crate::ring::{Decoder, MOST_BATCHES, Slot, Start, WordConsumer};
 use crate::source::{Batch, Input, InputOptions, Source};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
@@ -91,15 +91,6 @@ impl<C: Observer> WordConsumer for Witness<C> {
     fn started(&mut self, start: &Start) {
         self.inner.started(start);
     }
-}
-
-/// A stream that has ended.
-pub struct Followed<C> {
-    pub result: StreamResult<C>,
-    /// Lackey's text apart from the references.
-    pub said: String,
-    /// How the process had confined its system calls, if it had.
-    pub seccomp: Option<Seccomp>,
 }
 
 /// Follows a stream of the ring until its process ends.

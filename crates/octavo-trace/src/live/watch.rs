@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::command::{start_lackey, start_octavo};
-use super::desk::{Desk, Seat};
+use super::desk::{Desk, Followed, Seat};
 use super::log::Log;
 use super::process::{Pid, Process};
-use super::stream::{Followed, StreamState, follow_lackey, follow_ring};
+use super::stream::{StreamState, follow_lackey, follow_ring};
 use super::{LiveError, LiveOptions, Tracer};
 use crate::observer::{ExitReason, Observer, RunExit, RunProgress, RunResult};
 use crate::ring::{Seccomp, Session, Slot};

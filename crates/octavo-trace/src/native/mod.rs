@@ -8,7 +8,6 @@ mod index;
 mod manifest;
 mod overview;
 mod reader;
-mod streams;
 mod writer;
 
 pub use index::{Index, IndexEntry};

@@ -11,9 +11,11 @@ use super::codec::ChunkDecoder;
 use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
 use super::index::{Index, TRAILER_BYTES};
 use super::manifest::{MAX_JSON_BYTES, Manifest, StreamBegan, StreamEnded, StreamTotals};
-use super::overview::Overview;
-use super::streams;
-use crate::source::{Batch, Facts, Input, Place, Progress, Source, Step, Streams, TraceError};
+use super::overview::{Frames, Overview};
+use crate::source::{
+    Batch, Facts, Input, InputOptions, Place, Progress, Source, Step, StreamSource, Streams,
+    TraceError,
+};
 
 /// How many streams a trace may have.
 const MAX_STREAMS: usize = 1 << 16;
@@ -420,7 +422,7 @@ impl Source for NativeSource {
 
     fn streams(&self) -> Result<Option<Streams>, TraceError> {
         let path = self.path.as_deref().filter(|_| self.bytes.is_file());
-        path.map(streams::of_file).transpose()
+        path.map(streams_of_file).transpose()
     }
 
     /// Of several streams it is not known beforehand which executes them, unless all are left out;
@@ -437,4 +439,63 @@ impl Source for NativeSource {
     fn skipped_instructions(&self) -> u64 {
         self.skipped
     }
+}
+
+/// The frames of one stream.
+#[derive(Default)]
+struct Found {
+    frames: Vec<FramePlace>,
+    bytes: u64,
+}
+
+/// The streams of the trace in a file.
+fn streams_of_file(path: &Path) -> Result<Streams, TraceError> {
+    let Frames { index, is_whole, end: trace_end, .. } = Frames::read(path)?;
+    let mut found: BTreeMap<u32, Found> = BTreeMap::new();
+    let mut beginning_frames = Vec::new();
+    let ends = index.entries.iter().skip(1).map(|next| next.position).chain([trace_end]);
+    for (number, (entry, end)) in (0..).zip(index.entries.iter().zip(ends)) {
+        let frame = FramePlace { number, position: entry.position };
+        match entry.kind {
+            FrameKind::Began => beginning_frames.push(frame),
+            FrameKind::Chunk | FrameKind::Ended => {}
+            FrameKind::Manifest => {
+                beginning_frames.push(frame);
+                continue;
+            }
+            FrameKind::Index => continue,
+        }
+        let of = found.entry(entry.stream).or_default();
+        of.frames.push(frame);
+        of.bytes += end.saturating_sub(entry.position);
+    }
+    let mut streams = Vec::new();
+    let mut beginnings = open_frames(path, beginning_frames, 0)?;
+    while let Some(step) = beginnings.next(&mut Batch::default())? {
+        let Step::Began(identity) = step else { continue };
+        let Some(Found { frames, bytes }) = found.remove(&identity.stream) else { continue };
+        let path = PathBuf::from(path);
+        streams.push(StreamSource {
+            identity,
+            bytes,
+            open: Box::new(move || Ok(Box::new(open_frames(&path, frames, bytes)?))),
+        });
+    }
+    let mut fault = None;
+    if !is_whole {
+        // Reading on from there gives the error that ended the index early.
+        let behind = FramePlace { number: index.entries.len() as u64, position: trace_end };
+        fault = open_frames(path, Vec::new(), 0)?.fault_of(behind);
+    }
+    let (facts, manifest) = (beginnings.facts(), Source::manifest(&beginnings));
+    Ok(Streams { streams, facts, manifest, fault })
+}
+
+fn open_frames(
+    path: &Path,
+    frames: Vec<FramePlace>,
+    bytes: u64,
+) -> Result<NativeSource, TraceError> {
+    let input = Input::open(path, InputOptions::default())?;
+    Ok(NativeSource::open(input)?.only(frames, bytes))
 }

@@ -4,71 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use octavo_types::{AddrRange, AddressWidth, Consumer, Event, Segment, SegmentError, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 use twox_hash::xxhash3_128::Hasher;
 
+use super::error::{DecodeError, MAX_ITEMS};
 use super::format::{self, kind};
-use super::record::{read_definition, read_event, read_start};
-use crate::relocation::Relocation;
+use super::record::{Start, read_definition, read_event, read_start};
 
-/// How many items the segments of streams that are read together may have, a segment itself
-/// counting as [`SEGMENT_ITEMS`]: some two gigabytes of memory. The largest programs stay below a
-/// twentieth of it.
-const MAX_ITEMS: usize = 1 << 25;
 /// The memory of a segment beside its items, in items.
 const SEGMENT_ITEMS: usize = 4;
-
-/// Words that no tracer of ours writes.
-#[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
-    /// A segment executes that was never defined.
-    #[error("segment {0} executes but was never defined")]
-    Undefined(u64),
-    /// An execution or a record ends outside its chunk.
-    #[error("a chunk ends in the middle of an item")]
-    Torn,
-    /// A definition is out of order.
-    #[error("segment {got} is defined where {expected} is the next new one")]
-    DefinitionOrder {
-        /// The next new number.
-        expected: usize,
-        /// The number that came.
-        got: u64,
-    },
-    /// A definition is no segment.
-    #[error("segment {id} is not well formed: {source}")]
-    Segment {
-        /// Its number.
-        id: u64,
-        /// The error of the definition.
-        source: SegmentError,
-    },
-    /// Addresses would be moved from or to where no processor has any.
-    #[error("addresses from {0} on are moved by {1:#x} bytes, out of the address space")]
-    Relocation(VirtAddr, u64),
-    /// More definitions than memory is given for.
-    #[error("the segments have more than {MAX_ITEMS} items together")]
-    TooManyItems,
-    /// A record is too short or its kind unknown.
-    #[error("a record of kind {kind} with {words} payload words is not known")]
-    Record {
-        /// Its kind.
-        kind: u8,
-        /// Its length.
-        words: usize,
-    },
-}
-
-/// The description of a process with which its stream begins.
-#[derive(Clone, Debug, Default)]
-pub struct Start {
-    /// The executable.
-    pub program: String,
-    /// From traced addresses to those that Linux would have given.
-    pub relocation: Relocation,
-    /// The most that the main stack may grow to, as traced.
-    pub stack: Option<AddrRange>,
-}
 
 /// A reader of a decoded stream. Most take executions and events as any [`Consumer`] does; one that
 /// keeps or passes on the words themselves finds them here.

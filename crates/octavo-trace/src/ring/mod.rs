@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod error;
 #[cfg(test)]
 mod folding_tests;
 pub(crate) mod format;
@@ -9,7 +10,9 @@ mod record;
 mod session;
 mod slot;
 
-pub use decode::{DecodeError, Decoder, FoldedReferences, SegmentRoom, Start, WordConsumer};
+pub use decode::{Decoder, FoldedReferences, SegmentRoom, WordConsumer};
 pub use encode::{Encoder, WordWriter};
+pub use error::DecodeError;
+pub use record::Start;
 pub use session::{Session, SessionError};
 pub use slot::{MOST_BATCHES, Seccomp, Slot};

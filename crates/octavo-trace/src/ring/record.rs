@@ -5,9 +5,20 @@ use octavo_types::{
     Segment, VirtAddr,
 };
 
-use super::decode::{DecodeError, Start};
+use super::error::DecodeError;
 use super::format::{self, kind};
 use crate::relocation::Relocation;
+
+/// The description of a process with which its stream begins.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// The executable.
+    pub program: String,
+    /// From traced addresses to those that Linux would have given.
+    pub relocation: Relocation,
+    /// The most that the main stack may grow to, as traced.
+    pub stack: Option<AddrRange>,
+}
 
 /// Reads a record's payload word by word.
 struct Payload<'w> {

@@ -9,8 +9,7 @@ pub(super) use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::{Avx2, Avx512};
 
-use super::MAX_WAYS;
-use super::misses::LEVELS;
+use super::{LEVELS, MAX_WAYS};
 
 /// Sixteen ids, most recently used first.
 #[derive(Clone, Copy, Debug)]

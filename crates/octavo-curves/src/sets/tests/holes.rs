@@ -7,7 +7,7 @@ use octavo_types::{Instructions, PageNumber};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::super::misses::LEVELS;
+use super::super::LEVELS;
 use super::super::{HoleSets, MAX_SETS_LOG2, MAX_WAYS, Misses};
 use super::sequence::sequence;
 

@@ -11,7 +11,7 @@ use octavo_trace::{Observer, StreamEnd, StreamIdentity};
 use octavo_types::{Consumer, Instructions, ItemKind, PageNumber, PageSize};
 use proptest::prelude::*;
 
-use super::misses::LEVELS;
+use super::LEVELS;
 use super::pages::Page;
 use super::run::run;
 use super::{

@@ -39,7 +39,7 @@ use crate::designs::Conventional;
 use crate::designs::build::{self, Tables};
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use crate::env::Env;
-use crate::footprint::{Part, Payload};
+use crate::state::{Part, Payload};
 use crate::front::LineAccess;
 use crate::tlb::{Lookup, TlbEntry, Translation};
 

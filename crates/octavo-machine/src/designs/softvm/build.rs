@@ -18,7 +18,7 @@ use crate::config::ConfigError;
 use crate::design::Design;
 use crate::designs::build;
 use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
-use crate::footprint::{Part, Payload};
+use crate::state::{Part, Payload};
 
 /// Translation in software, its peers and its bound.
 #[rustfmt::skip]

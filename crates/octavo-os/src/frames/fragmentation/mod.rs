@@ -4,12 +4,13 @@
 
 mod faults;
 mod holes;
+mod of_snapshot;
 mod order_mix;
 mod sampler;
 
 pub use faults::Faults;
 pub use holes::{HoleKind, HoleLayout, Holes};
-pub(super) use order_mix::Excess;
+use order_mix::Excess;
 pub use order_mix::OrderMix;
 
 use std::sync::Arc;

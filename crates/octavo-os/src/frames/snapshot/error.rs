@@ -36,8 +36,13 @@ pub enum SnapshotError {
     #[error("it is no snapshot of Octavo")]
     NotASnapshot,
     /// An unknown format version.
-    #[error("it is a snapshot of version {0}, and this Octavo reads version {known}", known = super::file::VERSION)]
-    Version(u32),
+    #[error("it is a snapshot of version {given}, and this Octavo reads version {known}")]
+    Version {
+        /// The version of the file.
+        given: u32,
+        /// The version that is read.
+        known: u32,
+    },
     /// The file is truncated or has trailing bytes.
     #[error("it has {has} bytes, and its header says {should}")]
     Length {

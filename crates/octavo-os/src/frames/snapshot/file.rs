@@ -80,7 +80,7 @@ impl Snapshot {
         };
         let version = u32_at(fixed, 8);
         if version != VERSION {
-            return Err(SnapshotError::Version(version));
+            return Err(SnapshotError::Version { given: version, known: VERSION });
         }
         let header_bytes = u64::from(u32_at(fixed, 12));
         let (stored_bytes, expanded_bytes) = (u64_at(fixed, 16), u64_at(fixed, 24));

@@ -22,8 +22,7 @@ pub use header::{Process, Regions, SnapshotHeader, Zone};
 pub use runs::{FrameRuns, FrameState};
 pub use summary::{SizeCoverage, Summary};
 
-use super::fragmentation::{Excess, FragmentationError, OrderMix};
-use super::{Buddy, Coverage, Frames, MemoryShape, Order, Owner, blocks_of};
+use super::{Buddy, Coverage, Order, blocks_of};
 
 /// A machine's memory at one moment.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,35 +48,6 @@ impl Snapshot {
         self.runs.as_ref().map_or(self.about.memory_frames, FrameRuns::frames)
     }
 
-    /// The free blocks by order, for random placement. Background memory is movable in the share of regions
-    /// reported by the kernel, or nowhere if unknown.
-    pub fn order_mix(&self) -> OrderMix {
-        OrderMix {
-            free_blocks: self.about.free_blocks(),
-            largest: self.about.largest(),
-            movable_share: self.about.movable_share().unwrap_or(0.0),
-        }
-    }
-
-    /// Builds the captured memory. With frame states, `shape` must have [`Snapshot::frames`] frames, the seed
-    /// has no effect, and holes become unmovable background memory. Otherwise the order mix is scaled to
-    /// `shape`; blocks that do not fit are split.
-    pub(super) fn build(
-        &self,
-        shape: MemoryShape,
-        seed: u64,
-    ) -> Result<Frames, FragmentationError> {
-        let Some(runs) = &self.runs else {
-            let mix = self.order_mix().scaled(self.about.memory_frames, shape.frames());
-            return mix.build(shape, seed, Excess::Split);
-        };
-        if shape.frames() != runs.frames() {
-            let (snapshot, memory) = (runs.frames(), shape.frames());
-            return Err(FragmentationError::SnapshotSize { snapshot, memory });
-        }
-        Ok(frames_of(runs, shape))
-    }
-
     /// The coverage of free memory by page size: of all sizes with frame states, else up to the kernel's
     /// largest block.
     pub fn coverage(&self) -> Coverage {
@@ -100,24 +70,12 @@ impl Snapshot {
 }
 
 /// The runs of frames: state, first frame and length.
-fn places(runs: &FrameRuns) -> impl Iterator<Item = (FrameState, FrameNumber, u64)> + '_ {
+pub(super) fn places(
+    runs: &FrameRuns,
+) -> impl Iterator<Item = (FrameState, FrameNumber, u64)> + '_ {
     runs.iter().scan(FrameNumber::new(0), |next, (state, frames)| {
         let start = *next;
         *next = start.plus(frames);
         Some((state, start, frames))
     })
-}
-
-fn frames_of(runs: &FrameRuns, shape: MemoryShape) -> Frames {
-    let mut frames = Frames::all_owned_by(shape, Owner::Background { movable: false });
-    for (state, start, length) in places(runs) {
-        match state {
-            FrameState::Free => frames.free_range(start, length),
-            FrameState::Absent | FrameState::Fixed => {}
-            FrameState::Movable | FrameState::Process => {
-                frames.change_range(start, length, Owner::Background { movable: true });
-            }
-        }
-    }
-    frames
 }
