@@ -100,6 +100,13 @@ lint: setup  ## format, clippy, ruff, types, wording, C warnings
 	$(MAKE) --no-print-directory -s -f preload/build.mk OUT=build/preload-lint WERROR=1
 	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c
 
+# Private items too: the reference is for those who work on the code.
+docs: setup  ## the reference of all crates and of the Python package, in build/docs
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps \
+		--document-private-items --locked --profile bench
+	mkdir -p build/docs && rm -rf build/docs/rust && cp -r target/doc build/docs/rust
+	.venv/bin/python -W error scripts/python-reference build/docs/python
+
 # PEER=… names a Python that has libcachesim.
 bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a textbook, and memory over a long run
 	.venv/bin/python benches/run.py
@@ -110,5 +117,5 @@ bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a te
 clean:  ## remove everything that was built
 	rm -rf build target .venv python/octavo/*.so
 
-.PHONY: help setup system tracer preload workloads demo reproduce test test-programs test-long fuzz lint bench clean
+.PHONY: help setup system tracer preload workloads demo reproduce test test-programs test-long fuzz lint docs bench clean
 .DELETE_ON_ERROR:

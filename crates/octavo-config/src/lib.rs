@@ -1,6 +1,6 @@
 //! Machines: what a simulation runs on, from a description to what has been checked.
 //!
-//! A [`MachineConfig`] says everything about a machine that an engine asks for. [`resolve`] makes
+//! A [`MachineConfig`] says everything about a machine that an engine asks for. [`resolve()`] makes
 //! one of a preset or a TOML file, which may extend another and say only what differs, and of
 //! settings such as `tlb.l2.entries=2048`.
 //!

@@ -25,7 +25,7 @@ pub struct MemoryConfig {
     pub fragmentation: FragmentationConfig,
 }
 
-/// The initial state of memory, see [`octavo_os::frames::Fragmentation`].
+/// The initial state of memory, see [`octavo_os::frames::fragmentation::Fragmentation`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "State", into = "State")]
 pub enum FragmentationConfig {

@@ -2,7 +2,7 @@
 //! processes that share a core.
 //!
 //! Each trace is opened once per stream and read at all of its streams at once; a format that
-//! cannot be read so holds one process. [`RoundRobin`] schedules, [`Cut`] ends a quantum within a
+//! cannot be read so holds one process. [`RoundRobin`] schedules, [`cut::Cut`] ends a quantum within a
 //! batch. The result is the words of the streams: a reader only needs to know which stream a batch
 //! belongs to.
 
