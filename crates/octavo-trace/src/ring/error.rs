@@ -1,4 +1,4 @@
-//! What is wrong with words.
+//! Errors of the decoder of words.
 
 use octavo_types::{SegmentError, VirtAddr};
 
