@@ -14,7 +14,7 @@ use crate::design::Design;
 use crate::env::Env;
 use crate::machine::Machine;
 
-/// What a design asks of the memory of its machine.
+/// The memory settings that a design asks for.
 #[derive(Clone, Copy)]
 pub struct Tables {
     /// The sizes that page tables support.

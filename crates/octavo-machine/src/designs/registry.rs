@@ -68,7 +68,7 @@ pub enum Sizes {
 
 /// A requirement of hardware on the page-size policy.
 pub struct Requirement {
-    /// What the hardware needs.
+    /// The property of the policy, as a noun phrase.
     pub name: &'static str,
     /// The policies that provide it.
     pub remedy: &'static str,

@@ -286,7 +286,7 @@ const GUEST: [&str; 4] = [
     "host.tlb.main.ways=3",
 ];
 
-/// What a process does.
+/// An action of a process.
 #[derive(Clone, Debug)]
 enum Action {
     Run(RandomStream),
