@@ -68,6 +68,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "gaps of a host": octavo.sim(
             TRACE, designs=["gtsm"], virtualised=True, settings=[f"host.{faults[0]}"]
         ),
+        "tables in a host": octavo.sim(TRACE, designs=["pom_tlb"], virtualised=True),
         "perforated in a guest": octavo.sim(TRACE, designs=["perforated"], virtualised=True),
         "settings of designs": octavo.sim(TRACE, designs=WITH_SETTINGS),
         "stopped": octavo.sim(TRACE, settings=["memory.bytes=4MiB"]),

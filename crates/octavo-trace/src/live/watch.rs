@@ -24,6 +24,9 @@ use crate::window::Limits;
 /// How often slots and processes are looked at. A stream that waits loses nothing: its ring holds
 /// megabytes.
 const INTERVAL: Duration = Duration::from_micros(500);
+/// How long the end of a run waits for a forked child to begin its stream, after all streams have ended: on a
+/// busy machine a daemon's first process may end before its child has run at all.
+const CHILD_SECONDS: Duration = Duration::from_secs(10);
 /// Valgrind's message before it ends a program for an instruction that it does not know.
 const UNKNOWN_INSTRUCTION: &str = "Unrecognised instruction";
 
@@ -200,6 +203,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         let mut seen = Seen::default();
         let mut status = None;
         let mut killed = false;
+        let mut idle_since = None;
         loop {
             // In this order: a stream that began before the end is seen once the end is.
             if status.is_none() {
@@ -219,12 +223,25 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             if killed {
                 self.shared.signal_all(libc::SIGKILL);
             }
-            if ended && self.followers.iter().all(JoinHandle::is_finished) {
+            if !ended || !self.followers.iter().all(JoinHandle::is_finished) {
+                idle_since = None;
+            } else if killed
+                || !self.may_begin_streams()
+                || idle_since.get_or_insert_with(Instant::now).elapsed() > CHILD_SECONDS
+            {
                 break;
             }
             std::thread::sleep(INTERVAL);
         }
         self.collect(status)
+    }
+
+    /// Whether a process is left that may begin a stream.
+    fn may_begin_streams(&self) -> bool {
+        match &self.source {
+            Source::Ring(session, _) => self.options.follow_children && session.has_processes(),
+            Source::Pipe(_) => false,
+        }
     }
 
     fn look_for_streams(&mut self, seen: &mut Seen) {

@@ -36,6 +36,9 @@ unsafe impl Send for Session {}
 // SAFETY: as above.
 unsafe impl Sync for Session {}
 
+/// The byte behind those of the slots, which the descriptor of the traced processes locks.
+const PROCESSES_BYTE: libc::off_t = 1 + format::SLOTS as libc::off_t;
+
 impl Session {
     /// Makes the shared file, in memory and of a fixed size.
     pub fn create() -> Result<Arc<Self>, SessionError> {
@@ -67,9 +70,22 @@ impl Session {
         Ok(Arc::new(made))
     }
 
-    /// The descriptor that the program is started with.
+    /// The descriptor that the program is started with. It is an open file of its own, which all traced
+    /// processes share and whose lock lasts as long as one of them has it.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        memory_file::open_for_child(&self.file, 0)
+        let descriptor = memory_file::open_for_child(&self.file, 0)?;
+        let mut lock = flock(libc::F_WRLCK, PROCESSES_BYTE);
+        // SAFETY: a plain system call on our own file; failure leaves the lock free.
+        unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_OFD_SETLK, &mut lock) };
+        Ok(descriptor)
+    }
+
+    /// Whether a process has the program's descriptor, a child that has not begun its stream among them.
+    pub fn has_processes(&self) -> bool {
+        let mut lock = flock(libc::F_WRLCK, PROCESSES_BYTE);
+        // SAFETY: a plain system call that fills in `lock`.
+        let asked = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
+        asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
     }
 
     /// Locks the file's first byte for as long as we read: a traced process that waits for room in
