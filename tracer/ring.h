@@ -16,7 +16,8 @@
  *
  * Liveness is shown by locks on the file, which the kernel releases when their holder dies and
  * which mean the same in every PID namespace: the consumer holds byte 0 while it reads, and the
- * process of slot N holds byte 1 + N while its image lasts.
+ * process of slot N holds byte 1 + N while its image lasts. The open file that the consumer hands to
+ * the program, which all traced processes share, holds byte 1 + SLOTS as long as one of them lives.
  *
  * No record and no execution straddles a chunk. `write_address` always points past the last whole
  * item, so that what a killed process wrote is not lost. The numbers here are repeated in

@@ -346,10 +346,7 @@ class _Chooser:
             yield from chooser._acted(line, size)
 
     def _has_most_shared(self) -> bool:
-        """Whether the advice is for data that is shared memory for the most part.
-
-        PostgreSQL's is judged with its private memory, and its lines are those of the runtime.
-        """
+        """Whether the advice is for data that is shared memory for the most part."""
         is_data = self._advice.case.stream == "data" and self._advice.case.path is None
         return is_data and self._subject.shared
 

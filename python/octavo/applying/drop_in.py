@@ -100,8 +100,8 @@ def _settings(
 
 
 def _read_ahead(path: str, notes: list[str]) -> list[str]:
-    """A line that reads a file in huge pages before the service starts, or a note why there is
-    none.
+    """The line that reads a file in huge pages before the service starts; where that is not
+    possible, no line, and the reason among the notes.
     """
     host = read_huge_pages()
     action = read_ahead(path, host)

@@ -82,7 +82,7 @@ pub struct TpsConfig {
     /// The number of parts of a page with accessed and dirty bits of their own, in its alias entries (Section
     /// III-C.1): 0 for none, or 2, 4, 8 or 16.
     pub vector_bits: u8,
-    /// What alias entries hold (Section III-A.2).
+    /// The content of alias entries (Section III-A.2).
     pub aliases: Aliases,
     /// How entries state the page size (Section III-A.1).
     pub size_encoding: SizeEncoding,
