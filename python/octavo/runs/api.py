@@ -87,7 +87,7 @@ def advice_records(
     with its arguments; None where it is not known, and empty where there is no program, so that
     nothing can be done about it. `runtimes` are those of the processes, by stream number; regions
     of `programs` are judged together, not in each of their processes. `try_pages` asks this kernel
-    what it gives.
+    for pages of a size.
     """
     limits = limits or Thresholds()
     merged = rows_by_program(rows, programs)
