@@ -104,6 +104,30 @@ def test_a_watchdog_outlives_the_signals_of_a_terminal(tree: Path) -> None:
     assert is_clean(tree)
 
 
+def test_a_watchdog_has_its_own_session_before_anything_is_changed(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_session = os.setsid
+
+    def late() -> None:
+        for _ in range(100):
+            read_setting(tree / THP.lstrip("/") / "enabled")
+        start_session()
+
+    monkeypatch.setattr(os, "setsid", late)
+    with SystemSettings(ALWAYS, tree) as system:
+        assert os.getsid(system._watchdog) == system._watchdog
+
+
+def test_nothing_is_changed_where_the_watchdog_does_not_start(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "setsid", lambda: os._exit(1))
+    with pytest.raises(CannotRun, match="watchdog that restores settings was killed"):
+        SystemSettings(ALWAYS, tree).__enter__()
+    assert is_clean(tree)
+
+
 def leave_changed(root: Path) -> None:
     """Octavo and its watchdog are killed while settings are changed."""
 

@@ -35,6 +35,7 @@ _BOOT = Path("proc/sys/kernel/random/boot_id")
 _PR_SET_NAME = 15
 _NAME = b"thp-watchdog\0"
 _DONE = b"done"
+_KILLED = "the watchdog that restores settings was killed; none is changed."
 _TRIES = 50
 _RETRY_SECONDS = 0.1
 
@@ -101,7 +102,7 @@ class SystemSettings:
         """
         if values and os.waitpid(self._watchdog, os.WNOHANG) != (0, 0):
             self._watchdog = 0
-            raise CannotRun("the watchdog that restores settings was killed; none is changed.")
+            raise CannotRun(_KILLED)
         try:
             for name, value in values.items():
                 _write(self._root, name, value)
@@ -279,23 +280,37 @@ def _take_lock(root: Path) -> int:
 
 
 def _start_watchdog(root: Path, saved: Values) -> tuple[int, int]:
-    """Forks the watchdog; returns its process and the writing end of its pipe."""
+    """Forks the watchdog; returns its process and the writing end of its pipe.
+
+    Returns once the watchdog is in a session of its own: a SIGKILL to the process group of Octavo
+    would end it before. Raises CannotRun where it ended on its way there.
+    """
     ours, pipe = os.pipe()
+    started, start = os.pipe()
     # It never unblocks them: nothing may end it between its beginning and a session of its own.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     try:
         pid = os.fork()
         if pid == 0:
             os.close(pipe)
-            _become_watchdog(ours, root, saved)
+            _become_watchdog(ours, start, root, saved)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    os.close(ours)
+        os.close(ours)
+        os.close(start)
+    with os.fdopen(started, "rb") as reading:
+        if not reading.read(1):
+            os.close(pipe)
+            os.waitpid(pid, 0)
+            raise CannotRun(_KILLED)
     return pid, pipe
 
 
-def _become_watchdog(pipe: int, root: Path, saved: Values) -> NoReturn:
-    """Waits for the end of Octavo; restores where that came without a word."""
+def _become_watchdog(pipe: int, start: int, root: Path, saved: Values) -> NoReturn:
+    """Waits for the end of Octavo; restores where that came without a word.
+
+    Writes one byte to `start` when no signal to the process group of Octavo reaches it any more.
+    """
     try:
         os.setsid()
         _hide_from_killers()
@@ -304,7 +319,9 @@ def _become_watchdog(pipe: int, root: Path, saved: Values) -> NoReturn:
             os.dup2(nowhere, number)
         # The lock stays open: nothing else may change settings before they are restored.
         lock = (root / _STATE / _LOCK).stat()
-        close_descriptors({pipe, *_descriptors_of(lock)})
+        close_descriptors({pipe, start, *_descriptors_of(lock)})
+        os.write(start, b"1")
+        os.close(start)
         if os.read(pipe, len(_DONE)) != _DONE:
             _restore_stubbornly(root, saved)
     finally:
