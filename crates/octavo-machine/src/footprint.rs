@@ -70,7 +70,8 @@ impl Footprint {
         )))
     }
 
-    fn add_machine(&mut self, machine: &MachineConfig, hardware: &TranslationHardware) {
+    fn add_machine(&mut self, given: &MachineConfig, hardware: &TranslationHardware) {
+        let machine = &(hardware.adapt)(given);
         let cores = u64::from(machine.core.count);
         if !hardware.replaces_tlbs {
             for (name, level) in machine.tlb.levels() {

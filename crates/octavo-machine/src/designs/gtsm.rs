@@ -45,6 +45,7 @@ pub const FAMILY: Family = Family {
     ..Family::new(
         &[TranslationHardware {
             needs: Some(&GAPPED_PAGES),
+            adapt,
             own_state,
             check_guest,
             ..TranslationHardware::new("gtsm", "a second-level TLB of 2 MiB pages made of 64 KiB sub-blocks, with bitmaps that select them", make)
@@ -62,21 +63,16 @@ const GAPPED_PAGES: Requirement = Requirement {
 };
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
-    let config = machine(config);
     let format = Format { has_gapped: true, ..Format::default() };
     let tables = Tables { format, ..Tables::default() };
-    build::machine_with_tables(&config, setup, tables, os, |_| {
+    build::machine_with_tables(config, setup, tables, os, |_| {
         Gtsm::new(&config.tlb, &config.gtsm, setup.instructions)
     })
 }
 
-/// Cached bitmaps, and two levels of walk caches each for the guest's and the host's table.
+/// Cached bitmaps.
 fn own_state(config: &MachineConfig) -> Vec<Part> {
-    let GtsmHardware { bitmap_entries, walk_cache_entries } = config.gtsm;
-    vec![
-        Part::fully_associative("gtsm.bitmap_entries", bitmap_entries, 1),
-        Part::fully_associative("gtsm.walk_cache_entries", walk_cache_entries, 4),
-    ]
+    vec![Part::fully_associative("gtsm.bitmap_entries", config.gtsm.bitmap_entries, 1)]
 }
 
 /// Rejects faulty frames in guest memory: the faults belong to host memory.
@@ -102,7 +98,7 @@ pub struct Gtsm {
 }
 
 /// The machine with the walk caches of GTSM, for the host's table, too.
-fn machine(config: &MachineConfig) -> MachineConfig {
+fn adapt(config: &MachineConfig) -> MachineConfig {
     let mut machine = config.clone();
     let entries = config.gtsm.walk_cache_entries;
     let of_host = machine.host.iter_mut().flat_map(|host| host.walk_caches.values_mut());
@@ -265,7 +261,7 @@ mod tests {
         let walk_caches = |setting| {
             let config = octavo_config::resolve("skylake", &["host=usual", setting]);
             let config = config.unwrap().into_config();
-            let made = machine(&config);
+            let made = adapt(&config);
             let of_host = |config: &MachineConfig| config.host.clone().unwrap().walk_caches;
             let caches = |config: &MachineConfig| [config.walker.caches.clone(), of_host(config)];
             [0, 1].map(|whose| {

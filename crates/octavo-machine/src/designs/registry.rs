@@ -50,6 +50,8 @@ pub struct TranslationHardware {
     pub is_bound: bool,
     /// Whether it has caches of its own in place of the machine's TLBs.
     pub replaces_tlbs: bool,
+    /// The machine with the settings that it replaces; the rest is built from it.
+    pub(crate) adapt: fn(&MachineConfig) -> MachineConfig,
     /// The state of one core beside the machine's TLBs and caches, by the settings that determine its size.
     pub(crate) own_state: fn(&MachineConfig) -> Vec<Part>,
     /// Rejects guests that it does not support.
@@ -167,6 +169,7 @@ impl TranslationHardware {
             needs: None,
             is_bound: false,
             replaces_tlbs: false,
+            adapt: MachineConfig::clone,
             own_state: |_| Vec::new(),
             check_guest: |_| Ok(()),
             make,
@@ -185,7 +188,7 @@ impl TranslationHardware {
             (self.check_guest)(config)?;
             self.check_host(host).map_err(|wrong| ConfigError::Host(Box::new(wrong)))?;
         }
-        (self.make)(config, setup, os)
+        (self.make)(&(self.adapt)(config), setup, os)
     }
 }
 

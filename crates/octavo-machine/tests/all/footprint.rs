@@ -107,6 +107,16 @@ proptest! {
     }
 }
 
+/// GTSM has walk caches of its own in place of the machine's.
+#[test]
+fn settings_that_a_design_replaces_take_no_memory() {
+    let said = |setting: &str| {
+        let machine = tiny().with_settings(&[setting]).unwrap();
+        Footprint::of(&config(machine, &["gtsm"])).unwrap().bytes()
+    };
+    assert_eq!(said("walker.caches.pde.entries=16384"), said("walker.caches.pde.entries=2"));
+}
+
 #[test]
 fn oversized_machines_are_rejected_with_one_sentence() {
     let huge = ["tlb.l2.main.entries=67108864", "tlb.l2.main.ways=1", "core.count=2"];
