@@ -1,5 +1,6 @@
 """The examples of README and of the documentation, run as they stand."""
 
+import json
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
+import octavo
 from octavo.cli import app
 from octavo.cli.reproduce import STUDIES
 
@@ -56,12 +58,16 @@ def test_every_page_with_examples_is_run() -> None:
     assert {page for page in pages if examples(page, "python")} == set(PAGES) - {"ctl.md"}
 
 
+def run_shell_examples(page: str, directory: Path) -> None:
+    for script in examples(page, "sh"):
+        subprocess.run(["sh", "-eu", "-c", script], cwd=directory, env=ENVIRONMENT, check=True)
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_settings")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
-    for script in examples(page, "sh"):
-        subprocess.run(["sh", "-eu", "-c", script], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    run_shell_examples(page, tmp_path)
     assert (tmp_path / RESULTS[page]).exists()
 
 
@@ -71,6 +77,17 @@ def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
 def test_the_python_examples_run(page: str, tmp_path: Path) -> None:
     for script in examples(page, "python"):
         subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=ENVIRONMENT, check=True)
+
+
+def test_example_of_a_machine_is_simulated(tmp_path: Path) -> None:
+    run_shell_examples("developing/machines.md", tmp_path)
+    shown = json.loads((tmp_path / "my-core.json").read_text(encoding="utf-8"))
+    result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    assert result["run"]["configuration"]["machine_hash"] == shown["hash"]
+    preset, mine = octavo.machine("zen3"), shown["machine"]
+    assert preset["tlb"]["l2"]["main"]["entries"] == 2048
+    assert mine["tlb"]["l2"]["main"]["entries"] == 3072
+    assert mine["cache"] == preset["cache"]
 
 
 # --- README, whose commands are pasted at the top of a clone ----------------------------------
