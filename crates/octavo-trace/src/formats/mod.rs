@@ -5,6 +5,8 @@ pub mod columns;
 mod csv;
 mod din;
 mod drmemtrace;
+#[cfg(test)]
+mod example;
 mod executed;
 mod gem5;
 mod lackey;

@@ -1,6 +1,7 @@
 //! The integration tests of `octavo-trace`, linked once.
 
 mod check;
+mod developing;
 mod live;
 mod native;
 mod ring;
