@@ -50,7 +50,7 @@ def _two_page_sizes(run: Run) -> Document:
         two_page_sizes.measure(name, run([*two_page_sizes.ARGUMENTS, trace])["rows"])
         for name, trace in PROGRAMS.items()
     ]
-    return two_page_sizes.to_document(two_page_sizes.Study(tuple(measured), {}))
+    return two_page_sizes.Study(tuple(measured), {}).document()
 
 
 def _tailored_page_sizes(run: Run) -> Document:
@@ -71,7 +71,7 @@ def _tailored_page_sizes(run: Run) -> Document:
 
     all_ = tuple(measured(*of) for of in PROGRAMS.items())
     (simulated,) = (of for of in memory.coverages() if of.memory == "as simulated")
-    return tailored_page_sizes.to_document(tailored_page_sizes.Study(all_, {}, (simulated,)))
+    return tailored_page_sizes.Study(all_, {}, (simulated,)).document()
 
 
 def _softvm(run: Run) -> Document:
@@ -88,7 +88,7 @@ def _softvm(run: Run) -> Document:
         return softvm.measure(name, whole, [(swept, caches)], run(one_pass(trace)))
 
     all_ = tuple(measured(*of) for of in PROGRAMS.items())
-    return softvm.to_document(softvm.Study(all_, {}, 100_000_000))
+    return softvm.Study(all_, {}, 100_000_000).document()
 
 
 def _perforated_pages(run: Run) -> Document:
@@ -117,9 +117,9 @@ def _perforated_pages(run: Run) -> Document:
         for is_virtual in (False, True)
     ]
     server = redis.RedisMeasurement("a stream", 100, 1000, fragmented[0].designs)
-    return perforated_pages.to_document(
-        perforated_pages.Study(tuple(grid_rows), tuple(measured), (server,), {}, tuple(fault_rows))
-    )
+    return perforated_pages.Study(
+        tuple(grid_rows), tuple(measured), (server,), {}, tuple(fault_rows)
+    ).document()
 
 
 STUDIES: dict[str, Callable[[Run], Document]] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from octavo import _core
-from octavo.cli.reproduce import STUDIES
+from octavo.studies import STUDIES
 
 from . import corpus
 from .corpus import Cases, Renames, Row, differences

@@ -13,7 +13,7 @@ import typer
 
 import octavo
 from octavo.cli import app
-from octavo.cli.reproduce import STUDIES
+from octavo.studies import STUDIES
 
 if sys.version_info >= (3, 11):
     import tomllib

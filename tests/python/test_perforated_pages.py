@@ -15,7 +15,7 @@ from octavo.base.units import MIB
 from octavo.cli import app
 from octavo.report.figures import figure_files
 from octavo.studies.claims import answers
-from octavo.studies.perforated_pages import Study, to_document, to_markdown, to_records
+from octavo.studies.perforated_pages import Study
 from octavo.studies.perforated_pages.figures import figures_of
 from octavo.studies.perforated_pages.measurement import (
     BASE,
@@ -42,6 +42,7 @@ from octavo.studies.perforated_pages.random_accesses import (
     points,
 )
 from octavo.studies.perforated_pages.redis import RedisMeasurement
+from octavo.studies.reproduction import Request
 from pages import panels_of
 
 FIGURES = ["figure-7", "figure-8", "figure-9", "figure-11", "figure-10"]
@@ -223,7 +224,7 @@ def test_the_grid_is_the_papers_and_more() -> None:
 
 
 def test_the_page_and_the_document(study: Study) -> None:
-    text = to_markdown(replace(study, is_partial=True, max_instructions=5_000_000))
+    text = replace(study, is_partial=True, max_instructions=5_000_000).markdown()
     for wanted in (
         "PARTIAL", "Figure 7: IPC over 4 KiB pages, holes allocated elsewhere", "not allocated",
         "Figure 8", "(d) 25% dispersed, unallocated", "Figure 9: programs, native",
@@ -232,7 +233,7 @@ def test_the_page_and_the_document(study: Study) -> None:
         "Section III-C: memory as it was seen", "the first 5.00 M instructions",
     ):  # fmt: skip
         assert wanted in text, wanted
-    assert "PARTIAL" not in to_markdown(study)
+    assert "PARTIAL" not in study.markdown()
     (observed,) = [line for line in text.splitlines() if line.startswith("| 22% ")]
     assert "18%" in observed
     assert "+20.3%" in observed
@@ -240,16 +241,16 @@ def test_the_page_and_the_document(study: Study) -> None:
         line for line in text.splitlines() if line.startswith("| perforated, 25% clustered")
     ][:1]
     assert [cell.split()[0] for cell in quarter.split("|")[2:-1]][3] == "1.59"
-    made = json.loads(json.dumps(to_document(study)))
+    made = json.loads(json.dumps(study.document()))
     assert len(made["claims"]) == 26
     assert len(made["grid"]) == 104
     assert made["redis"][0]["designs"][BASELINE]["mpki"] == pytest.approx(1.05)
-    records = to_records(study)
+    records = study.records()
     assert len(records) == 3 * 104 + 2 * (2 + 3 * 12) + 2 * 3 + 6 * 5
     assert not any(isinstance(value, dict) for record in records for value in record.values())
     assert {"portion", "content.bitmap", "ipc"} <= set(records[0])
     assert len({tuple(record) for record in records}) == 1, "all have the same columns"
-    assert "Left out" in to_markdown(Study())
+    assert "Left out" in Study().markdown()
 
 
 def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
@@ -286,9 +287,9 @@ def test_reproduce_writes_the_tables_and_the_figures(
     asked = []
     made = study
 
-    def pretend(on_program: Any, say: Any, most: int | None) -> Study:
-        asked.append(most)
-        say("random accesses: 1 of 104, about 2 min left")
+    def pretend(request: Request) -> Study:
+        asked.append(request.max_instructions)
+        request.say("random accesses: 1 of 104, about 2 min left")
         return made
 
     monkeypatch.setattr("octavo.studies.perforated_pages.run_study", pretend)
@@ -297,7 +298,7 @@ def test_reproduce_writes_the_tables_and_the_figures(
     done = CliRunner().invoke(app, [*arguments, "--out", str(out)])
     assert done.exit_code == 0, done.stderr
     assert asked == [5_000_000]
-    assert done.stdout == to_markdown(study)
+    assert done.stdout == study.markdown()
     assert "about 2 min left" in done.stderr
     tables = [f"perforated-pages.{of}" for of in ("json", "md", "parquet")]
     figures = [f"{name}.{of}" for name in FIGURES for of in ("pdf", "svg")]
@@ -306,5 +307,5 @@ def test_reproduce_writes_the_tables_and_the_figures(
     made = replace(study, is_partial=True)
     stopped = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "partial")])
     assert stopped.exit_code == 130
-    assert stopped.stdout == to_markdown(made)
+    assert stopped.stdout == made.markdown()
     assert (tmp_path / "partial" / "perforated-pages.json").exists()

@@ -9,7 +9,7 @@ import pytest
 
 from octavo import sim
 from octavo.base.units import MIB
-from octavo.studies.perforated_pages import Plan, run_study, to_markdown
+from octavo.studies.perforated_pages import Plan, run_study
 from octavo.studies.perforated_pages import redis as perforated_redis
 from octavo.studies.perforated_pages.measurement import (
     BASE,
@@ -30,6 +30,7 @@ from octavo.studies.perforated_pages.random_accesses import (
     stream,
 )
 from octavo.studies.perforated_pages.redis import RedisMeasurement, RedisSize
+from octavo.studies.reproduction import Request
 from octavo.studies.simulation_pool import STOPPED, Done, run_passes
 from perforated_fakes import SMALL
 
@@ -41,7 +42,7 @@ def test_a_small_grid_is_run() -> None:
         Point(Fragments(1.0, 0.5, "dispersed"), is_allocated=False),
     ]
     said: list[str] = []
-    study = run_study(said.append, said.append, plan=Plan(chosen, SMALL, (), None))
+    study = run_study(Request(said.append, said.append), Plan(chosen, SMALL, (), None))
     assert study.skipped == {}
     assert [row.point for row in study.grid] == chosen
     none, some, unused = study.grid
@@ -57,14 +58,14 @@ def test_a_small_grid_is_run() -> None:
         assert set(row.designs) == {BASE, row.point.baseline, PERFORATED}
         for one in row.designs.values():
             assert one.instructions == 4 * SMALL.references
-    assert "Figure 7" in to_markdown(study)
+    assert "Figure 7" in study.markdown()
 
 
 def test_memory_with_faults_is_run() -> None:
     """2% leave no block of 2 MiB whole; GTSM and perforated pages have large pages all the same."""
     chosen = [Faults(0.02, "dispersed"), Faults(PAPER_PORTION, "dispersed")]
     said: list[str] = []
-    study = run_study(said.append, said.append, plan=Plan((), SMALL, (), None, chosen))
+    study = run_study(Request(said.append, said.append), Plan((), SMALL, (), None, chosen))
     assert study.skipped == {}
     few, many = study.faults
     for row in study.faults:
@@ -78,7 +79,7 @@ def test_memory_with_faults_is_run() -> None:
     assert 0 < many.covered < 0.6
     assert few.designs[GTSM].walks < few.designs[BASE].walks / 2
     assert study.with_faults(0.02, "dispersed") is few
-    assert "Figure 10" in to_markdown(study)
+    assert "Figure 10" in study.markdown()
 
 
 def test_the_study_measures_the_simulated_design(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_ctrl_c_in_a_later_part_keeps_the_parts_before(monkeypatch: pytest.Monke
     monkeypatch.setattr(f"{package}.run_passes", lambda passes, what, say: stopped)
     chosen = [Point(Fragments(0.0, 0.1, "clustered"), is_allocated=True)]
     plan = Plan(chosen, SMALL, (), RedisSize(stream_keys=500, stream_lookups=50))
-    study = run_study(lambda name: None, lambda line: None, plan=plan)
+    study = run_study(Request(lambda name: None), plan)
     assert study.is_partial
     assert [row.point for row in study.grid] == chosen
     assert study.redis == ()

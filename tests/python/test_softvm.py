@@ -33,8 +33,6 @@ from octavo.studies.softvm import (
     paper_cycles_per_change,
     paper_overheads,
     paper_protection_cpi,
-    to_document,
-    to_markdown,
 )
 from octavo.studies.softvm.figures import figures_of
 from octavo.studies.softvm.sweep import Organisation, organisations
@@ -131,7 +129,7 @@ def test_one_pass_gives_the_misses_of_free_translation(measured: Measurement) ->
     assert by[512 << 10, 1, 16] == missed["vcache.l2i"] + missed["vcache.l2d"] > 0
     least, most = (measured.handlers_alone(512 << 10, ways)[0] for ways in (16, 1))
     assert least <= most == by[512 << 10, 1, 16] * 10 / measured.sweep_instructions
-    assert "199 caches for each half" in to_markdown(Study((measured,), {}, 10**6))
+    assert "199 caches for each half" in Study((measured,), {}, 10**6).markdown()
 
 
 def test_event_rates_are_shown_beside_the_formula(measured: Measurement) -> None:
@@ -146,14 +144,14 @@ def test_event_rates_are_shown_beside_the_formula(measured: Measurement) -> None
 
 def test_the_page_has_all_sections(measured: Measurement) -> None:
     study = Study((measured,), {"cc1": "not installed"}, 10**6)
-    page = to_markdown(study)
+    page = study.markdown()
     for words in ("0.096950", "6908", "Ultrix 0.042", "Left out: cc1", "Only 1 programs ran"):
         assert words in page, words
-    document = to_document(study)
+    document = study.document()
     assert json.loads(json.dumps(document))["paper"]["cycles_per_change"] == 6908
     assert len(document["claims"]) == 9
     assert figure_files(figures_of(study), ["svg"])
-    assert "no program decides it" in to_markdown(Study((), {}, 10**6))
+    assert "no program decides it" in Study((), {}, 10**6).markdown()
 
 
 def test_claims_can_agree_and_differ(measured: Measurement) -> None:

@@ -10,7 +10,6 @@ from octavo.studies.base_page_size import (
     Measurement,
     Study,
     measure,
-    to_markdown,
 )
 from octavo.studies.claims import load_claims
 from octavo.studies.inputs import make_inputs
@@ -112,7 +111,7 @@ def test_the_table_counts_agreements() -> None:
         (measured(FALLS_AT_16K, FALLS_AT_256K), measured(FALLS_AT_256K, FALLS_AT_16K)),
         {"xz": "not installed"},
     )
-    text = to_markdown(study)
+    text = study.markdown()
     assert "**1 of 2 agree.**" in text
     assert max(len(line) for line in text.splitlines() if line.startswith("|")) <= 80
     assert "Left out: xz (not installed)." in text

@@ -27,13 +27,12 @@ from octavo.studies.programs import (
     to_settings,
     usual_entries,
 )
+from octavo.studies.reproduction import Request
 from octavo.studies.tailored_page_sizes import (
     Study,
     all_counted,
     instructions_of,
     measure,
-    to_document,
-    to_markdown,
 )
 from octavo.studies.tailored_page_sizes.figures import figures_of
 from octavo.studies.tailored_page_sizes.measurement import (
@@ -153,7 +152,7 @@ def test_a_real_program_counts_where_it_misses_much() -> None:
 
 
 def test_the_page_and_the_document(study: Study) -> None:
-    text = to_markdown(study)
+    text = study.markdown()
     for wanted in (
         "Figures 8 and 9", "Figures 10, 11 and 16", "Figure 13", "Figure 15", "Figure 18",
         "Left out: xz (not installed).", "Only 3 programs ran",
@@ -164,14 +163,14 @@ def test_the_page_and_the_document(study: Study) -> None:
     assert "gups with base4k" not in text, "it is not simulated there"
     averages = [line for line in text.splitlines() if line.startswith("| average of *")]
     assert "98.0%" in averages[0]
-    made = json.loads(json.dumps(to_document(study)))
+    made = json.loads(json.dumps(study.document()))
     assert len(made["claims"]) == 25
     assert made["programs"][0]["misses_gone"]["tps"] == pytest.approx(0.98)
     assert made["free_memory"][0]["shares"]["4096"] == pytest.approx(1.0)
     flat = study.measurements[0].flat()
     assert flat["misses_gone.tps"] == pytest.approx(0.98)
     assert not any(isinstance(value, dict) for value in flat.values())
-    assert "Left out: xz" in to_markdown(Study((), study.skipped, ()))
+    assert "Left out: xz" in Study((), study.skipped, ()).markdown()
 
 
 def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
@@ -280,8 +279,8 @@ def test_reproduce_writes_the_tables_and_the_figures(
 ) -> None:
     asked = []
 
-    def pretend(on_program: Any, most: int | None, *, large: bool) -> Study:
-        asked.append((most, large))
+    def pretend(request: Request) -> Study:
+        asked.append((request.max_instructions, request.large))
         return study
 
     monkeypatch.setattr("octavo.studies.tailored_page_sizes.run_study", pretend)
@@ -290,7 +289,7 @@ def test_reproduce_writes_the_tables_and_the_figures(
     done = CliRunner().invoke(app, [*arguments, "--out", str(out)])
     assert done.exit_code == 0, done.stderr
     assert asked == [(5_000_000, True)]
-    assert done.stdout == to_markdown(study)
+    assert done.stdout == study.markdown()
     tables = [f"tailored-page-sizes.{of}" for of in ("json", "md", "parquet")]
     figures = [f"{name}.{of}" for name in FIGURES for of in ("pdf", "svg")]
     assert {path.name for path in out.iterdir()} == {*tables, *figures}

@@ -21,8 +21,6 @@ from octavo.studies.two_page_sizes import (
     Measurement,
     Study,
     measure,
-    to_document,
-    to_markdown,
 )
 from octavo.studies.two_page_sizes.figures import figures_of
 from octavo.tlb_curves.configuration import CurvesConfiguration, configure_curves
@@ -209,14 +207,14 @@ def _with(
 
 def test_the_page_and_the_document(measured: Measurement) -> None:
     study = Study((measured,), {"xz": "not installed"})
-    text = to_markdown(study)
+    text = study.markdown()
     for wanted in (
         "Table 3.1", "Figures 4.1 and 4.2", "Figure 5.1", "16 entries, two-way",
         "32 entries, two-way", "Table 5.1", "Left out: xz (not installed).", "Only 1 programs ran",
     ):  # fmt: skip
         assert wanted in text
     assert max(len(line) for line in text.splitlines() if line.startswith("|")) <= 100
-    document = json.loads(json.dumps(to_document(study)))
+    document = json.loads(json.dumps(study.document()))
     assert len(document["claims"]) == 15
     assert document["programs"][0]["program"] == "prog"
     flat = measured.flat()
@@ -266,10 +264,10 @@ def test_reproduce_writes_the_tables_and_the_figures(
     measured: Measurement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = Study((measured,), {})
-    monkeypatch.setattr("octavo.studies.two_page_sizes.run_study", lambda on_program, most: study)
+    monkeypatch.setattr("octavo.studies.two_page_sizes.run_study", lambda request: study)
     done = CliRunner().invoke(app, ["reproduce", "two-page-sizes", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.stderr
-    assert done.stdout == to_markdown(study)
+    assert done.stdout == study.markdown()
     figures = [
         f"figure-{name}.{of}" for name in ("4.1", "4.2", "5.1", "5.2") for of in ("pdf", "svg")
     ]
@@ -281,5 +279,5 @@ def test_reproduce_writes_the_tables_and_the_figures(
 
 
 def test_a_study_without_programs_has_a_page() -> None:
-    text = to_markdown(Study((), {"xz": "not installed"}))
+    text = Study((), {"xz": "not installed"}).markdown()
     assert "Left out: xz" in text

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from octavo.studies.programs import Program, Subject
+from octavo.studies.reproduction import Request
 from octavo.studies.tailored_page_sizes import run_study
 from octavo.studies.tailored_page_sizes.measurement import BASE, BASELINE, TPS
 
@@ -19,7 +20,7 @@ def test_a_workload_is_counted_from_its_region_on():
     missing = Program("missing", ("no-such-program",))
     heard: list[str] = []
     study = run_study(
-        heard.append,
+        Request(heard.append),
         chosen=[Subject(gups, "workload", {}), Subject(missing, "program", {})],
     )
     assert heard == ["gups"]
@@ -42,7 +43,7 @@ def test_a_workload_is_counted_from_its_region_on():
 def test_a_program_that_ends_before_its_region_is_left_out():
     gups = Program("gups", (str(WORKLOADS / "gups"), "--table", "16MiB", "--check", "no"))
     study = run_study(
-        lambda name: None, max_instructions=100_000, chosen=[Subject(gups, "workload", {})]
+        Request(lambda name: None, max_instructions=100_000), chosen=[Subject(gups, "workload", {})]
     )
     assert not study.measurements
     assert study.skipped["gups"] == "it was ended before its region of interest"

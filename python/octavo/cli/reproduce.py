@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,118 +22,13 @@ from octavo.base.signals import uninterrupted
 from octavo.cli.guard import guarded
 from octavo.cli.options import Force, JsonName, Quiet
 from octavo.cli.shown import check_distinct
+from octavo.studies import STUDIES
 from octavo.terminal.console import make_console, say
 
-Files = dict[str, Callable[[Path], None]]
-"""A writer for each file by name."""
-
-
-@dataclass(frozen=True)
-class Reproduced:
-    """A study that has run."""
-
-    markdown: str
-    document: dict[str, Any]
-    records: list[dict[str, Any]]
-    """A flat record for each program."""
-    figures: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Specifications of charts, by the name of their file."""
-    is_partial: bool = False
-    """Whether Ctrl-C ended it: what was done by then is here."""
-
-    def files(self, name: str) -> Files:
-        """The files of `--out`."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from octavo.report.figures import figure_files
-
-        def write_table(path: Path) -> None:
-            pq.write_table(pa.Table.from_pylist(self.records), path, compression="zstd")
-
-        return {
-            f"{name}.md": text_writer(self.markdown + self._pictures()),
-            f"{name}.json": text_writer(to_json(self.document, indent=2)),
-            f"{name}.parquet": write_table,
-            **figure_files(self.figures, ["svg", "pdf"]),
-        }
-
-    def _pictures(self) -> str:
-        """The end of the page, where the figures lie beside it."""
-        if not self.figures:
-            return ""
-        pictures = [f"![{name}]({name}.svg)\n" for name in self.figures]
-        return "\n".join(["", "## Figures", "", *pictures])
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A requested reproduction."""
-
-    on_program: Callable[[str], None]
-    """Hears the name of each program as it starts."""
-    say: Callable[[str], None]
-    """Hears how far the rest is."""
-    max_instructions: int | None
-    large: bool
-
-
-def _base_page_size(wanted: Wanted) -> Reproduced:
-    from octavo.studies.base_page_size import run_study, to_markdown
-
-    study = run_study(wanted.on_program, wanted.max_instructions)
-    return Reproduced(to_markdown(study), study.document(), study.records())
-
-
-def _two_page_sizes(wanted: Wanted) -> Reproduced:
-    from octavo.studies.two_page_sizes import run_study, to_document, to_markdown
-    from octavo.studies.two_page_sizes.figures import figures_of
-
-    study = run_study(wanted.on_program, wanted.max_instructions)
-    records = [measured.flat() for measured in study.measurements]
-    return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
-
-
-def _tailored_page_sizes(wanted: Wanted) -> Reproduced:
-    from octavo.studies.tailored_page_sizes import run_study, to_document, to_markdown
-    from octavo.studies.tailored_page_sizes.figures import figures_of
-
-    study = run_study(wanted.on_program, wanted.max_instructions, large=wanted.large)
-    records = [measured.flat() for measured in study.measurements]
-    return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
-
-
-def _softvm(wanted: Wanted) -> Reproduced:
-    from octavo.studies.softvm import run_study, to_document, to_markdown
-    from octavo.studies.softvm.figures import figures_of
-
-    study = run_study(wanted.on_program, wanted.max_instructions)
-    records = [measured.flat() for measured in study.measurements]
-    return Reproduced(to_markdown(study), to_document(study), records, figures_of(study))
-
-
-def _perforated_pages(wanted: Wanted) -> Reproduced:
-    from octavo.studies.perforated_pages import run_study, to_document, to_markdown, to_records
-    from octavo.studies.perforated_pages.figures import figures_of
-
-    study = run_study(wanted.on_program, wanted.say, wanted.max_instructions)
-    return Reproduced(
-        to_markdown(study),
-        to_document(study),
-        to_records(study),
-        figures_of(study),
-        study.is_partial,
-    )
-
+if TYPE_CHECKING:
+    from octavo.studies.reproduction import Reproduction
 
 _TAILORED = "tailored-page-sizes"
-STUDIES = {
-    "base-page-size": _base_page_size,
-    "two-page-sizes": _two_page_sizes,
-    _TAILORED: _tailored_page_sizes,
-    "softvm": _softvm,
-    "perforated-pages": _perforated_pages,
-}
 
 
 def register(app: typer.Typer) -> None:
@@ -190,16 +84,40 @@ def reproduce(
         console = make_console()
         most = None if max_instructions is None else units.count(max_instructions)
         report = _say_nothing if quiet else partial(say, console)
-        on_program = partial(_say_tracing, report)
-        done = STUDIES[study](Wanted(on_program, report, most, large))
+        from octavo.studies.reproduction import Request
+        from octavo.studies.reproduction import reproduce as run_reproduction
+
+        request = Request(partial(_say_tracing, report), report, most, large)
+        done = run_reproduction(study, request)
         if json != STANDARD_OUTPUT:
-            write_standard_output(done.markdown)
+            write_standard_output(done.markdown())
         if json_file is not None:
-            json_file.write(done.document)
+            json_file.write(done.document())
         if directory is not None:
-            directory.write(done.files(study))
+            directory.write(_files(study, done))
         if done.is_partial:
             raise KeyboardInterrupt
+
+
+def _files(name: str, done: "Reproduction") -> dict[str, Callable[[Path], None]]:
+    """A writer for each file of `--out`, by its name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from octavo.report.figures import figure_files
+
+    def write_table(path: Path) -> None:
+        pq.write_table(pa.Table.from_pylist(done.records()), path, compression="zstd")
+
+    figures = done.figures()
+    pictures = [f"![{figure}]({figure}.svg)\n" for figure in figures]
+    end = "\n".join(["", "## Figures", "", *pictures]) if figures else ""
+    return {
+        f"{name}.md": text_writer(done.markdown() + end),
+        f"{name}.json": text_writer(to_json(done.document(), indent=2)),
+        f"{name}.parquet": write_table,
+        **figure_files(figures, ["svg", "pdf"]),
+    }
 
 
 def _say_nothing(text: str) -> None:

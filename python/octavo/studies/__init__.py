@@ -2,5 +2,15 @@
 
 Its module runs and measures the programs and gives numbers their names; `study.toml` has the
 paper's numbers and its claims, with the expressions that decide them; `page.md` is the template of
-the page, and `figures.py` draws the charts. `claims` evaluates and `page` renders for all of them.
+the page, and `figures.py` draws the charts. `claims` evaluates and `page` renders for all of them;
+`reproduction` is what they have in common.
 """
+
+STUDIES = (
+    "base-page-size",
+    "two-page-sizes",
+    "tailored-page-sizes",
+    "softvm",
+    "perforated-pages",
+)
+"""By the names that users give; the folder of each has underscores in place of hyphens."""

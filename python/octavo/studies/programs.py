@@ -21,6 +21,7 @@ from octavo.base.toml import read_toml
 from octavo.hardware.machines import setting_texts
 from octavo.simulation.model import Simulated
 from octavo.studies.inputs import make_inputs
+from octavo.studies.reproduction import Request
 
 _MOST_EVENTS = 100_000
 """Events of a workload, at most."""
@@ -55,29 +56,26 @@ def _table() -> dict[str, Any]:
 
 def measure_runs(
     arguments: Sequence[str],
-    on_program: Callable[[str], None],
-    max_instructions: int | None,
+    request: Request,
     measure: Callable[[str, Any], Measured],
 ) -> tuple[list[Measured], dict[str, str]]:
     """Runs every program that is installed; gives what `measure` makes of the name and the rows of
     each, and why the others were left out.
 
-    `arguments` are a command of octavo and its options; `on_program` hears the name of each
-    program as it starts. With `max_instructions`, each ends after so many.
+    `arguments` are a command of octavo and its options.
     """
 
     def run(program: Program, command: list[str], place: Path) -> Measured:
-        made = document([*arguments, *_limit(max_instructions), "--", *command], place)
+        made = document([*arguments, *_limit(request.max_instructions), "--", *command], place)
         return measure(program.name, made["rows"])
 
     skipped: dict[str, str] = {}
-    return _measure(load_programs(), on_program, run, skipped), skipped
+    return _measure(load_programs(), request, run, skipped), skipped
 
 
 def measure_traces(
     programs: Sequence[Program],
-    on_program: Callable[[str], None],
-    max_instructions: int | None,
+    request: Request,
     measure: Callable[[Program, Path], Measured],
     skipped: dict[str, str],
 ) -> list[Measured]:
@@ -87,7 +85,7 @@ def measure_traces(
 
     def record(program: Program, command: list[str], place: Path) -> Measured:
         trace = place / "trace.oct"
-        limits = [n for n in (max_instructions, program.max_instructions) if n is not None]
+        limits = [n for n in (request.max_instructions, program.max_instructions) if n is not None]
         limit = _limit(min(limits, default=None))
         try:
             document(["record", "--force", "-o", str(trace), *limit, "--", *command], place)
@@ -95,7 +93,7 @@ def measure_traces(
         finally:
             trace.unlink(missing_ok=True)
 
-    return _measure(programs, on_program, record, skipped)
+    return _measure(programs, request, record, skipped)
 
 
 def _limit(max_instructions: int | None) -> list[str]:
@@ -104,7 +102,7 @@ def _limit(max_instructions: int | None) -> list[str]:
 
 def _measure(
     programs: Sequence[Program],
-    on_program: Callable[[str], None],
+    request: Request,
     measure: Callable[[Program, list[str], Path], Measured],
     skipped: dict[str, str],
 ) -> list[Measured]:
@@ -117,7 +115,7 @@ def _measure(
             if shutil.which(program.command[0]) is None:
                 skipped[program.name] = "not installed"
                 continue
-            on_program(program.name)
+            request.on_program(program.name)
             try:
                 measured.append(measure(program, fill_in(program, inputs), place))
             except NotMeasured as why:

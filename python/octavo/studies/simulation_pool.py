@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ from typing import Any
 
 from octavo.base.units import format_count
 from octavo.studies.programs import NotMeasured, document
+from octavo.studies.reproduction import Say
 
-Say = Callable[[str], None]
 """Shows a line of progress."""
 PROGRESS_EVERY_SECONDS = 10.0
 STOPPED = "the study was stopped"

@@ -5,7 +5,7 @@ Whether a program agrees with a statement of the paper is computed, never judged
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,8 +13,8 @@ from octavo.analysis.rows import Row, stream_counters
 from octavo.analysis.view import main_process, whole_program
 from octavo.base.units import BASE_PAGE, KIB, MIB
 from octavo.studies.claims import answers, load_claims
-from octavo.studies.page import render_page
 from octavo.studies.programs import measure_runs
+from octavo.studies.reproduction import Reproduction, Request
 
 STUDY = "base_page_size"
 SCHEMA = "octavo/base-page-size/1"
@@ -64,16 +64,17 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Reproduction):
     """All measurements, and the programs that were left out and why."""
 
+    folder = STUDY
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
     max_instructions: int | None = None
     """After how many each program was ended; None where it was not."""
 
     def records(self) -> list[dict[str, Any]]:
-        """One flat record for each program."""
+        """One flat record for each program, with the verdicts."""
         return [m.record() for m in self.measurements]
 
     def document(self) -> dict[str, Any]:
@@ -95,18 +96,15 @@ class Study:
             "skipped": self.skipped,
         }
 
-
-def run_study(on_program: Callable[[str], None], max_instructions: int | None = None) -> Study:
-    """Runs every program that is installed; `on_program` hears the name of each as it starts. With
-    `max_instructions`, each ends after so many.
-    """
-    measured, skipped = measure_runs(["run"], on_program, max_instructions, measure)
-    return Study(tuple(measured), skipped, max_instructions)
+    def page_names(self) -> dict[str, Any]:
+        """How many programs agree with each claim."""
+        return {"claims": self.document()["claims"]}
 
 
-def to_markdown(study: Study) -> str:
-    """The tables beside what the paper says, and the count."""
-    return render_page(STUDY, study=study, claims=study.document()["claims"])
+def run_study(request: Request) -> Study:
+    """Runs every program that is installed."""
+    measured, skipped = measure_runs(["run"], request, measure)
+    return Study(tuple(measured), skipped, request.max_instructions)
 
 
 def measure(program: str, rows: Sequence[Row]) -> Measurement:

@@ -6,13 +6,12 @@ Every figure of the paper's charts is one number here, so that the text and the 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from octavo.studies.claims import answers, claims_document, load_study
-from octavo.studies.page import render_page
+from octavo.studies.claims import claims_document, load_study
 from octavo.studies.perforated_pages.measurement import (
     BASE,
     BASELINE,
@@ -44,7 +43,8 @@ from octavo.studies.perforated_pages.random_accesses import (
 )
 from octavo.studies.perforated_pages.redis import RedisMeasurement, RedisSize, measure_redis
 from octavo.studies.programs import Subject, subjects, usual_entries
-from octavo.studies.simulation_pool import Say, run_passes
+from octavo.studies.reproduction import Reproduction, Request
+from octavo.studies.simulation_pool import run_passes
 
 STUDY = "perforated_pages"
 SCHEMA = "octavo/perforated-pages/1"
@@ -73,9 +73,10 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Reproduction):
     """All measurements, and what was left out and why."""
 
+    folder = STUDY
     grid: tuple[GridRow, ...] = ()
     programs: tuple[ProgramMeasurement, ...] = ()
     redis: tuple[RedisMeasurement, ...] = ()
@@ -232,6 +233,51 @@ class Study:
             "covered_by_gtsm": covered,
         }
 
+    def document(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+        return {
+            "schema": SCHEMA,
+            "claims": claims_document(self.answered()),
+            "not_told": load_study(STUDY)["left_out"],
+            "partial": self.is_partial,
+            "max_instructions": self.max_instructions,
+            "grid": [row.record() for row in self.grid],
+            "programs": [measured.record() for measured in self.programs],
+            "redis": [measured.record() for measured in self.redis],
+            "faults": [row.record() for row in self.faults],
+            "skipped": self.skipped,
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        """A flat record for each run of a design: where it ran, and everything counted."""
+        records: list[dict[str, Any]] = []
+
+        def add(of: str, holes: str | None, designs: Mapping[str, Counted], **axes: Any) -> None:
+            where = {"of": of, "holes": holes, **dict.fromkeys(AXES), **axes}
+            records.extend({**where, "design": name, **_flat(one)} for name, one in designs.items())
+
+        for row in self.grid:
+            kind = "allocated" if row.point.is_allocated else "unallocated"
+            add("random accesses", kind, row.designs, **_axes(row.point.fragments))
+        for measured in self.programs:
+            mode = "virtual" if measured.is_virtual else "native"
+            add(measured.program, mode, measured.ideal)
+            for at in measured.rows:
+                add(measured.program, mode, at.designs, **_axes(at.fragments))
+        for server in self.redis:
+            add(server.name, "unallocated", server.designs)
+        for of in self.faults:
+            add("faults", None, of.designs, layout=of.faults.layout, portion=of.faults.portion)
+        return records
+
+    def page_names(self) -> dict[str, Any]:
+        """A row of the grid by the figures of its memory."""
+
+        def at(portion: float, fraction: float, layout: Layout, allocated: bool) -> GridRow | None:
+            return self.at(Fragments(portion, fraction, layout), is_allocated=allocated)
+
+        return {**super().page_names(), "at": at, "usual_entries": usual_entries()}
+
 
 def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
@@ -250,45 +296,6 @@ def _both(counted: Mapping[str, Counted], design: str, base: str) -> dict[str, f
     return {"gain": more, "hidden": gain(counted, design, base, overlapped=True)}
 
 
-def to_document(study: Study) -> dict[str, Any]:
-    """Plain data for the JSON."""
-    return {
-        "schema": SCHEMA,
-        "claims": claims_document(answers(STUDY, study.values())),
-        "not_told": load_study(STUDY)["left_out"],
-        "partial": study.is_partial,
-        "max_instructions": study.max_instructions,
-        "grid": [row.record() for row in study.grid],
-        "programs": [measured.record() for measured in study.programs],
-        "redis": [measured.record() for measured in study.redis],
-        "faults": [row.record() for row in study.faults],
-        "skipped": study.skipped,
-    }
-
-
-def to_records(study: Study) -> list[dict[str, Any]]:
-    """A flat record for each run of a design: where it ran, and everything counted."""
-    records: list[dict[str, Any]] = []
-
-    def add(of: str, holes: str | None, designs: Mapping[str, Counted], **axes: Any) -> None:
-        where = {"of": of, "holes": holes, **dict.fromkeys(AXES), **axes}
-        records.extend({**where, "design": name, **_flat(one)} for name, one in designs.items())
-
-    for row in study.grid:
-        kind = "allocated" if row.point.is_allocated else "unallocated"
-        add("random accesses", kind, row.designs, **_axes(row.point.fragments))
-    for measured in study.programs:
-        mode = "virtual" if measured.is_virtual else "native"
-        add(measured.program, mode, measured.ideal)
-        for at in measured.rows:
-            add(measured.program, mode, at.designs, **_axes(at.fragments))
-    for server in study.redis:
-        add(server.name, "unallocated", server.designs)
-    for of in study.faults:
-        add("faults", None, of.designs, layout=of.faults.layout, portion=of.faults.portion)
-    return records
-
-
 def _axes(of: Fragments) -> dict[str, Any]:
     return {**asdict(of), "large": of.clean}
 
@@ -297,21 +304,6 @@ def _flat(of: Counted) -> dict[str, Any]:
     record = of.record()
     content = record.pop("content")
     return {**record, **{f"content.{kind}": content.get(kind) for kind in KINDS}}
-
-
-def to_markdown(study: Study) -> str:
-    """Every figure as a table, beside what the paper says."""
-
-    def at(portion: float, fraction: float, layout: Layout, is_allocated: bool) -> GridRow | None:
-        return study.at(Fragments(portion, fraction, layout), is_allocated=is_allocated)
-
-    return render_page(
-        STUDY,
-        study=study,
-        claims=answers(STUDY, study.values()),
-        at=at,
-        usual_entries=usual_entries(),
-    )
 
 
 @dataclass(frozen=True)
@@ -331,20 +323,13 @@ def usual_plan() -> Plan:
     return Plan(tuple(points()), Size(), subjects(large=False), RedisSize(), faults)
 
 
-def run_study(
-    on_program: Callable[[str], None],
-    say: Say,
-    max_instructions: int | None = None,
-    plan: Plan | None = None,
-) -> Study:
-    """Runs everything; `on_program` gets the name of each program as it starts, `say` the
-    progress of the rest. If the user stops the study, it holds what was done.
-    """
+def run_study(request: Request, plan: Plan | None = None) -> Study:
+    """Runs everything. If the user stops the study, it holds what was done."""
     plan = plan or usual_plan()
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
         passes = list(grid_passes(plan.grid, plan.grid_size, Path(name)))
         passes += fault_passes(plan.faults, plan.grid_size, Path(name))
-        done = run_passes(passes, "random accesses", say)
+        done = run_passes(passes, "random accesses", request.say)
     grid = tuple(grid_rows(plan.grid, done))
     faults = tuple(fault_rows(plan.faults, done))
     skipped = dict(done.failed)
@@ -354,12 +339,10 @@ def run_study(
     if not is_partial:
         try:
             if plan.redis is not None:
-                measure_redis(plan.redis, say, redis, skipped)
+                measure_redis(plan.redis, request.say, redis, skipped)
             if plan.subjects:
-                measure_programs(
-                    plan.subjects, on_program, say, max_instructions, programs, skipped
-                )
+                measure_programs(plan.subjects, request, programs, skipped)
         except KeyboardInterrupt:
             is_partial = True
     measured = (grid, tuple(programs), tuple(redis))
-    return Study(*measured, skipped, faults, is_partial, max_instructions)
+    return Study(*measured, skipped, faults, is_partial, request.max_instructions)

@@ -5,7 +5,7 @@ that are fragmented by what the program itself takes; native, and in a virtual m
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,8 @@ from octavo.studies.programs import (
     scope,
     to_settings,
 )
-from octavo.studies.simulation_pool import Done, Pass, Say, run_passes
+from octavo.studies.reproduction import Request, Say
+from octavo.studies.simulation_pool import Done, Pass, run_passes
 
 PORTIONS = (0.25, 0.5, 1.0)
 FRACTIONS = (0.25, 0.5)
@@ -112,9 +113,7 @@ def memories() -> Iterator[Fragments]:
 
 def measure_programs(
     subjects: Sequence[Subject],
-    on_program: Callable[[str], None],
-    say: Say,
-    max_instructions: int | None,
+    request: Request,
     measured: list[ProgramMeasurement],
     skipped: dict[str, str],
 ) -> None:
@@ -130,7 +129,7 @@ def measure_programs(
         traced = _traced(by_name[program.name], trace)
         for is_virtual in kinds:
             name = f"{program.name}{', in a virtual machine' if is_virtual else ''}"
-            one, passes = _measured(traced, say, is_virtual=is_virtual)
+            one, passes = _measured(traced, request.say, is_virtual=is_virtual)
             if one is not None:
                 measured.append(one)
             if passes.failed:
@@ -140,7 +139,7 @@ def measure_programs(
                 raise KeyboardInterrupt
 
     programs = [subject.program for subject in subjects]
-    measure_traces(programs, on_program, max_instructions, measure, skipped)
+    measure_traces(programs, request, measure, skipped)
 
 
 def why_not_virtual() -> str | None:

@@ -36,7 +36,8 @@ from octavo.studies.perforated_pages.measurement import (
 )
 from octavo.studies.perforated_pages.random_accesses import MACHINE
 from octavo.studies.programs import NotMeasured, events, to_settings
-from octavo.studies.simulation_pool import Pass, Say, run_passes
+from octavo.studies.reproduction import Say
+from octavo.studies.simulation_pool import Pass, run_passes
 
 SERVER = "redis-server"
 VALUE_BYTES = 16 * KIB

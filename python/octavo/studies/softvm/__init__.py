@@ -15,8 +15,7 @@ from typing import Any
 
 from octavo.analysis.rows import Row, stream_counters
 from octavo.analysis.view import main_process
-from octavo.studies.claims import answers, claims_document, load_study
-from octavo.studies.page import render_page
+from octavo.studies.claims import claims_document, load_study
 from octavo.studies.programs import (
     NotMeasured,
     Program,
@@ -25,6 +24,7 @@ from octavo.studies.programs import (
     measure_traces,
     scope,
 )
+from octavo.studies.reproduction import Reproduction, Request
 from octavo.studies.softvm.sweep import (
     L1_SIZES,
     L2_SIZES,
@@ -214,9 +214,10 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Reproduction):
     """All measurements, the least overhead first, and what was left out and why."""
 
+    folder = STUDY
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
     max_instructions: int
@@ -301,54 +302,49 @@ class Study:
         each = sum(cycles) / changes if changes else None
         return {"least": least, "most": most, "cycles_each": each}
 
-
-def to_document(study: Study) -> dict[str, Any]:
-    """Every number."""
-    averages = study.averages()
-    return {
-        "schema": SCHEMA,
-        "max_instructions": study.max_instructions,
-        "average_cpi": averages["average_cpi"],
-        "average_cpi_with_write_backs": averages["average_cpi_with_write_backs"],
-        "paper": {
-            "table_3": PAPER["table_3"],
-            "table_4": {
-                "frequencies": [float(of) for of in TABLE_4],
-                "overheads": [float(of) for of in paper_overheads()],
-                "total": float(sum(paper_overheads())),
+    def document(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+        averages = self.averages()
+        return {
+            "schema": SCHEMA,
+            "max_instructions": self.max_instructions,
+            "average_cpi": averages["average_cpi"],
+            "average_cpi_with_write_backs": averages["average_cpi_with_write_backs"],
+            "paper": {
+                "table_3": PAPER["table_3"],
+                "table_4": {
+                    "frequencies": [float(of) for of in TABLE_4],
+                    "overheads": [float(of) for of in paper_overheads()],
+                    "total": float(sum(paper_overheads())),
+                },
+                "cycles_per_change": paper_cycles_per_change(),
             },
-            "cycles_per_change": paper_cycles_per_change(),
-        },
-        "claims": claims_document(answers(STUDY, study.values())),
-        "programs": [measured.record() for measured in study.measurements],
-        "skipped": study.skipped,
-    }
-
-
-def to_markdown(study: Study) -> str:
-    """The whole page."""
-    return render_page(STUDY, study=study, claims=answers(STUDY, study.values()))
+            "claims": claims_document(self.answered()),
+            "programs": [measured.record() for measured in self.measurements],
+            "skipped": self.skipped,
+        }
 
 
 def run_study(
-    on_program: Callable[[str], None],
-    max_instructions: int | None = None,
+    request: Request,
     *,
     chosen: Sequence[Program] | None = None,
     sweep: Sequence[Organisation] | None = None,
 ) -> Study:
-    """Runs every program that is installed; `on_program` hears the name of each as it starts. Each
-    ends after `max_instructions`.
+    """Runs every program that is installed, or the chosen ones, over all organisations or some.
+    Without a limit of its own each program ends after USUAL_INSTRUCTIONS.
     """
     programs = load_programs() if chosen is None else list(chosen)
-    limit = USUAL_INSTRUCTIONS if max_instructions is None else max_instructions
+    limit = request.max_instructions
+    limit = USUAL_INSTRUCTIONS if limit is None else limit
     swept = tuple(organisations()) if sweep is None else tuple(sweep)
     skipped: dict[str, str] = {}
 
     def measured(program: Program, trace: Path) -> Measurement:
         return _measured(program, trace, swept)
 
-    done = measure_traces(programs, on_program, limit, measured, skipped)
+    limited = replace(request, max_instructions=limit)
+    done = measure_traces(programs, limited, measured, skipped)
     done.sort(key=lambda one: one.cpi(SOFTVM))
     return Study(tuple(done), skipped, limit)
 

@@ -6,7 +6,7 @@ is one number of a Measurement, so that the text and the JSON say the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from octavo.analysis.view import main_process, whole_program
 from octavo.base.units import BASE_PAGE, KIB, MIB, byte_size
 from octavo.simulation.execution_time import simulated_time
 from octavo.simulation.model import Simulated
-from octavo.studies.claims import answers, claims_document, load_study
-from octavo.studies.page import render_page
+from octavo.studies.claims import claims_document, load_study
 from octavo.studies.programs import (
     NotMeasured,
     Program,
@@ -32,6 +31,7 @@ from octavo.studies.programs import (
     usual_entries,
     usual_instructions,
 )
+from octavo.studies.reproduction import Reproduction, Request
 from octavo.studies.tailored_page_sizes.measurement import (
     BASE,
     DESIGNS,
@@ -58,9 +58,10 @@ _PAGES = "os.pages."
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Reproduction):
     """All measurements, and what was left out and why."""
 
+    folder = STUDY
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
     memory: tuple[Coverage, ...]
@@ -114,6 +115,35 @@ class Study:
             "page_counts": {"over_base": over_base, "most": most} if paged else None,
         }
 
+    def document(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+        return {
+            "schema": SCHEMA,
+            "claims": claims_document(self.answered()),
+            "not_told": load_study(STUDY)["left_out"],
+            "designs": list(DESIGNS),
+            "large": self.large,
+            "max_instructions": self.max_instructions,
+            "programs": [measured.record() for measured in self.measurements],
+            "free_memory": [
+                {"memory": of.memory, "shares": {str(size): of.shares[size] for size in SIZES}}
+                for of in self.memory
+            ],
+            "skipped": self.skipped,
+        }
+
+    def page_names(self) -> dict[str, Any]:
+        """The averages, and the page sizes that TPS used."""
+        having_tps = [m for m in self.measurements if TPS in m.designs]
+        return {
+            **super().page_names(),
+            "usual_entries": usual_entries(),
+            "usual_instructions": usual_instructions(),
+            "averaged": _by_design(self.counting),
+            "having_tps": having_tps,
+            "page_sizes": sorted({size for m in having_tps for size in m.designs[TPS].pages}),
+        }
+
 
 def _by_design(measured: Iterable[Measurement]) -> dict[str, dict[str, list[float]]]:
     """Of each metric and design, the values of the programs that have one."""
@@ -128,50 +158,9 @@ def _by_design(measured: Iterable[Measurement]) -> dict[str, dict[str, list[floa
     return found
 
 
-def to_document(study: Study) -> dict[str, Any]:
-    """Plain data for the JSON."""
-    return {
-        "schema": SCHEMA,
-        "claims": claims_document(answers(STUDY, study.values())),
-        "not_told": load_study(STUDY)["left_out"],
-        "designs": list(DESIGNS),
-        "large": study.large,
-        "max_instructions": study.max_instructions,
-        "programs": [measured.record() for measured in study.measurements],
-        "free_memory": [
-            {"memory": of.memory, "shares": {str(size): of.shares[size] for size in SIZES}}
-            for of in study.memory
-        ],
-        "skipped": study.skipped,
-    }
-
-
-def to_markdown(study: Study) -> str:
-    """Every figure as a table, beside what the paper says."""
-    having_tps = [m for m in study.measurements if TPS in m.designs]
-    return render_page(
-        STUDY,
-        study=study,
-        claims=answers(STUDY, study.values()),
-        usual_entries=usual_entries(),
-        usual_instructions=usual_instructions(),
-        averaged=_by_design(study.counting),
-        having_tps=having_tps,
-        page_sizes=sorted({size for m in having_tps for size in m.designs[TPS].pages}),
-    )
-
-
-def run_study(
-    on_program: Callable[[str], None],
-    max_instructions: int | None = None,
-    *,
-    large: bool = False,
-    chosen: Sequence[Subject] | None = None,
-) -> Study:
-    """Runs every program that is installed; `on_program` hears the name of each as it starts. With
-    `max_instructions`, each ends after so many; `large` gives the workloads the paper's sizes.
-    """
-    all_subjects = subjects(large=large) if chosen is None else list(chosen)
+def run_study(request: Request, *, chosen: Sequence[Subject] | None = None) -> Study:
+    """Runs every program that is installed, or the chosen ones alone."""
+    all_subjects = subjects(large=request.large) if chosen is None else list(chosen)
     by_name = {subject.program.name: subject for subject in all_subjects}
     skipped: dict[str, str] = {}
 
@@ -179,8 +168,9 @@ def run_study(
         return _measured(by_name[program.name], trace)
 
     programs = [subject.program for subject in all_subjects]
-    done = measure_traces(programs, on_program, max_instructions, measured, skipped)
-    return Study(tuple(done), skipped, tuple(coverages()), large, max_instructions)
+    done = measure_traces(programs, request, measured, skipped)
+    memory = tuple(coverages())
+    return Study(tuple(done), skipped, memory, request.large, request.max_instructions)
 
 
 def _measured(subject: Subject, trace: Path) -> Measurement:

@@ -6,14 +6,14 @@ the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.base.units import KIB
-from octavo.studies.claims import answers, claims_document
-from octavo.studies.page import render_page
+from octavo.studies.claims import claims_document
 from octavo.studies.programs import measure_runs
+from octavo.studies.reproduction import Reproduction, Request
 from octavo.tlb_curves.rows import CurveRow
 
 SCHEMA = "octavo/two-page-sizes/1"
@@ -91,9 +91,10 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Reproduction):
     """All measurements, smallest working set first, and what was left out and why."""
 
+    folder = STUDY
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
     max_instructions: int | None = None
@@ -144,21 +145,15 @@ class Study:
             "large_index_over_small": [of.cpi_large_index / of.cpi[SMALL] for of in sets],
         }
 
-
-def to_document(study: Study) -> dict[str, Any]:
-    """Plain data for the JSON."""
-    return {
-        "schema": SCHEMA,
-        "claims": claims_document(answers(STUDY, study.values())),
-        "max_instructions": study.max_instructions,
-        "programs": [asdict(measured) for measured in study.measurements],
-        "skipped": study.skipped,
-    }
-
-
-def to_markdown(study: Study) -> str:
-    """Every table and figure beside what the paper says."""
-    return render_page(STUDY, study=study, claims=answers(STUDY, study.values()))
+    def document(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+        return {
+            "schema": SCHEMA,
+            "claims": claims_document(self.answered()),
+            "max_instructions": self.max_instructions,
+            "programs": [asdict(measured) for measured in self.measurements],
+            "skipped": self.skipped,
+        }
 
 
 def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -174,13 +169,11 @@ def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _flattened(f"{name}.{key}" if name else str(key), part)
 
 
-def run_study(on_program: Callable[[str], None], max_instructions: int | None = None) -> Study:
-    """Runs every program that is installed; `on_program` hears the name of each as it starts. With
-    `max_instructions`, each ends after so many.
-    """
-    measured, skipped = measure_runs(ARGUMENTS, on_program, max_instructions, measure)
+def run_study(request: Request) -> Study:
+    """Runs every program that is installed."""
+    measured, skipped = measure_runs(ARGUMENTS, request, measure)
     measured.sort(key=lambda one: one.working_set_bytes)
-    return Study(tuple(measured), skipped, max_instructions)
+    return Study(tuple(measured), skipped, request.max_instructions)
 
 
 class _Rows:

@@ -1,0 +1,80 @@
+"""The parts that all studies have in common: the request for one, and its result."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+from octavo.studies.claims import Answered, Values, answers
+from octavo.studies.page import render_page
+
+Say = Callable[[str], None]
+"""Hears a line of progress."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a study is to be run."""
+
+    on_program: Say
+    """Hears the name of each program as it starts."""
+    say: Say = lambda line: None
+    """Hears the progress of everything else."""
+    max_instructions: int | None = None
+    """Each program ends after so many instructions; None: when it is done."""
+    large: bool = False
+    """Workloads of the paper's sizes, where a study has two sizes."""
+
+
+class Reproduction(ABC):
+    """A study that has run; each study has a frozen dataclass of its own."""
+
+    folder: ClassVar[str]
+    """The name of the study's folder."""
+    measurements: Sequence[Any]
+    """One for each program; their method `flat` gives the record of the program."""
+    is_partial: bool = False
+    """Whether Ctrl-C ended it: it has what was done by then."""
+
+    @abstractmethod
+    def document(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+
+    def values(self) -> Values:
+        """The measured numbers that the claims speak of, by name."""
+        return {}
+
+    def answered(self) -> list[Answered]:
+        """Each claim and the answer of the measurements."""
+        return answers(self.folder, self.values())
+
+    def records(self) -> list[dict[str, Any]]:
+        """A flat record for each row of the table in Parquet."""
+        return [measured.flat() for measured in self.measurements]
+
+    def page_names(self) -> dict[str, Any]:
+        """The names that the template `page.md` uses, beside those of the study's module."""
+        return {"claims": self.answered()}
+
+    def markdown(self) -> str:
+        """The page: every table beside what the paper says."""
+        return render_page(self.folder, study=self, **self.page_names())
+
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """Specifications of charts by the name of their file; none without `figures.py`."""
+        name = f"octavo.studies.{self.folder}.figures"
+        if find_spec(name) is None:
+            return {}
+        made: dict[str, dict[str, Any]] = import_module(name).figures_of(self)
+        return made
+
+
+def reproduce(name: str, request: Request) -> Reproduction:
+    """Runs a study of STUDIES on the programs of this machine."""
+    module = import_module(f"octavo.studies.{name.replace('-', '_')}")
+    done: Reproduction = module.run_study(request)
+    return done
