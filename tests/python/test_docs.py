@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,9 +59,10 @@ def test_every_page_with_examples_is_run() -> None:
     assert {page for page in pages if examples(page, "python")} == set(PAGES) - {"ctl.md"}
 
 
-def run_shell_examples(page: str, directory: Path) -> None:
+def run_shell_examples(page: str, directory: Path, **variables: str) -> None:
+    environment = {**ENVIRONMENT, **variables}
     for script in examples(page, "sh"):
-        subprocess.run(["sh", "-eu", "-c", script], cwd=directory, env=ENVIRONMENT, check=True)
+        subprocess.run(["sh", "-eu", "-c", script], cwd=directory, env=environment, check=True)
 
 
 @pytest.mark.long
@@ -88,6 +90,30 @@ def test_example_of_a_machine_is_simulated(tmp_path: Path) -> None:
     assert preset["tlb"]["l2"]["main"]["entries"] == 2048
     assert mine["tlb"]["l2"]["main"]["entries"] == 3072
     assert mine["cache"] == preset["cache"]
+
+
+def test_example_of_a_study_is_run(tmp_path: Path) -> None:
+    """In a copy of the package, to which the page's files are added as it says."""
+    page = "developing/studies.md"
+    package = tmp_path / "octavo"
+    shutil.copytree(Path(octavo.__file__).parent, package, ignore=shutil.ignore_patterns("*.pyc"))
+    listed = package / "studies" / "__init__.py"
+    names = listed.read_text(encoding="utf-8")
+    listed.write_text(
+        names.replace("STUDIES = (", 'STUDIES = (\n    "tlb-reach",'), encoding="utf-8"
+    )
+    folder = package / "studies" / "tlb_reach"
+    folder.mkdir()
+    for name, language in (("__init__.py", "python"), ("study.toml", "toml"), ("page.md", "jinja")):
+        (text,) = examples(page, language)
+        (folder / name).write_text(text, encoding="utf-8")
+    run_shell_examples(page, tmp_path, PYTHONPATH=str(tmp_path))
+    document = json.loads((tmp_path / "reach/tlb-reach.json").read_text(encoding="utf-8"))
+    assert [claim["agrees"] for claim in document["claims"]] == [True]
+    assert [table["updates"] for table in document["tables"]] == [20_000] * 3
+    written = (tmp_path / "reach/tlb-reach.md").read_text(encoding="utf-8")
+    assert "| 16 MiB |" in written
+    assert "**Agrees**" in written
 
 
 # --- README, whose commands are pasted at the top of a clone ----------------------------------
