@@ -56,9 +56,11 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     plain = write_csv(folder / "data.csv", [("load", 4096 * page, 8) for page in range(50)])
     several = [sim_process([machine("base4k", counts())], number) for number in range(3)]
     faults = ["memory.fragmentation={kind = 'faults', portion = 0.01, layout = 'dispersed'}"]
+    every = [name for name, _ in designs()]
     made = {
         "real": octavo.sim(TRACE, interval=5000, warm_up=3000),
-        "all designs": octavo.sim(TRACE, designs=[name for name, _ in designs()]),
+        "all designs": octavo.sim(TRACE, designs=every),
+        "all designs in a guest": octavo.sim(TRACE, designs=every, virtualised=True),
         "unified": octavo.sim(TRACE, "r3000", ["base4k"]),
         "measured": octavo.sim(TRACE, **measured_files(folder)),
         "no instructions": octavo.sim(plain),
@@ -68,7 +70,6 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "gaps of a host": octavo.sim(
             TRACE, designs=["gtsm"], virtualised=True, settings=[f"host.{faults[0]}"]
         ),
-        "tables in a host": octavo.sim(TRACE, designs=["pom_tlb"], virtualised=True),
         "perforated in a guest": octavo.sim(TRACE, designs=["perforated"], virtualised=True),
         "settings of designs": octavo.sim(TRACE, designs=WITH_SETTINGS),
         "stopped": octavo.sim(TRACE, settings=["memory.bytes=4MiB"]),

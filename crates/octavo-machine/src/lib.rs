@@ -20,7 +20,7 @@ mod tlb;
 pub use config::ConfigError;
 pub use counters::{Counters, Lookups};
 pub use design::{AddressSpace, Design};
-pub use env::Env;
+pub use env::{Env, WalkPlan, Walker};
 pub use footprint::{Footprint, TooLarge};
 pub use front::{Batch, ControlEvent, FetchSets, Filter, Front, Image, ImageId, LineAccess, Lines};
 pub use machine::{AnyMachine, Machine, Outcome};

@@ -36,7 +36,7 @@ use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
 use crate::frames::{Frames, Order, OutOfMemory, Owner};
-use crate::page_table::{Format, Leaf, PageTable};
+use crate::page_table::{Format, Leaf, MakeTable, PageTable};
 use crate::vmas::{ObjectId, Pages, Vmas};
 use objects::Object;
 use references::References;
@@ -62,6 +62,8 @@ pub struct Memory {
     /// Supported page sizes including 4 KiB, smallest first.
     sizes: Vec<PageSize>,
     format: Format,
+    /// Makes the page tables that hardware walks, if they are not radix trees.
+    make_table: Option<MakeTable>,
     processes: Vec<Option<Process>>,
     references: References,
     objects: FxHashMap<ObjectId, Object>,
@@ -108,6 +110,7 @@ impl Memory {
             counters: Counters::default(),
             sizes,
             format,
+            make_table: None,
             processes: Vec::new(),
             references,
             objects: FxHashMap::default(),
@@ -119,13 +122,25 @@ impl Memory {
         }
     }
 
+    /// Gives processes these page tables, which hardware walks in place of radix trees.
+    pub fn with_tables(self, make_table: Option<MakeTable>) -> Self {
+        Memory { make_table, ..self }
+    }
+
+    /// # Errors
+    ///
+    /// If the page table of the process had no memory to grow.
+    pub(crate) fn check_table(&self, process: ProcessId) -> Result<(), OutOfMemory> {
+        self.process(process).table.check_hardware()
+    }
+
     /// Creates a process without mappings. Its number is the lowest that no live process has.
     ///
     /// # Panics
     ///
     /// If there are 65,536 live processes.
     pub fn spawn(&mut self) -> Result<ProcessId, OutOfMemory> {
-        let table = PageTable::new(self.format, &mut self.frames)?;
+        let table = PageTable::new(self.format, self.make_table, &mut self.frames)?;
         let unused = self.processes.iter().position(Option::is_none);
         let number = unused.unwrap_or(self.processes.len());
         let id = ProcessId(u16::try_from(number).expect("at most 65,536 processes live at a time"));

@@ -92,7 +92,9 @@ impl Os {
     ///
     /// If there is no frame for its page table.
     pub fn spawn(&mut self) -> Result<ProcessId, OutOfMemory> {
-        self.memory.spawn()
+        let process = self.memory.spawn()?;
+        self.memory.check_table(process)?;
+        Ok(process)
     }
 
     /// Forks a process: the child shares all pages until one of the two stores to them.
@@ -103,6 +105,7 @@ impl Os {
     pub fn fork(&mut self, parent: ProcessId) -> Result<ProcessId, OutOfMemory> {
         let child = self.memory.fork(parent)?;
         self.policy.forked(&mut self.memory, parent, child);
+        self.memory.check_table(child)?;
         Ok(child)
     }
 
@@ -144,7 +147,7 @@ impl Os {
             Event::Advise { range, advice } => self.advise(process, &pages_of(*range), *advice)?,
             _ => {}
         }
-        Ok(())
+        self.memory.check_table(process)
     }
 
     /// Serves a page fault: afterwards the page is mapped and permits the access.
@@ -194,6 +197,7 @@ impl Os {
                 }
             }
         };
+        let served = served.and_then(|()| self.memory.check_table(process));
         if served.is_err() {
             self.memory.counters.out_of_memory += 1;
         }

@@ -3,7 +3,7 @@
 use octavo_config::{HostConfig, MachineConfig, MemoryConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
-use octavo_os::page_table::{Aliases, Format};
+use octavo_os::page_table::{Aliases, Format, MakeTable};
 use octavo_os::policy::{OsConfig, Setting};
 use octavo_os::{Memory, Os};
 use octavo_types::PageSize;
@@ -11,7 +11,7 @@ use octavo_types::PageSize;
 use super::registry::{MachineResult, Requirement, Setup, Sizes, TranslationHardware};
 use crate::config::ConfigError;
 use crate::design::Design;
-use crate::env::Env;
+use crate::env::{Env, Walker};
 use crate::machine::Machine;
 
 /// The memory settings that a design asks for.
@@ -23,12 +23,23 @@ pub struct Tables {
     pub format: Format,
     /// Bytes reserved for tables of the design, in whole frames.
     pub reserved_bytes: u64,
+    /// The page tables that hardware walks, if they are not radix trees.
+    pub hardware: Option<HardwareFormat>,
+}
+
+/// A page-table format of a design, native and in guests.
+#[derive(Clone, Copy)]
+pub struct HardwareFormat {
+    /// Makes the table of a process.
+    pub table: MakeTable,
+    /// Makes the walker of a core.
+    pub walker: fn() -> Box<dyn Walker>,
 }
 
 impl Default for Tables {
     /// Page tables of x86-64.
     fn default() -> Self {
-        Tables { sizes: Sizes::X86, format: Format::default(), reserved_bytes: 0 }
+        Tables { sizes: Sizes::X86, format: Format::default(), reserved_bytes: 0, hardware: None }
     }
 }
 
@@ -50,7 +61,10 @@ pub fn machine_with_tables<D: Design + 'static>(
     os: &OsConfig,
     mut make: impl FnMut(&Env) -> Result<D, ConfigError>,
 ) -> MachineResult {
-    let env = env(config, setup, tables, os)?;
+    let mut env = env(config, setup, tables, os)?;
+    if let Some(HardwareFormat { walker, .. }) = tables.hardware {
+        env = env.with_walkers(walker);
+    }
     let mmus = (0..config.core.count).map(|_| make(&env)).collect::<Result<_, _>>()?;
     Ok(Box::new(Machine::new(env, mmus, setup.instructions)))
 }
@@ -131,7 +145,9 @@ fn os(
     let shape = MemoryShape::new(frames, configured.max(needed))?;
     // The initially free frames do not depend on the largest block, so that all designs start equal.
     let frames = start.build(shape, memory.seed())?;
-    let mut memory = Memory::new(frames, &tables.sizes.list(), tables.format);
+    let make_table = tables.hardware.map(|hardware| hardware.table);
+    let mut memory =
+        Memory::new(frames, &tables.sizes.list(), tables.format).with_tables(make_table);
     memory.frames.reserve_for_design(tables.reserved_bytes / PageSize::BASE.bytes());
     Ok(system.build(memory))
 }

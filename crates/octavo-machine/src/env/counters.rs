@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use octavo_hw::WalkCaches;
 use octavo_os::Os;
 use octavo_os::frames::Owner;
 use octavo_types::PageSize;
 
-use super::{Cycles, Env, Host, Overlap, WalkerCounters};
+use super::{Cycles, Env, Host, Overlap, PageWalker, WalkerCounters};
 use crate::counters::{Counters, Lookups};
 
 impl Env {
@@ -60,8 +59,8 @@ impl Env {
             own.report_entries("walker.guest", counters);
             host.walker.report_entries("walker", counters);
         }
-        let others = self.cores.iter().flatten().map(|core| &core.walk_caches);
-        report_walk_caches("walker.cache", others.chain([&self.walk_caches]), counters);
+        let others = self.cores.iter().flatten().map(|core| &core.page_walker);
+        report_walk_caches("walker.cache", others.chain([&self.page_walker]), counters);
     }
 
     /// Counters of pages with bitmaps.
@@ -117,8 +116,8 @@ impl Host {
         counters.add("walker.host", "walks", self.walker.walks);
         counters.add("walker.host", "faulted", self.walker.faulted);
         self.walker.report_entries("walker.host", counters);
-        let caches = self.cores.iter().map(|core| &core.walk_caches);
-        report_walk_caches("walker.host.cache", caches, counters);
+        let walkers = self.cores.iter().map(|core| &core.page_walker);
+        report_walk_caches("walker.host.cache", walkers, counters);
         for tlb in self.cores.iter().filter_map(|core| core.tlb.as_ref()) {
             tlb.report("tlb.nested", counters);
         }
@@ -130,12 +129,16 @@ impl Host {
 
 fn report_walk_caches<'c>(
     component: &str,
-    of_cores: impl Iterator<Item = &'c WalkCaches<()>>,
+    of_cores: impl Iterator<Item = &'c PageWalker>,
     counters: &mut Counters,
 ) {
     let mut levels = BTreeMap::<u8, Lookups>::new();
-    for caches in of_cores {
-        for (level, of) in caches.counters() {
+    for walker in of_cores {
+        if let Some(own) = walker.own() {
+            own.report(component, counters);
+            continue;
+        }
+        for (level, of) in walker.caches.counters() {
             let sum = levels.entry(level).or_default();
             sum.hits += of.hits;
             sum.misses += of.misses;

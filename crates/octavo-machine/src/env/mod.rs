@@ -9,6 +9,7 @@ mod overlap;
 mod perforated;
 mod vectors;
 mod walk;
+mod walker;
 
 use octavo_config::{AddressSpaces, HostConfig, MachineConfig, WalkStart, WalkerConfig};
 use octavo_hw::{Asid, Caches, PrivateCaches, SharedCache, WalkCaches};
@@ -25,6 +26,8 @@ use overlap::Overlap;
 pub(crate) use perforated::PartAccess;
 use vectors::VectorCounters;
 use walk::WalkerCounters;
+use walker::PageWalker;
+pub use walker::{WalkPlan, Walker};
 
 /// The address space that translations belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +44,9 @@ pub struct Env {
     caches: Caches,
     lines: Lines,
     /// Private parts of each core; `None` for the running core, whose parts are in `caches` and
-    /// `walk_caches`.
+    /// `page_walker`.
     cores: Vec<Option<CoreParts>>,
-    walk_caches: WalkCaches<()>,
+    page_walker: PageWalker,
     core: usize,
     /// Cores that may hold translations of a process.
     holders: FxHashMap<ProcessId, FxHashSet<usize>>,
@@ -82,7 +85,7 @@ pub struct Env {
 /// The private parts of a core that is not running.
 struct CoreParts {
     caches: PrivateCaches,
-    walk_caches: WalkCaches<()>,
+    page_walker: PageWalker,
 }
 
 /// Cycles beyond those of a machine whose TLBs and first-level caches always hit.
@@ -109,7 +112,10 @@ impl Env {
         let parts = || -> Result<CoreParts, ConfigError> {
             Ok(CoreParts {
                 caches: PrivateCaches::new(&private, &shared, instructions)?,
-                walk_caches: WalkCaches::new(&config.walker.walk_caches(), instructions)?,
+                page_walker: PageWalker::new(WalkCaches::new(
+                    &config.walker.walk_caches(),
+                    instructions,
+                )?),
             })
         };
         let mut cores =
@@ -123,7 +129,7 @@ impl Env {
             caches: Caches { private: first.caches, shared },
             lines: config::lines(config),
             cores,
-            walk_caches: first.walk_caches,
+            page_walker: first.page_walker,
             core: 0,
             holders: FxHashMap::default(),
             interrupted: 0,
@@ -189,6 +195,17 @@ impl Env {
         let mut env = Env { host: Some(Box::new(host)), caches_halves, ..self };
         vm_mapped.unwrap_or_else(|error| env.stop_for_host(error));
         Ok(env)
+    }
+
+    /// Gives every core walkers of the design, and in a guest the host, too.
+    pub fn with_walkers(mut self, make: impl Fn() -> Box<dyn Walker>) -> Self {
+        for walker in page_walkers(&mut self.cores, &mut self.page_walker) {
+            walker.replace(make());
+        }
+        for core in self.host.iter_mut().flat_map(|host| &mut host.cores) {
+            core.page_walker.replace(make());
+        }
+        self
     }
 
     /// The operating system; in a guest, the guest's.
@@ -340,7 +357,7 @@ impl Env {
             let next = self.cores[core].take().expect("a core that does not run");
             let before = CoreParts {
                 caches: std::mem::replace(&mut self.caches.private, next.caches),
-                walk_caches: std::mem::replace(&mut self.walk_caches, next.walk_caches),
+                page_walker: std::mem::replace(&mut self.page_walker, next.page_walker),
             };
             self.cores[self.core] = Some(before);
             self.core = core;
@@ -349,7 +366,7 @@ impl Env {
         let before = std::mem::replace(&mut self.last_process[core], process);
         let flushes = self.address_spaces == AddressSpaces::Flushed && before != process;
         if flushes {
-            self.walk_caches.clear();
+            self.page_walker.clear();
             self.holders.entry(before).or_default().remove(&core);
         }
         self.holders.entry(process).or_default().insert(core);
@@ -384,11 +401,10 @@ impl Env {
             let pages = invalidation.pages.end.min((1 << 52) - 1) - invalidation.pages.start;
             let range = AddrRange::new(start, pages << PageSize::BASE.log2());
             let has_shadows = self.os.memory().frames.hole_bitmaps().are_reserved();
-            let others = self.cores.iter_mut().flatten().map(|core| &mut core.walk_caches);
-            for caches in others.chain([&mut self.walk_caches]) {
-                caches.invalidate(asid, range);
+            for walker in page_walkers(&mut self.cores, &mut self.page_walker) {
+                walker.invalidate(asid, range);
                 if has_shadows {
-                    caches.invalidate(asid, perforated::shadow_range(range));
+                    walker.invalidate(asid, perforated::shadow_range(range));
                 }
             }
             let holders = self.holders.get(&invalidation.process).into_iter().flatten();
@@ -396,4 +412,12 @@ impl Env {
             self.pending_invalidations.push(invalidation);
         }
     }
+}
+
+/// The page walkers of all cores.
+fn page_walkers<'e>(
+    others: &'e mut [Option<CoreParts>],
+    running: &'e mut PageWalker,
+) -> impl Iterator<Item = &'e mut PageWalker> {
+    others.iter_mut().flatten().map(|core| &mut core.page_walker).chain([running])
 }

@@ -131,7 +131,7 @@ impl Env {
         self.walker.walks += u64::from(is_new);
         latency_cycles += if is_new { self.walk_overhead_cycles } else { 0 };
         let (steps, at) = (perforated.hole_steps, (self.asid, page));
-        for entry in hole_entries(&walk, steps, &mut self.walk_caches, at, is_new) {
+        for entry in hole_entries(&walk, steps, &mut self.page_walker.caches, at, is_new) {
             latency_cycles += self.read_entry(entry);
         }
         self.charge_walk_part(latency_cycles, continues_walk);

@@ -4,7 +4,7 @@
 use octavo_types::PageNumber;
 
 use super::Env;
-use super::walk::{entries_to_read, line_of};
+use super::walk::line_of;
 use crate::counters::Counters;
 
 /// Counters of vector updates.
@@ -28,14 +28,12 @@ impl Env {
     pub(crate) fn mark_part(&mut self, page: PageNumber, stores: bool, has_walked: bool) {
         if !has_walked {
             let walk = self.table_walk(page);
-            let (asid, addr, known) = self.deepest_cached(page);
-            for (step, leads_on) in entries_to_read(&walk, known) {
-                self.vectors.reads += 1;
-                self.caches.read_pte(line_of(step.at, self.lines));
-                if leads_on {
-                    self.walk_caches.fill(asid, addr, step.level, ());
-                }
-            }
+            let planned = self.plan_walk(&walk, page);
+            let Env { vectors, caches, lines, .. } = self;
+            planned.execute(&walk, |at, _| {
+                vectors.reads += 1;
+                Some(caches.read_pte(line_of(at, *lines)).latency_cycles)
+            });
         }
         let process = self.process;
         let table = &mut self.os.memory_mut().process_mut(process).table;

@@ -1,14 +1,18 @@
 //! Page walks, and the page faults that end them.
 
 use octavo_config::WalkStart;
-use octavo_hw::{Asid, Caches, Served, ServedBy};
-use octavo_os::page_table::{Step, Walk};
+use octavo_hw::{Caches, Served, ServedBy};
+use octavo_os::page_table::Walk;
 use octavo_os::{Os, ProcessId};
 use octavo_types::{Access, PageNumber, PageSize, PhysAddr, VirtAddr};
 
 use super::Env;
+use super::walker::Planned;
 use crate::front::Lines;
 use crate::tlb::Translation;
+
+pub(super) const ENTRY_WAS_READ: &str = "a walk that has found a page has read its entry";
+pub(super) const READS_SUCCEED: &str = "reads of the machine's memory succeed";
 
 /// Counters of a page walker.
 #[derive(Clone, Copy, Default)]
@@ -83,7 +87,8 @@ impl Env {
         let mut latency_cycles = 0;
         loop {
             let walk = self.table_walk(page);
-            let at = self.read(&walk, page, &mut latency_cycles);
+            let (read_cycles, entry) = self.read(&walk, page);
+            latency_cycles += read_cycles;
             if walk.is_perforated {
                 let perforated = self.perforated(page).expect("the walk has found it");
                 self.charge_walk(latency_cycles);
@@ -92,6 +97,7 @@ impl Env {
             if let Some(WalkedPage { translation, is_marked }) = self.finish_walk(&walk, page, kind)
             {
                 let Env { walker, caches, lines, .. } = self;
+                let at = entry.expect(ENTRY_WAS_READ);
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 self.charge_walk(latency_cycles);
                 let gapped = self.gapped(page);
@@ -142,33 +148,31 @@ impl Env {
         self.with_os(|os| os.fault(process, page, kind))
     }
 
-    /// Reads the entries of a walk that the walk caches do not skip. Returns the address of the last entry.
-    fn read(&mut self, walk: &Walk, page: PageNumber, latency_cycles: &mut u32) -> PhysAddr {
-        *latency_cycles += self.walk_overhead_cycles;
+    /// Reads the entries of a walk that the walk caches do not skip. Returns the latency in cycles, and the
+    /// address of the page's entry if the walk has found one.
+    fn read(&mut self, walk: &Walk, page: PageNumber) -> (u32, Option<PhysAddr>) {
         self.walker.walks += 1;
-        let addr = page_start(page);
-        let known = self.walk_caches.deepest(self.asid, addr);
-        for (step, leads_on) in entries_to_read(walk, known) {
-            *latency_cycles += self.read_entry(step.at);
-            if leads_on {
-                self.walk_caches.fill(self.asid, addr, step.level, ());
-            }
-        }
-        walk.steps().last().expect("a walk reads the root's entry").at
+        let planned = self.plan_walk(walk, page);
+        let Env { page_walker, caches, lines, walker, .. } = self;
+        let mut entry = None;
+        let latency_cycles = planned.execute(walk, |at, is_entry| {
+            entry = if is_entry { Some(at) } else { entry };
+            Some(read_entry(caches, *lines, at, walker))
+        });
+        page_walker.reuse(planned);
+        (self.walk_overhead_cycles + latency_cycles.expect(READS_SUCCEED), entry)
+    }
+
+    /// Plans a walk of the running process' table.
+    #[inline(always)]
+    pub(super) fn plan_walk(&mut self, walk: &Walk, page: PageNumber) -> Planned {
+        let table = &self.os.memory().process(self.process).table;
+        self.page_walker.plan(table, walk, (self.asid, page))
     }
 
     /// Reads a page-table entry. Returns the latency in cycles.
     pub(super) fn read_entry(&mut self, at: PhysAddr) -> u32 {
         read_entry(&mut self.caches, self.lines, at, &mut self.walker)
-    }
-
-    /// The deepest walk-cache entry of a page, with its address space and address.
-    pub(super) fn deepest_cached(
-        &mut self,
-        page: PageNumber,
-    ) -> (Asid, VirtAddr, Option<(u8, ())>) {
-        let addr = page_start(page);
-        (self.asid, addr, self.walk_caches.deepest(self.asid, addr))
     }
 }
 
@@ -190,22 +194,6 @@ pub(super) fn finish_walk(
         os.memory_mut().process_mut(process).table.mark(page, stores);
     }
     Some(WalkedPage { translation: Translation::of(&leaf, stores || was_dirty), is_marked })
-}
-
-/// The entries of a walk below the deepest walk-cache hit, each with whether it points to a node of the next
-/// level.
-pub(super) fn entries_to_read(
-    walk: &Walk,
-    known: Option<(u8, ())>,
-) -> impl Iterator<Item = (Step, bool)> + '_ {
-    let from = known.map_or(u8::MAX, |(level, ())| level);
-    let steps = walk.steps();
-    debug_assert!(steps.last().is_some_and(|last| last.level < from), "a stale walk cache");
-    let numbered = steps.iter().enumerate().filter(move |(_, step)| step.level < from);
-    numbered.map(|(number, step)| {
-        let next = steps.get(number + 1);
-        (*step, next.is_some_and(|next| next.level < step.level))
-    })
 }
 
 /// Reads a page-table entry at a host-physical address. Returns the latency in cycles.

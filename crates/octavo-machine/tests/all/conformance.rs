@@ -300,32 +300,8 @@ fn play(file: &str) {
     assert!(failures.is_empty(), "{} lines fail:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// A test of each file, and the list of them all.
-macro_rules! files {
-    ($($name:ident)*) => {
-        $(
-            #[test]
-            fn $name() {
-                play(concat!(stringify!($name), ".md"));
-            }
-        )*
-        const FILES: &[&str] = &[$(concat!(stringify!($name), ".md")),*];
-    };
-}
-
-files! {
-    colt conventional direct_segment gtsm nested nested_gtsm nested_perforated perforated pom_tlb rmm softvm tps
-}
-
-#[test]
-fn every_case_file_has_a_test() {
-    let files = fs::read_dir(folder()).unwrap();
-    let mut names: Vec<_> =
-        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-    names.retain(|name| name != "README.md");
-    names.sort();
-    assert_eq!(names, FILES);
-}
+// A test of each file, listed by `build.rs`.
+include!(concat!(env!("OUT_DIR"), "/conformance.rs"));
 
 /// A hit that one line does not name, and a miss that another does not.
 #[test]

@@ -200,6 +200,7 @@ impl PageTable {
         frames: &mut Frames,
     ) -> Written {
         let count = aliases_of(size, level);
+        self.map_in_hardware(page, size, frames);
         if let Some(of_holes) = of_holes {
             self.punch(of_holes, page, frames);
         }
@@ -274,6 +275,7 @@ impl PageTable {
         self.split_around(page, frames);
         let (node, first, level) = self.find(page)?;
         let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
+        self.unmap_in_hardware(&leaf, frames);
         for index in first..first + aliases_of(leaf.size, level) {
             self.uncount_entry(node, index, level);
             self.nodes[node as usize].set(index, Entry::NONE);

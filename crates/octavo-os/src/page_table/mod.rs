@@ -8,6 +8,7 @@ mod change;
 mod entry;
 mod format;
 mod gapped;
+mod hardware;
 mod node;
 mod perforated;
 mod ranges;
@@ -18,6 +19,7 @@ mod vectors;
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
 pub use format::{Aliases, Format};
 pub use gapped::Gapped;
+pub use hardware::{HardwareTable, MakeTable};
 pub use perforated::{Holes, Perforated};
 pub use ranges::{Range, Ranges};
 pub use vectors::{MAX_VECTOR_BITS, PartsUsed, Vectors, parts_of};
@@ -110,13 +112,19 @@ pub struct PageTable {
     ranges: Option<Ranges>,
     perforations: PerforationState,
     gaps: GappedState,
+    /// The table that hardware walks, if it is not the radix tree, whose nodes then have no frames.
+    hardware: Option<Box<dyn HardwareTable>>,
 }
 
 const ROOT: u32 = 0;
 
 impl PageTable {
-    /// An empty page table: a root node.
-    pub fn new(format: Format, frames: &mut Frames) -> Result<Self, OutOfMemory> {
+    /// An empty page table: a root node. Hardware walks the table that `make` makes, or else the radix tree.
+    pub fn new(
+        format: Format,
+        make: Option<MakeTable>,
+        frames: &mut Frames,
+    ) -> Result<Self, OutOfMemory> {
         let mut table = PageTable {
             format,
             nodes: Vec::new(),
@@ -125,6 +133,7 @@ impl PageTable {
             ranges: None,
             perforations: PerforationState::default(),
             gaps: GappedState::default(),
+            hardware: make.map(|make| make(frames)),
         };
         table.new_node(format.levels, frames)?;
         Ok(table)
@@ -140,8 +149,11 @@ impl PageTable {
         1 << (self.format.levels * INDEX_BITS)
     }
 
-    /// The number of frames of its nodes.
+    /// The number of frames of its nodes, or of the table that hardware walks.
     pub fn nodes(&self) -> u64 {
+        if let Some(table) = &self.hardware {
+            return table.frames();
+        }
         (self.nodes.len() - self.free.len()) as u64
     }
 
@@ -169,8 +181,17 @@ impl PageTable {
         self.ranges = Some(ranges);
     }
 
-    /// The walk of a base page, from the root on.
+    /// The walk of a base page, from the root on. It has no entries where hardware walks another table.
     pub fn walk(&self, page: PageNumber) -> Walk {
+        let mut walk = self.walk_record(page);
+        if self.hardware.is_some() {
+            walk.len = 0;
+        }
+        walk
+    }
+
+    #[inline(always)]
+    fn walk_record(&self, page: PageNumber) -> Walk {
         let none = Step { at: PhysAddr::new(0), level: 0 };
         let mut walk = Walk {
             steps: [none; MAX_LEVELS as usize + 1],
@@ -269,6 +290,9 @@ impl PageTable {
             self.drop_child(ROOT, index, self.format.levels, frames);
         }
         self.free_node(ROOT, self.format.levels, frames);
+        if let Some(table) = self.hardware.take() {
+            table.free(frames);
+        }
     }
 
     /// The node, index and level of the true entry of the page that holds a base page; otherwise the first

@@ -11,6 +11,7 @@ const PAIR: Order = Order::new(1).expect("two frames");
 
 /// A node. Free nodes are empty.
 pub(super) struct Node {
+    /// 0 in a record that hardware does not walk.
     pub frame: FrameNumber,
     pub entries: Box<[Entry; ENTRIES]>,
     /// The child node of each entry; 0, the root, for none.
@@ -40,6 +41,7 @@ impl PageTable {
         };
         let frame = match shadowed {
             Some(pair) => pair,
+            None if self.hardware.is_some() => FrameNumber::new(0),
             None => frames.allocate(Order::BASE, Owner::PageTable)?,
         };
         if shadowed.is_some() {
@@ -106,6 +108,9 @@ impl PageTable {
 
     /// Frees the frames of a node.
     pub(super) fn free_node(&mut self, number: u32, level: u8, frames: &mut Frames) {
+        if self.hardware.is_some() {
+            return;
+        }
         let Node { frame, has_shadow, .. } = self.nodes[number as usize];
         frames.free(frame, if has_shadow { PAIR } else { Order::BASE });
         self.uncount_node(level, has_shadow);

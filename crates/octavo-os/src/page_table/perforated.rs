@@ -151,8 +151,12 @@ impl PageTable {
         self.format.has_perforated && level == LEVEL
     }
 
-    /// The number of frames of a new node, including its shadow node.
+    /// The number of frames of a new node, including its shadow node; none in a record that hardware does not
+    /// walk.
     pub(super) fn frames_of_node(&self, level: u8) -> u64 {
+        if self.hardware.is_some() {
+            return 0;
+        }
         1 + u64::from(self.has_shadows(level))
     }
 

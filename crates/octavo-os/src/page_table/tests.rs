@@ -24,7 +24,7 @@ const DATA: u64 = 1 << 20;
 
 fn table(format: Format) -> (PageTable, Frames) {
     let mut frames = Frames::new(MemoryShape::new(1 << 14, Order::LINUX).unwrap());
-    (PageTable::new(format, &mut frames).unwrap(), frames)
+    (PageTable::new(format, None, &mut frames).unwrap(), frames)
 }
 
 fn used(frames: &Frames) -> u64 {

@@ -14,9 +14,10 @@ use octavo_types::{
 };
 
 use super::super::walk::{
-    WalkedPage, WalkerCounters, entries_to_read, finish_walk, overlap_cycles, page_start,
+    ENTRY_WAS_READ, READS_SUCCEED, WalkedPage, WalkerCounters, finish_walk, overlap_cycles,
     read_entry,
 };
+use super::super::walker::PageWalker;
 use crate::config::ConfigError;
 use crate::counters::Lookups;
 use crate::front::Lines;
@@ -51,7 +52,7 @@ pub struct Host {
 /// Translation hardware of a core for guest-physical pages.
 pub(in crate::env) struct Nested {
     pub(in crate::env) tlb: Option<Tlb>,
-    pub(in crate::env) walk_caches: WalkCaches<()>,
+    pub(in crate::env) page_walker: PageWalker,
     /// The register with the location of the guest's hole bitmap: the translation used last, and a
     /// guest-physical page in it.
     bitmap: Option<(PageNumber, Translation)>,
@@ -108,7 +109,7 @@ impl Host {
             let tlb = tlb.map(|tlb| Tlb::new(tlb, Coalescing::default(), instructions));
             Ok(Nested {
                 tlb: tlb.transpose().map_err(ConfigError::NestedTlb)?,
-                walk_caches: WalkCaches::new(&config.walk_caches(), instructions)?,
+                page_walker: PageWalker::new(WalkCaches::new(&config.walk_caches(), instructions)?),
                 bitmap: None,
             })
         };
@@ -240,21 +241,22 @@ impl Host {
         port: &mut Port<'_>,
         latency_cycles: &mut u32,
     ) -> Result<Backing, OutOfMemory> {
-        let addr = page_start(page);
         let GuestAccess { stores, is_certain } = usage;
         // An inspection stores nothing.
         let stores = stores && is_certain;
         loop {
             self.walker.walks += 1;
             let walk = self.table().walk(page);
-            let caches = &mut self.cores[port.core].walk_caches;
-            let known = caches.deepest(Asid::ONLY, addr);
-            for (step, leads_on) in entries_to_read(&walk, known) {
-                *latency_cycles += read_entry(port.caches, port.lines, step.at, &mut self.walker);
-                if leads_on {
-                    caches.fill(Asid::ONLY, addr, step.level, ());
-                }
-            }
+            let table = &self.os.memory().process(self.vm).table;
+            let page_walker = &mut self.cores[port.core].page_walker;
+            let planned = page_walker.plan(table, &walk, (Asid::ONLY, page));
+            let (mut entry, walker) = (None, &mut self.walker);
+            let read_cycles = planned.execute(&walk, |at, is_entry| {
+                entry = if is_entry { Some(at) } else { entry };
+                Some(read_entry(port.caches, port.lines, at, walker))
+            });
+            *latency_cycles += read_cycles.expect(READS_SUCCEED);
+            page_walker.reuse(planned);
             let perforated = walk.is_perforated.then(|| self.composite_page(page)).flatten();
             if let Some(translation) =
                 perforated.filter(|translation| translation.may_be_hole(page))
@@ -264,7 +266,7 @@ impl Host {
             if let Some(WalkedPage { translation, is_marked }) =
                 finish_walk(&mut self.os, self.vm, &walk, page, stores)
             {
-                let at = walk.steps().last().expect("a walk reads the root's entry").at;
+                let at = entry.expect(ENTRY_WAS_READ);
                 *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
                 return Ok(self
                     .composite_page(page)
@@ -317,7 +319,7 @@ impl Host {
         self.undelivered += changed;
         for nested in &mut self.cores {
             nested.tlb.iter_mut().for_each(Tlb::clear);
-            nested.walk_caches.clear();
+            nested.page_walker.clear();
             nested.bitmap = None;
         }
     }

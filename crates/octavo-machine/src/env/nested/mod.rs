@@ -47,7 +47,7 @@ pub(crate) use host::Host;
 use host::{Backing, GuestAccess, Port, guest_page};
 
 use super::Env;
-use super::walk::{WalkedPage, entries_to_read, read_entry};
+use super::walk::{ENTRY_WAS_READ, WalkedPage, read_entry};
 use crate::front::LineAccess;
 use crate::tlb::{TlbEntry, Translation};
 
@@ -77,6 +77,7 @@ impl Env {
             if let Some(WalkedPage { translation, is_marked }) = self.finish_walk(&walk, page, kind)
             {
                 let Env { walker, caches, lines, .. } = self;
+                let at = at.expect(ENTRY_WAS_READ);
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 let own = match perforated {
                     Some(own) if translation.entry.is_dirty() => own.with_dirty(),
@@ -101,24 +102,27 @@ impl Env {
         }
     }
 
-    /// Reads the entries of a walk of the guest's table. Returns the host-physical address of the last entry.
+    /// Reads the entries of a walk of the guest's table. Returns the host-physical address of the page's
+    /// entry, if the walk has found one, or `None` when memory has run out.
     fn read_nested(
         &mut self,
         walk: &Walk,
         page: PageNumber,
         latency_cycles: &mut u32,
-    ) -> Option<PhysAddr> {
+    ) -> Option<Option<PhysAddr>> {
         *latency_cycles += self.walk_overhead_cycles;
         self.walker.walks += 1;
-        let (asid, addr, known) = self.deepest_cached(page);
-        let mut last = None;
-        for (step, leads_on) in entries_to_read(walk, known) {
-            last = Some(self.read_guest_entry(step.at, latency_cycles)?);
-            if leads_on {
-                self.walk_caches.fill(asid, addr, step.level, ());
-            }
-        }
-        Some(last.expect("a walk reads an entry"))
+        let mut entry = None;
+        let planned = self.plan_walk(walk, page);
+        let walked = planned.execute(walk, |at, is_entry| {
+            let mut cost = 0;
+            let place = self.read_guest_entry(at, &mut cost)?;
+            entry = if is_entry { Some(place) } else { entry };
+            Some(cost)
+        });
+        self.page_walker.reuse(planned);
+        *latency_cycles += walked?;
+        Some(entry)
     }
 
     /// Reads an entry of the guest's table. Returns its host-physical address.

@@ -166,7 +166,8 @@ impl Env {
         let own = self.perforated(page);
         if let Some(of) = own.filter(|of| Translation::perforated(of, false).may_be_hole(page)) {
             let at = (self.asid, page);
-            for step in hole_entries(&walk, of.hole_steps, &mut self.walk_caches, at, false) {
+            for step in hole_entries(&walk, of.hole_steps, &mut self.page_walker.caches, at, false)
+            {
                 self.read_guest_entry(step, &mut latency_cycles)?;
             }
             if of.is_hole {

@@ -114,7 +114,7 @@ impl Host {
         self.walker.walks += u64::from(is_new);
         let walk = self.table().walk(page);
         let Some(of) = self.perforated(page) else { return Ok(None) };
-        let caches = &mut self.cores[port.core].walk_caches;
+        let caches = &mut self.cores[port.core].page_walker.caches;
         for at in hole_entries(&walk, of.hole_steps, caches, (Asid::ONLY, page), is_new) {
             *latency_cycles += read_entry(port.caches, port.lines, at, &mut self.walker);
         }

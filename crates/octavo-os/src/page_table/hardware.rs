@@ -1,0 +1,88 @@
+//! Page tables in formats other than the radix tree.
+//!
+//! A process whose hardware walks another table keeps the radix tree as the operating system's own record of
+//! its pages: the record takes no simulated memory, and no walk reads it.
+
+use std::any::Any;
+
+use octavo_types::{PageNumber, PageSize};
+
+use super::{Leaf, PageTable};
+use crate::frames::{Frames, OutOfMemory};
+
+/// A page table that hardware walks in place of the radix tree. It holds the same pages.
+///
+/// It says where entries lie; permissions, accessed and dirty bits are in the record. It takes its frames as
+/// [`Owner::PageTable`](crate::frames::Owner::PageTable).
+pub trait HardwareTable: Any + Send {
+    /// Adds a page, or changes the entry of a page of this size that is mapped there.
+    fn map(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames);
+
+    /// Removes a page.
+    fn unmap(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames);
+
+    /// The number of frames it takes.
+    fn frames(&self) -> u64;
+
+    /// The request for memory that failed, if any. Its contents are then undefined, and the machine stops.
+    fn exhausted(&self) -> Option<OutOfMemory>;
+
+    /// Frees its frames.
+    fn free(self: Box<Self>, frames: &mut Frames);
+}
+
+/// Makes the table of a new process. A table that finds no memory is
+/// [exhausted](HardwareTable::exhausted) from the start.
+pub type MakeTable = fn(&mut Frames) -> Box<dyn HardwareTable>;
+
+impl PageTable {
+    /// The table that hardware walks, if it is not the radix tree.
+    pub fn hardware(&self) -> Option<&dyn HardwareTable> {
+        self.hardware.as_deref()
+    }
+
+    /// # Errors
+    ///
+    /// If the table that hardware walks had no memory to grow.
+    pub fn check_hardware(&self) -> Result<(), OutOfMemory> {
+        match self.hardware.as_ref().and_then(|table| table.exhausted()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a page to the table that hardware walks, in place of the pages in its range. The record still
+    /// holds those.
+    pub(super) fn map_in_hardware(
+        &mut self,
+        page: PageNumber,
+        size: PageSize,
+        frames: &mut Frames,
+    ) {
+        if self.hardware.is_none() {
+            return;
+        }
+        let end = PageNumber::new(page.raw() + (1 << size.base_shift()));
+        let mut replaced = Vec::new();
+        let mut from = page;
+        while let Some(leaf) = self.next(from, end) {
+            from = PageNumber::new(leaf.page.raw() + (1 << leaf.size.base_shift()));
+            if leaf.size != size {
+                replaced.push(leaf);
+            }
+        }
+        for leaf in &replaced {
+            self.unmap_in_hardware(leaf, frames);
+        }
+        if let Some(table) = &mut self.hardware {
+            table.map(page, size, frames);
+        }
+    }
+
+    /// Removes a page from the table that hardware walks.
+    pub(super) fn unmap_in_hardware(&mut self, leaf: &Leaf, frames: &mut Frames) {
+        if let Some(table) = &mut self.hardware {
+            table.unmap(leaf.page, leaf.size, frames);
+        }
+    }
+}
