@@ -35,6 +35,7 @@ families! {
     perforated
     gtsm
     pom_tlb
+    ech
     softvm
     perfect
 }

@@ -1,0 +1,328 @@
+//! Elastic cuckoo hashing (Skarlatos et al., ASPLOS 2020, section 4): a hash table of several ways in simulated
+//! memory, which grows gradually.
+
+use std::mem;
+
+use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
+use octavo_types::{FrameNumber, PageSize, PhysAddr};
+
+/// Bytes of an entry: a line.
+pub const ENTRY_BYTES: u64 = 64;
+/// Entries of a frame.
+pub const ENTRIES_PER_FRAME: u64 = PageSize::BASE.bytes() / ENTRY_BYTES;
+/// A larger table has this many times the entries.
+const GROWTH: u64 = 4;
+/// A table grows when more than this share of its entries is in use, in percent.
+const FULL_PERCENT: u64 = 60;
+/// An insertion that displaces more entries than this has failed.
+const MOST_SWAPS: usize = 32;
+
+/// An entry: its key and its contents.
+type Slot<V> = Option<(u64, V)>;
+
+/// A way: a power of two of entries.
+struct Way<V> {
+    slots: Vec<Slot<V>>,
+    /// One for each 4 KiB of entries.
+    frames: Vec<FrameNumber>,
+}
+
+/// The larger ways that a table is moving to.
+struct Growing<V> {
+    ways: Vec<Way<V>>,
+    /// By way: the entries of the old way before this one have moved.
+    moved: Vec<usize>,
+    /// The way of which an entry moves next.
+    next: usize,
+}
+
+/// A table. Each key has one place in each way: in the old way or, once the entries there have moved, in the new
+/// one.
+pub struct Cuckoo<V> {
+    ways: Vec<Way<V>>,
+    growing: Option<Growing<V>>,
+    entries: u64,
+    random: u64,
+    /// The keys put anywhere since the last [`Cuckoo::take_placed`].
+    placed: Vec<u64>,
+}
+
+/// The place of a key in a way.
+#[derive(Clone, Copy)]
+struct Place {
+    is_new: bool,
+    way: usize,
+    index: usize,
+}
+
+impl<V: Copy> Way<V> {
+    fn new(entries: u64, frames: &mut Frames) -> Result<Self, OutOfMemory> {
+        let count = entries.div_ceil(ENTRIES_PER_FRAME);
+        let mut own = Vec::new();
+        // Contiguous where memory has a block.
+        let order = u8::try_from(count.ilog2()).ok().and_then(Order::new);
+        if let Some(order) = order
+            && let Ok(first) = frames.allocate_free(order, Owner::PageTable)
+        {
+            own.extend((0..count).map(|number| first.plus(number)));
+        }
+        while (own.len() as u64) < count {
+            match frames.allocate(Order::BASE, Owner::PageTable) {
+                Ok(frame) => own.push(frame),
+                Err(error) => {
+                    own.iter().for_each(|frame| frames.free(*frame, Order::BASE));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Way { slots: vec![None; entries as usize], frames: own })
+    }
+
+    fn free(&self, frames: &mut Frames) {
+        self.frames.iter().for_each(|frame| frames.free(*frame, Order::BASE));
+    }
+
+    fn index(&self, way: usize, key: u64) -> usize {
+        hash(way, key) as usize & (self.slots.len() - 1)
+    }
+
+    fn at(&self, index: usize) -> PhysAddr {
+        let index = index as u64;
+        let frame = self.frames[(index / ENTRIES_PER_FRAME) as usize];
+        PhysAddr::new(frame.start().raw() + index % ENTRIES_PER_FRAME * ENTRY_BYTES)
+    }
+}
+
+/// The hash of a key in a way: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) over the key,
+/// offset by way.
+pub fn hash(way: usize, key: u64) -> u64 {
+    let mut hash = key.wrapping_add((way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ hash >> 31
+}
+
+impl<V: Copy> Cuckoo<V> {
+    /// An empty table of `ways` ways with `entries` entries each, a power of two.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for it.
+    pub fn new(ways: usize, entries: u64, frames: &mut Frames) -> Result<Self, OutOfMemory> {
+        let ways = new_ways(ways, entries, frames)?;
+        Ok(Cuckoo { ways, growing: None, entries: 0, random: 1, placed: Vec::new() })
+    }
+
+    /// The addresses that may hold a key, by way.
+    pub fn places(&self, key: u64) -> impl Iterator<Item = PhysAddr> + '_ {
+        (0..self.ways.len()).map(move |way| {
+            let place = self.place(way, key);
+            self.way(place).at(place.index)
+        })
+    }
+
+    /// The way that holds a key, and the contents of its entry.
+    pub fn find(&self, key: u64) -> Option<(usize, V)> {
+        (0..self.ways.len()).find_map(|way| {
+            let place = self.place(way, key);
+            let (held, contents) = self.way(place).slots[place.index]?;
+            (held == key).then_some((way, contents))
+        })
+    }
+
+    /// The contents of a key's entry.
+    pub fn find_mut(&mut self, key: u64) -> Option<(usize, &mut V)> {
+        let (way, _) = self.find(key)?;
+        let place = self.place(way, key);
+        let (_, contents) = self.slot(place).as_mut().expect("it has been found");
+        Some((way, contents))
+    }
+
+    /// Adds a key that is not there. While the table grows, one entry more moves.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory to grow.
+    pub fn insert(&mut self, key: u64, contents: V, frames: &mut Frames) -> Result<(), OutOfMemory> {
+        if self.growing.is_none() && (self.entries + 1) * 100 > self.capacity() * FULL_PERCENT {
+            let count = self.ways.len();
+            let ways = new_ways(count, self.ways[0].slots.len() as u64 * GROWTH, frames)?;
+            self.growing = Some(Growing { ways, moved: vec![0; count], next: 0 });
+        }
+        self.entries += 1;
+        let way = self.any_way();
+        if let Err(homeless) = self.put(way, (key, contents)) {
+            return self.rebuild(homeless, frames);
+        }
+        self.move_one(frames)
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, key: u64) {
+        let found = self.find(key).map(|(way, _)| self.place(way, key));
+        if let Some(place) = found {
+            *self.slot(place) = None;
+            self.entries -= 1;
+        }
+    }
+
+    /// The keys put anywhere since the last call, some of them more than once.
+    pub fn take_placed(&mut self) -> Vec<u64> {
+        mem::take(&mut self.placed)
+    }
+
+    /// The number of frames.
+    pub fn frames(&self) -> u64 {
+        self.all_ways().map(|way| way.frames.len() as u64).sum()
+    }
+
+    /// Frees its frames.
+    pub fn free(&self, frames: &mut Frames) {
+        self.all_ways().for_each(|way| way.free(frames));
+    }
+
+    fn all_ways(&self) -> impl Iterator<Item = &Way<V>> {
+        self.ways.iter().chain(self.growing.iter().flat_map(|growing| &growing.ways))
+    }
+
+    fn capacity(&self) -> u64 {
+        (self.ways.len() * self.ways[0].slots.len()) as u64
+    }
+
+    fn place(&self, way: usize, key: u64) -> Place {
+        let index = self.ways[way].index(way, key);
+        match &self.growing {
+            Some(growing) if index < growing.moved[way] => {
+                Place { is_new: true, way, index: growing.ways[way].index(way, key) }
+            }
+            _ => Place { is_new: false, way, index },
+        }
+    }
+
+    fn way(&self, of: Place) -> &Way<V> {
+        match (&self.growing, of.is_new) {
+            (Some(growing), true) => &growing.ways[of.way],
+            _ => &self.ways[of.way],
+        }
+    }
+
+    fn slot(&mut self, of: Place) -> &mut Slot<V> {
+        let ways = match (&mut self.growing, of.is_new) {
+            (Some(growing), true) => &mut growing.ways,
+            _ => &mut self.ways,
+        };
+        &mut ways[of.way].slots[of.index]
+    }
+
+    /// A random way.
+    fn any_way(&mut self) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 32) as usize % self.ways.len()
+    }
+
+    /// A random way other than this one.
+    fn other_way(&mut self, way: usize) -> usize {
+        let others = self.ways.len() - 1;
+        (way + 1 + self.any_way() % others) % self.ways.len()
+    }
+
+    /// Puts an entry into its place in a way; an entry that was there moves to another way, and so on. Returns
+    /// the entry that has no place after too many moves.
+    fn put(&mut self, mut way: usize, mut entry: (u64, V)) -> Result<(), (u64, V)> {
+        for _ in 0..=MOST_SWAPS {
+            let place = self.place(way, entry.0);
+            let before = self.slot(place).replace(entry);
+            self.placed.push(entry.0);
+            match before {
+                None => return Ok(()),
+                Some(displaced) => entry = displaced,
+            }
+            way = self.other_way(way);
+        }
+        Err(entry)
+    }
+
+    /// Moves the next entry to the new ways; frees the old ways after the last.
+    fn move_one(&mut self, frames: &mut Frames) -> Result<(), OutOfMemory> {
+        let Some(growing) = &mut self.growing else { return Ok(()) };
+        let count = self.ways.len();
+        let entries = self.ways[0].slots.len();
+        for _ in 0..count {
+            let way = growing.next;
+            growing.next = (way + 1) % count;
+            while growing.moved[way] < entries {
+                let index = growing.moved[way];
+                growing.moved[way] += 1;
+                if let Some(entry) = self.ways[way].slots[index].take() {
+                    return match self.put(way, entry) {
+                        Ok(()) => Ok(()),
+                        Err(homeless) => self.rebuild(homeless, frames),
+                    };
+                }
+            }
+        }
+        let Growing { ways, .. } = self.growing.take().expect("it grows");
+        mem::replace(&mut self.ways, ways).iter().for_each(|way| way.free(frames));
+        Ok(())
+    }
+
+    /// Moves everything, with an entry that has no place, to a table large enough. This happens only where
+    /// many keys have equal hashes.
+    fn rebuild(&mut self, homeless: (u64, V), frames: &mut Frames) -> Result<(), OutOfMemory> {
+        let mut all: Vec<(u64, V)> =
+            self.all_ways().flat_map(|way| way.slots.iter().flatten().copied()).collect();
+        all.push(homeless);
+        let largest = self.all_ways().map(|way| way.slots.len() as u64).max();
+        let mut entries = largest.expect("a table has ways");
+        let before = Cuckoo {
+            ways: mem::take(&mut self.ways),
+            growing: self.growing.take(),
+            entries: 0,
+            random: 0,
+            placed: Vec::new(),
+        };
+        let count = before.ways.len();
+        loop {
+            entries *= GROWTH;
+            let made = new_ways(count, entries, frames);
+            let ways = match made {
+                Ok(ways) => ways,
+                Err(error) => {
+                    (self.ways, self.growing) = (before.ways, before.growing);
+                    return Err(error);
+                }
+            };
+            self.ways = ways;
+            self.placed.clear();
+            let fits = all.iter().all(|entry| {
+                let way = self.any_way();
+                self.put(way, *entry).is_ok()
+            });
+            if fits {
+                before.free(frames);
+                return Ok(());
+            }
+            mem::take(&mut self.ways).iter().for_each(|way| way.free(frames));
+        }
+    }
+}
+
+fn new_ways<V: Copy>(
+    count: usize,
+    entries: u64,
+    frames: &mut Frames,
+) -> Result<Vec<Way<V>>, OutOfMemory> {
+    let mut ways = Vec::with_capacity(count);
+    for _ in 0..count {
+        match Way::new(entries, frames) {
+            Ok(way) => ways.push(way),
+            Err(error) => {
+                ways.iter().for_each(|way: &Way<V>| way.free(frames));
+                return Err(error);
+            }
+        }
+    }
+    Ok(ways)
+}
