@@ -6,6 +6,7 @@ mod cores;
 mod degenerate;
 mod designs;
 mod developing;
+mod developing_tables;
 mod footprint;
 mod fragmentation;
 mod fuzz;

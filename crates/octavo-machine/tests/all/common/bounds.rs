@@ -2,10 +2,10 @@
 
 use octavo_config::{FirstLevel, MachineConfig};
 use octavo_machine::designs::{Conventional, Sizes};
-use octavo_machine::{AnyMachine, Counters, Design, Env, Machine, Sim};
+use octavo_machine::{AnyMachine, Counters, Design, Env, Machine, Sim, Walker};
 use octavo_oracle::strategies::RandomStream;
 use octavo_os::frames::{Frames, MemoryShape, Order};
-use octavo_os::page_table::Format;
+use octavo_os::page_table::{Format, MakeTable};
 use octavo_os::policy::Policy;
 use octavo_os::{Memory, Os};
 use octavo_types::Instructions;
@@ -29,6 +29,21 @@ pub fn machine<D: Design + 'static>(
 ) -> Box<dyn AnyMachine> {
     let os = os(config.memory.bytes, config.page_table.levels, format, policy);
     let env = Env::new(config, os, Instructions::PORTABLE).unwrap();
+    Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
+}
+
+/// A machine whose hardware walks these page tables in place of radix trees.
+pub fn machine_with_tables<D: Design + 'static>(
+    config: &MachineConfig,
+    table: MakeTable,
+    walker: fn() -> Box<dyn Walker>,
+    policy: Box<dyn Policy>,
+    mmu: D,
+) -> Box<dyn AnyMachine> {
+    let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).unwrap();
+    let memory = Memory::new(Frames::new(shape), &Sizes::X86.list(), Format::default());
+    let os = Os::new(memory.with_tables(Some(table)), policy);
+    let env = Env::new(config, os, Instructions::PORTABLE).unwrap().with_walkers(walker);
     Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
 }
 
