@@ -18,13 +18,18 @@ def read_run(name: str) -> dict[str, Any]:
     path = Path(name)
     if path.is_dir():
         path /= _FILE
+    document = read_json(path)
+    if not isinstance(document, dict) or not str(document.get("schema")).startswith(_SCHEMA):
+        raise CannotRun(f"`{path}` is not a result of `octavo run`.")
+    return document
+
+
+def read_json(path: Path) -> Any:
+    """The document in a file. Raises CannotRun."""
     try:
         with open_regular(path) as file:
-            document = json.load(file)
+            return json.load(file)
     except OSError as error:
         raise CannotRun(f"cannot read `{path}`: {error.strerror}.") from None
     except ValueError:
         raise CannotRun(f"`{path}` is not JSON.") from None
-    if not isinstance(document, dict) or not str(document.get("schema")).startswith(_SCHEMA):
-        raise CannotRun(f"`{path}` is not a result of `octavo run`.")
-    return document

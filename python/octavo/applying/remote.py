@@ -14,7 +14,6 @@ import os
 import select
 import struct
 from collections.abc import Callable
-from types import TracebackType
 
 from octavo.base.errors import CannotRun
 from octavo.base.huge_pages import PMD_PAGE
@@ -67,12 +66,7 @@ class RemoteProcess:
     def __enter__(self) -> RemoteProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         os.close(self._pagemap)
         os.close(self._pidfd)
 

@@ -60,6 +60,17 @@ def nearest(word: str, allowed: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
+def check_range(
+    option: str, value: float | None, least: int, most: int, what: str = "a number"
+) -> None:
+    """Refuses a value of an option outside `least` to `most`; one that is absent is none. `what`
+    names the values, with their unit.
+    """
+    if value is not None and not least <= value <= most:
+        given = f"{value:g}" if isinstance(value, float) else value
+        raise UsageError(f"{option} {given}: give {what} from {least} to {most}.")
+
+
 def choose(word: str, allowed: Iterable[str], what: str) -> str:
     """Returns `word` when it is allowed; otherwise says what is, and what was probably meant."""
     names = list(allowed)

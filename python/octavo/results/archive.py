@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from octavo.analysis.stored_result import read_json
 from octavo.base.errors import CannotRun
 from octavo.base.files import failing_with, replace_file, replace_text, text_writer, to_json
-from octavo.base.host import open_regular
 from octavo.report import curves_data, sim_data
 from octavo.report.curves import curves_figures, render_curves
 from octavo.report.run import render_run, run_charts
@@ -130,13 +129,7 @@ def read_document(directory: Path) -> Mapping[str, Any]:
     path = directory / REPORT_DATA
     if not path.exists():
         path = directory / DOCUMENT
-    try:
-        with open_regular(path) as file:
-            document = json.load(file)
-    except OSError as error:
-        raise CannotRun(f"cannot read `{path}`: {error.strerror}.") from None
-    except ValueError:
-        raise CannotRun(f"`{path}` is not JSON.") from None
+    document = read_json(path)
     if not isinstance(document, dict) or document.get("schema") not in _MAKERS:
         raise CannotRun(
             f"`{path}` is not a result of `octavo run`, `curves` or `sim` (its schema is none of "

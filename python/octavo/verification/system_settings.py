@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import NoReturn
 
 from octavo.base.errors import CannotRun
@@ -73,12 +72,7 @@ class SystemSettings:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         if self._files:
             self.restore()
             _saved_file(self._root).unlink(missing_ok=True)
