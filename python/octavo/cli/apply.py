@@ -10,9 +10,10 @@ import typer
 from octavo.base.errors import FAILED, UsageError
 from octavo.base.signals import Interruption, Interrupts
 from octavo.base.text import quoted
+from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
+from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet, TextFile
 from octavo.cli.shown import Shown
 from octavo.terminal.console import make_console, say, show_grid
 
@@ -58,6 +59,7 @@ def register(app: typer.Typer) -> None:
     app.command("apply", cls=_ApplyCommand, epilog=_EPILOG, no_args_is_help=True)(apply)
 
 
+@with_groups
 def apply(
     command: Annotated[
         list[str] | None,
@@ -67,79 +69,47 @@ def apply(
             "it, and `--` ends them.",
         ),
     ] = None,
-    pid: Annotated[
-        int | None,
-        typer.Option(
-            "--pid", metavar="PID", min=1, max=2**22, help="A process that runs, instead."
-        ),
-    ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(
-            "--unit",
-            metavar="NAME.service",
-            help="Write a drop-in of systemd that does it for a service; PROGRAM only where its "
-            "unit file does not say what it starts.",
-        ),
-    ] = None,
-    result: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="DIR|FILE",
-            help="What `octavo run --out` or `--json` wrote: only regions for which it advises "
-            "2 MiB pages. Without it all large anonymous memory is meant.",
-        ),
-    ] = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|runtime|preload",
-            help="Start the program with its allocator's or runtime's own switch, or with a "
-            "preloaded library; by default with what reaches more of the memory that is meant.",
-        ),
-    ] = "auto",
-    children: Annotated[
-        bool | None,
-        typer.Option(
-            "--children/--no-children",
-            help="Child processes too (the default for a program to start), or not.",
-        ),
-    ] = None,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="With --pid: go on with new memory until the process ends."),
-    ] = False,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PERCENT",
-            help=f"Share of a processor that the work may take, after a first second: default "
-            f"{_WATCH_BUDGET} for --watch, {_PRELOAD_BUDGET} inside a program.",
-        ),
-    ] = None,
-    min_fill: Annotated[
-        str,
-        typer.Option(
-            metavar="PERCENT",
-            help="Leave a 2 MiB range as it is while less of it is in use.",
-        ),
-    ] = "50%",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
-    ] = False,
-    log: Annotated[
-        str | None,
-        typer.Option(
-            "--log",
-            metavar="FILE",
-            help="Inside a program: add a line for every pass that made pages.",
-        ),
-    ] = None,
-    out: TextFile = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    pid: int | None = option(None, "PID", "A process that runs, instead.", min=1, max=2**22),
+    unit: str | None = option(
+        None,
+        "NAME.service",
+        "Write a drop-in of systemd that does it for a service; PROGRAM only where its "
+        "unit file does not say what it starts.",
+    ),
+    result: str | None = option(
+        None,
+        "DIR|FILE",
+        "What `octavo run --out` or `--json` wrote: only regions for which it advises "
+        "2 MiB pages. Without it all large anonymous memory is meant.",
+        "--from",
+    ),
+    by: str = option(
+        "auto",
+        "auto|runtime|preload",
+        "Start the program with its allocator's or runtime's own switch, or with a "
+        "preloaded library; by default with what reaches more of the memory that is meant.",
+    ),
+    children: bool | None = flag(
+        "Child processes too (the default for a program to start), or not.",
+        "--children/--no-children",
+        default=None,
+    ),
+    watch: bool = flag("With --pid: go on with new memory until the process ends."),
+    budget: str | None = option(
+        None,
+        "PERCENT",
+        f"Share of a processor that the work may take, after a first second: default "
+        f"{_WATCH_BUDGET} for --watch, {_PRELOAD_BUDGET} inside a program.",
+    ),
+    min_fill: str = option(
+        "50%", "PERCENT", "Leave a 2 MiB range as it is while less of it is in use."
+    ),
+    dry_run: bool = flag("Say what would be done, and do nothing."),
+    log: str | None = option(
+        None, "FILE", "Inside a program: add a line for every pass that made pages."
+    ),
+    *,
+    output: options.TextOutput,
 ) -> None:
     """Give a program 2 MiB pages: start PROGRAM so that its memory gets them, or make them in a
     process that runs (as root).
@@ -157,7 +127,7 @@ def apply(
         selection = read_selection(result)
         fill = _percent(min_fill, "--min-fill")
         share = _percent(budget or (_WATCH_BUDGET if pid else _PRELOAD_BUDGET), "--budget")
-        shown = Shown(out=out, json=json, force=force)
+        shown = output.shown()
         settings = PreloadSettings(
             selection, fill, max(1, share), children=children is not False, log=log
         )
@@ -171,7 +141,7 @@ def apply(
                 shown,
                 children=bool(children),
                 watch=share / 100 if watch else None,
-                quiet=quiet,
+                quiet=output.quiet,
             )
         elif unit is not None:
             from octavo.applying.drop_in import drop_in
@@ -180,7 +150,9 @@ def apply(
             shown.write_text([text])
             shown.write_json(lambda: {"schema": SCHEMA, "unit": unit, "drop_in": text})
         else:
-            launch = _prepare(command or [], settings, shown, by=by, dry_run=dry_run, quiet=quiet)
+            launch = _prepare(
+                command or [], settings, shown, by=by, dry_run=dry_run, quiet=output.quiet
+            )
     if launch is not None:
         # Out here, so that the program inherits signals as octavo did.
         _execute(launch)

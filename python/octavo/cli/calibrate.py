@@ -1,17 +1,14 @@
 """`octavo calibrate`: measure the TLBs, page walks and memory latencies of this processor."""
 
-from typing import Annotated
-
 import typer
 
-from octavo.base.files import JsonFile
 from octavo.base.units import byte_size
 from octavo.calibration.file import CalibrationFile
 from octavo.calibration.measurement import Measurement, measure
 from octavo.calibration.view import headline, latency_grid, tlb_grid
+from octavo.cli import options
+from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet
-from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console, say, show_grid
 from octavo.terminal.live import LiveLine, trace_text
 
@@ -32,47 +29,38 @@ def register(app: typer.Typer) -> None:
     app.command("calibrate", epilog=_EPILOG)(calibrate)
 
 
+@with_groups
 def calibrate(
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="The file to write, instead of octavo/calibration.toml in $XDG_CONFIG_HOME or "
-            "~/.config.",
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Use at most so much memory (default: a third of what is available, at most "
-            "8GiB). TLBs with larger reach are not found.",
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Measure for seconds and with little memory only.")
-    ] = False,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    out: str | None = option(
+        None,
+        "FILE",
+        "The file to write, instead of octavo/calibration.toml in $XDG_CONFIG_HOME or ~/.config.",
+        "--out",
+        "-o",
+    ),
+    memory: str | None = option(
+        None,
+        "SIZE",
+        "Use at most so much memory (default: a third of what is available, at most "
+        "8GiB). TLBs with larger reach are not found.",
+    ),
+    quick: bool = flag("Measure for seconds and with little memory only."),
+    *,
+    output: options.DocumentOutput,
 ) -> None:
     """Measure this processor: TLB reach and page-walk cost by page size, latency of caches and
     memory, its clock. No hardware counters are used.
     """
     with guarded():
         memory_bytes = None if memory is None else byte_size(memory)
-        file = CalibrationFile(out, force=force)
-        check_distinct(out=str(file.path), json=json)
-        json_file = None if json is None else JsonFile(json, force=force)
-        with LiveLine(make_console(), quiet=quiet, text=trace_text) as line:
+        file = CalibrationFile(out, force=output.force)
+        write_document = output.document_file(beside=str(file.path))
+        with LiveLine(make_console(), quiet=output.quiet, text=trace_text) as line:
             found = measure(quick=quick, memory_bytes=memory_bytes, on_progress=line.show)
         file.write(found.calibration)
-        if not quiet:
+        if not output.quiet:
             _show(found, file)
-        if json_file is not None:
-            json_file.write(found.document())
+        write_document(found.document)
         if found.interrupted_by is not None:
             raise typer.Exit(128 + found.interrupted_by)
 

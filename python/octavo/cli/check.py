@@ -10,9 +10,8 @@ from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
 from octavo.base.units import format_count
 from octavo.cli import options
+from octavo.cli.groups import with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet, TextFile
-from octavo.cli.shown import Shown
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.traces.by_name import open_trace
@@ -37,13 +36,12 @@ def register(app: typer.Typer) -> None:
     app.command("check", epilog=_EPILOG, no_args_is_help=True)(check)
 
 
+@with_groups
 def check(
     trace: options.TraceName,
     format: options.ReadFormat = None,
-    out: TextFile = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    *,
+    output: options.TextOutput,
 ) -> None:
     """Check whether TRACE can be what a program did: every reference against what was mapped.
 
@@ -51,9 +49,9 @@ def check(
     mappings and threads.
     """
     with guarded():
-        shown = Shown(out=out, json=json, force=force)
+        shown = output.shown()
         opened = open_trace(trace, format=format)
-        with LiveLine(make_console(), quiet=quiet, text=trace_text) as line:
+        with LiveLine(make_console(), quiet=output.quiet, text=trace_text) as line:
             job = start_check(opened)
             found = outcome_of(job, line.show)
         shown.write_console(lambda console: _show(console, trace, found))

@@ -6,11 +6,10 @@ import typer
 
 from octavo.base import units
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import JsonFile
 from octavo.base.units import format_bytes, format_count
+from octavo.cli import options
+from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet
-from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.traces.by_name import formats
@@ -37,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command("convert", epilog=_EPILOG.format(formats=names), no_args_is_help=True)(convert)
 
 
+@with_groups
 def convert(
     source: Annotated[
         str, typer.Argument(metavar="IN", help="A trace: a file, - for standard input, or synth:….")
@@ -49,40 +49,28 @@ def convert(
             "format, and .gz, .xz, .bz2 or .zst after that a compression.",
         ),
     ] = None,
-    read_format: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FORMAT", help="IN's format, if it cannot be recognised."),
-    ] = None,
-    write_format: Annotated[
-        str | None,
-        typer.Option("--to", metavar="FORMAT", help="OUT's format, if its suffix selects none."),
-    ] = None,
-    process: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Only this process (`octavo info` numbers them)."),
-    ] = None,
-    keep_partial: Annotated[
-        bool,
-        typer.Option("--keep-partial", help="Where IN is broken, keep what comes before."),
-    ] = False,
-    sample: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Keep only this share, in windows of instructions: 10%, or 10%,window=1M,seed=1. "
-            "The sampling error is measured, shown, and stored in a native OUT.",
-        ),
-    ] = None,
-    max_expansion: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="The most that a compressed IN may expand to (64GiB)."),
-    ] = None,
-    out: Annotated[
-        str | None, typer.Option("--out", "-o", metavar="OUT", help="The file to write.")
-    ] = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    read_format: str | None = option(
+        None, "FORMAT", "IN's format, if it cannot be recognised.", "--from"
+    ),
+    write_format: str | None = option(
+        None, "FORMAT", "OUT's format, if its suffix selects none.", "--to"
+    ),
+    process: int | None = option(
+        None, "N", "Only this process (`octavo info` numbers them).", min=0
+    ),
+    keep_partial: bool = flag("Where IN is broken, keep what comes before."),
+    sample: str | None = option(
+        None,
+        "SHARE",
+        "Keep only this share, in windows of instructions: 10%, or 10%,window=1M,seed=1. "
+        "The sampling error is measured, shown, and stored in a native OUT.",
+    ),
+    max_expansion: str | None = option(
+        None, "SIZE", "The most that a compressed IN may expand to (64GiB)."
+    ),
+    out: str | None = option(None, "OUT", "The file to write.", "--out", "-o"),
+    *,
+    output: options.DocumentOutput,
 ) -> None:
     """Write the trace IN as OUT, in the format that OUT's suffix selects.
 
@@ -90,10 +78,9 @@ def convert(
     """
     with guarded():
         place = _one_of(target, out)
-        check_distinct(out=place, json=json)
-        json_file = None if json is None else JsonFile(json, force=force)
+        write_document = output.document_file(beside=place)
         console = make_console()
-        with LiveLine(console, quiet=quiet, text=trace_text) as line:
+        with LiveLine(console, quiet=output.quiet, text=trace_text) as line:
             done = convert_trace(
                 source,
                 place,
@@ -103,12 +90,12 @@ def convert(
                 process=process,
                 keep_partial=keep_partial,
                 sample=None if sample is None else parse_sample(sample),
-                force=force,
+                force=output.force,
                 max_expanded_bytes=None
                 if max_expansion is None
                 else units.byte_size(max_expansion),
             )
-        if not quiet:
+        if not output.quiet:
             say(console, _headline(source, place, done), "bold")
             for loss in done.converted["losses"]:
                 say(console, f"Left out: {loss.rstrip('.')}.")
@@ -117,8 +104,7 @@ def convert(
             statement = sample_of(done.converted["facts"])
             for sentence in [] if statement is None else sentences_on(statement):
                 say(console, sentence)
-        if json_file is not None:
-            json_file.write(done.document(source, place))
+        write_document(lambda: done.document(source, place))
         if done.converted["fault"] is not None:
             fault = done.converted["fault"].rstrip(".")
             raise CannotRun(f"{fault}; what came before is kept.")

@@ -11,8 +11,9 @@ import typer
 from octavo.base.errors import UsageError, choose
 from octavo.base.files import STANDARD_OUTPUT, JsonFile
 from octavo.base.units import format_bytes, format_count
+from octavo.cli import options
+from octavo.cli.groups import with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, OutputTarget, Quiet
 from octavo.control.server import ACTIONS
 
 _EPILOG = """\b
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command("ctl", epilog=_EPILOG, no_args_is_help=True)(ctl)
 
 
+@with_groups
 def ctl(
     pid: Annotated[
         int, typer.Argument(metavar="PID", min=1, max=2**22, help="A process of the run.")
@@ -52,10 +54,7 @@ def ctl(
             "of what was counted so far.",
         ),
     ],
-    out: OutputTarget = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    output: options.Output,
 ) -> None:
     """Control a live `octavo run`, `curves`, `sim` or `record` from another terminal.
 
@@ -65,30 +64,28 @@ def ctl(
     with guarded(), ExitStack() as stack:
         choose(action, ACTIONS, "action")
         if action == "snapshot":
-            _snapshot(stack, pid, out=out, json=json, quiet=quiet, force=force)
+            _snapshot(stack, pid, output)
             return
-        if out is not None:
+        if output.out is not None:
             raise UsageError(f"--out is for a snapshot; `{action}` has nothing to write there.")
         from octavo.control.client import ask
 
-        place = None if json is None else JsonFile(json, force=force)
+        place = None if output.json is None else JsonFile(output.json, force=output.force)
         status = ask(pid, action)
         if place is not None:
             place.write(status)
-        if not quiet and json != STANDARD_OUTPUT:
+        if not output.quiet and output.json != STANDARD_OUTPUT:
             typer.echo(_status_text(status))
 
 
-def _snapshot(
-    stack: ExitStack, pid: int, *, out: str | None, json: str | None, quiet: bool, force: bool
-) -> None:
+def _snapshot(stack: ExitStack, pid: int, output: options.Output) -> None:
     from octavo.cli.output_files import Files
     from octavo.control.client import ask
     from octavo.runs.api import RunResult
     from octavo.terminal.console import make_console, make_output_console
     from octavo.terminal.run import show_result
 
-    files = Files(stack, json=json, out=out, force=force)
+    files = Files(stack, output)
     document = ask(pid, "snapshot")
     result = RunResult(
         manifest=document["run"],
@@ -96,9 +93,9 @@ def _snapshot(
         programs=document["programs"],
         advice=document["advice"],
     )
-    if not quiet and json != STANDARD_OUTPUT:
+    if not output.quiet and output.json != STANDARD_OUTPUT:
         show_result(make_output_console(), result, advice=True)
-    files.write(make_console(), result, quiet=quiet)
+    files.write(make_console(), result)
 
 
 def _status_text(status: dict[str, Any]) -> str:

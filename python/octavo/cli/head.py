@@ -1,7 +1,7 @@
 """`octavo head`: the first references and events of a trace."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -10,9 +10,8 @@ from octavo.base.background import interruptible
 from octavo.base.errors import CannotRun
 from octavo.base.text import printable
 from octavo.cli import options
+from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet, TextFile
-from octavo.cli.shown import Shown
 from octavo.traces.by_name import open_trace
 
 if TYPE_CHECKING:
@@ -27,32 +26,25 @@ def register(app: typer.Typer) -> None:
     app.command("head", no_args_is_help=True)(head)
 
 
+@with_groups
 def head(
     trace: options.TraceName,
-    lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=1, help="How many lines.")
-    ] = 20,
-    start: Annotated[
-        str,
-        typer.Option("--from", metavar="N", help="Begin at this instruction of each process."),
-    ] = "0",
-    process: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Only this process (`octavo info` numbers them)."),
-    ] = None,
-    events: Annotated[bool, typer.Option("--events", help="Leave the references out.")] = False,
+    lines: int = option(20, "N", "How many lines.", "--lines", "-n", min=1),
+    start: str = option("0", "N", "Begin at this instruction of each process.", "--from"),
+    process: int | None = option(
+        None, "N", "Only this process (`octavo info` numbers them).", min=0
+    ),
+    events: bool = flag("Leave the references out."),
     format: options.ReadFormat = None,
-    out: TextFile = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    *,
+    output: options.TextOutput,
 ) -> None:
     """List the first references and events of TRACE: which instruction, what, where, how long.
 
     An instruction's number is how many of its process came before it.
     """
     with guarded():
-        shown = Shown(out=out, json=json, force=force)
+        shown = output.shown()
         opened = open_trace(trace, format=format)
         first = units.count(start)
         entries, fault = interruptible(

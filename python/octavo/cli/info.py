@@ -1,7 +1,7 @@
 """`octavo info`: the format, origin and contents of a trace."""
 
 import shlex
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -9,9 +9,8 @@ from rich.console import Console
 from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
+from octavo.cli.groups import flag, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet, TextFile
-from octavo.cli.shown import Shown
 from octavo.terminal.console import make_console, say, show_grid
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.traces.survey import TraceInfo, survey_trace
@@ -22,24 +21,21 @@ def register(app: typer.Typer) -> None:
     app.command("info", no_args_is_help=True)(info)
 
 
+@with_groups
 def info(
     trace: options.TraceName,
     format: options.ReadFormat = None,
-    maps: Annotated[
-        bool, typer.Option("--maps", help="List the mappings of each process, too.")
-    ] = False,
-    out: TextFile = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    maps: bool = flag("List the mappings of each process, too."),
+    *,
+    output: options.TextOutput,
 ) -> None:
     """Say what TRACE is: its format, where it came from, and what each process in it did.
 
     For a trace that is cut off, describes the part before the cut.
     """
     with guarded():
-        shown = Shown(out=out, json=json, force=force)
-        with LiveLine(make_console(), quiet=quiet, text=trace_text) as line:
+        shown = output.shown()
+        with LiveLine(make_console(), quiet=output.quiet, text=trace_text) as line:
             found = survey_trace(trace, line.show, format=format)
         shown.write_console(lambda console: _show(console, found, maps=maps))
         shown.write_json(lambda: _document(found, maps=maps))

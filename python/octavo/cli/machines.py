@@ -6,9 +6,8 @@ import typer
 
 from octavo.base.errors import UsageError
 from octavo.cli import options
+from octavo.cli.groups import with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet, TextFile
-from octavo.cli.shown import Shown
 from octavo.hardware.machines import LIST_SCHEMA, machines, machines_grid, resolve_machine
 from octavo.terminal.console import show_grid
 
@@ -30,22 +29,21 @@ def register(app: typer.Typer) -> None:
     app.command("machines", epilog=_EPILOG)(list_machines)
 
 
+@with_groups
 def list_machines(
     machine: Annotated[
         str | None,
         typer.Argument(metavar="[MACHINE]", help="A preset, or a file that ends with .toml."),
     ] = None,
     settings: options.Settings = None,
-    out: TextFile = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    *,
+    output: options.TextOutput,
 ) -> None:
     """List the machines that simulations can run on, or show one with every number and its
     source.
     """
     with guarded():
-        shown = Shown(out=out, json=json, force=force)
+        shown = output.shown()
         if machine is not None:
             resolved = resolve_machine(machine, settings or [])
             shown.write_text([resolved.toml])

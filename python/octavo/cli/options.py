@@ -1,13 +1,23 @@
 """Options that several commands share: the program or trace, the part that counts, the output."""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from octavo.base.errors import UsageError
-from octavo.tracing.phase import read_phase
+from octavo.base.files import JsonFile
+from octavo.base.units import count
+from octavo.cli.groups import flag, option, optional
+from octavo.tracing.phase import region_of_interest
+
+if TYPE_CHECKING:
+    from octavo.cli.shown import Shown
 
 Program = Annotated[
     list[str],
@@ -24,55 +34,6 @@ ProgramOrTrace = Annotated[
         help="The program, and its arguments after it: options of octavo go before it, and `--` "
         "ends them. Or a trace, which options may follow.",
     ),
-]
-Layout = Annotated[
-    str,
-    typer.Option(
-        metavar="native|as-traced",
-        help="Place mappings where Linux would have put them, or where Valgrind did.",
-    ),
-]
-Tracer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="octavo|lackey",
-        help="Octavo's own Valgrind tool (the default), or Lackey's text through a pipe (very "
-        "slow).",
-    ),
-]
-Follow = Annotated[
-    bool | None,
-    typer.Option("--follow/--no-follow", help="Trace child processes too, or do not."),
-]
-SkipInstructions = Annotated[
-    str,
-    typer.Option(metavar="N", help="Begin to count after so many instructions (10M, 2G)."),
-]
-MaxInstructions = Annotated[
-    str | None,
-    typer.Option(metavar="N", help="End the run after counting so many instructions."),
-]
-StartAfter = Annotated[
-    str | None,
-    typer.Option(
-        "--start-after",
-        metavar="TIME|N|ctl",
-        help="Begin to count after so much time (30s, 5min) or so many instructions (200M), or at "
-        "`octavo ctl PID start`.",
-    ),
-]
-Duration = Annotated[
-    str | None,
-    typer.Option(
-        "--duration",
-        metavar="TIME|N",
-        help="After counting for so long (30s), or so many instructions (2G), end the program as "
-        "Ctrl-C does; the result is whole.",
-    ),
-]
-Marks = Annotated[
-    bool,
-    typer.Option("--marks", help="Count only between the begin and end marks of octavo.h."),
 ]
 ReadFormat = Annotated[
     str | None,
@@ -94,68 +55,155 @@ Settings = Annotated[
 ]
 
 
-def scope(
-    layout: str,
-    tracer: str | None,
-    follow: bool | None,
-    skip_instructions: str,
-    max_instructions: str | None,
-    marks: bool,
-    start_after: str | None = None,
-    duration: str | None = None,
-) -> dict[str, Any]:
-    """The arguments of `octavo.tracing.scope.resolve_scope` from the options above."""
-    return {
-        "layout": layout,
-        "tracer": tracer or "octavo",
-        "follow_children": follow is not False,
-        **read_phase(start_after, duration, skip=skip_instructions, most=max_instructions),
-        "between_marks": marks,
-    }
+@dataclass(frozen=True)
+class Following:
+    """How a program is followed, and which part of it counts."""
+
+    tracer: str | None = option(
+        None,
+        "octavo|lackey",
+        "Octavo's own Valgrind tool (the default), or Lackey's text through a pipe (very slow).",
+    )
+    follow: bool | None = flag(
+        "Trace child processes too, or do not.", "--follow/--no-follow", default=None
+    )
+    skip_instructions: str = option(
+        "0", "N", "Begin to count after so many instructions (10M, 2G)."
+    )
+    max_instructions: str | None = option(
+        None, "N", "End the run after counting so many instructions."
+    )
+    marks: bool = flag("Count only between the begin and end marks of octavo.h.")
+
+    def scope(self) -> dict[str, Any]:
+        """The arguments of `octavo.tracing.scope.resolve_scope`. Raises UsageError."""
+        return {
+            "tracer": self.tracer or "octavo",
+            "follow_children": self.follow is not False,
+            **self.counted(),
+            "between_marks": self.marks,
+        }
+
+    def counted(self) -> dict[str, Any]:
+        """The part that counts."""
+        return {
+            "skip_instructions": count(self.skip_instructions),
+            "max_instructions": optional(count, self.max_instructions),
+        }
 
 
-ProcessesTogether = Annotated[
-    str,
-    typer.Option(
-        metavar="apart|asid|flush",
-        help="Whether each process has TLBs of its own (the default), or all processes of the "
+@dataclass(frozen=True)
+class Tracing(Following):
+    """How a program or a trace is followed, and which part of it counts."""
+
+    layout: str = option(
+        "native",
+        "native|as-traced",
+        "Place mappings where Linux would have put them, or where Valgrind did.",
+    )
+    format: ReadFormat = None
+
+    def scope(self) -> dict[str, Any]:
+        """The arguments of `octavo.tracing.scope.resolve_scope`. Raises UsageError."""
+        return {"layout": self.layout, **super().scope()}
+
+    def of_traces(self) -> dict[str, Any]:
+        """The options that distinguish a program from a trace."""
+        return {"format": self.format, "tracer": self.tracer, "follow_children": self.follow}
+
+
+@dataclass(frozen=True)
+class TimedTracing(Tracing):
+    """The part that counts may begin and end by time, too."""
+
+    start_after: str | None = option(
+        None,
+        "TIME|N|ctl",
+        "Begin to count after so much time (30s, 5min) or so many instructions (200M), or at "
+        "`octavo ctl PID start`.",
+    )
+    duration: str | None = option(
+        None,
+        "TIME|N",
+        "After counting for so long (30s), or so many instructions (2G), end the program as "
+        "Ctrl-C does; the result is whole.",
+    )
+
+    def counted(self) -> dict[str, Any]:
+        """The part that counts."""
+        by_number = super().counted()
+        skip, most = by_number.values()
+        return region_of_interest(self.start_after, self.duration, skip=skip, most=most)
+
+
+@dataclass(frozen=True)
+class SharedTracing(Tracing):
+    """The processes of several traces may share a core."""
+
+    processes: str = option(
+        "apart",
+        "apart|asid|flush",
+        "Whether each process has TLBs of its own (the default), or all processes of the "
         "traces share TLBs: with entries tagged by process, or flushed at each context switch.",
-    ),
-]
-Quantum = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N", help="Instructions that a process runs before the next one (default 1M)."
-    ),
-]
+    )
+    quantum: str | None = option(
+        None, "N", "Instructions that a process runs before the next one (default 1M)."
+    )
+
+    def scope(self) -> dict[str, Any]:
+        """The arguments of `resolve_scope` and of `choose_processes`. Raises UsageError."""
+        quantum = optional(count, self.quantum)
+        return {**super().scope(), "processes": self.processes, "quantum": quantum}
 
 
-JsonName = Annotated[
-    str | None,
-    typer.Option("--json", metavar="FILE", help="Write everything as JSON; - is standard output."),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but errors on standard error.")
-]
-Force = Annotated[
-    bool, typer.Option("--force", help="Overwrite files that exist, and results in a DIR.")
-]
-OutputTarget = Annotated[
-    str | None,
-    typer.Option(
+@dataclass(frozen=True)
+class DocumentOutput:
+    """The document of a command; its other output, if any, is its own."""
+
+    json: str | None = option(None, "FILE", "Write everything as JSON; - is standard output.")
+    quiet: bool = flag("Print nothing but errors on standard error.", "--quiet", "-q")
+    force: bool = flag("Overwrite files that exist, and results in a DIR.")
+
+    def document_file(self, *, beside: str | None) -> Callable[[Callable[[], Any]], None]:
+        """Takes what makes the document, which is called if `--json` was given. `beside` is the
+        command's other output. Raises UsageError or CannotRun for a place that cannot be written.
+        """
+        from octavo.cli.shown import check_distinct
+
+        check_distinct(out=beside, json=self.json)
+        file = None if self.json is None else JsonFile(self.json, force=self.force)
+        return lambda document: None if file is None else file.write(document())
+
+
+@dataclass(frozen=True)
+class Output(DocumentOutput):
+    """The outputs of a command that counts: a directory or a table, and a document."""
+
+    out: str | None = option(
+        None,
+        "DIR|FILE.parquet",
+        "Write every number and a report (rows.parquet, report.html, …) to DIR, or the rows "
+        "alone to FILE.parquet.",
         "--out",
         "-o",
-        metavar="DIR|FILE.parquet",
-        help="Write every number and a report (rows.parquet, report.html, …) to DIR, or the rows "
-        "alone to FILE.parquet.",
-    ),
-]
-TextFile = Annotated[
-    str | None,
-    typer.Option(
-        "--out", "-o", metavar="FILE", help="Write the output to FILE; - is standard output."
-    ),
-]
+    )
+
+
+@dataclass(frozen=True)
+class TextOutput(DocumentOutput):
+    """The outputs of a command that shows a text."""
+
+    out: str | None = option(
+        None, "FILE", "Write the output to FILE; - is standard output.", "--out", "-o"
+    )
+
+    def shown(self) -> Shown:
+        """The places, checked. Raises UsageError or CannotRun."""
+        from octavo.cli.shown import Shown
+
+        return Shown(out=self.out, json=self.json, force=self.force)
+
+
 OldOutput = Annotated[str | None, typer.Option("--output", hidden=True)]
 """The name that `--out` had in `record` and `snapshot`; accepted for one more release."""
 
@@ -174,3 +222,8 @@ def current_name(out: str | None, old: str | None, *, quiet: bool) -> str | None
                 flush=True,
             )
     return old
+
+
+def names_in(text: str | None) -> list[str]:
+    """The names in an option, with commas between them; none of one that is absent."""
+    return [] if text is None else [name.strip() for name in text.split(",")]

@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 
 from octavo.base.errors import CannotRun
-from octavo.base.files import JsonFile
 from octavo.base.signals import uninterrupted
-from octavo.cli.shown import check_distinct
+from octavo.cli.options import Output
 from octavo.results.target import OutputTarget
 from octavo.terminal.console import say
 from octavo.tracing.manifest import Finished
@@ -23,31 +22,26 @@ if TYPE_CHECKING:
 class Files:
     """The files named by `--json` and `--out`, checked before anything runs."""
 
-    def __init__(self, stack: ExitStack, *, json: str | None, out: str | None, force: bool) -> None:
+    def __init__(self, stack: ExitStack, asked: Output) -> None:
         """`stack` removes unfinished files if nothing is written in the end."""
-        check_distinct(out=out, json=json)
-        self._json = JsonFile(json, force=force) if json is not None else None
-        self._out = out
+        self._asked = asked
+        self._write_document = asked.document_file(beside=asked.out)
         self._place: OutputTarget | None = None
-        if out is not None:
+        if asked.out is not None:
             with uninterrupted():
-                self._place = OutputTarget(out, force=force)
+                self._place = OutputTarget(asked.out, force=asked.force)
                 stack.callback(self._place.close)
 
-    def write(
-        self, console: Console, result: InFiles, *, quiet: bool, otherwise: str | None = None
-    ) -> None:
+    def write(self, console: Console, result: InFiles, otherwise: str | None = None) -> None:
         """Writes all files; shows `otherwise` if none was requested."""
-        if self._json is not None:
-            self._json.write(result.document())
+        self._write_document(result.document)
+        text = otherwise if self._asked.json is None else None
         if self._place is not None:
             self._place.write(result)
-            report = f"; open {self._out}/report.html for the figures"
-            where = report if self._place.has_report else ""
-            if not quiet:
-                say(console, f"Written to {self._out}{where}.")
-        elif self._json is None and not quiet and otherwise is not None:
-            say(console, otherwise, "dim")
+            report = f"; open {self._asked.out}/report.html for the figures"
+            text = f"Written to {self._asked.out}{report if self._place.has_report else ''}."
+        if text is not None and not self._asked.quiet:
+            say(console, text, "dim" if self._place is None else "")
 
 
 def end(result: Finished) -> None:

@@ -1,18 +1,13 @@
 """`octavo record`: trace a program and keep its references in a file."""
 
-from typing import Annotated
-
 import typer
 
-from octavo.base import units
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import JsonFile
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
+from octavo.cli.groups import option, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, OldOutput, Quiet, current_name
-from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, recording_text
 from octavo.tracing.manifest import failure_of
@@ -36,21 +31,14 @@ def register(app: typer.Typer) -> None:
     app.command("record", cls=ProgramCommand, epilog=_EPILOG, no_args_is_help=True)(record)
 
 
+@with_groups
 def record(
     command: options.Program,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Where the trace goes (.oct); required."),
-    ] = None,
-    tracer: options.Tracer = None,
-    follow: options.Follow = None,
-    skip_instructions: options.SkipInstructions = "0",
-    max_instructions: options.MaxInstructions = None,
-    marks: options.Marks = False,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
-    output: OldOutput = None,
+    out: str | None = option(None, "FILE", "Where the trace goes (.oct); required.", "--out", "-o"),
+    *,
+    following: options.Following,
+    document: options.DocumentOutput,
+    output: options.OldOutput = None,
 ) -> None:
     """Run PROGRAM under the tracer and keep all its references in a trace.
 
@@ -59,31 +47,25 @@ def record(
     given, as often as you like.
     """
     with guarded():
-        place = current_name(out, output, quiet=quiet)
+        place = options.current_name(out, output, quiet=document.quiet)
         if place is None:
             raise UsageError("no FILE given for the trace: octavo record -o FILE -- PROGRAM.")
-        check_distinct(out=place, json=json)
-        scope = resolve_scope(
-            tracer=tracer or "octavo",
-            follow_children=follow is not False,
-            skip_instructions=units.count(skip_instructions),
-            max_instructions=None if max_instructions is None else units.count(max_instructions),
-            between_marks=marks,
-        )
-        json_file = JsonFile(json, force=force) if json is not None else None
+        write_document = document.document_file(beside=place)
+        scope = resolve_scope(**following.scope())
         console = make_console()
-        with LiveLine(console, quiet=quiet, text=recording_text) as line:
-            done = execute_recording(command, place, Scope(**scope), line.show, force=force)
+        with LiveLine(console, quiet=document.quiet, text=recording_text) as line:
+            done = execute_recording(
+                command, place, Scope(**scope), line.show, force=document.force
+            )
         reason = done.about["partial_reason"]
-        if not quiet:
+        if not document.quiet:
             say(console, _headline(done), "bold")
             failure = failure_of(done.about["exit"])
             if failure is not None:
                 say(console, f"{failure}; the trace holds the part that ran.", "bold yellow")
             if reason is not None:
                 say(console, f"PARTIAL: {reason}; the trace ends there.", "bold yellow")
-        if json_file is not None:
-            json_file.write(done.document())
+        write_document(done.document)
         if done.about["exit"]["reason"] == "tracer-failed":
             raise CannotRun(f"{reason}; the trace is partial.")
         if done.status:

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import JsonFile, failing_with
+from octavo.base.files import failing_with
+from octavo.cli import options
+from octavo.cli.groups import option, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet
-from octavo.cli.shown import check_distinct
 from octavo.terminal.console import make_console, say
 
 
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
     app.command("report", no_args_is_help=True)(report)
 
 
+@with_groups
 def report(
     directory: Annotated[
         Path,
@@ -25,23 +26,17 @@ def report(
             metavar="DIR", help="A directory that `octavo run`, `curves` or `sim` wrote by --out."
         ),
     ],
-    figures: Annotated[
-        str | None,
-        typer.Option(
-            metavar="svg,pdf,png",
-            help="Draw the figures for a paper too, in these formats, into the folder `figures` "
-            "beside the report.",
-        ),
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out", "-o", metavar="DIR", help="Write to this directory (default: the results')."
-        ),
-    ] = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    figures: str | None = option(
+        None,
+        "svg,pdf,png",
+        "Draw the figures for a paper too, in these formats, into the folder `figures` "
+        "beside the report.",
+    ),
+    out: str | None = option(
+        None, "DIR", "Write to this directory (default: the results').", "--out", "-o"
+    ),
+    *,
+    output: options.DocumentOutput,
 ) -> None:
     """Rebuild report.html from the results in DIR, and draw its figures for a paper.
 
@@ -51,17 +46,15 @@ def report(
         from octavo.report.figures import read_formats
         from octavo.results.archive import read_document, write_figures, write_report
 
-        check_distinct(out=out, json=json)
+        write_document = output.document_file(beside=out)
         formats = [] if figures is None else read_formats(figures)
-        json_file = None if json is None else JsonFile(json, force=force)
         document = read_document(directory)
-        place = directory if out is None else _new_place(out, force=force)
+        place = directory if out is None else _new_place(out, force=output.force)
         write_report(document, place)
-        if json_file is not None:
-            json_file.write(document)
+        write_document(lambda: document)
         if formats:
             drawn = write_figures(document, place, formats)
-            if not quiet:
+            if not output.quiet:
                 say(make_console(), f"Drawn in {drawn}.")
 
 

@@ -12,16 +12,15 @@ from octavo.base import units
 from octavo.base.errors import UsageError, choose
 from octavo.base.files import (
     STANDARD_OUTPUT,
-    JsonFile,
     OutputDirectory,
     text_writer,
     to_json,
     write_standard_output,
 )
 from octavo.base.signals import uninterrupted
+from octavo.cli import options
+from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet
-from octavo.cli.shown import check_distinct
 from octavo.studies import STUDIES
 from octavo.terminal.console import make_console, say
 
@@ -36,32 +35,22 @@ def register(app: typer.Typer) -> None:
     app.command("reproduce", no_args_is_help=True)(reproduce)
 
 
+@with_groups
 def reproduce(
     study: Annotated[str, typer.Argument(metavar="STUDY", help=f"One of: {', '.join(STUDIES)}.")],
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="Write the tables as Markdown, JSON and Parquet there, and the figures as SVG "
-            "and PDF.",
-        ),
-    ] = None,
-    max_instructions: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="End each program after so many instructions."),
-    ] = None,
-    large: Annotated[
-        bool,
-        typer.Option(
-            "--large",
-            help=f"Of {_TAILORED}: workloads of gigabytes, as in the paper. Takes hours.",
-        ),
-    ] = False,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    out: str | None = option(
+        None,
+        "DIR",
+        "Write the tables as Markdown, JSON and Parquet there, and the figures as SVG and PDF.",
+        "--out",
+        "-o",
+    ),
+    max_instructions: str | None = option(
+        None, "N", "End each program after so many instructions."
+    ),
+    large: bool = flag(f"Of {_TAILORED}: workloads of gigabytes, as in the paper. Takes hours."),
+    *,
+    output: options.DocumentOutput,
 ) -> None:
     """Run STUDY over the real programs found here; the tables go to standard output.
 
@@ -74,25 +63,23 @@ def reproduce(
         choose(study, STUDIES, "study")
         if large and study != _TAILORED:
             raise UsageError(f"--large: {study} has one size only; {_TAILORED} has a larger one.")
-        check_distinct(out=out, json=json)
-        json_file = None if json is None else JsonFile(json, force=force)
+        write_document = output.document_file(beside=out)
         directory: OutputDirectory | None = None
         if out is not None:
             with uninterrupted():
-                directory = OutputDirectory(out, force=force)
+                directory = OutputDirectory(out, force=output.force)
                 stack.callback(directory.close)
         console = make_console()
         most = None if max_instructions is None else units.count(max_instructions)
-        report = _say_nothing if quiet else partial(say, console)
+        report = _say_nothing if output.quiet else partial(say, console)
         from octavo.studies.reproduction import Request
         from octavo.studies.reproduction import reproduce as run_reproduction
 
         request = Request(partial(_say_tracing, report), report, most, large)
         done = run_reproduction(study, request)
-        if json != STANDARD_OUTPUT:
+        if output.json != STANDARD_OUTPUT:
             write_standard_output(done.markdown())
-        if json_file is not None:
-            json_file.write(done.document())
+        write_document(done.document)
         if directory is not None:
             directory.write(_files(study, done))
         if done.is_partial:

@@ -1,15 +1,14 @@
 """`octavo run`: trace a program live, or read a trace, and answer "which page size?"."""
 
 from contextlib import ExitStack
-from typing import Annotated
 
 import typer
 
 from octavo.base import units
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
+from octavo.cli.groups import flag, option, optional, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, OutputTarget, Quiet
 from octavo.cli.output_files import Files, end
 from octavo.runs.api import execute, execute_trace
 from octavo.runs.configuration import configure
@@ -45,61 +44,37 @@ def register(app: typer.Typer) -> None:
     app.command("run", cls=TraceCommand, epilog=_EPILOG, no_args_is_help=True)(run)
 
 
+@with_groups
 def run(
     command: options.ProgramOrTrace,
-    page_sizes: Annotated[
-        str,
-        typer.Option(
-            metavar="SIZES",
-            help="Page sizes, powers of two from 4KiB to 1GiB: a list (4KiB,64KiB), a range "
-            "(4KiB..2MiB) or both. 4 KiB is always measured.",
-        ),
-    ] = units.DEFAULT_PAGE_SIZES,
-    entries: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|F,D",
-            help="TLB entries: one number for both TLBs (default 64), or two for instructions "
-            "and data.",
-        ),
-    ] = None,
-    tlb: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MACHINE",
-            help="The machine whose TLBs are modelled: a name that octavo machines lists, a file "
-            "that ends with .toml, or lru64 or itanium2 alone (default: this processor, by CPUID).",
-        ),
-    ] = None,
-    layout: options.Layout = "native",
-    tracer: options.Tracer = None,
-    follow: options.Follow = None,
-    format: options.ReadFormat = None,
-    skip_instructions: options.SkipInstructions = "0",
-    max_instructions: options.MaxInstructions = None,
-    start_after: options.StartAfter = None,
-    duration: options.Duration = None,
-    marks: options.Marks = False,
-    max_growth: Annotated[
-        str,
-        typer.Option(
-            metavar="PERCENT",
-            help="How much more memory larger pages may take to be advised; growth below 8 MiB, or "
-            "1% of this machine's memory, is always accepted.",
-        ),
-    ] = "25%",
-    per_process: Annotated[
-        bool,
-        typer.Option(
-            "--per-process",
-            help="Judge and show each process alone, not those of a program together.",
-        ),
-    ] = False,
-    advice: Annotated[bool, typer.Option(help="Say which page size to choose.")] = True,
-    out: OutputTarget = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    page_sizes: str = option(
+        units.DEFAULT_PAGE_SIZES,
+        "SIZES",
+        "Page sizes, powers of two from 4KiB to 1GiB: a list (4KiB,64KiB), a range "
+        "(4KiB..2MiB) or both. 4 KiB is always measured.",
+    ),
+    entries: str | None = option(
+        None,
+        "N|F,D",
+        "TLB entries: one number for both TLBs (default 64), or two for instructions and data.",
+    ),
+    tlb: str | None = option(
+        None,
+        "MACHINE",
+        "The machine whose TLBs are modelled: a name that octavo machines lists, a file "
+        "that ends with .toml, or lru64 or itanium2 alone (default: this processor, by CPUID).",
+    ),
+    *,
+    tracing: options.TimedTracing,
+    max_growth: str = option(
+        "25%",
+        "PERCENT",
+        "How much more memory larger pages may take to be advised; growth below 8 MiB, or "
+        "1% of this machine's memory, is always accepted.",
+    ),
+    per_process: bool = flag("Judge and show each process alone, not those of a program together."),
+    advice: bool = flag("Say which page size to choose.", default=True),
+    output: options.Output,
 ) -> None:
     """Run PROGRAM under the tracer and count, for every page size, TLB misses and memory.
 
@@ -108,35 +83,27 @@ def run(
     input, or a synthetic one (synth:…).
     """
     with guarded(), ExitStack() as stack:
-        is_trace = means_a_trace(command, format=format, tracer=tracer, follow_children=follow)
+        is_trace = means_a_trace(command, **tracing.of_traces())
         configuration = configure(
             sizes=units.page_sizes(page_sizes),
-            entries=units.entries(entries) if entries is not None else None,
+            entries=optional(units.entries, entries),
             tlb=tlb,
             max_growth=units.percentage(max_growth),
-            **options.scope(
-                layout,
-                tracer,
-                follow,
-                skip_instructions,
-                max_instructions,
-                marks,
-                start_after,
-                duration,
-            ),
+            **tracing.scope(),
         )
         if is_trace:
             check_no_phase(configuration.phase)
-        files = Files(stack, json=json, out=out, force=force)
+        files = Files(stack, output)
         console = make_console()
-        with LiveLine(console, quiet=quiet, text=trace_text if is_trace else progress_text) as line:
+        text = trace_text if is_trace else progress_text
+        with LiveLine(console, quiet=output.quiet, text=text) as line:
             if is_trace:
                 result = execute_trace(
-                    command[0], configuration, line.show, format, per_process=per_process
+                    command[0], configuration, line.show, tracing.format, per_process=per_process
                 )
             else:
                 result = execute(command, configuration, line.show, per_process=per_process)
-        if not quiet:
+        if not output.quiet:
             show_result(console, result, advice=advice)
-        files.write(console, result, quiet=quiet)
+        files.write(console, result)
         end(result)

@@ -1,14 +1,12 @@
 """`octavo snapshot`: the memory of this machine, for a simulation to start from."""
 
-from typing import Annotated
-
 import typer
 
 from octavo.base.errors import UsageError
-from octavo.base.files import STANDARD_OUTPUT, JsonFile
+from octavo.base.files import STANDARD_OUTPUT
+from octavo.cli import options
+from octavo.cli.groups import option, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, OldOutput, Quiet, current_name
-from octavo.cli.shown import check_distinct
 from octavo.snapshot import (
     MemorySnapshot,
     coverage_grid,
@@ -37,50 +35,36 @@ def register(app: typer.Typer) -> None:
     app.command("snapshot", epilog=_EPILOG, no_args_is_help=True)(snapshot)
 
 
+@with_groups
 def snapshot(
-    out: Annotated[
-        str | None, typer.Option("--out", "-o", metavar="FILE", help="The snapshot to write.")
-    ] = None,
-    show: Annotated[
-        str | None,
-        typer.Option("--show", metavar="FILE", help="Describe this file instead."),
-    ] = None,
-    pid: Annotated[
-        int | None,
-        typer.Option(
-            "--pid",
-            metavar="PID",
-            min=1,
-            max=2**22,
-            help="Also record the physical layout of this process.",
-        ),
-    ] = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
-    output: OldOutput = None,
+    out: str | None = option(None, "FILE", "The snapshot to write.", "--out", "-o"),
+    show: str | None = option(None, "FILE", "Describe this file instead."),
+    pid: int | None = option(
+        None, "PID", "Also record the physical layout of this process.", min=1, max=2**22
+    ),
+    *,
+    document: options.DocumentOutput,
+    output: options.OldOutput = None,
 ) -> None:
     """Record how the memory of this machine is fragmented, and how much of its free memory pages
     of each size could use.
     """
     with guarded():
-        place = current_name(out, output, quiet=quiet)
-        check_distinct(out=place, json=json)
+        place = options.current_name(out, output, quiet=document.quiet)
+        write_document = document.document_file(beside=place)
         if (place is None) == (show is None):
             raise UsageError("give either -o FILE, to take a snapshot, or --show FILE.")
-        json_file = None if json is None else JsonFile(json, force=force)
         if place is not None:
-            found = take_snapshot(place, pid=pid, force=force)
-            _show_taken(found, quiet=quiet)
+            found = take_snapshot(place, pid=pid, force=document.force)
+            _show_taken(found, quiet=document.quiet)
         else:
             assert show is not None
             if pid is not None:
                 raise UsageError("--pid goes with -o, not with --show.")
             found = read_snapshot(show)
-            if json != STANDARD_OUTPUT:
+            if document.json != STANDARD_OUTPUT:
                 _show(found)
-        if json_file is not None:
-            json_file.write(found.document())
+        write_document(found.document)
 
 
 def _show_taken(found: MemorySnapshot, *, quiet: bool) -> None:

@@ -9,9 +9,10 @@ import typer
 
 from octavo.base.errors import UsageError
 from octavo.base.units import duration
+from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
+from octavo.cli.groups import flag, option, optional, with_groups
 from octavo.cli.guard import guarded
-from octavo.cli.options import Force, JsonName, Quiet, TextFile
 from octavo.terminal.live import LiveLine
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def register(app: typer.Typer) -> None:
     app.command("verify", cls=_VerifyCommand, epilog=_EPILOG, no_args_is_help=True)(verify)
 
 
+@with_groups
 def verify(
     command: Annotated[
         list[str] | None,
@@ -73,83 +75,44 @@ def verify(
             "`--` ends them.",
         ),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", metavar="METRIC", help="What is compared; see below."),
-    ] = None,
-    better: Annotated[
-        str | None,
-        typer.Option(
-            metavar="higher|lower", help="Which values are better, where METRIC does not say."
-        ),
-    ] = None,
-    repetitions: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=10_000, metavar="N", help="Rounds, in each of which every setting is run."
-        ),
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Begin no round that would probably end later (90s, 10min, 2h)."
-        ),
-    ] = None,
-    ready: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COMMAND|port:N",
-            help="When a server is ready: COMMAND succeeds, or N can be connected to (default: "
-            "it listens).",
-        ),
-    ] = None,
-    ready_timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long a server may take to be ready.")
-    ] = "60s",
-    prepare: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COMMAND", help="Run against a server that is ready, before it is measured."
-        ),
-    ] = None,
-    settings: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES", help="Only these settings (glibc-thp 2MiB,thp-for-all 2MiB)."
-        ),
-    ] = None,
-    tries: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--try",
-            metavar="WORDS",
-            help="One more setting: variables (NAME=VALUE), then options that go behind PROGRAM.",
-        ),
-    ] = None,
-    allow_system: Annotated[
-        bool,
-        typer.Option(
-            "--allow-system",
-            help="Try system-wide settings, too, for the time of each run. They are restored, "
-            "even when octavo is killed.",
-        ),
-    ] = False,
-    restore: Annotated[
-        bool,
-        typer.Option(
-            "--restore", help="Restore what a run left changed that was killed with its watchdog."
-        ),
-    ] = False,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="DIR|FILE", help="Show what this result of `octavo run` predicted."
-        ),
-    ] = None,
-    out: TextFile = None,
-    json: JsonName = None,
-    quiet: Quiet = False,
-    force: Force = False,
+    metric: list[str] | None = option(None, "METRIC", "What is compared; see below."),
+    better: str | None = option(
+        None, "higher|lower", "Which values are better, where METRIC does not say."
+    ),
+    repetitions: int | None = option(
+        None, "N", "Rounds, in each of which every setting is run.", min=1, max=10_000
+    ),
+    time: str | None = option(
+        None, "TIME", "Begin no round that would probably end later (90s, 10min, 2h)."
+    ),
+    ready: str | None = option(
+        None,
+        "COMMAND|port:N",
+        "When a server is ready: COMMAND succeeds, or N can be connected to (default: it listens).",
+    ),
+    ready_timeout: str = option("60s", "TIME", "How long a server may take to be ready."),
+    prepare: str | None = option(
+        None, "COMMAND", "Run against a server that is ready, before it is measured."
+    ),
+    settings: str | None = option(
+        None, "NAMES", "Only these settings (glibc-thp 2MiB,thp-for-all 2MiB)."
+    ),
+    tries: list[str] | None = option(
+        None,
+        "WORDS",
+        "One more setting: variables (NAME=VALUE), then options that go behind PROGRAM.",
+        "--try",
+    ),
+    allow_system: bool = flag(
+        "Try system-wide settings, too, for the time of each run. They are restored, "
+        "even when octavo is killed."
+    ),
+    restore: bool = flag("Restore what a run left changed that was killed with its watchdog."),
+    source: str | None = option(
+        None, "DIR|FILE", "Show what this result of `octavo run` predicted.", "--from"
+    ),
+    *,
+    output: options.TextOutput,
     sysfs_root: Annotated[str, typer.Option(hidden=True)] = "/",
 ) -> None:
     """Run PROGRAM natively under the huge-page settings worth trying, and say which is best.
@@ -162,42 +125,39 @@ def verify(
         if restore:
             if command:
                 raise UsageError("--restore takes no PROGRAM.")
-            _restore(root, quiet=quiet)
+            _restore(root, quiet=output.quiet)
             return
-        from octavo.cli.shown import Shown
         from octavo.terminal.console import make_console
         from octavo.verification.api import verify as measure
 
-        shown = Shown(out=out, json=json, force=force)
+        shown = output.shown()
         console = make_console()
-        with LiveLine(console, quiet=quiet, text=lambda progress, _: str(progress["text"])) as line:
+        with LiveLine(
+            console, quiet=output.quiet, text=lambda progress, _: str(progress["text"])
+        ) as line:
             outcome = measure(
                 command or [],
                 metric=metric or [],
                 better=better,
                 repetitions=repetitions,
-                seconds=None if time is None else duration(time),
+                seconds=optional(duration, time),
                 ready=ready,
                 ready_seconds=duration(ready_timeout),
                 prepare=prepare,
-                settings=None if settings is None else _names(settings),
+                settings=None if settings is None else options.names_in(settings),
                 tries=tries or [],
                 allow_system=allow_system,
                 predicted_by=source,
                 on_progress=lambda progress: _show_progress(line, progress),
                 root=root,
             )
-        if out is not None:
+        if output.out is not None:
             shown.write_console(lambda target: _show(target, outcome))
-        elif not quiet:
+        elif not output.quiet:
             _show(console, outcome)
         shown.write_json(outcome.document)
         if outcome.experiment.interrupted_by is not None:
             raise typer.Exit(128 + outcome.experiment.interrupted_by)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
 
 
 def _restore(root: Path, *, quiet: bool) -> None:

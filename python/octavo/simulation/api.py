@@ -4,12 +4,11 @@ manifest, each design's counters, and rows of all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from octavo._core import LiveRun
 from octavo.base.metrics import rated_instructions
 from octavo.base.table import arrow_table
 from octavo.hardware.machines import Setting
@@ -28,32 +27,22 @@ from octavo.simulation.execution_time import (
 )
 from octavo.simulation.model import Simulated, simulated, summed
 from octavo.simulation.rows import COLUMNS, SimRow, rows_of, time_rows
-from octavo.tracing.manifest import Circumstances, Finished, build_manifest
-from octavo.tracing.replay import check_counted, replay_trace
-from octavo.tracing.run import means_traces, trace_program
+from octavo.tracing.engine import Engine, EngineResult, OnProgress
+from octavo.tracing.manifest import Circumstances, build_manifest
+from octavo.tracing.replay import check_counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from octavo._core import Progress, SharedMachines, SimProcess, TraceProgress
+    from octavo._core import SharedMachines, SimProcess
     from octavo._core import SimResult as CoreResult
-    from octavo.tracing.session import Run
 
 SCHEMA = "octavo/sim/1"
 
 
 @dataclass(frozen=True)
-class SimResult(Finished):
+class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
     """A finished simulation."""
-
-    configuration: SimConfiguration
-    counted: CoreResult
-    """As the extension gave it."""
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether processes shared machines."""
-        return "shared" in self.counted
 
     @cached_property
     def by_process(self) -> list[list[Simulated]]:
@@ -88,12 +77,6 @@ class SimResult(Finished):
         """The results whose intervals are shown: of all processes if shared, else of one."""
         return self.total if self.is_shared else self.by_process[self.main]
 
-    @property
-    def main(self) -> int:
-        """The place of the process image that did most."""
-        processes = self.counted["processes"]
-        return max(range(len(processes)), key=lambda at: processes[at]["references"])
-
     def design(self, name: str) -> Simulated:
         """The results of a design for the whole program. Raises KeyError."""
         return {one.design: one for one in self.total}[name]
@@ -127,11 +110,27 @@ def _rated(counts: SimProcess | SharedMachines) -> int:
     return rated_instructions(counts["instructions"], counts["references"])
 
 
-VERB = "sim"
 NO_MAPPINGS_NOTE = (
     "The trace records no mappings: all addresses are treated as one mapping of anonymous memory, "
     "which pages of any size suit."
 )
+
+
+def _finished(
+    result: CoreResult, configuration: SimConfiguration, circumstances: Circumstances
+) -> SimResult:
+    if "shared" in result:
+        # Processes that share machines warm up together: each counts what was not their warm-up.
+        names, references = ", ".join(circumstances.command), result["shared"]["references"]
+        interrupted_by = circumstances.interrupted_by
+        check_counted(names, references, result["exit"], configuration, interrupted_by)
+    manifest = build_manifest(result, circumstances)
+    if not any(process["mapped"] for process in result["processes"]):
+        manifest["notes"].append(NO_MAPPINGS_NOTE)
+    return SimResult(manifest, configuration, result)
+
+
+ENGINE = Engine("sim", configure_sim, _finished)
 
 
 def sim(
@@ -143,7 +142,7 @@ def sim(
     format: str | None = None,
     tracer: str | None = None,
     follow_children: bool | None = None,
-    on_progress: Callable[[Any], None] | None = None,
+    on_progress: OnProgress | None = None,
     **choices: Any,
 ) -> SimResult:
     """Runs a program, or reads a trace, on machines of several designs side by side.
@@ -163,63 +162,14 @@ def sim(
     `between_marks` are as of `octavo.run`.
     Raises OctavoError with one clear sentence.
     """
-    words = [command] if isinstance(command, str) else command
-    is_trace = means_traces(
-        words,
-        processes=choices.get("processes", "apart"),
+    return ENGINE.call(
+        command,
         format=format,
         tracer=tracer,
         follow_children=follow_children,
-        verb=VERB,
-    )
-    configuration = configure_sim(
+        on_progress=on_progress,
         machine=machine,
         designs=designs,
         settings=settings,
-        tracer=tracer or "octavo",
-        follow_children=follow_children is not False,
         **choices,
     )
-    show = on_progress or (lambda progress: None)
-    if is_trace:
-        return execute_sim_of_trace(words, configuration, show, format)
-    return execute_sim(words, configuration, show)
-
-
-def execute_sim(
-    command: Sequence[str],
-    configuration: SimConfiguration,
-    on_progress: Callable[[Progress], None],
-    make_run: Callable[..., Run[CoreResult]] = LiveRun,
-) -> SimResult:
-    """Runs a resolved configuration; `make_run` lets tests put their own tracer in place."""
-    result, circumstances = trace_program(
-        command, configuration, configuration.analysis, on_progress, make_run=make_run, verb=VERB
-    )
-    return _finished(result, configuration, circumstances)
-
-
-def execute_sim_of_trace(
-    names: Sequence[str],
-    configuration: SimConfiguration,
-    on_progress: Callable[[TraceProgress], None],
-    format: str | None = None,
-) -> SimResult:
-    """Reads a trace, or several, to the end, or as far as it can be read. Raises OctavoError."""
-    result, circumstances = replay_trace(
-        names, configuration, configuration.analysis, on_progress, format
-    )
-    if "shared" in result:
-        # Processes that shared machines warmed up together: each counts what was not their warm-up.
-        references, stopped_by = result["shared"]["references"], circumstances.interrupted_by
-        check_counted(", ".join(names), references, result["exit"], configuration, stopped_by)
-    return _finished(result, configuration, circumstances)
-
-
-def _finished(
-    result: CoreResult, configuration: SimConfiguration, circumstances: Circumstances
-) -> SimResult:
-    manifest = build_manifest(result, circumstances)
-    if not any(process["mapped"] for process in result["processes"]):
-        manifest["notes"].append(NO_MAPPINGS_NOTE)
-    return SimResult(manifest, configuration, result)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import octavo._core as _core
-from octavo.base.errors import UsageError
+from octavo.base.errors import UsageError, check_range
 from octavo.base.toml import toml_value
 from octavo.hardware.machines import Setting, check_texts, setting_texts
 from octavo.simulation.execution_time import SIMULATED, Measured, read_measured
@@ -16,8 +16,7 @@ from octavo.tracing.scope import (
     KERNEL_NOTE,
     MOST_INSTRUCTIONS,
     SHARED_THREADS_NOTE,
-    Processes,
-    Scope,
+    SharedScope,
     choose_processes,
     resolve_scope,
     time_slicing_note,
@@ -53,7 +52,7 @@ OWN_NOTE = (
 
 
 @dataclass(frozen=True)
-class SimConfiguration(Scope):
+class SimConfiguration(SharedScope):
     """Resolved: two equal configurations on the same stream give the same rows."""
 
     designs: tuple[str, ...]
@@ -65,10 +64,6 @@ class SimConfiguration(Scope):
     interval_instructions: int | None
     checked: bool
     """Whether each translation is compared with the page table's."""
-    processes: Processes
-    """Each has machines of its own, or all share one."""
-    quantum_instructions: int
-    """The quantum."""
     measured: Measured | None
     """Measurements of the program on a real machine."""
     core_analysis: _core.Analysis[SimResult]
@@ -86,11 +81,6 @@ class SimConfiguration(Scope):
         return float(self.machine["core"]["base_cpi"])
 
     @property
-    def shared_quantum_instructions(self) -> int | None:
-        """The quantum, if the processes of all traces share a core."""
-        return None if self.processes == "apart" else self.quantum_instructions
-
-    @property
     def is_virtualised(self) -> bool:
         """Whether programs run in a guest."""
         return "host" in self.machine
@@ -98,11 +88,9 @@ class SimConfiguration(Scope):
     @property
     def counts_instructions(self) -> str | None:
         """The option that wants a trace to have instructions, if any does."""
-        if self.processes != "apart":
-            return f"--processes {self.processes}"
-        if self.warm_up_instructions:
-            return "--warm-up"
-        return None if self.interval_instructions is None else "--interval"
+        warm_up = "--warm-up" if self.warm_up_instructions else None
+        interval = None if self.interval_instructions is None else "--interval"
+        return super().counts_instructions or warm_up or interval
 
     @property
     def uncounted(self) -> str | None:
@@ -198,19 +186,15 @@ def configure_sim(
     measured = read_measured(perf_4k, perf_thp, designs)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
-    settings = [*_core_settings(cores), *_host_settings(virtualised, host_policy), *settings]
+    settings = [*_short_settings(cores, virtualised, host_policy), *settings]
     chosen = tuple(dict.fromkeys(designs))
     if not all(chosen) or not chosen:
         names = ", ".join(name for name, _ in _core.designs())
         raise UsageError(f"--design is empty: give some of {names}.")
     check_texts(machine, *chosen, *settings)
-    if not 0 <= warm_up <= MOST_INSTRUCTIONS:
-        raise UsageError(f"--warm-up {warm_up}: give instructions from 0 to {MOST_INSTRUCTIONS}.")
-    if interval is not None and not LEAST_INTERVAL_INSTRUCTIONS <= interval <= MOST_INSTRUCTIONS:
-        raise UsageError(
-            f"--interval {interval}: give instructions from {LEAST_INTERVAL_INSTRUCTIONS} to "
-            f"{MOST_INSTRUCTIONS}."
-        )
+    most, what = MOST_INSTRUCTIONS, "instructions"
+    check_range("--warm-up", warm_up, 0, most, what)
+    check_range("--interval", interval, LEAST_INTERVAL_INSTRUCTIONS, most, what)
     try:
         analysis = _core.Analysis.sim(
             machine=machine,
@@ -241,17 +225,11 @@ def configure_sim(
     )
 
 
-def _core_settings(cores: int | None) -> Iterator[str]:
-    """The settings that give a machine so many cores. Raises UsageError."""
-    if cores is None:
-        return
-    if not 1 <= cores <= _core.MAX_CORES:
-        raise UsageError(f"--cores {cores}: give a number from 1 to {_core.MAX_CORES}.")
-    yield f"core.count={cores}"
-
-
-def _host_settings(virtualised: bool, policy: str | None) -> Iterator[str]:
-    """The settings that give a machine a host."""
+def _short_settings(cores: int | None, virtualised: bool, policy: str | None) -> Iterator[str]:
+    """The settings that options stand for. Raises UsageError."""
+    check_range("--cores", cores, 1, _core.MAX_CORES)
+    if cores is not None:
+        yield f"core.count={cores}"
     if virtualised or policy is not None:
         yield "host=usual"
     if policy is not None:

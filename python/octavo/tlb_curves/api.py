@@ -4,12 +4,11 @@ manifest, curves for look-ups, and rows of all numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from octavo._core import LiveRun
 from octavo.tlb_curves.configuration import CurvesConfiguration, configure_curves
 from octavo.tlb_curves.model import (
     StreamCurves,
@@ -19,28 +18,21 @@ from octavo.tlb_curves.model import (
     totals,
 )
 from octavo.tlb_curves.rows import Block, CurveRow, blocks_of, to_table
-from octavo.tracing.manifest import Circumstances, Finished, build_manifest
-from octavo.tracing.replay import replay_trace
-from octavo.tracing.run import means_traces, trace_program
+from octavo.tracing.engine import Engine, EngineResult, OnProgress
+from octavo.tracing.manifest import Circumstances, build_manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from octavo._core import CurvesResult as CoreResult
-    from octavo._core import Progress, TraceProgress
-    from octavo.tracing.session import Run
 
 
 SCHEMA = "octavo/curves/1"
 
 
 @dataclass(frozen=True)
-class CurvesResult(Finished):
+class CurvesResult(EngineResult[CurvesConfiguration, "CoreResult"]):
     """Finished curves."""
-
-    configuration: CurvesConfiguration
-    counted: CoreResult
-    """As the extension gave it."""
 
     @cached_property
     def by_process(self) -> list[dict[str, StreamCurves]]:
@@ -51,11 +43,6 @@ class CurvesResult(Finished):
     def by_thread(self) -> list[dict[int, dict[str, StreamCurves]]]:
         """Each process image's curves by thread and stream, where threads have their own TLBs."""
         return [threads_of(process) for process in self.counted["processes"]]
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether processes shared TLBs."""
-        return "shared" in self.counted
 
     @cached_property
     def total(self) -> dict[str, StreamCurves]:
@@ -68,12 +55,6 @@ class CurvesResult(Finished):
     def lived(self) -> dict[str, StreamCurves]:
         """The streams whose working sets are shown: of all processes if shared, else of one."""
         return self.total if self.is_shared else self.by_process[self.main]
-
-    @property
-    def main(self) -> int:
-        """The place of the process image that did most."""
-        processes = self.counted["processes"]
-        return max(range(len(processes)), key=lambda at: processes[at]["references"])
 
     def blocks(self) -> list[Block]:
         """The rows, by blocks that are alike."""
@@ -103,7 +84,13 @@ class CurvesResult(Finished):
         return {"schema": SCHEMA, "run": self.manifest, "rows": self.rows}
 
 
-VERB = "curves"
+def _finished(
+    result: CoreResult, configuration: CurvesConfiguration, circumstances: Circumstances
+) -> CurvesResult:
+    return CurvesResult(build_manifest(result, circumstances), configuration, result)
+
+
+ENGINE = Engine("curves", configure_curves, _finished)
 
 
 def curves(
@@ -113,7 +100,7 @@ def curves(
     page_sizes: Sequence[int] | None = None,
     tracer: str | None = None,
     follow_children: bool | None = None,
-    on_progress: Callable[[Any], None] | None = None,
+    on_progress: OnProgress | None = None,
     **choices: Any,
 ) -> CurvesResult:
     """Runs a program, or reads a trace, through every TLB at once.
@@ -130,54 +117,12 @@ def curves(
     `processes` "asid" or "flush", `command` may be several traces.
     Raises OctavoError with one clear sentence.
     """
-    words = [command] if isinstance(command, str) else command
-    is_trace = means_traces(
-        words,
-        processes=choices.get("processes", "apart"),
+    return ENGINE.call(
+        command,
         format=format,
         tracer=tracer,
         follow_children=follow_children,
-        verb=VERB,
-    )
-    configuration = configure_curves(
+        on_progress=on_progress,
         sizes=page_sizes,
-        tracer=tracer or "octavo",
-        follow_children=follow_children is not False,
         **choices,
     )
-    show = on_progress or (lambda progress: None)
-    if is_trace:
-        return execute_curves_of_trace(words, configuration, show, format)
-    return execute_curves(words, configuration, show)
-
-
-def execute_curves(
-    command: Sequence[str],
-    configuration: CurvesConfiguration,
-    on_progress: Callable[[Progress], None],
-    make_run: Callable[..., Run[CoreResult]] = LiveRun,
-) -> CurvesResult:
-    """Runs a resolved configuration; `make_run` lets tests put their own tracer in place."""
-    result, circumstances = trace_program(
-        command, configuration, configuration.analysis, on_progress, make_run=make_run, verb=VERB
-    )
-    return _finished(result, configuration, circumstances)
-
-
-def execute_curves_of_trace(
-    names: Sequence[str],
-    configuration: CurvesConfiguration,
-    on_progress: Callable[[TraceProgress], None],
-    format: str | None = None,
-) -> CurvesResult:
-    """Reads a trace, or several, to the end, or as far as it can be read. Raises OctavoError."""
-    result, circumstances = replay_trace(
-        names, configuration, configuration.analysis, on_progress, format
-    )
-    return _finished(result, configuration, circumstances)
-
-
-def _finished(
-    result: CoreResult, configuration: CurvesConfiguration, circumstances: Circumstances
-) -> CurvesResult:
-    return CurvesResult(build_manifest(result, circumstances), configuration, result)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from octavo._core import MAX_ENTRIES, MAX_INDEX_BIT, MAX_SETS, MAX_WINDOW_REFS, Analysis
-from octavo.base.errors import UsageError, choose
+from octavo.base.errors import UsageError, check_range, choose
 from octavo.base.metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.base.text import quoted
 from octavo.base.units import KIB, count, format_bytes, line_size, page_size, page_sizes, with_base
@@ -24,7 +24,7 @@ from octavo.tracing.scope import (
     MOST_INSTRUCTIONS,
     SHARED_THREADS_NOTE,
     Processes,
-    Scope,
+    SharedScope,
     choose_processes,
     resolve_scope,
     time_slicing_note,
@@ -82,7 +82,7 @@ class TwoSizes:
 
 
 @dataclass(frozen=True)
-class CurvesConfiguration(Scope):
+class CurvesConfiguration(SharedScope):
     """Resolved: two equal configurations on the same stream give the same rows."""
 
     page_sizes: tuple[int, ...]
@@ -103,10 +103,6 @@ class CurvesConfiguration(Scope):
     """The TLB whose misses are reported by class, region and function."""
     threads: Threads
     """Whether a process's threads share its TLBs, or each has its own."""
-    processes: Processes
-    """Each has TLBs of its own, or all share a core."""
-    quantum_instructions: int
-    """How long a turn is."""
     flush_every_instructions: int | None
     """After how many instructions of a core its TLBs are emptied, again and again."""
     line_sizes: tuple[int, ...] = ()
@@ -115,16 +111,10 @@ class CurvesConfiguration(Scope):
     """Fully associative TLBs and working sets from some of the pages."""
 
     @property
-    def shared_quantum_instructions(self) -> int | None:
-        """The quantum, if the processes of all traces share a core."""
-        return None if self.processes == "apart" else self.quantum_instructions
-
-    @property
     def counts_instructions(self) -> str | None:
         """The option that wants a trace to have instructions, if any does."""
-        if self.processes != "apart":
-            return f"--processes {self.processes}"
-        return None if self.flush_every_instructions is None else "--flush-every"
+        flushes = None if self.flush_every_instructions is None else "--flush-every"
+        return super().counts_instructions or flushes
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
@@ -233,65 +223,38 @@ def configure_curves(
     """
     resolved = resolve_scope(**scope)
     sample = None if sample_pages is None else parse_page_sample(sample_pages)
-    left_out = {choose(part, PARTS, "part") for part in without}
-    if sample is not None:
-        if two_sizes and "two-sizes" not in left_out:
-            raise UsageError(
-                "--two-sizes cannot be estimated from a sample of the pages: leave it out, or "
-                "--sample-pages."
-            )
-        left_out |= {"sets", "two-sizes"}
+    left_out = _left_out(without, sample, two_sizes)
     if left_out.issuperset(PARTS) and classify is None and not cache_lines:
         raise UsageError("--without leaves out all parts: keep one of them.")
-    if not 1 <= entries <= MAX_ENTRIES:
-        raise UsageError(f"--entries {entries}: give a number from 1 to {MAX_ENTRIES}.")
+    check_range("--entries", entries, 1, MAX_ENTRIES)
     if not 1 <= sets <= MAX_SETS or sets & (sets - 1):
         raise UsageError(f"--sets {sets}: give a power of two from 1 to {MAX_SETS}.")
     if not streams:
         raise UsageError(f"--streams is empty; give some of {', '.join(STREAMS)}.")
-    for option, penalty in (
-        ("--miss-penalty", miss_penalty),
-        ("--two-sizes-penalty", two_sizes_penalty),
-    ):
-        if not 0 <= penalty <= MOST_PENALTY_CYCLES:
-            raise UsageError(f"{option} {penalty:g}: give cycles from 0 to {MOST_PENALTY_CYCLES}.")
+    check_range("--miss-penalty", float(miss_penalty), 0, MOST_PENALTY_CYCLES, "cycles")
+    check_range("--two-sizes-penalty", float(two_sizes_penalty), 0, MOST_PENALTY_CYCLES, "cycles")
     choose(threads, get_args(Threads), "--threads")
     sharing, quantum_instructions = choose_processes(processes, quantum)
-    if flush_every is not None and not 1 <= flush_every <= MOST_INSTRUCTIONS:
-        raise UsageError(
-            f"--flush-every {flush_every}: give instructions from 1 to {MOST_INSTRUCTIONS}."
-        )
-    if threads == "private" and processes != "apart":
-        raise UsageError(
-            f"--threads private gives each thread a core, and --processes {processes} one to all "
-            "processes: give one of them."
-        )
-    emptied = "--flush-every" if flush_every is not None else "--processes flush"
-    for option, given in (
-        ("--threads private", threads == "private"),
-        (emptied, flush_every is not None or processes == "flush"),
-    ):
-        if given and sample is not None:
-            raise UsageError(
-                "--sample-pages needs TLBs that all threads of a process share and that are never "
-                f"flushed: leave it out, or {option}."
-            )
+    check_range("--flush-every", flush_every, 1, MOST_INSTRUCTIONS, "instructions")
+    _check_sharing(threads, sharing, flush_every, sample)
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
     machines = load_tlb_presets(tlb_preset_names() if "all" in presets else presets)
+    checked_window("--policy-window", policy_window)
     pairs = DEFAULT_TWO_SIZES if two_sizes is None else two_sizes
     pairs = () if "two-sizes" in left_out else pairs
-    checked_window("--policy-window", policy_window)
     resolved_pairs = [_pair(*pair, threshold, policy_window) for pair in dict.fromkeys(pairs)]
     classified = read_classified(classify, classify_sizes)
-    chosen = page_sizes(DEFAULT_PAGE_SIZES) if sizes is None else list(sizes)
-    of_pairs = [size for pair in resolved_pairs for size in (pair.small, pair.large)]
-    of_machines = [size for machine in machines for tlb in machine.tlbs for size in tlb.page_sizes]
-    of_classified = [] if classified is None else [classified.page_size, classified.larger]
     all_windows = {checked_window("--windows", window) for window in windows}
     if resolved_pairs:
         all_windows.add(policy_window)
+    all_sizes = [
+        *(page_sizes(DEFAULT_PAGE_SIZES) if sizes is None else sizes),
+        *(size for pair in resolved_pairs for size in (pair.small, pair.large)),
+        *(size for machine in machines for tlb in machine.tlbs for size in tlb.page_sizes),
+        *([] if classified is None else [classified.page_size, classified.larger]),
+    ]
     return CurvesConfiguration(
-        page_sizes=with_base([*chosen, *of_pairs, *of_machines, *of_classified]),
+        page_sizes=with_base(all_sizes),
         streams=tuple(stream for stream in STREAMS if stream in chosen_streams),
         max_entries=0 if "full" in left_out else entries,
         indexes=() if "sets" in left_out else tuple(dict.fromkeys(map(checked_index, indexes))),
@@ -310,6 +273,46 @@ def configure_curves(
         sample=sample,
         **resolved,
     )
+
+
+def _left_out(
+    without: Sequence[str], sample: PageSample | None, two_sizes: Sequence[tuple[int, int]] | None
+) -> set[str]:
+    """The parts that are left out: those named, and those that a sample of pages cannot give."""
+    left_out = {choose(part, PARTS, "part") for part in without}
+    if sample is None:
+        return left_out
+    if two_sizes and "two-sizes" not in left_out:
+        raise UsageError(
+            "--two-sizes cannot be estimated from a sample of the pages: leave it out, or "
+            "--sample-pages."
+        )
+    return left_out | {"sets", "two-sizes"}
+
+
+def _check_sharing(
+    threads: str, processes: Processes, flush_every: int | None, sample: PageSample | None
+) -> None:
+    """Refuses ways to share or flush TLBs that exclude each other. Raises UsageError."""
+    if threads == "private" and processes != "apart":
+        raise UsageError(
+            f"--threads private gives each thread a core, and --processes {processes} one to all "
+            "processes: give one of them."
+        )
+    if sample is None:
+        return
+    option = None
+    if threads == "private":
+        option = "--threads private"
+    elif flush_every is not None:
+        option = "--flush-every"
+    elif processes == "flush":
+        option = "--processes flush"
+    if option is not None:
+        raise UsageError(
+            "--sample-pages needs TLBs that all threads of a process share and that are never "
+            f"flushed: leave it out, or {option}."
+        )
 
 
 def checked_window(option: str, refs: int) -> int:

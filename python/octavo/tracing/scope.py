@@ -7,10 +7,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from octavo.base.errors import UsageError, choose
+from octavo.base.errors import UsageError, check_range, choose
 from octavo.tracing.phase import Phase
+
+if TYPE_CHECKING:
+    from octavo._core import Analysis
 
 Layout = Literal["native", "as-traced"]
 Tracer = Literal["octavo", "lackey"]
@@ -80,6 +83,30 @@ class Scope:
         return list(SHARED_NOTES)
 
 
+@dataclass(frozen=True)
+class SharedScope(Scope):
+    """A scope in which the processes of several traces may share a core."""
+
+    processes: Processes
+    """Each has TLBs, or a machine, of its own, or all share a core."""
+    quantum_instructions: int
+    """How long a process runs before the next one."""
+
+    @property
+    def shared_quantum_instructions(self) -> int | None:
+        """The quantum, if the processes of all traces share a core."""
+        return None if self.processes == "apart" else self.quantum_instructions
+
+    @property
+    def counts_instructions(self) -> str | None:
+        """The option that wants a trace to have instructions, if any does."""
+        return None if self.processes == "apart" else f"--processes {self.processes}"
+
+    def analysis(self) -> Analysis[Any]:
+        """The analysis for the extension to run. Raises ValueError."""
+        raise NotImplementedError
+
+
 def resolve_scope(
     *,
     layout: str = "native",
@@ -113,8 +140,7 @@ def resolve_scope(
 def choose_processes(processes: str, quantum: int | None) -> tuple[Processes, int]:
     """The choice, and the quantum in instructions. Raises UsageError."""
     choose(processes, get_args(Processes), "--processes")
-    if quantum is not None and not 1 <= quantum <= MOST_INSTRUCTIONS:
-        raise UsageError(f"--quantum {quantum}: give instructions from 1 to {MOST_INSTRUCTIONS}.")
+    check_range("--quantum", quantum, 1, MOST_INSTRUCTIONS, "instructions")
     if quantum is not None and processes == "apart":
         raise UsageError("--quantum needs --processes asid or flush.")
     quantum_instructions = DEFAULT_QUANTUM_INSTRUCTIONS if quantum is None else quantum

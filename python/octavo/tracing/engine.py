@@ -1,0 +1,94 @@
+"""An engine of the extension between its configuration and its result: `octavo curves` and
+`octavo sim`, of a program under the tracer or of traces, from the command line and from Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from octavo.tracing.manifest import Circumstances, Finished, Found
+from octavo.tracing.replay import replay_trace
+from octavo.tracing.run import means_traces, trace_program
+from octavo.tracing.scope import SharedScope
+
+Configuration = TypeVar("Configuration", bound=SharedScope)
+Outcome = TypeVar("Outcome", bound=Finished)
+OnProgress = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class EngineResult(Finished, Generic[Configuration, Found]):
+    """A finished run of an engine."""
+
+    configuration: Configuration
+    counted: Found
+    """As the extension gave it."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether processes shared a core."""
+        return "shared" in self.counted
+
+    @property
+    def main(self) -> int:
+        """The place of the process image that did most."""
+        processes = self.counted["processes"]
+        return max(range(len(processes)), key=lambda at: processes[at]["references"])
+
+
+@dataclass(frozen=True)
+class Engine(Generic[Configuration, Outcome]):
+    """How an engine is configured, and how its counts become a result."""
+
+    verb: str
+    """The name of its command."""
+    configure: Callable[..., Configuration]
+    finish: Callable[[Any, Configuration, Circumstances], Outcome]
+    """From the counts that the extension gave."""
+
+    def call(
+        self,
+        command: Sequence[str] | str,
+        *,
+        format: str | None,
+        tracer: str | None,
+        follow_children: bool | None,
+        on_progress: OnProgress | None,
+        **choices: Any,
+    ) -> Outcome:
+        """Runs a program or reads traces, as a call from Python asks for. Raises OctavoError."""
+        words = [command] if isinstance(command, str) else command
+        is_trace = means_traces(
+            words,
+            processes=choices.get("processes", "apart"),
+            format=format,
+            tracer=tracer,
+            follow_children=follow_children,
+            verb=self.verb,
+        )
+        configuration = self.configure(
+            tracer=tracer or "octavo", follow_children=follow_children is not False, **choices
+        )
+        show = on_progress or (lambda progress: None)
+        return self.execute(words, configuration, show, is_trace, format)
+
+    def execute(
+        self,
+        command: Sequence[str],
+        configuration: Configuration,
+        on_progress: OnProgress,
+        is_trace: bool,
+        format: str | None,
+    ) -> Outcome:
+        """Runs a resolved configuration: a program, or traces as far as they can be read. Raises
+        OctavoError.
+        """
+        analysis = configuration.analysis
+        if is_trace:
+            found = replay_trace(command, configuration, analysis, on_progress, format)
+        else:
+            found = trace_program(command, configuration, analysis, on_progress, verb=self.verb)
+        counted, circumstances = found
+        return self.finish(counted, configuration, circumstances)
