@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, TypeVar, get_args
 
 from octavo._core import OctavoError, memory_counted_again
 from octavo.base.metrics import rated_instructions
+from octavo.base.table import columns_of
 from octavo.base.units import BASE_PAGE
 from octavo.hardware.tlb_levels import Machine
 
@@ -32,37 +33,10 @@ if TYPE_CHECKING:
 AnyCurve = TypeVar("AnyCurve", "Curve", "MachineCurve")
 
 
-COLUMNS = {
-    "process": "int32",
-    "region": "string",
-    "region_kind": "string",
-    "path": "string",
-    "start": "uint64",
-    "bytes": "uint64",
-    "mappings": "int64",
-    "component": "string",
-    "counter": "string",
-    "value": "int64",
-    "stream": "string",
-    "page_size": "int64",
-    "entries": "int64",
-    "ways": "int64",
-    "accesses": "int64",
-    "hits": "int64",
-    "misses": "int64",
-    "mpki": "float64",
-    "added_cycles": "int64",
-    "touched_bytes": "int64",
-    "growth": "float64",
-    "peak_resident_bytes": "int64",
-}
-"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
-
-
 class Row(TypedDict, total=False):
     """One row; a column that does not apply is absent. Sizes are bytes."""
 
-    process: int
+    process: Annotated[int, "int32"]
     """Stream number of the process; absent where the row is about all of them."""
     program: str
     """Path of the program whose processes the row is about; of a `Program` only."""
@@ -71,9 +45,9 @@ class Row(TypedDict, total=False):
     region: str
     region_kind: str
     path: str | None
-    start: int
+    start: Annotated[int, "uint64"]
     """Lowest address of the region, in the layout that was asked for."""
-    bytes: int
+    bytes: Annotated[int, "uint64"]
     """Largest extent of the region."""
     mappings: int
     component: str
@@ -97,6 +71,10 @@ class Row(TypedDict, total=False):
     growth: float | None
     """Touched memory over that in 4 KiB pages, less one; None where nothing was touched."""
     peak_resident_bytes: int | None
+
+
+COLUMNS = columns_of(Row, without=("program", "processes"))
+"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
 
 
 class Miscount(OctavoError):

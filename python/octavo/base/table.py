@@ -4,9 +4,9 @@ programs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from octavo.base.text import printable
 
@@ -33,6 +33,21 @@ class Grid:
         rows = tuple((*map(printable, row[:names]), *row[names:]) for row in self.rows)
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "title", printable(self.title))
+
+
+_ARROW = {int: "int64", float: "float64", str: "string"}
+
+
+def columns_of(row: type, without: Collection[str] = ()) -> dict[str, str]:
+    """The columns of the rows that a TypedDict describes, each with the name of its type in
+    pyarrow: the one for its type in Python, unless `Annotated` names another.
+    """
+    columns = {}
+    for name, kind in get_type_hints(row, include_extras=True).items():
+        if name not in without:
+            plain, *more = get_args(kind) or (kind,)
+            columns[name] = more[0] if more and isinstance(more[0], str) else _ARROW[plain]
+    return columns
 
 
 def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:

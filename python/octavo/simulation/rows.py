@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from octavo.analysis.rows import event_counts, summed_counters
+from octavo.base.table import columns_of
 from octavo.simulation.execution_time import ExecutionTime
 from octavo.simulation.model import Counts, Simulated
 
@@ -13,29 +14,22 @@ if TYPE_CHECKING:
     from octavo._core import SharedMachines, SimProcess
 
 
-COLUMNS = {
-    "process": "int32",
-    "design": "string",
-    "interval": "int32",
-    "component": "string",
-    "counter": "string",
-    "value": "int64",
-}
-"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
-
-
 class SimRow(TypedDict, total=False):
     """One row; a column that does not apply is absent. Sizes are bytes."""
 
-    process: int
+    process: Annotated[int, "int32"]
     """Stream number of the process; absent where the row is about all of them."""
     design: str
     """Absent where the row is about the stream, which is one for all designs."""
-    interval: int
+    interval: Annotated[int, "int32"]
     """From 0; absent where the row is about the whole."""
     component: str
     counter: str
     value: int
+
+
+COLUMNS = columns_of(SimRow)
+"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
 
 
 def rows_of(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 from octavo.analysis.rows import event_counts, summed_counters
 from octavo.base import metrics
-from octavo.base.table import arrow_schema
+from octavo.base.table import arrow_schema, columns_of
 from octavo.base.units import BASE_PAGE
 from octavo.hardware.tlb_presets import Tlb, TlbMachine
 from octavo.tlb_curves.configuration import CurvesConfiguration
@@ -26,62 +26,11 @@ if TYPE_CHECKING:
     from octavo._core import CurvesProcess
 
 
-COLUMNS = {
-    "process": "int32",
-    "thread": "int32",
-    "component": "string",
-    "counter": "string",
-    "value": "int64",
-    "stream": "string",
-    "machine": "string",
-    "page_size": "int64",
-    "small": "int64",
-    "large": "int64",
-    "threshold_blocks": "int64",
-    "policy_window_refs": "int64",
-    "index": "string",
-    "entries": "int64",
-    "ways": "int64",
-    "sets": "int64",
-    "line_bytes": "int64",
-    "cache_bytes": "int64",
-    "misses": "int64",
-    "misses_low": "int64",
-    "misses_high": "int64",
-    "small_misses": "int64",
-    "large_misses": "int64",
-    "invalidated": "int64",
-    "second_probes": "int64",
-    "mpki": "float64",
-    "miss_ratio": "float64",
-    "cpi_tlb": "float64",
-    "critical_penalty_increase": "float64",
-    "larger": "int64",
-    "compulsory": "int64",
-    "capacity": "int64",
-    "conflict": "int64",
-    "page_size_misses": "int64",
-    "name": "string",
-    "kind": "string",
-    "path": "string",
-    "source": "string",
-    "line": "int64",
-    "window_refs": "int64",
-    "average_bytes": "float64",
-    "average_bytes_low": "float64",
-    "average_bytes_high": "float64",
-    "normalised": "float64",
-    "normalised_low": "float64",
-    "normalised_high": "float64",
-}
-"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
-
-
 class CurveRow(TypedDict, total=False):
     """One row; a column that does not apply is absent. Sizes are bytes."""
 
-    process: int
-    thread: int
+    process: Annotated[int, "int32"]
+    thread: Annotated[int, "int32"]
     component: str
     counter: str
     value: int
@@ -126,6 +75,10 @@ class CurveRow(TypedDict, total=False):
     normalised: float | None
     normalised_low: float | None
     normalised_high: float | None
+
+
+COLUMNS = columns_of(CurveRow)
+"""The columns of rows.parquet and their types in Arrow, the same from run to run."""
 
 
 @dataclass(frozen=True)
