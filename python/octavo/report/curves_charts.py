@@ -54,15 +54,8 @@ def misses_chart(data: dict[str, Any], values: Values) -> Spec:
                 scale=vl.Scale(type="log", nice=False),
                 axis=vl.Axis(format="~g", tickCount=6),
             ),
-            color=vl.Color(
-                "pages:N",
-                scale=vl.Scale(domain=pages, range=colours),
-                legend=wide_legend(None),
-                sort=None,
-            ),
-            strokeDash=vl.StrokeDash(
-                "pages:N", scale=vl.Scale(domain=pages, range=dashes), sort=None
-            ),
+            color=vl.named("pages:N", pages, colours, legend=wide_legend(None)),
+            strokeDash=vl.named("pages:N", pages, dashes),
             opacity=vl.highlighted(1, 0.12),
             tooltip=[
                 vl.Tooltip("pages:N", title="pages"),
@@ -108,12 +101,7 @@ def _cost_panel(data: dict[str, Any], values: Values) -> vl.Chart:
                 axis=vl.Axis(labelAngle=-45, grid=False, labelOverlap=False),
             ),
             y=vl.Y("cost:Q", title=cost_name(data), axis=vl.Axis(tickCount=4, minExtent=52)),
-            color=vl.Color(
-                "pages:N",
-                scale=vl.Scale(domain=pages, range=colours),
-                legend=None,
-                sort=None,
-            ),
+            color=vl.named("pages:N", pages, colours, legend=None),
             tooltip=[
                 vl.Tooltip("pages:N", title="pages"),
                 vl.Tooltip("misses:Q", title="misses", format=","),
@@ -139,12 +127,12 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
         scale=vl.Scale(type="log", base=2, nice=False, padding=6),
         axis=vl.Axis(format=".3~g", tickCount=6),
     )
-    colour = vl.Color(
+    colour = vl.named(
         "window:N",
+        data["windows"],
+        ordered_colours(len(data["windows"])),
         title="window (references of the program)",
-        scale=vl.Scale(domain=data["windows"], range=ordered_colours(len(data["windows"]))),
         legend=wide_legend("window, in references of the program"),
-        sort=None,
     )
     tooltip = [
         vl.Tooltip("pages:N", title="pages"),
@@ -259,18 +247,10 @@ def cache_chart(data: dict[str, Any], values: Values) -> Spec:
                 scale=vl.Scale(type="log", nice=False),
                 axis=vl.Axis(format="~g", tickCount=6),
             ),
-            color=vl.Color(
-                "line:N",
-                sort=None,
-                scale=vl.Scale(domain=lines, range=ordered_colours(len(lines))),
-                legend=wide_legend("lines"),
+            color=vl.named(
+                "line:N", lines, ordered_colours(len(lines)), legend=wide_legend("lines")
             ),
-            strokeDash=vl.StrokeDash(
-                "ways:N",
-                sort=None,
-                scale=vl.Scale(domain=ways, range=list(_DASHES_BY_WAYS)),
-                legend=wide_legend("ways"),
-            ),
+            strokeDash=vl.named("ways:N", ways, list(_DASHES_BY_WAYS), legend=wide_legend("ways")),
             tooltip=[
                 vl.Tooltip("line:N", title="lines"),
                 vl.Tooltip("ways:N", title="ways"),

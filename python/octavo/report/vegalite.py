@@ -43,6 +43,11 @@ Color = Facet = Order = Shape = StrokeDash = Tooltip = XOffset = Field
 Axis = Header = Legend = Scale = Part
 
 
+def named(field: str, names: Sequence[Any], values: Sequence[Any], **more: Any) -> Field:
+    """A channel that shows each of `names`, in their order, by one of `values`."""
+    return Field(field, sort=None, scale=Scale(domain=names, range=values), **more)
+
+
 def expression(text: str) -> Spec:
     """A value that Vega computes."""
     return {"expr": text}

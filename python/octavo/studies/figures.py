@@ -53,10 +53,10 @@ def bars(
                 title=title,
                 axis=vl.Axis(tickCount=5, minExtent=44, format=format),
             ),
-            color=vl.Color(
+            color=vl.named(
                 f"{kind}:N",
-                sort=None,
-                scale=vl.Scale(domain=names, range=list(colours.values())),
+                names,
+                list(colours.values()),
                 legend=vl.Legend(title=None, orient="top", direction="horizontal"),
             ),
         )

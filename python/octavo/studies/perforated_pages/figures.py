@@ -120,10 +120,10 @@ def _contents(study: Study) -> Spec | None:
                 .encode(
                     x=vl.X("portion:Q", title="portion", axis=vl.Axis(format=".0%")),
                     y=vl.Y("value:Q", title="of entries", axis=vl.Axis(format=".0%")),
-                    color=vl.Color(
+                    color=vl.named(
                         "kind:N",
-                        sort=None,
-                        scale=vl.Scale(domain=list(KINDS), range=list(UNORDERED[: len(KINDS)])),
+                        list(KINDS),
+                        list(UNORDERED[: len(KINDS)]),
                         legend=vl.Legend(title=None, orient="right"),
                     ),
                 )

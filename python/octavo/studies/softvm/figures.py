@@ -55,11 +55,11 @@ def _organisations(measured: Sequence[Measurement]) -> Spec:
                 scale=vl.Scale(type="log", base=10, nice=False, padding=8),
                 axis=vl.Axis(format=".2~g", tickCount=5),
             ),
-            color=vl.Color(
+            color=vl.named(
                 "lines:N",
+                names,
+                colours,
                 title="line of L1, of L2",
-                sort=None,
-                scale=vl.Scale(domain=names, range=colours),
                 legend=wide_legend("line of L1, of L2"),
             ),
             facet=vl.Facet("panel:N", columns=2, title=None),
