@@ -407,39 +407,34 @@ def _lines(found: Calibration) -> Iterator[str]:
     host = found.host
     for key in ("cpu_model", "cpu_id", "measured_at", "kernel", "octavo", "virtualised"):
         yield f"{key} = {toml_value(getattr(host, key))}"
-    yield ""
-    yield "[walk_cycles]  # added to a load; low: walks overlap, high: each load waits"
-    yield from _spreads(found.walk_cycles)
-    for page, costs in sorted(found.walk_cycles_by_footprint.items()):
-        yield ""
-        yield f'[walk_cycles_by_footprint."{_PAGE_NAMES[page]}"]  # by the bytes used in turn'
-        for size, spread in sorted(costs.items()):
-            yield f'"{_size(size)}" = {_spread(spread)}'
-    for page, costs in sorted(found.load_cycles.items()):
-        yield ""
-        yield f'[load_cycles."{_PAGE_NAMES[page]}"]  # over all lines of a working set, with walks'
-        for size, spread in sorted(costs.items()):
-            yield f'"{_size(size)}" = {_spread(spread)}'
-    yield ""
-    yield "[second_level_hit_cycles]  # added to a load, over a hit in the first level"
-    yield from _spreads(found.second_level_hit_cycles)
-    yield ""
-    yield "[tlb]  # entries, by page size"
-    for size, reach in sorted(found.tlb.items()):
-        yield f'"{_PAGE_NAMES[size]}" = {_reach(reach)}'
-    yield ""
-    yield "[entry_bytes]  # bytes of a page that one TLB entry covers"
-    for size, covered in sorted(found.entry_bytes.items()):
-        yield f'"{_PAGE_NAMES[size]}" = "{_size(covered)}"'
-    yield ""
-    yield "[latency_cycles]  # of a load, by the size of its working set"
-    for size, spread in sorted(found.latency_cycles.items()):
-        yield f'"{_size(size)}" = {_spread(spread)}'
+    heading = "[walk_cycles]  # added to a load; low: walks overlap, high: each load waits"
+    yield from _table(heading, found.walk_cycles, _PAGE_NAMES.get, _spread)
+    for key, about, by_page in (
+        ("walk_cycles_by_footprint", "by the bytes used in turn", found.walk_cycles_by_footprint),
+        ("load_cycles", "over all lines of a working set, with walks", found.load_cycles),
+    ):
+        for page, costs in sorted(by_page.items()):
+            yield from _table(f'[{key}."{_PAGE_NAMES[page]}"]  # {about}', costs, _size, _spread)
+    heading = "[second_level_hit_cycles]  # added to a load, over a hit in the first level"
+    yield from _table(heading, found.second_level_hit_cycles, _PAGE_NAMES.get, _spread)
+    yield from _table("[tlb]  # entries, by page size", found.tlb, _PAGE_NAMES.get, _reach)
+    heading = "[entry_bytes]  # bytes of a page that one TLB entry covers"
+    yield from _table(heading, found.entry_bytes, _PAGE_NAMES.get, lambda size: f'"{_size(size)}"')
+    heading = "[latency_cycles]  # of a load, by the size of its working set"
+    yield from _table(heading, found.latency_cycles, _size, _spread)
 
 
-def _spreads(table: Mapping[int, Spread]) -> Iterator[str]:
-    for size, spread in sorted(table.items()):
-        yield f'"{_PAGE_NAMES[size]}" = {_spread(spread)}'
+def _table(
+    heading: str,
+    values: Mapping[int, Any],
+    name_of: Callable[[int], str | None],
+    text_of: Callable[[Any], str],
+) -> Iterator[str]:
+    """A table after its heading, with a line for each size."""
+    yield ""
+    yield heading
+    for size, value in sorted(values.items()):
+        yield f'"{name_of(size)}" = {text_of(value)}'
 
 
 def _reach(of: Reach) -> str:
