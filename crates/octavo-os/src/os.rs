@@ -161,9 +161,11 @@ impl Os {
         page: PageNumber,
         access: Access,
     ) -> Result<(), OutOfMemory> {
-        let found = self.memory.process(process).vmas.find(page);
+        let process_memory = self.memory.process(process);
+        let mapped_page = process_memory.table.leaf(page);
+        let found = process_memory.vmas.find(page);
         let (mapping, vma) = found.unwrap_or_else(|| {
-            self.memory.counters.faults_unmapped += 1;
+            self.memory.counters.faults_unmapped += u64::from(mapped_page.is_none());
             let rights = Protection { read: true, write: true, execute: true };
             let backing = Backing::Anonymous;
             (page.raw()..page.raw() + 1, Vma { rights, backing, advice: Advice::NoHuge })
@@ -175,7 +177,7 @@ impl Os {
             execute: vma.rights.execute || access == Access::Fetch,
         };
         let vma = Vma { rights, ..vma };
-        let served = match self.memory.process(process).table.leaf(page) {
+        let served = match mapped_page {
             Some(leaf) if access == Access::Store && !leaf.rights.write => {
                 self.store_to_shared(process, page, leaf, &vma)
             }
