@@ -13,6 +13,7 @@ mod fuzz;
 mod gtsm;
 mod nested;
 mod oracle;
+mod own_tables;
 mod perforated;
 mod same_pages;
 mod softvm;

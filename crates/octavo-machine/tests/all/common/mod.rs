@@ -2,6 +2,7 @@
 
 pub mod bounds;
 pub mod naive;
+pub mod naive_os;
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,

@@ -1,0 +1,95 @@
+//! Page-size policies: which page serves a fault on anonymous memory.
+
+use std::ops::Range;
+
+use super::mappings::{Mapping, Source};
+use super::reserving::Rules;
+use super::{NaiveOs, Process};
+
+/// The policies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NaivePolicy {
+    /// Demand paging with base pages.
+    Base,
+    /// Linux's transparent huge pages, `enabled=always` (`Documentation/admin-guide/mm/transhuge.rst`): the first
+    /// touch of an aligned 2 MiB that lies in one mapping and has no page yet gets a huge page, if one is free.
+    Thp,
+    /// Huge pages by reservation.
+    ReservedThp { percent: u64 },
+    /// Tailored page sizes.
+    Tps { percent: u64 },
+}
+
+impl NaivePolicy {
+    /// The rules of a policy that reserves memory.
+    pub(super) fn rules(self) -> Option<Rules> {
+        match self {
+            NaivePolicy::Base | NaivePolicy::Thp => None,
+            NaivePolicy::ReservedThp { percent } => {
+                Some(Rules { percent, smallest: 9, largest: 9, when_mapped: false })
+            }
+            NaivePolicy::Tps { percent } => {
+                Some(Rules { percent, smallest: 1, largest: 18, when_mapped: true })
+            }
+        }
+    }
+}
+
+impl Process {
+    /// Whether nothing is mapped in a range of pages.
+    pub(super) fn is_untouched(&self, pages: &Range<u64>) -> bool {
+        self.table.overlapping(pages).is_empty()
+    }
+}
+
+impl NaiveOs {
+    /// Maps at least the faulting page.
+    pub(super) fn policy_fault(
+        &mut self,
+        process: u16,
+        page: u64,
+        range: Range<u64>,
+        mapping: Mapping,
+    ) {
+        if let Some(rules) = self.policy.rules()
+            && self.fault_by_reservation(rules, process, page, &range, &mapping)
+        {
+            return;
+        }
+        let huge = page / 512 * 512..page / 512 * 512 + 512;
+        let fits = range.start <= huge.start && huge.end <= range.end;
+        if self.policy == NaivePolicy::Thp
+            && fits
+            && mapping.wants_huge != Some(false)
+            && self.processes[&process].is_untouched(&huge)
+        {
+            if self.map_new(process, huge.start, 9, mapping.rights) {
+                return;
+            }
+            self.counters.fallbacks += 1;
+        }
+        assert!(self.map_new(process, page, 0, mapping.rights), "memory does not run out");
+    }
+
+    /// A range has been mapped.
+    pub(super) fn policy_mapped(&mut self, process: u16, pages: &Range<u64>, mapping: &Mapping) {
+        if let Some(rules) = self.policy.rules()
+            && rules.when_mapped
+            && !matches!(mapping.source, Source::Object { .. })
+        {
+            self.reserve_range(rules, process, pages);
+        }
+    }
+
+    /// A range is about to be unmapped or given back.
+    pub(super) fn policy_unmapped(&mut self, process: u16, pages: &Range<u64>) {
+        if let Some(rules) = self.policy.rules() {
+            self.end_reservations(rules, process, pages);
+        }
+    }
+
+    /// The pages of a range are about to move.
+    pub(super) fn policy_moving(&mut self, process: u16, pages: &Range<u64>) {
+        self.policy_unmapped(process, pages);
+    }
+}

@@ -1,0 +1,257 @@
+//! Demand paging with frame reservation (Guvenilir and Patt, ISCA 2020, section III-B.1; for huge pages alone
+//! Navarro et al., OSDI 2002).
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::mappings::Mapping;
+use super::{NaiveOs, NaivePage};
+
+/// What a reservation policy reserves, and when its pages grow.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// The share of utilised base pages at which a page is promoted.
+    pub percent: u64,
+    /// The orders of the smallest and of the largest reservation.
+    pub smallest: u8,
+    pub largest: u8,
+    /// Whether memory is reserved when it is mapped, and not at the first touch.
+    pub when_mapped: bool,
+}
+
+/// A block of frames set aside for an aligned range of pages.
+#[derive(Clone, Debug)]
+pub struct Reservation {
+    process: u16,
+    start: u64,
+    order: u8,
+    frame: u64,
+    /// Its name in the list of reserved frames, which knows those that are unclaimed.
+    name: u64,
+    /// Pages that a fault of their own has mapped from it.
+    utilised: BTreeSet<u64>,
+}
+
+impl Reservation {
+    fn pages(&self) -> Range<u64> {
+        self.start..self.start + (1 << self.order)
+    }
+
+    fn frames(&self, pages: &Range<u64>) -> Range<u64> {
+        self.frame + pages.start - self.start..self.frame + pages.end - self.start
+    }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// The fewest aligned blocks of at most `2^largest` pages that span a range, by first page and order.
+fn blocks_of(range: &Range<u64>, largest: u8) -> Vec<(u64, u8)> {
+    let mut blocks = Vec::new();
+    let mut start = range.start;
+    while start < range.end {
+        let fits =
+            |order: &u8| start.is_multiple_of(1 << order) && start + (1 << order) <= range.end;
+        let order = (0..=largest).rev().find(fits).unwrap();
+        blocks.push((start, order));
+        start += 1 << order;
+    }
+    blocks
+}
+
+impl NaiveOs {
+    /// Serves a fault from a reservation, which is made if need be. Returns whether one had the frame.
+    pub(super) fn fault_by_reservation(
+        &mut self,
+        rules: Rules,
+        process: u16,
+        page: u64,
+        range: &Range<u64>,
+        mapping: &Mapping,
+    ) -> bool {
+        if !self.is_reserved(process, &(page..page + 1)) {
+            self.reserve_around(rules, process, page, range);
+        }
+        // Only one of those that hold the page has its frame left: others were used up or broken before.
+        let frames = &self.frames;
+        let has_it = |of: &&mut Reservation| {
+            let frame = (of.frame + page).wrapping_sub(of.start);
+            of.process == process
+                && of.pages().contains(&page)
+                && frames.left(of.name).is_some_and(|left| left.contains(&frame))
+        };
+        let Some(found) = self.reservations.iter_mut().find(has_it) else { return false };
+        found.utilised.insert(page);
+        let found = found.clone();
+        self.frames.record_use(found.name);
+        let sizes = self.orders().filter(|order| *order <= found.order);
+        let grown = sizes.map(|order| (page >> order << order, order));
+        let grown = grown.rev().find(|&(start, order)| {
+            let pages = start..start + (1 << order);
+            let utilised = found.utilised.range(pages.clone()).count() as u64;
+            let may_grow = || self.may_grow(&found, &pages, range, mapping);
+            utilised * 100 >= rules.percent * (1 << order) && (order == 0 || may_grow())
+        });
+        let (start, order) = grown.unwrap();
+        self.grow(&found, start, order, mapping);
+        true
+    }
+
+    /// Whether the pages of a range may become one: all inside the mapping, mapped from the block, private, with
+    /// the permissions of the mapping.
+    fn may_grow(
+        &self,
+        of: &Reservation,
+        pages: &Range<u64>,
+        range: &Range<u64>,
+        mapping: &Mapping,
+    ) -> bool {
+        let is_like_it = |(first, page): &(u64, NaivePage)| {
+            let frame = of.frames(&(*first..first + 1)).start;
+            page.frame == frame && page.rights == mapping.rights && self.is_sole_user(page)
+        };
+        range.start <= pages.start
+            && pages.end <= range.end
+            && self.table(of.process).overlapping(pages).iter().all(is_like_it)
+    }
+
+    /// Maps an aligned range as one page at its place in the block.
+    fn grow(&mut self, of: &Reservation, start: u64, order: u8, mapping: &Mapping) {
+        let pages = start..start + (1 << order);
+        let parts = self.table(of.process).overlapping(&pages);
+        let claimed = self.frames.take(of.name, of.frames(&pages));
+        self.counters.bytes_zeroed += claimed.len() as u64 * 4096;
+        self.counters.bytes_mapped_untouched += (claimed.len() as u64 - 1) * 4096;
+        self.counters.promotions += u64::from(!parts.is_empty());
+        self.references.extend(claimed.iter().map(|frame| (*frame, 1)));
+        let new = NaivePage {
+            order,
+            frame: of.frames(&pages).start,
+            rights: mapping.rights,
+            accessed: parts.iter().any(|(_, part)| part.accessed),
+            dirty: parts.iter().any(|(_, part)| part.dirty),
+        };
+        for (first, _) in &parts {
+            self.table_mut(of.process).pages.remove(first);
+        }
+        self.insert(of.process, start, new);
+        // A page of 2 MiB or more has no table below it, which walk caches must drop; other growth leaves every
+        // translation right (section III-C.2).
+        if self.free_empty_nodes(of.process, &pages) {
+            self.invalidate(of.process, pages);
+        }
+    }
+
+    /// Whether a reservation that has frames left overlaps a range.
+    fn is_reserved(&self, process: u16, pages: &Range<u64>) -> bool {
+        let overlaps = |of: &&Reservation| of.process == process && overlap(&of.pages(), pages);
+        let mut reservations = self.reservations.iter().filter(overlaps);
+        reservations.any(|of| self.frames.left(of.name).is_some())
+    }
+
+    /// The frames that are reserved, and not in use.
+    pub fn reserved_frames(&self) -> u64 {
+        let left = self.reservations.iter().filter_map(|of| self.frames.left(of.name));
+        left.map(|left| left.len() as u64).sum()
+    }
+
+    pub fn broken_reservations(&self) -> u64 {
+        self.frames.broken
+    }
+
+    /// Reserves the largest block around a page that lies in its mapping, is untouched and is free.
+    fn reserve_around(&mut self, rules: Rules, process: u16, page: u64, range: &Range<u64>) {
+        let mut is_smaller = false;
+        for order in (rules.smallest..=rules.largest).rev() {
+            let start = page >> order << order;
+            let pages = start..start + (1 << order);
+            if range.start <= pages.start
+                && pages.end <= range.end
+                && self.processes[&process].is_untouched(&pages)
+                && !self.is_reserved(process, &pages)
+            {
+                if self.reserve(process, start, order) {
+                    self.counters.fallbacks += u64::from(is_smaller);
+                    return;
+                }
+                is_smaller = true;
+            }
+        }
+        self.counters.fallbacks += u64::from(is_smaller);
+    }
+
+    /// Reserves a new mapping's memory: "an aligned 28kB request results in 16kB+8kB+4kB".
+    pub(super) fn reserve_range(&mut self, rules: Rules, process: u16, pages: &Range<u64>) {
+        // What is larger than memory is reserved in parts when touched.
+        if pages.end - pages.start > self.shape.frames {
+            return;
+        }
+        for (start, order) in blocks_of(pages, rules.largest) {
+            self.reserve_or_halves(rules, process, start, order, true);
+        }
+    }
+
+    fn reserve_or_halves(
+        &mut self,
+        rules: Rules,
+        process: u16,
+        start: u64,
+        order: u8,
+        is_wanted: bool,
+    ) {
+        if order < rules.smallest {
+            return;
+        }
+        let pages = start..start + (1 << order);
+        let is_open =
+            self.processes[&process].is_untouched(&pages) && !self.is_reserved(process, &pages);
+        if !is_open || !self.reserve(process, start, order) {
+            self.counters.fallbacks += u64::from(is_open && is_wanted);
+            self.reserve_or_halves(rules, process, start, order - 1, false);
+            self.reserve_or_halves(rules, process, start + (1 << (order - 1)), order - 1, false);
+        }
+    }
+
+    /// Sets a free block aside; `false` if there is none.
+    fn reserve(&mut self, process: u16, start: u64, order: u8) -> bool {
+        self.last_name += 1;
+        let name = self.last_name;
+        let Some(frame) = self.frames.reserve(name, order) else { return false };
+        let utilised = BTreeSet::new();
+        let frame = frame.raw();
+        self.reservations.push(Reservation { process, start, order, frame, name, utilised });
+        true
+    }
+
+    /// Ends reservations in a range; what they have outside of it is reserved by smaller blocks, of two frames
+    /// at least.
+    pub(super) fn end_reservations(&mut self, rules: Rules, process: u16, range: &Range<u64>) {
+        let ends = |of: &Reservation| of.process == process && overlap(&of.pages(), range);
+        let ended: Vec<_> = self.reservations.iter().filter(|of| ends(of)).cloned().collect();
+        self.reservations.retain(|of| !ends(of));
+        for of in ended {
+            let pages = of.pages();
+            let outside = [pages.start..range.start, range.end..pages.end];
+            for (start, order) in outside.iter().flat_map(|part| blocks_of(part, rules.largest)) {
+                let part = start..start + (1 << order);
+                if order > 0 && self.frames.left(of.name).is_some() {
+                    self.last_name += 1;
+                    let name = self.last_name;
+                    self.frames.part(of.name, of.frames(&part), name);
+                    let utilised = of.utilised.range(part.clone()).copied().collect();
+                    let frame = of.frames(&part).start;
+                    self.reservations.push(Reservation {
+                        process,
+                        start,
+                        order,
+                        frame,
+                        name,
+                        utilised,
+                    });
+                }
+            }
+            self.frames.give_back(of.name, of.frames(&pages));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A page table as two maps: pages by their first base page, and frames of nodes by level and prefix.
+//!
+//! Written from the format of x86-64 (Intel SDM, volume 3, "Hierarchical Paging Structures") and, for pages of
+//! other sizes, from Guvenilir and Patt, ISCA 2020, section III-A.1.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use octavo_types::Protection;
+
+/// A mapped page of `2^order` base pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NaivePage {
+    pub order: u8,
+    /// Its first base frame.
+    pub frame: u64,
+    pub rights: Protection,
+    pub accessed: bool,
+    pub dirty: bool,
+}
+
+impl NaivePage {
+    pub fn base_pages(&self) -> u64 {
+        1 << self.order
+    }
+
+    /// The level of its entries: 4 KiB pages and their multiples below 2 MiB on level 1, and so on.
+    pub fn level(&self) -> u8 {
+        1 + self.order / 9
+    }
+
+    /// The number of its entries: one per page of the level's own size, so that every address of the page finds
+    /// one.
+    pub fn entries(&self) -> u64 {
+        1 << (self.order % 9)
+    }
+}
+
+/// An entry that a walk reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NaiveStep {
+    pub level: u8,
+    pub addr: u64,
+}
+
+/// A node: its level, and the bits of the page number above those that index into it.
+pub type NodeKey = (u8, u64);
+
+#[derive(Clone, Debug)]
+pub struct NaiveTable {
+    levels: u8,
+    /// Whether alias entries are copies of the true entry, so that no walk reads that behind them.
+    has_copies: bool,
+    pub pages: BTreeMap<u64, NaivePage>,
+    pub nodes: BTreeMap<NodeKey, u64>,
+}
+
+impl NaiveTable {
+    /// A table with an empty root node at a frame.
+    pub fn new(levels: u8, has_copies: bool, root: u64) -> Self {
+        let nodes = BTreeMap::from([((levels, 0), root)]);
+        NaiveTable { levels, has_copies, pages: BTreeMap::new(), nodes }
+    }
+
+    /// The page that holds a base page, and its first base page.
+    pub fn find(&self, page: u64) -> Option<(u64, NaivePage)> {
+        let (&first, &held) = self.pages.range(..=page).next_back()?;
+        (page < first + held.base_pages()).then_some((first, held))
+    }
+
+    /// The pages that overlap a range.
+    pub fn overlapping(&self, range: &Range<u64>) -> Vec<(u64, NaivePage)> {
+        if range.is_empty() {
+            return Vec::new();
+        }
+        let before = self.find(range.start).filter(|(first, _)| *first < range.start);
+        let inside = self.pages.range(range.clone()).map(|(first, page)| (*first, *page));
+        before.into_iter().chain(inside).collect()
+    }
+
+    /// The keys of the nodes on the way to a page's entries, from the root down.
+    pub fn way_to(&self, first: u64, page: &NaivePage) -> Vec<NodeKey> {
+        (page.level()..=self.levels).rev().map(|level| (level, first >> (9 * level))).collect()
+    }
+
+    /// The nodes below the root that lead to no page.
+    pub fn empty_nodes(&self, range: &Range<u64>) -> Vec<NodeKey> {
+        let is_empty = |&&(level, prefix): &&NodeKey| {
+            let (start, end) = (prefix << (9 * level), (prefix + 1) << (9 * level));
+            let overlaps = start < range.end && range.start < end;
+            // A page of this node's level or below, not one of an entry above.
+            let leads_on = |(_, page): &(u64, NaivePage)| page.level() <= level;
+            level < self.levels && overlaps && !self.overlapping(&(start..end)).iter().any(leads_on)
+        };
+        self.nodes.keys().filter(is_empty).copied().collect()
+    }
+
+    /// The entries that a walk to a base page reads, from the root on.
+    pub fn walk(&self, page: u64) -> Vec<NaiveStep> {
+        let mut steps = Vec::new();
+        for level in (1..=self.levels).rev() {
+            let Some(node) = self.nodes.get(&(level, page >> (9 * level))) else { break };
+            let entry_of = |page: u64| {
+                let index = page >> (9 * (level - 1)) & 511;
+                NaiveStep { level, addr: (node << 12) + index * 8 }
+            };
+            steps.push(entry_of(page));
+            if let Some((first, held)) = self.find(page).filter(|(_, held)| held.level() == level) {
+                // "The additional memory access is performed with the bits of virtual address that are actually
+                // part of the page offset set to zero."
+                let is_alias = entry_of(first) != entry_of(page);
+                if held.entries() > 1 && is_alias && !self.has_copies {
+                    steps.push(entry_of(first));
+                }
+                break;
+            }
+        }
+        steps
+    }
+
+    /// Sets the accessed bit and, for a store, the dirty bit of a mapped page. Returns whether one was clear.
+    pub fn mark(&mut self, page: u64, stores: bool) -> bool {
+        let (first, before) = self.find(page).unwrap();
+        let after = NaivePage { accessed: true, dirty: before.dirty || stores, ..before };
+        self.pages.insert(first, after);
+        after != before
+    }
+}

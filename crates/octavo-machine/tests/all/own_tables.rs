@@ -1,0 +1,363 @@
+//! Page tables, walks and page-size policies of the operating system match those of a naive one after every
+//! step of random programs.
+
+use crate::common::naive_os::{
+    NaiveCounters, NaiveOs, NaivePage, NaivePolicy, NaiveShape, NaiveStep,
+};
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
+use octavo_os::page_table::Format;
+use octavo_os::policy::OsConfig;
+use octavo_os::{Memory, Os, ProcessId};
+use octavo_types::{
+    Access, AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr,
+};
+use proptest::prelude::*;
+
+/// Base pages that the programs use: eight huge pages.
+const PAGES: u64 = 8 * 512;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Map { at: u64, pages: u64, source: Source },
+    Unmap { at: u64, pages: u64 },
+    Move { from: u64, pages: u64, to: u64, to_pages: u64 },
+    Protect { at: u64, pages: u64, rights: u64 },
+    Advise { at: u64, pages: u64, advice: u64 },
+    Touch { at: u64, pages: u64, store: bool },
+    Fork,
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Anonymous,
+    Heap,
+    Stack,
+    Shared,
+    File,
+    SharedFile,
+}
+
+fn op(has_heap: bool) -> impl Strategy<Value = Op> {
+    let at = || 0..PAGES - 1100;
+    let pages = || prop_oneof![1u64..5, 5u64..80, 500u64..1100];
+    let source = prop_oneof![
+        4 => Just(Source::Anonymous),
+        2 => Just(if has_heap { Source::Heap } else { Source::Anonymous }),
+        1 => Just(Source::Stack),
+        1 => Just(Source::Shared),
+        1 => Just(Source::File),
+        1 => Just(Source::SharedFile),
+    ];
+    prop_oneof![
+        6 => (at(), pages(), source).prop_map(|(at, pages, source)| Op::Map { at, pages, source }),
+        2 => (at(), pages()).prop_map(|(at, pages)| Op::Unmap { at, pages }),
+        1 => (at(), pages(), at(), pages())
+            .prop_map(|(from, pages, to, to_pages)| Op::Move { from, pages, to, to_pages }),
+        1 => (0u64..6, 1u64..3, 0u64..6)
+            .prop_map(|(from, pages, to)| Op::Move {
+                from: from * 512, pages: pages * 512, to: to * 512, to_pages: pages * 512 }),
+        2 => (at(), pages(), prop::sample::select(vec![1u64, 3]))
+            .prop_map(|(at, pages, rights)| Op::Protect { at, pages, rights }),
+        2 => (at(), pages(), prop::sample::select(vec![4u64, 8, 9, 14, 15]))
+            .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
+        16 => (at(), prop_oneof![4 => 1u64..80, 1 => 500u64..1100], any::<bool>())
+            .prop_map(|(at, pages, store)| Op::Touch { at, pages, store }),
+        1 => Just(Op::Fork),
+        1 => Just(Op::End),
+    ]
+}
+
+/// Thresholds of promotion.
+fn percent() -> impl Strategy<Value = u64> {
+    prop::sample::select(vec![100, 75, 50])
+}
+
+/// Programs; the heap of those without one is other anonymous memory.
+fn ops(has_heap: bool) -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec(op(has_heap), 1..60)
+}
+
+fn range(at: u64, pages: u64) -> AddrRange {
+    AddrRange::new(VirtAddr::new(at << 12), pages << 12)
+}
+
+fn map(at: u64, pages: u64, source: Source) -> Event {
+    /// `MAP_SHARED` and `MAP_PRIVATE` of `mmap(2)`.
+    const SHARED: u64 = 1;
+    const PRIVATE: u64 = 2;
+    let file = MapSource::File { path: "a".to_owned(), offset_bytes: (at % 7) << 12 };
+    let (source, flags) = match source {
+        Source::Anonymous => (MapSource::Anonymous, PRIVATE),
+        Source::Heap => (MapSource::Heap, 0),
+        Source::Stack => (MapSource::Stack, 0),
+        Source::Shared => (MapSource::Anonymous, SHARED),
+        Source::File => (file, PRIVATE),
+        Source::SharedFile => (file, SHARED),
+    };
+    Event::Map { range: range(at, pages), protection: Protection::from_bits(3), source, flags }
+}
+
+/// The operating system under test beside the naive one.
+struct Pair {
+    os: Os,
+    naive: NaiveOs,
+    turn: usize,
+    /// The walks that had an entry behind an alias.
+    alias_walks: u64,
+}
+
+impl Pair {
+    fn new(policy: &str, naive: NaivePolicy, frames: u64, levels: u8) -> Self {
+        let config = OsConfig::parse(policy).unwrap().policy;
+        let is_tailored = matches!(naive, NaivePolicy::Tps { .. });
+        let sizes: Vec<PageSize> = match is_tailored {
+            true => (12..=30).filter_map(PageSize::from_log2).collect(),
+            false => vec![PageSize::BASE, PageSize::HUGE, PageSize::LARGEST],
+        };
+        let largest = if is_tailored { Order::LARGEST } else { Order::LINUX };
+        let memory = Frames::new(MemoryShape::new(frames, largest).unwrap());
+        let format = Format { levels, ..config.page_table_format() };
+        let mut os = Os::new(Memory::new(memory, &sizes, format), config.build());
+        let (largest, has_copies) = (largest.raw(), policy.contains("aliases=copies"));
+        let shape = NaiveShape { frames, largest, levels, is_tailored, has_copies };
+        let mut naive = NaiveOs::new(shape, naive);
+        os.spawn().unwrap();
+        naive.spawn();
+        Pair { os, naive, turn: 0, alias_walks: 0 }
+    }
+
+    fn event(&mut self, process: u16, event: &Event) {
+        self.os.event(ProcessId(process), event).unwrap();
+        self.naive.event(process, event);
+    }
+
+    fn step(&mut self, op: &Op) -> Result<(), TestCaseError> {
+        self.turn += 1;
+        let live = self.naive.live();
+        let process = live[self.turn % live.len()];
+        match *op {
+            Op::Map { at, pages, source } => self.event(process, &map(at, pages, source)),
+            Op::Unmap { at, pages } => {
+                self.event(process, &Event::Unmap { range: range(at, pages) });
+            }
+            Op::Move { from, pages, to, to_pages } => {
+                let overlap = from < to + to_pages && to < from + pages;
+                let to = if overlap { from } else { to };
+                let (from, to) = (range(from, pages), range(to, to_pages));
+                self.event(process, &Event::Remap { from, to });
+            }
+            Op::Protect { at, pages, rights } => {
+                let protection = Protection::from_bits(rights);
+                self.event(process, &Event::Protect { range: range(at, pages), protection });
+            }
+            Op::Advise { at, pages, advice } => {
+                self.event(process, &Event::Advise { range: range(at, pages), advice });
+            }
+            Op::Touch { at, pages, store } => {
+                for page in at..at + pages {
+                    self.touch(process, page, store && self.naive.allows_store(process, page))?;
+                }
+            }
+            Op::Fork if live.len() < 3 => {
+                let child = self.os.fork(ProcessId(process)).unwrap();
+                prop_assert_eq!(self.naive.fork(process), child.0);
+            }
+            Op::End if live.len() > 1 => {
+                self.os.end(ProcessId(process));
+                self.naive.end(process);
+            }
+            Op::Fork | Op::End => {}
+        }
+        self.compare()
+    }
+
+    /// A load or store, by the walks of both.
+    fn touch(&mut self, process: u16, page: u64, store: bool) -> Result<(), TestCaseError> {
+        let (id, number) = (ProcessId(process), PageNumber::new(page));
+        let access = if store { Access::Store } else { Access::Load };
+        self.compare_walks(process, page)?;
+        let held = self.naive.table(process).find(page);
+        if held.is_none_or(|(_, page)| store && !page.rights.write) {
+            self.naive.fault(process, page, access);
+            self.os.fault(id, number, access).unwrap();
+            self.compare_walks(process, page)?;
+        }
+        let marked = self.os.memory_mut().process_mut(id).table.mark(number, store);
+        prop_assert_eq!(marked, self.naive.table_mut(process).mark(page, store));
+        Ok(())
+    }
+
+    fn compare_walks(&mut self, process: u16, page: u64) -> Result<(), TestCaseError> {
+        let walk = self.os.memory().process(ProcessId(process)).table.walk(PageNumber::new(page));
+        let table = self.naive.table(process);
+        let steps: Vec<NaiveStep> = walk
+            .steps()
+            .iter()
+            .map(|step| NaiveStep { level: step.level, addr: step.at.raw() })
+            .collect();
+        let expected = table.walk(page);
+        prop_assert_eq!(&steps, &expected, "the walk to page {} of {}", page, process);
+        self.alias_walks += u64::from(expected.windows(2).any(|of| of[0].level == of[1].level));
+        let leaf = walk.leaf.map(|leaf| (leaf.page.raw(), leaf.frame.raw(), leaf.rights));
+        let expected = table.find(page);
+        let used = expected.map_or((false, false), |(_, page)| (page.accessed, page.dirty));
+        let expected = expected.map(|(first, page)| (first, page.frame, page.rights));
+        prop_assert_eq!(leaf, expected);
+        prop_assert_eq!(walk.used, used);
+        Ok(())
+    }
+
+    /// Compares all pages of all processes, what the policies have counted, and the shootdowns since the last
+    /// comparison.
+    fn compare(&mut self) -> Result<(), TestCaseError> {
+        let invalidations = self.os.take_invalidations();
+        let mut invalidations: Vec<_> =
+            invalidations.iter().map(|of| (of.process.0, of.pages.start, of.pages.end)).collect();
+        let expected = self.naive.take_invalidations();
+        let mut expected: Vec<_> =
+            expected.iter().map(|(process, pages)| (*process, pages.start, pages.end)).collect();
+        // They take effect together, at the end of the step.
+        invalidations.sort_unstable();
+        expected.sort_unstable();
+        prop_assert_eq!(invalidations, expected);
+        let of = self.os.memory().counters;
+        let counters = NaiveCounters {
+            faults: of.faults,
+            faults_unmapped: of.faults_unmapped,
+            copy_on_write_faults: of.copy_on_write_faults,
+            bytes_zeroed: of.bytes_zeroed,
+            bytes_copied: of.bytes_copied,
+            bytes_read: of.bytes_read,
+            promotions: of.promotions,
+            splits: of.splits,
+            shootdowns: of.shootdowns,
+            bytes_mapped_untouched: of.bytes_mapped_untouched,
+            fallbacks: of.fallbacks,
+        };
+        prop_assert_eq!(counters, self.naive.counters);
+        let reserved = self.os.memory().frames.used_frames(Owner::Reserved);
+        prop_assert_eq!(reserved, self.naive.reserved_frames());
+        let live: Vec<u16> = self.os.memory().live().map(|process| process.0).collect();
+        prop_assert_eq!(&live, &self.naive.live());
+        for process in live {
+            let id = ProcessId(process);
+            let table = &self.os.memory().process(id).table;
+            let used = |page| table.used(page).unwrap();
+            let leaves = self.os.memory().leaves(id, &(0..u64::MAX));
+            let pages: Vec<(u64, NaivePage)> = leaves
+                .iter()
+                .map(|leaf| {
+                    let (accessed, dirty) = used(leaf.page);
+                    let (order, frame) = (leaf.size.base_shift(), leaf.frame.raw());
+                    let rights = leaf.rights;
+                    (leaf.page.raw(), NaivePage { order, frame, rights, accessed, dirty })
+                })
+                .collect();
+            let own = self.naive.table(process);
+            let expected: Vec<_> = own.pages.iter().map(|(first, page)| (*first, *page)).collect();
+            prop_assert_eq!(table.nodes(), own.nodes.len() as u64);
+            let first_difference = pages.iter().zip(&expected).find(|(ours, own)| ours != own);
+            prop_assert_eq!(first_difference, None, "ours and the naive one");
+            prop_assert_eq!(pages.len(), expected.len());
+            for (first, page) in expected {
+                let last = first + page.base_pages() - 1;
+                for page in [first, last, last + 1] {
+                    self.compare_walks(process, page)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn play(&mut self, ops: &[Op]) -> Result<(), TestCaseError> {
+        for op in ops {
+            self.step(op).map_err(|error| match error {
+                TestCaseError::Fail(why) => TestCaseError::fail(format!("after {op:?}: {why}")),
+                other => other,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+const FRAMES: u64 = 1 << 17;
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(30))]
+
+    #[test]
+    fn base_pages_match_the_naive_system(ops in ops(true), levels in 4u8..=5) {
+        Pair::new("base", NaivePolicy::Base, FRAMES, levels).play(&ops)?;
+    }
+
+    #[test]
+    fn huge_pages_match_the_naive_system(ops in ops(true), levels in 4u8..=5) {
+        Pair::new("thp", NaivePolicy::Thp, FRAMES, levels).play(&ops)?;
+    }
+
+    #[test]
+    fn reserved_huge_pages_match_the_naive_system(ops in ops(false), percent in percent()) {
+        let policy = format!("reserved_thp:promotion_threshold_percent={percent}");
+        Pair::new(&policy, NaivePolicy::ReservedThp { percent }, FRAMES, 4).play(&ops)?;
+    }
+
+    #[test]
+    fn tailored_pages_match_the_naive_system(
+        ops in ops(false),
+        percent in percent(),
+        aliases in prop::sample::select(vec!["pointers", "copies"]),
+    ) {
+        let policy = format!("tps:promotion_threshold_percent={percent}:aliases={aliases}");
+        Pair::new(&policy, NaivePolicy::Tps { percent }, FRAMES, 4).play(&ops)?;
+    }
+}
+
+/// A program that shares, splits, grows, moves and breaks what it has reserved.
+fn busy(pages: u64) -> Vec<Op> {
+    let touch = |at, pages, store| Op::Touch { at, pages, store };
+    vec![
+        Op::Map { at: 512, pages, source: Source::Anonymous },
+        touch(512, 520, true),
+        Op::Protect { at: 520, pages: 3, rights: 1 },
+        Op::Map { at: 512 + pages, pages, source: Source::Anonymous },
+        touch(512 + pages, 3, false),
+        Op::Fork,
+        touch(1024, 8, true),
+        Op::End,
+        touch(512, 8, false),
+        Op::Move { from: 512, pages: 512, to: 1, to_pages: 512 },
+        touch(600, 1, true),
+    ]
+}
+
+/// Without these events a comparison would prove nothing.
+#[test]
+fn compared_events_occur() {
+    let busy_pages = 1500;
+    for (policy, naive) in [
+        ("thp", NaivePolicy::Thp),
+        ("reserved_thp", NaivePolicy::ReservedThp { percent: 100 }),
+        ("tps", NaivePolicy::Tps { percent: 100 }),
+    ] {
+        let mut pair = Pair::new(policy, naive, 1 << 12, 4);
+        pair.play(&busy(busy_pages)).unwrap();
+        let of = pair.naive.counters;
+        assert!(of.splits > 0 && of.copy_on_write_faults > 0 && of.shootdowns > 0, "{of:?}");
+        assert_eq!(naive == NaivePolicy::Thp, of.promotions == 0, "{of:?}");
+        assert_eq!(pair.alias_walks > 0, policy == "tps");
+    }
+    let mut pair = Pair::new("tps", NaivePolicy::Tps { percent: 100 }, 1 << 12, 4);
+    // The second mapping has no memory of its own left, and the first loses its own.
+    pair.play(&[
+        Op::Map { at: 0, pages: 2048, source: Source::Anonymous },
+        Op::Map { at: 2048, pages: 2048, source: Source::Anonymous },
+        Op::Touch { at: 0, pages: 9, store: true },
+        Op::Map { at: 4096, pages: 1024, source: Source::File },
+        Op::Touch { at: 4096, pages: 1024, store: false },
+        Op::Touch { at: 9, pages: 90, store: false },
+        Op::Touch { at: 2048, pages: 90, store: false },
+    ])
+    .unwrap();
+    assert!(pair.naive.counters.fallbacks > 0 && pair.naive.broken_reservations() > 0);
+}
