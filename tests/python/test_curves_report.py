@@ -25,7 +25,7 @@ from octavo.report.curves_data import report_data
 from octavo.report.figures import FORMATS, figure_files
 from octavo.report.theme import ordered_colours
 from octavo.report.thinning import TOLERANCE, thinned
-from octavo.results.archive import curves_files
+from octavo.results.archive import files_of
 from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.configuration import CurvesConfiguration
 from pages import assert_loads_nothing, charts_of
@@ -168,7 +168,7 @@ def test_a_page_loads_nothing_and_has_its_charts(result: CurvesResult) -> None:
 
 
 def test_rebuilding_gives_the_same_page(result: CurvesResult, tmp_path: Path) -> None:
-    for name, write in curves_files(result).items():
+    for name, write in files_of(result).items():
         write(tmp_path / name)
     before = (tmp_path / "report.html").read_text()
     (tmp_path / "report.html").write_text("")
@@ -223,7 +223,7 @@ def test_a_browser_draws_every_chart_and_lets_the_reader_choose(tmp_path: Path) 
 
 
 def test_figures_are_the_same_each_time(tmp_path: Path) -> None:
-    for name, write in curves_files(RESULTS["everything"]).items():
+    for name, write in files_of(RESULTS["everything"]).items():
         write(tmp_path / name)
     drawn = []
     for _ in range(2):

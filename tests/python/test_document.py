@@ -13,7 +13,7 @@ from fakes import FLAT, killed, process, region, result
 from octavo.analysis.rows import COLUMNS
 from octavo.base.table import arrow_schema
 from octavo.report.run import render_run
-from octavo.results.archive import result_files
+from octavo.results.archive import files_of
 from octavo.runs.api import RunResult
 from pages import assert_loads_nothing
 from schemas import first_error, validator_of
@@ -70,7 +70,7 @@ def test_the_schema_refuses_missing_fields(finish: Callable[..., RunResult]) -> 
 
 
 def test_the_files_of_a_result(made: RunResult, tmp_path: Path) -> None:
-    for name, write in result_files(made).items():
+    for name, write in files_of(made).items():
         write(tmp_path / name)
     table = pq.read_table(tmp_path / "rows.parquet")
     assert table.schema == arrow_schema(COLUMNS)

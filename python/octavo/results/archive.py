@@ -15,7 +15,6 @@ from octavo.report.run import render_run, run_charts
 from octavo.report.sim import render_sim, sim_figures
 from octavo.report.theme import Spec
 from octavo.runs.api import SCHEMA, RunResult
-from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
     from octavo.simulation.api import SimResult
@@ -44,46 +43,25 @@ _MAKERS: dict[str, tuple[Callable[[Any], str], Callable[[Any], dict[str, Spec]]]
 """The page and the figures of a document, by its schema."""
 
 
-def result_files(result: RunResult) -> Files:
-    """The files of `octavo run --out`."""
-    document = result.document()
-    return {
-        ROWS: rows_writer(result),
-        MANIFEST: _manifest_writer(result),
-        DOCUMENT: text_writer(to_json(document)),
-        REPORT: text_writer(render_run(document)),
-    }
-
-
-def curves_files(result: CurvesResult) -> Files:
-    """The files of `octavo curves --out`."""
-    return _shown_files(result, curves_data.report_data(result), render_curves)
-
-
-def sim_files(result: SimResult) -> Files:
-    """The files of `octavo sim --out`."""
-    return _shown_files(result, sim_data.report_data(result), render_sim)
-
-
-def _shown_files(
-    result: CurvesResult | SimResult, data: dict[str, Any], render: Callable[[dict[str, Any]], str]
-) -> Files:
-    """The files of a result whose report shows less than its rows."""
-    return {
-        ROWS: rows_writer(result),
-        MANIFEST: _manifest_writer(result),
-        REPORT_DATA: text_writer(to_json(data)),
-        REPORT: text_writer(render(data)),
-    }
-
-
 def files_of(result: InFiles) -> Files:
     """The files that `--out` writes of any result."""
     from octavo.tlb_curves.api import CurvesResult
 
     if isinstance(result, RunResult):
-        return result_files(result)
-    return curves_files(result) if isinstance(result, CurvesResult) else sim_files(result)
+        kept, data = DOCUMENT, result.document()
+        page = render_run(data)
+    elif isinstance(result, CurvesResult):
+        kept, data = REPORT_DATA, curves_data.report_data(result)
+        page = render_curves(data)
+    else:
+        kept, data = REPORT_DATA, sim_data.report_data(result)
+        page = render_sim(data)
+    return {
+        ROWS: rows_writer(result),
+        MANIFEST: text_writer(to_json(result.manifest, indent=2)),
+        kept: text_writer(to_json(data)),
+        REPORT: text_writer(page),
+    }
 
 
 def rows_writer(result: InFiles) -> Callable[[Path], None]:
@@ -95,10 +73,6 @@ def rows_writer(result: InFiles) -> Callable[[Path], None]:
         pq.write_table(result.table(), path, compression="zstd")
 
     return write
-
-
-def _manifest_writer(result: Finished) -> Callable[[Path], None]:
-    return text_writer(to_json(result.manifest, indent=2))
 
 
 def write_report(document: Mapping[str, Any], directory: Path) -> None:
