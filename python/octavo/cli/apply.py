@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from octavo.applying.launch import Launch
+    from octavo.applying.preload import PreloadSettings
     from octavo.applying.running import Order, ProcessReport, Watch
 
 _WATCH_BUDGET = "1%"
@@ -59,6 +61,83 @@ def register(app: typer.Typer) -> None:
     app.command("apply", cls=_ApplyCommand, epilog=_EPILOG, no_args_is_help=True)(apply)
 
 
+@dataclass(frozen=True)
+class ApplyOptions:
+    """Which program gets pages, which of its memory, and by what."""
+
+    pid: int | None = option(None, "PID", "A process that runs, instead.", min=1, max=2**22)
+    unit: str | None = option(
+        None,
+        "NAME.service",
+        "Write a drop-in of systemd that does it for a service; PROGRAM only where its "
+        "unit file does not say what it starts.",
+    )
+    result: str | None = option(
+        None,
+        "DIR|FILE",
+        "What `octavo run --out` or `--json` wrote: only regions for which it advises "
+        "2 MiB pages. Without it all large anonymous memory is meant.",
+        "--from",
+    )
+    by: str = option(
+        "auto",
+        "auto|runtime|preload",
+        "Start the program with its allocator's or runtime's own switch, or with a "
+        "preloaded library; by default with what reaches more of the memory that is meant.",
+    )
+    children: bool | None = flag(
+        "Child processes too (the default for a program to start), or not.",
+        "--children/--no-children",
+        default=None,
+    )
+    watch: bool = flag("With --pid: go on with new memory until the process ends.")
+    budget: str | None = option(
+        None,
+        "PERCENT",
+        f"Share of a processor that the work may take, after a first second: default "
+        f"{_WATCH_BUDGET} for --watch, {_PRELOAD_BUDGET} inside a program.",
+    )
+    min_fill: str = option(
+        "50%", "PERCENT", "Leave a 2 MiB range as it is while less of it is in use."
+    )
+    dry_run: bool = flag("Say what would be done, and do nothing.")
+    log: str | None = option(
+        None, "FILE", "Inside a program: add a line for every pass that made pages."
+    )
+
+    def check(self, command: list[str] | None) -> None:
+        """Refuses options that exclude each other. Raises UsageError."""
+        if self.watch and self.pid is None:
+            raise UsageError(
+                "--watch goes with --pid: a program that octavo starts looks after itself."
+            )
+        if self.pid is None:
+            return
+        if self.unit is not None:
+            raise UsageError("give --pid or --unit, not both.")
+        if command:
+            raise UsageError(
+                f"--pid is about a process that runs: leave out the program `{quoted(command[0])}`."
+            )
+        if self.log is not None:
+            raise UsageError(
+                "--log goes with a program to start; with --pid, --json says what was done."
+            )
+
+    def settings(self) -> PreloadSettings:
+        """The settings of the work inside a program. Raises UsageError or CannotRun."""
+        from octavo.applying.preload import PreloadSettings
+        from octavo.applying.selection import read_selection
+
+        selection = read_selection(self.result)
+        fill = _percent(self.min_fill, "--min-fill")
+        usual = _WATCH_BUDGET if self.pid else _PRELOAD_BUDGET
+        share = _percent(self.budget or usual, "--budget")
+        return PreloadSettings(
+            selection, fill, share, children=self.children is not False, log=self.log
+        )
+
+
 @with_groups
 def apply(
     command: Annotated[
@@ -69,46 +148,8 @@ def apply(
             "it, and `--` ends them.",
         ),
     ] = None,
-    pid: int | None = option(None, "PID", "A process that runs, instead.", min=1, max=2**22),
-    unit: str | None = option(
-        None,
-        "NAME.service",
-        "Write a drop-in of systemd that does it for a service; PROGRAM only where its "
-        "unit file does not say what it starts.",
-    ),
-    result: str | None = option(
-        None,
-        "DIR|FILE",
-        "What `octavo run --out` or `--json` wrote: only regions for which it advises "
-        "2 MiB pages. Without it all large anonymous memory is meant.",
-        "--from",
-    ),
-    by: str = option(
-        "auto",
-        "auto|runtime|preload",
-        "Start the program with its allocator's or runtime's own switch, or with a "
-        "preloaded library; by default with what reaches more of the memory that is meant.",
-    ),
-    children: bool | None = flag(
-        "Child processes too (the default for a program to start), or not.",
-        "--children/--no-children",
-        default=None,
-    ),
-    watch: bool = flag("With --pid: go on with new memory until the process ends."),
-    budget: str | None = option(
-        None,
-        "PERCENT",
-        f"Share of a processor that the work may take, after a first second: default "
-        f"{_WATCH_BUDGET} for --watch, {_PRELOAD_BUDGET} inside a program.",
-    ),
-    min_fill: str = option(
-        "50%", "PERCENT", "Leave a 2 MiB range as it is while less of it is in use."
-    ),
-    dry_run: bool = flag("Say what would be done, and do nothing."),
-    log: str | None = option(
-        None, "FILE", "Inside a program: add a line for every pass that made pages."
-    ),
     *,
+    asked: ApplyOptions,
     output: options.TextOutput,
 ) -> None:
     """Give a program 2 MiB pages: start PROGRAM so that its memory gets them, or make them in a
@@ -119,62 +160,17 @@ def apply(
     """
     launch: Launch | None = None
     with guarded():
-        _check_options(command, pid=pid, unit=unit, watch=watch, log=log)
-        from octavo.applying import SCHEMA
-        from octavo.applying.preload import PreloadSettings
-        from octavo.applying.selection import read_selection
-
-        selection = read_selection(result)
-        fill = _percent(min_fill, "--min-fill")
-        share = _percent(budget or (_WATCH_BUDGET if pid else _PRELOAD_BUDGET), "--budget")
-        shown = output.shown()
-        settings = PreloadSettings(
-            selection, fill, max(1, share), children=children is not False, log=log
-        )
-        if pid is not None:
-            from octavo.applying.running import Order
-
-            order = Order(selection, fill / 100, dry_run)
-            _apply_to_process(
-                pid,
-                order,
-                shown,
-                children=bool(children),
-                watch=share / 100 if watch else None,
-                quiet=output.quiet,
-            )
-        elif unit is not None:
-            from octavo.applying.drop_in import drop_in
-
-            text = drop_in(unit, command or [], settings, by=by, result=result)
-            shown.write_text([text])
-            shown.write_json(lambda: {"schema": SCHEMA, "unit": unit, "drop_in": text})
+        asked.check(command)
+        settings, shown = asked.settings(), output.shown()
+        if asked.pid is not None:
+            _apply_to_process(asked.pid, asked, settings, shown, quiet=output.quiet)
+        elif asked.unit is not None:
+            _write_drop_in(asked.unit, command or [], asked, settings, shown)
         else:
-            launch = _prepare(
-                command or [], settings, shown, by=by, dry_run=dry_run, quiet=output.quiet
-            )
+            launch = _prepare(command or [], asked, settings, shown, quiet=output.quiet)
     if launch is not None:
         # Out here, so that the program inherits signals as octavo did.
         _execute(launch)
-
-
-def _check_options(
-    command: list[str] | None, *, pid: int | None, unit: str | None, watch: bool, log: str | None
-) -> None:
-    if pid is not None and unit is not None:
-        raise UsageError("give --pid or --unit, not both.")
-    if pid is not None and command:
-        raise UsageError(
-            f"--pid is about a process that runs: leave out the program `{quoted(command[0])}`."
-        )
-    if watch and pid is None:
-        raise UsageError(
-            "--watch goes with --pid: a program that octavo starts looks after itself."
-        )
-    if log is not None and pid is not None:
-        raise UsageError(
-            "--log goes with a program to start; with --pid, --json says what was done."
-        )
 
 
 def _percent(text: str, option: str) -> int:
@@ -188,20 +184,40 @@ def _percent(text: str, option: str) -> int:
 
 
 def _prepare(
-    command: list[str], settings: Any, shown: Shown, *, by: str, dry_run: bool, quiet: bool
+    command: list[str],
+    asked: ApplyOptions,
+    settings: PreloadSettings,
+    shown: Shown,
+    *,
+    quiet: bool,
 ) -> Launch | None:
     from octavo.applying.launch import prepare
 
-    launch = prepare(command, settings, by)
-    texts = [] if dry_run else launch.read_texts()
+    launch = prepare(command, settings, asked.by)
+    texts = [] if asked.dry_run else launch.read_texts()
     shown.write_json(lambda: launch.document(texts))
     if not quiet:
         for text in (launch.text, *(text.text() for text in texts)):
             say(make_console(), f"octavo: {launch.program.name}: {text}.")
-    if dry_run:
+    if asked.dry_run:
         shown.write_text([f"{launch.shell()}\n"])
         return None
     return launch
+
+
+def _write_drop_in(
+    unit: str,
+    command: list[str],
+    asked: ApplyOptions,
+    settings: PreloadSettings,
+    shown: Shown,
+) -> None:
+    from octavo.applying import SCHEMA
+    from octavo.applying.drop_in import drop_in
+
+    text = drop_in(unit, command, settings, by=asked.by, result=asked.result)
+    shown.write_text([text])
+    shown.write_json(lambda: {"schema": SCHEMA, "unit": unit, "drop_in": text})
 
 
 def _execute(launch: Launch) -> None:
@@ -219,14 +235,21 @@ def _execute(launch: Launch) -> None:
 
 
 def _apply_to_process(
-    pid: int, order: Order, shown: Shown, *, children: bool, watch: float | None, quiet: bool
+    pid: int, asked: ApplyOptions, settings: PreloadSettings, shown: Shown, *, quiet: bool
 ) -> None:
-    from octavo.applying.running import Watch, apply_to_all, check_can_have_huge_pages, family
+    from octavo.applying.running import (
+        Order,
+        Watch,
+        apply_to_all,
+        check_can_have_huge_pages,
+        family,
+    )
 
+    order = Order(settings.selection, settings.fill_percent / 100, asked.dry_run)
     check_can_have_huge_pages(pid)
-    watcher = None
-    if watch is not None and not order.dry_run:
-        watcher = Watch(pid, order, children=children, budget=watch)
+    watcher, children = None, bool(asked.children)
+    if asked.watch and not order.dry_run:
+        watcher = Watch(pid, order, children=children, budget=settings.budget_percent / 100)
     with Interrupts() as interrupts:
         pids = family(pid, children=children)
         reports = apply_to_all(pids, order, lambda made: interrupts.first is None)

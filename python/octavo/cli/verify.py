@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,6 +66,64 @@ def register(app: typer.Typer) -> None:
     app.command("verify", cls=_VerifyCommand, epilog=_EPILOG, no_args_is_help=True)(verify)
 
 
+@dataclass(frozen=True)
+class VerifyOptions:
+    """The comparison that is asked for, and how it is measured."""
+
+    metric: list[str] | None = option(None, "METRIC", "What is compared; see below.")
+    better: str | None = option(
+        None, "higher|lower", "Which values are better, where METRIC does not say."
+    )
+    repetitions: int | None = option(
+        None, "N", "Rounds, in each of which every setting is run.", min=1, max=10_000
+    )
+    time: str | None = option(
+        None, "TIME", "Begin no round that would probably end later (90s, 10min, 2h)."
+    )
+    ready: str | None = option(
+        None,
+        "COMMAND|port:N",
+        "When a server is ready: COMMAND succeeds, or N can be connected to (default: it listens).",
+    )
+    ready_timeout: str = option("60s", "TIME", "How long a server may take to be ready.")
+    prepare: str | None = option(
+        None, "COMMAND", "Run against a server that is ready, before it is measured."
+    )
+    settings: str | None = option(
+        None, "NAMES", "Only these settings (glibc-thp 2MiB,thp-for-all 2MiB)."
+    )
+    tries: list[str] | None = option(
+        None,
+        "WORDS",
+        "One more setting: variables (NAME=VALUE), then options that go behind PROGRAM.",
+        "--try",
+    )
+    allow_system: bool = flag(
+        "Try system-wide settings, too, for the time of each run. They are restored, "
+        "even when octavo is killed."
+    )
+    restore: bool = flag("Restore what a run left changed that was killed with its watchdog.")
+    source: str | None = option(
+        None, "DIR|FILE", "Show what this result of `octavo run` predicted.", "--from"
+    )
+
+    def choices(self) -> dict[str, Any]:
+        """The arguments of `octavo.verify`. Raises UsageError."""
+        return {
+            "metric": self.metric or [],
+            "better": self.better,
+            "repetitions": self.repetitions,
+            "seconds": optional(duration, self.time),
+            "ready": self.ready,
+            "ready_seconds": duration(self.ready_timeout),
+            "prepare": self.prepare,
+            "settings": None if self.settings is None else options.names_in(self.settings),
+            "tries": self.tries or [],
+            "allow_system": self.allow_system,
+            "predicted_by": self.source,
+        }
+
+
 @with_groups
 def verify(
     command: Annotated[
@@ -75,43 +134,8 @@ def verify(
             "`--` ends them.",
         ),
     ] = None,
-    metric: list[str] | None = option(None, "METRIC", "What is compared; see below."),
-    better: str | None = option(
-        None, "higher|lower", "Which values are better, where METRIC does not say."
-    ),
-    repetitions: int | None = option(
-        None, "N", "Rounds, in each of which every setting is run.", min=1, max=10_000
-    ),
-    time: str | None = option(
-        None, "TIME", "Begin no round that would probably end later (90s, 10min, 2h)."
-    ),
-    ready: str | None = option(
-        None,
-        "COMMAND|port:N",
-        "When a server is ready: COMMAND succeeds, or N can be connected to (default: it listens).",
-    ),
-    ready_timeout: str = option("60s", "TIME", "How long a server may take to be ready."),
-    prepare: str | None = option(
-        None, "COMMAND", "Run against a server that is ready, before it is measured."
-    ),
-    settings: str | None = option(
-        None, "NAMES", "Only these settings (glibc-thp 2MiB,thp-for-all 2MiB)."
-    ),
-    tries: list[str] | None = option(
-        None,
-        "WORDS",
-        "One more setting: variables (NAME=VALUE), then options that go behind PROGRAM.",
-        "--try",
-    ),
-    allow_system: bool = flag(
-        "Try system-wide settings, too, for the time of each run. They are restored, "
-        "even when octavo is killed."
-    ),
-    restore: bool = flag("Restore what a run left changed that was killed with its watchdog."),
-    source: str | None = option(
-        None, "DIR|FILE", "Show what this result of `octavo run` predicted.", "--from"
-    ),
     *,
+    asked: VerifyOptions,
     output: options.TextOutput,
     sysfs_root: Annotated[str, typer.Option(hidden=True)] = "/",
 ) -> None:
@@ -122,7 +146,7 @@ def verify(
     """
     with guarded():
         root = Path(sysfs_root)
-        if restore:
+        if asked.restore:
             if command:
                 raise UsageError("--restore takes no PROGRAM.")
             _restore(root, quiet=output.quiet)
@@ -137,17 +161,7 @@ def verify(
         ) as line:
             outcome = measure(
                 command or [],
-                metric=metric or [],
-                better=better,
-                repetitions=repetitions,
-                seconds=optional(duration, time),
-                ready=ready,
-                ready_seconds=duration(ready_timeout),
-                prepare=prepare,
-                settings=None if settings is None else options.names_in(settings),
-                tries=tries or [],
-                allow_system=allow_system,
-                predicted_by=source,
+                **asked.choices(),
                 on_progress=lambda progress: _show_progress(line, progress),
                 root=root,
             )
