@@ -62,18 +62,18 @@ impl Reference {
 }
 
 /// A reference of a segment, after certain others.
-pub(crate) struct Node {
+struct Node {
     /// The nodes that followed last, the latest first; [`START`] where fewer than two did. Two,
     /// for a branch has two ways to go.
-    pub(crate) guesses: [u32; 2],
+    guesses: [u32; 2],
     /// The reference before in the same segment, [`START`] for a root.
-    pub(crate) parent: u32,
+    parent: u32,
     /// The segment that ends here.
     segment: u32,
     /// As [`Reference::key`] gives it.
-    pub(crate) reference: Reference,
+    reference: Reference,
     /// Where its last instruction ends.
-    pub(crate) next_fetch: VirtAddr,
+    next_fetch: VirtAddr,
     /// How many instructions the segment has up to here.
     instructions: u8,
     /// How many data items follow its last instruction up to here.
@@ -82,7 +82,7 @@ pub(crate) struct Node {
 
 /// The tree, and where in it the trace is.
 pub(crate) struct Learner {
-    pub(crate) nodes: Vec<Node>,
+    nodes: Vec<Node>,
     /// The roots, and those children that are no longer among their parents' guesses: most nodes
     /// have one child or two, and are never looked up here.
     /// Hashed with a random key: a trace could otherwise be made to collide.
@@ -91,12 +91,10 @@ pub(crate) struct Learner {
     items: usize,
     /// How many segments are defined.
     segments: u32,
-    /// How often everything was dropped: node and segment numbers are valid until this changes.
-    pub(crate) resets: u64,
     /// The node of the last reference.
     pub(crate) here: u32,
     /// The data addresses of the segment that is being read.
-    pub(crate) addresses: Vec<u64>,
+    addresses: Vec<u64>,
     /// The segment that is being defined.
     scratch: (Vec<Item>, Vec<Registers>),
 }
@@ -117,35 +115,32 @@ impl Learner {
             children: HashMap::new(),
             items: 0,
             segments: 0,
-            resets: 0,
             here: START,
             addresses: Vec::new(),
             scratch: Default::default(),
         }
     }
 
-    /// Takes one reference. Says whether it began a segment (the one before is written to `out` then).
+    /// Takes one reference. Where it begins a segment, the one before is written to `out`.
     #[inline]
-    pub(crate) fn take(&mut self, reference: Reference, out: &mut WordWriter) -> bool {
+    pub(crate) fn take(&mut self, reference: Reference, out: &mut WordWriter) {
         let key = reference.key();
         let guess = self.nodes[self.here as usize].guesses[0];
         // START's reference has size 0, which no reference has.
         if self.nodes[guess as usize].reference != key {
             return self.learn(reference, out);
         }
-        let begins = self.nodes[guess as usize].parent == START;
-        if begins {
+        if self.nodes[guess as usize].parent == START {
             self.finish(out);
         }
         if !reference.is_fetch() {
             self.addresses.push(reference.addr.raw());
         }
         self.here = guess;
-        begins
     }
 
     /// Takes one reference that the first guess did not foresee.
-    pub(crate) fn learn(&mut self, reference: Reference, out: &mut WordWriter) -> bool {
+    fn learn(&mut self, reference: Reference, out: &mut WordWriter) {
         let mut last = self.here;
         let continues = self.continues(&reference);
         let parent = if continues { last } else { START };
@@ -173,30 +168,17 @@ impl Learner {
                 self.children.insert((last, left.reference), guesses[1]);
             }
         }
-        !continues
     }
 
     /// Whether `reference` would go on with the segment that is being read.
     #[inline]
-    pub(crate) fn continues(&self, reference: &Reference) -> bool {
+    fn continues(&self, reference: &Reference) -> bool {
+        let before = &self.nodes[self.here as usize];
         if reference.is_fetch() {
-            self.fetch_continues(self.here, reference.addr)
+            before.instructions < MAX_INSTRUCTIONS && before.next_fetch == reference.addr
         } else {
-            self.nodes[self.here as usize].data_items < MAX_DATA_ITEMS
+            before.data_items < MAX_DATA_ITEMS
         }
-    }
-
-    /// Whether a fetch from `addr` would go on with the segment that has come to `node`.
-    #[inline]
-    pub(crate) fn fetch_continues(&self, node: u32, addr: VirtAddr) -> bool {
-        let before = &self.nodes[node as usize];
-        before.instructions < MAX_INSTRUCTIONS && before.next_fetch == addr
-    }
-
-    /// The number of the segment that ends at `node`, if it is defined.
-    pub(crate) fn segment_at(&self, node: u32) -> Option<u32> {
-        let segment = self.nodes[node as usize].segment;
-        (segment != NO_SEGMENT).then_some(segment)
     }
 
     /// Writes the segment that ends at the last reference, if there is one.
@@ -220,7 +202,6 @@ impl Learner {
         self.nodes[0].guesses = [START; 2];
         self.children.clear();
         (self.items, self.segments) = (0, 0);
-        self.resets += 1;
     }
 
     /// Makes the segment that ends at the last reference.

@@ -16,22 +16,28 @@ const DIGITS: [u8; 256] = {
 /// A hexadecimal number of 1 to 16 digits, with or without `0x` before it.
 #[inline]
 pub(crate) fn hex(text: &[u8]) -> Option<u64> {
-    let digits = match text {
+    hex_digits(match text {
         [b'0', b'x' | b'X', digits @ ..] => digits,
         _ => text,
-    };
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    let mut value = 0;
-    for &digit in digits {
-        let digit = DIGITS[usize::from(digit)];
-        if digit > 15 {
-            return None;
-        }
+    })
+}
+
+/// A hexadecimal number of 1 to 16 digits.
+pub(crate) fn hex_digits(text: &[u8]) -> Option<u64> {
+    leading_hex(text).filter(|(_, digits)| *digits == text.len()).map(|(value, _)| value)
+}
+
+/// The hexadecimal number of 1 to 16 digits that `text` begins with, and how many digits it has.
+#[inline]
+pub(crate) fn leading_hex(text: &[u8]) -> Option<(u64, usize)> {
+    let (mut value, mut digits) = (0, 0);
+    while let Some(digit) = text.get(digits).map(|byte| DIGITS[usize::from(*byte)])
+        && digit < 16
+    {
         value = value << 4 | u64::from(digit);
+        digits += 1;
     }
-    Some(value)
+    (1..=16).contains(&digits).then_some((value, digits))
 }
 
 /// A decimal number of 64 bits.

@@ -26,13 +26,13 @@ pub(crate) trait Reader: Send {
 
 /// References on their way to being words.
 pub(crate) struct Learning {
-    pub(crate) learner: Learner,
-    pub(crate) out: WordWriter,
+    learner: Learner,
+    out: WordWriter,
     /// Where each execution in `out` began, if places are wanted.
     places: Vec<Place>,
     pub(crate) wants_places: bool,
     /// Where the segment that is being read began.
-    pub(crate) began_at: Place,
+    began_at: Place,
 }
 
 impl Learning {

@@ -2,11 +2,14 @@
 
 use octavo_types::{ItemKind, PageSize, VirtAddr};
 
+use super::super::numbers::{hex_digits, leading_hex};
 use super::MAX_LINE_BYTES;
 use crate::learn::Reference;
 
 /// The length of `I  ` and ` L `.
-pub(super) const LABEL_BYTES: usize = 3;
+const LABEL_BYTES: usize = 3;
+/// The most digits of a size, without leading zeros.
+const MAX_SIZE_DIGITS: usize = 4;
 
 /// The content of a line.
 pub(super) enum Line<'a> {
@@ -39,20 +42,41 @@ impl<'a> Line<'a> {
         if text.is_empty() {
             return Ok(Line::Nothing);
         }
-        let (label, rest) = text.split_at_checked(LABEL_BYTES).ok_or(Fault::Unknown)?;
-        let kind = match label {
-            b"I  " => ItemKind::Fetch,
-            b" L " => ItemKind::Load,
-            b" S " => ItemKind::Store,
-            b" M " => ItemKind::Modify,
-            b"SB " => return hex(rest).map(|_| Line::Nothing).ok_or(Fault::Unknown),
-            _ => return Err(Fault::Unknown),
-        };
-        let comma = memchr::memchr(b',', rest).ok_or(Fault::Unknown)?;
-        let addr = VirtAddr::new(hex(&rest[..comma]).ok_or(Fault::Unknown)?);
-        let size_bytes = size(&rest[comma + 1..])?;
-        Ok(Line::Reference(Reference::new(kind, addr, size_bytes)))
+        if let Some(digits) = text.strip_prefix(b"SB ") {
+            return hex_digits(digits).map(|_| Line::Nothing).ok_or(Fault::Unknown);
+        }
+        let (kind, addr, digits) = address(text).ok_or(Fault::Unknown)?;
+        Ok(Line::Reference(Reference::new(kind, addr, size(digits)?)))
     }
+}
+
+/// The reference in the line that `text` begins with, and the line's length with its newline, if the
+/// line is written as Lackey writes it.
+#[inline]
+pub(super) fn plain_reference(text: &[u8]) -> Option<(Reference, usize)> {
+    let (kind, addr, rest) = address(text)?;
+    let digits = rest.iter().take(MAX_SIZE_DIGITS).take_while(|byte| byte.is_ascii_digit()).count();
+    if rest.get(digits) != Some(&b'\n') {
+        return None;
+    }
+    let reference = Reference::new(kind, addr, size(&rest[..digits]).ok()?);
+    Some((reference, text.len() - rest.len() + digits + 1))
+}
+
+/// The kind and the address of the reference that `text` begins with, and what follows the comma.
+#[inline]
+fn address(text: &[u8]) -> Option<(ItemKind, VirtAddr, &[u8])> {
+    let (label, rest) = text.split_at_checked(LABEL_BYTES)?;
+    let kind = match label {
+        b"I  " => ItemKind::Fetch,
+        b" L " => ItemKind::Load,
+        b" S " => ItemKind::Store,
+        b" M " => ItemKind::Modify,
+        _ => return None,
+    };
+    let (addr, digits) = leading_hex(rest)?;
+    let rest = rest[digits..].strip_prefix(b",")?;
+    Some((kind, VirtAddr::new(addr), rest))
 }
 
 /// The text after `==123== `, `--123-- ` or `**123** `, if `text` begins so.
@@ -65,16 +89,6 @@ fn message(text: &[u8]) -> Option<&[u8]> {
     // Valgrind's inner parts write `--123:1:aspacem text`.
     let rest = rest[digits..].strip_prefix(mark).or(rest[digits..].strip_prefix(b":"))?;
     (digits > 0).then(|| rest.trim_ascii())
-}
-
-fn hex(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0, |value, &digit| {
-        let digit = char::from(digit).to_digit(16)?;
-        Some(value << 4 | u64::from(digit))
-    })
 }
 
 fn size(digits: &[u8]) -> Result<u16, Fault> {

@@ -1,13 +1,11 @@
 //! The text of Valgrind's Lackey (`--tool=lackey --trace-mem=yes`).
 //!
 //! One line a reference, `I  04016b80,3` or ` L 1ffeffe7e8,8`, with Valgrind's own messages
-//! between. The text knows no segments: they are learnt on the way in ([`crate::learn`]), and from
-//! the second time on lines are not parsed but compared with those expected, many at a time
-//! ([`paths`]).
+//! between. The text knows no segments: they are learnt on the way in ([`crate::learn`]).
 
 use std::collections::VecDeque;
 
-use octavo_types::{Instructions, ItemKind};
+use octavo_types::ItemKind;
 
 use super::lines::{CUT, quoted, quoted_to};
 use super::reader::{Learning, Reader, ReaderSource};
@@ -16,16 +14,11 @@ use crate::learn::Reference;
 use crate::source::{Blocks, Facts, Input, MAX_REST_BYTES, Place, Progress, TraceError};
 
 mod line;
-mod machine;
-mod paths;
-mod piece;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use line::{Fault, Line};
-use paths::Paths;
-use piece::TEXT_BYTES;
+use line::{Fault, Line, plain_reference};
 
 /// The format's entry in the list.
 pub static FORMAT: Format = Format {
@@ -70,13 +63,11 @@ pub(crate) type LackeySource = ReaderSource<LackeyReader>;
 
 /// Reads what a Valgrind that runs says.
 pub(crate) fn live_source(input: Input) -> LackeySource {
-    source_with(input, Instructions::best())
-}
-
-fn source_with(input: Input, instructions: Instructions) -> LackeySource {
-    let (blocks, text) = (Blocks::new(input), Text::new(instructions));
-    let reader = LackeyReader { blocks, text, live: true };
-    ReaderSource::new(reader)
+    ReaderSource::new(LackeyReader {
+        blocks: Blocks::new(input),
+        text: Text::default(),
+        live: true,
+    })
 }
 
 /// Lackey's text on its way in.
@@ -108,7 +99,7 @@ impl Reader for LackeyReader {
                 Ok(read) => *read,
                 Err(_) => 0,
             };
-            let used = self.text.lines_of(self.blocks.text(), read == 0, out);
+            let used = self.text.lines_of(self.blocks.text(), out);
             // The rest is less than a line, and at most `MAX_LINE_BYTES`.
             let used = used.map_err(|what| self.wrong(what))?;
             self.blocks.consume(used);
@@ -147,8 +138,8 @@ impl Reader for LackeyReader {
 }
 
 /// State that lines other than references have set.
+#[derive(Default)]
 struct Text {
-    paths: Paths,
     lines: u64,
     /// Whether any line was an instruction's: a user may have filtered them out.
     has_fetches: bool,
@@ -158,65 +149,30 @@ struct Text {
 }
 
 impl Text {
-    fn new(instructions: Instructions) -> Self {
-        Text {
-            paths: Paths::new(instructions),
-            lines: 0,
-            has_fetches: false,
-            messages: VecDeque::new(),
-            in_long_message: false,
-        }
-    }
-
-    /// Takes whole lines of `text`, all if no more will come, and says how many bytes they were.
-    fn lines_of(&mut self, text: &[u8], is_end: bool, out: &mut Learning) -> Result<usize, String> {
-        self.paths.move_on();
+    /// Takes the whole lines of `text`, and says how many bytes they were.
+    fn lines_of(&mut self, text: &[u8], out: &mut Learning) -> Result<usize, String> {
         let mut used = 0;
         loop {
-            let rest = &text[used..];
-            if rest.len() < TEXT_BYTES && !is_end {
-                // Too little to be compared: there may be more soon.
-                return Ok(used);
+            // Nearly all lines are of this kind.
+            while !self.in_long_message
+                && let Some((reference, length)) = plain_reference(&text[used..])
+            {
+                used += length;
+                self.lines += 1;
+                self.reference(reference, out);
             }
-            let Some(length) = memchr::memchr(b'\n', rest) else {
-                if rest.len() > MAX_LINE_BYTES {
-                    self.line(rest, out)?;
-                    self.lines -= 1;
-                    self.in_long_message = true;
-                    used = text.len();
-                }
-                return Ok(used);
-            };
-            // Each line needs a place of its own.
-            if out.wants_places || self.in_long_message {
-                self.paths.lose();
-                self.line(&rest[..length], out)?;
-                used += length + 1;
-                continue;
-            }
-            let line = &rest[..length];
-            match Line::parse(line) {
-                Ok(Line::Reference(reference)) => {
-                    if reference.kind == ItemKind::Fetch {
-                        self.has_fetches = true;
-                        let (bytes, lines) =
-                            self.paths.follow(text, used, &reference, self.lines, out);
-                        used += bytes;
-                        self.lines += lines;
-                        if bytes > 0 {
-                            continue;
-                        }
-                    }
-                    self.reference(reference, out);
-                    self.paths.note(text, used, length + 1, &reference, &out.learner);
-                }
-                other => {
-                    self.paths.lose();
-                    self.parsed(other, line, out)?;
-                }
-            }
+            let Some(length) = memchr::memchr(b'\n', &text[used..]) else { break };
+            self.line(&text[used..used + length], out)?;
             used += length + 1;
         }
+        let rest = &text[used..];
+        if rest.len() > MAX_LINE_BYTES {
+            self.line(rest, out)?;
+            self.lines -= 1;
+            self.in_long_message = true;
+            used = text.len();
+        }
+        Ok(used)
     }
 
     /// Takes what follows the last newline.
@@ -231,39 +187,24 @@ impl Text {
 
     /// Takes one line, without its newline.
     fn line(&mut self, text: &[u8], out: &mut Learning) -> Result<(), String> {
+        self.lines += 1;
         if std::mem::take(&mut self.in_long_message) {
-            self.lines += 1;
             return Ok(());
         }
-        self.parsed(Line::parse(text), text, out)
-    }
-
-    /// Takes what the line `text` says.
-    fn parsed(
-        &mut self,
-        line: Result<Line, Fault>,
-        text: &[u8],
-        out: &mut Learning,
-    ) -> Result<(), String> {
-        let fault = match line {
+        match Line::parse(text) {
             Ok(Line::Reference(reference)) => {
                 self.reference(reference, out);
-                return Ok(());
             }
-            Ok(Line::Message(message)) => {
-                self.keep(message);
-                None
-            }
-            Ok(Line::Nothing) => None,
-            Err(fault) => Some(fault),
-        };
-        self.lines += 1;
-        fault.map_or(Ok(()), |fault| Err(wrong(fault, text)))
+            Ok(Line::Message(message)) => self.keep(message),
+            Ok(Line::Nothing) => {}
+            Err(fault) => return Err(wrong(fault, text)),
+        }
+        Ok(())
     }
 
-    /// Takes the reference of a line.
+    /// Takes the reference of the last line.
+    #[inline]
     fn reference(&mut self, reference: Reference, out: &mut Learning) {
-        self.lines += 1;
         self.has_fetches |= reference.kind == ItemKind::Fetch;
         out.reference(reference, Place::Line(self.lines));
     }

@@ -63,15 +63,7 @@ fn a_segment_has_at_most_64_instructions() {
     check(text.repeat(3).as_bytes(), &[1 << 20]).unwrap();
 }
 
-/// A loop's piece is cut while the text stands at its end.
-#[test]
-fn a_piece_that_follows_itself_is_cut() {
-    let (head, tail) = ("I  00001000,2\nI  00001002,2\n", "I  00001004,2\n L 10,8\n");
-    let text = [head, tail, head, tail, head, tail, head, head, tail, head, "I  00003000,1\n"];
-    check(text.concat().repeat(8).as_bytes(), &[1 << 20]).unwrap();
-}
-
-/// One instruction whose data differ in number, kind and length: more kinds than are kept.
+/// One instruction whose data differ in number, kind and length.
 #[test]
 fn data_may_differ_in_every_way() {
     let mut text = String::new();
@@ -154,7 +146,7 @@ fn references_before_an_error_are_delivered() {
     // More than the head of the input.
     let text = "I  00001000,2\n L 10,8\n".repeat(1000) + "I  00001002";
     let reader = Pieces::new(text.as_bytes(), vec![]).chain(Broken);
-    let (notes, outcome) = read_from(reader, Instructions::best(), false);
+    let (notes, outcome) = read_from(reader, false);
     assert_eq!(outcome.unwrap_err().to_string(), "`text`, line 2000: the pipe broke");
     assert_eq!(notes.segments(), ["0x1000 IL"; 1000]);
     let (notes, _) = read("I  1000,2\n L 10,8\n?\nI  1002,2\n");

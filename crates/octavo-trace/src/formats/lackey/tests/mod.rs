@@ -1,4 +1,4 @@
-//! The reader against a line-by-line one, by every set of instructions that this processor has.
+//! The reader against a line-by-line one.
 
 mod examples;
 mod random;
@@ -6,7 +6,7 @@ mod random;
 use std::io::{ErrorKind, Read};
 
 use octavo_oracle::{NaiveReferences, Reference, strategies};
-use octavo_types::{AddressWidth, Consumer, Event, Instructions, ItemKind, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, ItemKind, Segment, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -97,11 +97,10 @@ impl Read for Pieces {
 
 fn read_from(
     reader: impl Read + Send + 'static,
-    instructions: Instructions,
     wants_places: bool,
 ) -> (Notes, Result<(), TraceError>) {
     let input = Input::from_reader("text", Box::new(reader), InputOptions::default());
-    let mut source = source_with(input.expect("its head can be read"), instructions);
+    let mut source = live_source(input.expect("its head can be read"));
     let (mut notes, mut decoder) = (Notes::default(), Decoder::default());
     let mut batch = Batch::default();
     let mut is_begun = false;
@@ -134,7 +133,7 @@ fn read_from(
 }
 
 fn read(text: impl AsRef<[u8]>) -> (Notes, Result<(), TraceError>) {
-    read_from(Pieces::new(text.as_ref(), vec![1 << 20]), Instructions::best(), false)
+    read_from(Pieces::new(text.as_ref(), vec![1 << 20]), false)
 }
 
 fn error(text: impl AsRef<[u8]>) -> String {
@@ -189,28 +188,25 @@ fn cut(references: &[(Reference, u64)]) -> Vec<Vec<Reference>> {
     segments
 }
 
-/// Reads `text` by every set of instructions and compares with the plain reading, for `sizes`.
+/// Reads `text` in blocks of `sizes` and compares with the plain reading.
 fn check(text: &[u8], sizes: &[usize]) -> Result<(), TestCaseError> {
     let (references, lines, faulty) = read_plainly(text);
     let segments = cut(&references);
     let places: Vec<Place> = references.iter().map(|(_, line)| Place::Line(*line)).collect();
-    for instructions in Instructions::all() {
-        for wants_places in [false, true] {
-            let pieces = Pieces::new(text, sizes.to_vec());
-            let (notes, outcome) = read_from(pieces, instructions, wants_places);
-            if !wants_places {
-                prop_assert!(notes.cut() == segments, "{:?}", instructions);
-            }
-            // Every reference has its place then, and so is a segment of its own.
-            let all: Vec<Reference> = notes.cut().concat();
-            prop_assert!(all.iter().eq(references.iter().map(|(of, _)| of)), "{:?}", instructions);
-            if wants_places {
-                prop_assert_eq!(&notes.places, &places);
-            }
-            let place = outcome.err().map(|error| error.place);
-            prop_assert_eq!(place, faulty.map(Place::Line));
-            prop_assert_eq!(notes.lines, lines);
+    for wants_places in [false, true] {
+        let (notes, outcome) = read_from(Pieces::new(text, sizes.to_vec()), wants_places);
+        if !wants_places {
+            prop_assert!(notes.cut() == segments);
         }
+        // Every reference has its place then, and so is a segment of its own.
+        let all: Vec<Reference> = notes.cut().concat();
+        prop_assert!(all.iter().eq(references.iter().map(|(of, _)| of)));
+        if wants_places {
+            prop_assert_eq!(&notes.places, &places);
+        }
+        let place = outcome.err().map(|error| error.place);
+        prop_assert_eq!(place, faulty.map(Place::Line));
+        prop_assert_eq!(notes.lines, lines);
     }
     Ok(())
 }

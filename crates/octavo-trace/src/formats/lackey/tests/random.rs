@@ -80,6 +80,6 @@ proptest! {
         ], 0..3000),
         sizes in vec(0usize..300, 0..4),
     ) {
-        let _ = read_from(Pieces::new(&bytes, sizes), Instructions::best(), false);
+        let _ = read_from(Pieces::new(&bytes, sizes), false);
     }
 }
