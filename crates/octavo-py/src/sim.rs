@@ -18,7 +18,7 @@ pub fn designs() -> Vec<(&'static str, &'static str)> {
 }
 
 /// A name, what it is, and each setting with its usual value.
-type Policy = (&'static str, &'static str, Vec<(&'static str, String)>);
+type Policy = (&'static str, &'static str, Vec<(String, String)>);
 
 /// Every policy of page sizes, in order.
 #[pyfunction]

@@ -4,11 +4,11 @@ use octavo_config::{HostConfig, MachineConfig, MemoryConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::{Aliases, Format, MakeTable};
-use octavo_os::policy::{OsConfig, Setting};
+use octavo_os::policy::OsConfig;
 use octavo_os::{Memory, Os};
 use octavo_types::PageSize;
 
-use super::registry::{MachineResult, Requirement, Setup, Sizes, TranslationHardware};
+use super::registry::{MachineResult, Setup, Sizes, TranslationHardware};
 use crate::config::ConfigError;
 use crate::design::Design;
 use crate::env::{Env, Walker};
@@ -154,9 +154,9 @@ fn os(
 
 /// Policies that observe stores are supported neither in guests nor in hosts.
 fn check_merging(system: &OsConfig) -> Result<(), ConfigError> {
-    match system.merges_pages() {
-        true => Err(ConfigError::NoMerging { given: system.same_pages.text() }),
-        false => Ok(()),
+    match system.setting("same_pages") {
+        Some(given) if system.merges_pages() => Err(ConfigError::NoMerging { given }),
+        _ => Ok(()),
     }
 }
 
@@ -177,13 +177,12 @@ impl TranslationHardware {
         // Tailored guest pages may be backed by any host pages.
         let requirement = self
             .needs
-            .filter(|requirement| requirement.is_of_host && !(requirement.is_met_by)(&policy));
-        if let Some(Requirement { name: requirement, remedy, .. }) = requirement {
+            .filter(|requirement| requirement.is_of_host && !requirement.is_met_by(&policy));
+        if let Some(requirement) = requirement {
+            let (needed, remedy) = (requirement.capability.0, requirement.remedy());
             return Err(refused(
                 host,
-                format!(
-                    "{name} needs {requirement} of the host, too: give {remedy}, or \"design\""
-                ),
+                format!("{name} needs {needed} of the host, too: give {remedy}, or \"design\""),
             ));
         }
         let supported = self.sizes.list();

@@ -22,7 +22,7 @@ use octavo_config::{Fill, FragmentationConfig, GtsmHardware, MachineConfig, TlbC
 use octavo_hw::{Asid, Geometry, Replacement, SetArray};
 use octavo_os::frames::SubBlocks;
 use octavo_os::page_table::Format;
-use octavo_os::policy::{OsConfig, PolicyConfig};
+use octavo_os::policy::{GAPPED_PAGES, OsConfig};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
@@ -44,7 +44,7 @@ pub const FAMILY: Family = Family {
     settings: Some("gtsm"),
     ..Family::new(
         &[TranslationHardware {
-            needs: Some(&GAPPED_PAGES),
+            needs: Some(&Requirement { capability: GAPPED_PAGES, is_of_host: false }),
             adapt,
             own_state,
             check_guest,
@@ -52,14 +52,6 @@ pub const FAMILY: Family = Family {
         }],
         &[NamedDesign { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: 2 MiB pages made of 32 of 64 sub-blocks" }],
     )
-};
-
-/// Pages of 2 MiB with gaps.
-const GAPPED_PAGES: Requirement = Requirement {
-    name: "pages of 2 MiB with gaps",
-    remedy: "the policy gtsm",
-    is_met_by: |policy| matches!(policy, PolicyConfig::Gtsm(_)),
-    is_of_host: false,
 };
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {

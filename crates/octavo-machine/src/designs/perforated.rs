@@ -24,7 +24,7 @@
 use octavo_config::{Fill, MachineConfig, TlbConfig};
 use octavo_hw::Asid;
 use octavo_os::page_table::Format;
-use octavo_os::policy::{OsConfig, PolicyConfig};
+use octavo_os::policy::{OsConfig, PERFORATED_PAGES};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
@@ -54,21 +54,13 @@ pub const FAMILY: Family = Family::new(
     ],
 );
 
-/// Pages of 2 MiB with holes.
-const PERFORATED_PAGES: Requirement = Requirement {
-    name: "pages of 2 MiB with holes",
-    remedy: "the policy perforated",
-    is_met_by: |policy| matches!(policy, PolicyConfig::Perforated(_)),
-    is_of_host: false,
-};
-
 const fn hardware(
     name: &'static str,
     about: &'static str,
     make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
 ) -> TranslationHardware {
     TranslationHardware {
-        needs: Some(&PERFORATED_PAGES),
+        needs: Some(&Requirement { capability: PERFORATED_PAGES, is_of_host: false }),
         ..TranslationHardware::new(name, about, make)
     }
 }

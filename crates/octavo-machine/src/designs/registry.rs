@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use octavo_config::MachineConfig;
 use octavo_os::frames::fragmentation::Fragmentation;
-use octavo_os::policy::{OsConfig, PolicyConfig};
+use octavo_os::policy::{Capability, OsConfig, PolicyConfig};
 use octavo_types::{Instructions, PageSize};
 
 use super::FAMILIES;
@@ -70,12 +70,8 @@ pub enum Sizes {
 
 /// A requirement of hardware on the page-size policy.
 pub struct Requirement {
-    /// The property of the policy, as a noun phrase.
-    pub name: &'static str,
-    /// The policies that provide it.
-    pub remedy: &'static str,
-    /// Whether a policy provides it.
-    pub is_met_by: fn(&PolicyConfig) -> bool,
+    /// The property of the policy.
+    pub capability: Capability,
     /// Whether a host with a policy of its own must meet it, too.
     pub is_of_host: bool,
 }
@@ -141,6 +137,18 @@ impl Family {
         designs: &'static [NamedDesign],
     ) -> Self {
         Family { hardware, designs, settings: None, renamed: &[] }
+    }
+}
+
+impl Requirement {
+    /// Whether a policy meets it.
+    pub fn is_met_by(&self, policy: &PolicyConfig) -> bool {
+        policy.capabilities().contains(&self.capability)
+    }
+
+    /// The policies that meet it, as `the policy tps`.
+    pub fn remedy(&self) -> String {
+        format!("the policy {}", self.capability.policies().join(" or "))
     }
 }
 

@@ -20,7 +20,7 @@
 
 use octavo_config::{MachineConfig, TlbConfig};
 use octavo_hw::Asid;
-use octavo_os::policy::{OsConfig, PolicyConfig};
+use octavo_os::policy::{BACKED_RANGES, OsConfig};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber, PageSize};
 
@@ -45,13 +45,8 @@ pub const FAMILY: Family = Family::new(
     &[NamedDesign { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: a range TLB beside the second level" }],
 );
 
-/// Contiguous ranges of pages.
-pub(super) const RANGES: Requirement = Requirement {
-    name: "ranges that are backed when they are mapped",
-    remedy: "the policy eager",
-    is_met_by: |policy| matches!(policy, PolicyConfig::Eager(_)),
-    is_of_host: true,
-};
+/// Ranges, of guest and host.
+pub(super) const RANGES: Requirement = Requirement { capability: BACKED_RANGES, is_of_host: true };
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     build::machine(config, setup, os, || Rmm::new(&config.tlb, setup.instructions))

@@ -78,7 +78,7 @@ pub enum SpecError {
         /// The requirement.
         requirement: &'static str,
         /// The policies that meet it.
-        remedy: &'static str,
+        remedy: String,
     },
     /// A policy with pages of a size that the hardware's page tables do not support.
     #[error(
@@ -180,13 +180,13 @@ impl DesignSpec {
                 }
             })?;
         if let Some(requirement) =
-            hardware.needs.filter(|requirement| !(requirement.is_met_by)(&os.policy))
+            hardware.needs.filter(|requirement| !requirement.is_met_by(&os.policy))
         {
             return Err(SpecError::UnmetRequirement {
                 hardware: hardware.name,
                 policy: policy.to_owned(),
-                requirement: requirement.name,
-                remedy: requirement.remedy,
+                requirement: requirement.capability.0,
+                remedy: requirement.remedy(),
             });
         }
         let supported = hardware.sizes.list();
@@ -255,15 +255,15 @@ mod tests {
             assert_eq!(DesignSpec::parse(known.name).unwrap().name(), known.name);
         }
         let larger = DesignSpec::parse("base16k:size=32KiB").unwrap();
-        assert_eq!(larger.os().to_settings()[0], ("size", "32KiB".to_owned()));
+        assert_eq!(larger.os().to_settings()[0], ("size".to_owned(), "32KiB".to_owned()));
         let whole = DesignSpec::parse("thp:copy_on_write=whole").unwrap();
         assert_eq!(whole.os().copy_on_write, CopyOnWrite::Whole);
         let parts = DesignSpec::parse("conventional+thp").unwrap();
         assert_eq!(parts.hardware().name, "conventional");
         let half = DesignSpec::parse("tps:promotion_threshold_percent=50:span=round-up").unwrap();
         let settings = half.os().to_settings();
-        assert_eq!(settings[0], ("promotion_threshold_percent", "50".to_owned()));
-        assert_eq!(settings[1], ("span", "round-up".to_owned()));
+        assert_eq!(settings[0], ("promotion_threshold_percent".to_owned(), "50".to_owned()));
+        assert_eq!(settings[1], ("span".to_owned(), "round-up".to_owned()));
         let large = DesignSpec::parse("softvm:softvm.l1.bytes=16KiB").unwrap();
         let skylake = octavo_config::resolve("skylake", &[""; 0]).unwrap().into_config();
         assert_eq!(large.machine(&skylake).unwrap().softvm.l1.bytes, 16 << 10);

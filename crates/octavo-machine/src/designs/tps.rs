@@ -17,7 +17,7 @@
 
 use octavo_config::{FirstLevel, MachineConfig, PageSizes, TlbArray, TlbConfig, Ways};
 use octavo_hw::Replacement;
-use octavo_os::policy::{OsConfig, PolicyConfig};
+use octavo_os::policy::{OsConfig, TAILORED_PAGES};
 use octavo_types::PageSize;
 
 use super::Conventional;
@@ -37,19 +37,11 @@ pub const FAMILY: Family = Family {
     ..Family::new(
         &[TranslationHardware {
             sizes: Sizes::All,
-            needs: Some(&TAILORED_PAGES),
+            needs: Some(&Requirement { capability: TAILORED_PAGES, is_of_host: false }),
             ..TranslationHardware::new("tps", "an any-size first-level TLB in place of those for larger pages", make)
         }],
         &[NamedDesign { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two" }],
     )
-};
-
-/// Pages of sizes that x86-64 does not have.
-const TAILORED_PAGES: Requirement = Requirement {
-    name: "pages of all sizes",
-    remedy: "the policy tps",
-    is_met_by: |policy| matches!(policy, PolicyConfig::Tps(_)),
-    is_of_host: false,
 };
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {

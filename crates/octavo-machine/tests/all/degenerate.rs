@@ -10,7 +10,7 @@ use octavo_machine::{AnyMachine, Counters, Env, Machine};
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{OsConfig, PolicyConfig, TpsConfig};
+use octavo_os::policy::{BaseConfig, OsConfig, PolicyConfig, TpsConfig};
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
@@ -58,7 +58,7 @@ proptest! {
         let counted = play_checked(&stream, vec![
             machine(&config, "conventional", &usual("base")),
             machine(&config, "tps", &usual("base")),
-            machine(&config, "tps", &PolicyConfig::Tps(small)),
+            machine(&config, "tps", &small.into()),
         ]);
         for other in &counted[1..] {
             prop_assert_eq!(common_counters(&counted[0]), common_counters(other));
@@ -69,7 +69,7 @@ proptest! {
     #[test]
     fn ideal_bounds_map_the_same_pages(stream in stream(1..150)) {
         let config = tiny();
-        let base = PolicyConfig::Base;
+        let base = BaseConfig {}.into();
         let counted = play_checked(&stream, vec![
             machine(&config, "conventional", &base),
             machine(&config, "perfect_l1", &base),
@@ -230,7 +230,7 @@ proptest! {
             Box::new(Machine::new(env.checked(setup.is_checked), vec![mmu], setup.instructions))
         };
         let thp = (octavo_os::policy::by_name("thp").unwrap().usual)();
-        let mut counted = play_checked(&stream, vec![small_blocks(&PolicyConfig::Base), small_blocks(&thp)]);
+        let mut counted = play_checked(&stream, vec![small_blocks(&BaseConfig {}.into()), small_blocks(&thp)]);
         let thp = counted.pop().unwrap();
         // They differ only in attempts to make huge pages.
         let tried = ["fallbacks", "compactions", "frames_compacted"];

@@ -9,6 +9,7 @@
 //! frame is still free.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
+use serde::{Deserialize, Serialize};
 
 use super::{EVERYTHING, Memory, ProcessId, around};
 use crate::frames::{Order, OutOfMemory, Owner};
@@ -16,7 +17,8 @@ use crate::page_table::Leaf;
 use crate::vmas::{Backing, Pages, Vma};
 
 /// The pages that are merged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SamePages {
     /// None.
     #[default]

@@ -1,6 +1,7 @@
 //! Shared pages: fork and copy-on-write.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
+use serde::{Deserialize, Serialize};
 
 use super::invalidations::GatheredInvalidation;
 use super::{EVERYTHING, Memory, Process, ProcessId, around, base_pages, frames_of};
@@ -9,7 +10,8 @@ use crate::page_table::Leaf;
 use crate::vmas::{Backing, Vma};
 
 /// The amount copied by a store to a shared large page (Guvenilir and Patt, ISCA 2020, section III.C.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CopyOnWrite {
     /// Only the base page. The page is split around it, and the rest stays shared: less copying and memory.
     /// Linux does this.

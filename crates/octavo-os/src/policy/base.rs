@@ -1,10 +1,21 @@
 //! Demand paging with base pages.
 
 use octavo_types::{PageNumber, PageSize, Protection};
+use serde::{Deserialize, Serialize};
 
-use super::{Fault, Policy};
+use super::{Fault, Policy, PolicySettings};
 use crate::frames::{Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId};
+
+/// Demand paging has no settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct BaseConfig {}
+
+impl PolicySettings for BaseConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(BasePages)
+    }
+}
 
 /// Demand paging with 4 KiB pages only.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,18 +3,21 @@
 //! in `mm/compaction.c`).
 
 use octavo_types::FrameNumber;
+use serde::{Deserialize, Serialize};
 
 use crate::frames::{CompactionLimits, Compactor, Order, OutOfMemory, Owner};
 use crate::memory::Memory;
 
 /// Whether a page fault waits for compaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Defrag {
     /// Always.
     Always,
     /// Never; compaction runs in the background.
     Defer,
     /// For mappings with `MADV_HUGEPAGE`; others as [`Defrag::Defer`].
+    #[serde(rename = "defer+madvise")]
     DeferMadvise,
     /// For mappings with `MADV_HUGEPAGE`, Linux's default; nothing for others.
     #[default]

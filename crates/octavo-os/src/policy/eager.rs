@@ -12,16 +12,22 @@
 //! more than they use. So are inaccessible mappings, until they become accessible, and pages given back.
 
 use octavo_types::{FrameNumber, PageSize, Protection};
+use serde::{Deserialize, Serialize};
 
-use super::{Fault, Policy};
+use super::texts::page_size;
+use super::{Capability, Fault, Policy, PolicySettings};
 use crate::frames::{Order, OutOfMemory, Owner, blocks_of};
 use crate::memory::{Memory, ProcessId, base_pages};
 use crate::vmas::{Pages, Vma};
 
+/// Mappings are ranges of memory from the start.
+pub const BACKED_RANGES: Capability = Capability("ranges that are backed when they are mapped");
+
 /// Settings of eager paging.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EagerConfig {
     /// The largest page size inside ranges, among those of the page table.
+    #[serde(with = "page_size")]
     pub largest: PageSize,
 }
 
@@ -29,6 +35,16 @@ impl Default for EagerConfig {
     /// With huge pages.
     fn default() -> Self {
         EagerConfig { largest: PageSize::HUGE }
+    }
+}
+
+impl PolicySettings for EagerConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(Eager::new(*self))
+    }
+
+    fn capabilities(&self) -> &'static [Capability] {
+        &[BACKED_RANGES]
     }
 }
 

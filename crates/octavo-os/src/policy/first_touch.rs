@@ -2,15 +2,18 @@
 //! mapping holds the aligned page and a block is free; base pages elsewhere.
 
 use octavo_types::{PageNumber, PageSize};
+use serde::{Deserialize, Serialize};
 
-use super::{Fault, Policy};
+use super::texts::page_size;
+use super::{Fault, Policy, PolicySettings};
 use crate::frames::OutOfMemory;
 use crate::memory::{Memory, around, base_pages};
 
 /// Settings of the first-touch policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FirstTouchConfig {
     /// The large page size.
+    #[serde(with = "page_size")]
     pub size: PageSize,
 }
 
@@ -18,6 +21,16 @@ impl Default for FirstTouchConfig {
     /// 256 KiB, the recommendation of Weisberg and Wiseman for large data segments.
     fn default() -> Self {
         FirstTouchConfig { size: PageSize::from_log2(18).expect("256 KiB") }
+    }
+}
+
+impl PolicySettings for FirstTouchConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(FirstTouch::new(*self))
+    }
+
+    fn required_sizes(&self) -> Vec<PageSize> {
+        Some(self.size).filter(|size| *size > PageSize::BASE).into_iter().collect()
     }
 }
 

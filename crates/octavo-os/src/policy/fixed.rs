@@ -9,16 +9,19 @@
 //! If the page table does not support the size, contiguous base pages are mapped at once.
 
 use octavo_types::PageSize;
+use serde::{Deserialize, Serialize};
 
-use super::{Fault, Policy};
+use super::texts::page_size;
+use super::{Fault, Policy, PolicySettings};
 use crate::frames::{Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::Pages;
 
 /// Settings of the fixed-size policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FixedConfig {
     /// The page size.
+    #[serde(with = "page_size")]
     pub size: PageSize,
 }
 
@@ -26,6 +29,23 @@ impl Default for FixedConfig {
     /// 16 KiB.
     fn default() -> Self {
         FixedConfig { size: PageSize::from_log2(14).expect("16 KiB") }
+    }
+}
+
+impl PolicySettings for FixedConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(Fixed::new(*self))
+    }
+
+    fn required_sizes(&self) -> Vec<PageSize> {
+        Some(self.size).filter(|size| *size > PageSize::BASE).into_iter().collect()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.size > PageSize::HUGE {
+            return Err(format!("size = {}: give 4KiB to 2MiB", self.size));
+        }
+        Ok(())
     }
 }
 

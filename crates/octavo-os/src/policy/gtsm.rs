@@ -16,19 +16,25 @@
 //! used.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
+use serde::{Deserialize, Serialize};
 
 use super::base::place_last;
-use super::{Fault, Policy, Thp, ThpConfig};
+use super::texts::{AllowedValues, Texts};
+use super::{Capability, Fault, Policy, PolicySettings, Thp, ThpConfig};
 use crate::frames::{Frames, OutOfMemory, Owner, SubBlocks};
 use crate::memory::{Memory, ProcessId, around};
 use crate::vmas::Pages;
 
+/// Huge pages made of sub-blocks.
+pub const GAPPED_PAGES: Capability = Capability("pages of 2 MiB with gaps");
+
 /// Settings of GTSM.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GtsmConfig {
     /// Whether free blocks of 2 MiB are used as plain huge pages.
     pub whole_blocks: bool,
     /// Which mappings may have huge pages, and background scans.
+    #[serde(flatten, skip_deserializing)]
     pub huge: ThpConfig,
 }
 
@@ -42,6 +48,24 @@ impl GtsmConfig {
 impl Default for GtsmConfig {
     fn default() -> Self {
         GtsmConfig { whole_blocks: true, huge: ThpConfig::default() }
+    }
+}
+
+impl PolicySettings for GtsmConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(Gtsm::new(*self))
+    }
+
+    fn required_sizes(&self) -> Vec<PageSize> {
+        vec![PageSize::HUGE]
+    }
+
+    fn capabilities(&self) -> &'static [Capability] {
+        &[GAPPED_PAGES]
+    }
+
+    fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {
+        Ok(GtsmConfig { huge: texts.read()?, ..texts.read()? })
     }
 }
 

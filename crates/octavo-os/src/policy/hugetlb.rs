@@ -11,20 +11,23 @@
 //! it, which also removes the page from the pool.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize};
+use serde::{Deserialize, Serialize};
 
-use super::{Fault, Policy};
+use super::texts::page_size_or_none;
+use super::{Fault, Policy, PolicySettings};
 use crate::frames::{Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::{Backing, Pages, Vma};
 
 /// Settings of the pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HugetlbConfig {
     /// Pages of 2 MiB in the pool.
     pub nr_hugepages: u64,
     /// Pages of 1 GiB in the pool; memory must have blocks of that size.
     pub nr_gigantic_pages: u64,
     /// If set, all anonymous memory uses the pool's pages of this size, not only mappings with `MAP_HUGETLB`.
+    #[serde(with = "page_size_or_none")]
     pub all_anonymous: Option<PageSize>,
 }
 
@@ -32,6 +35,26 @@ impl Default for HugetlbConfig {
     /// 2 GiB of 2 MiB pages, for mappings with `MAP_HUGETLB`.
     fn default() -> Self {
         HugetlbConfig { nr_hugepages: 1024, nr_gigantic_pages: 0, all_anonymous: None }
+    }
+}
+
+impl PolicySettings for HugetlbConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(Hugetlb::new(*self))
+    }
+
+    fn required_sizes(&self) -> Vec<PageSize> {
+        let gigantic = (self.nr_gigantic_pages > 0).then_some(PageSize::LARGEST);
+        [PageSize::HUGE].into_iter().chain(gigantic).collect()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self.all_anonymous {
+            Some(size) if ![PageSize::HUGE, PageSize::LARGEST].contains(&size) => {
+                Err(format!("all_anonymous = {size}: give 2MiB or 1GiB"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

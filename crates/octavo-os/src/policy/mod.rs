@@ -1,6 +1,7 @@
 //! Page-size policies, one file each.
 
 mod base;
+mod config;
 mod defrag;
 mod eager;
 mod first_touch;
@@ -13,27 +14,28 @@ mod perforated;
 mod registry;
 mod reserved_thp;
 mod reserving;
-mod setting;
 mod settings;
+mod texts;
 mod thp;
 mod tps;
 
-pub use base::BasePages;
+pub use base::{BaseConfig, BasePages};
+pub use config::{Capability, PolicyConfig, PolicySettings};
 pub use defrag::{Defrag, Defragmenter};
-pub use eager::{Eager, EagerConfig};
+pub use eager::{BACKED_RANGES, Eager, EagerConfig};
 pub use first_touch::{FirstTouch, FirstTouchConfig};
 pub use fixed::{Fixed, FixedConfig};
-pub use gtsm::{Gtsm, GtsmConfig};
+pub use gtsm::{GAPPED_PAGES, Gtsm, GtsmConfig};
 pub use hugetlb::{Hugetlb, HugetlbConfig};
 pub use mthp::{Mthp, MthpConfig, MthpEnabled};
 pub use parse::PolicyError;
-pub use perforated::{Perforated, PerforatedConfig};
-pub use registry::{POLICIES, PolicyConfig, PolicyEntry, by_name};
+pub use perforated::{PERFORATED_PAGES, Perforated, PerforatedConfig};
+pub use registry::{POLICIES, PolicyEntry, by_name};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};
-pub use setting::Setting;
 pub use settings::{OsConfig, SettingError};
+pub use texts::{AllowedValues, Texts};
 pub use thp::{FaultHuge, Thp, ThpConfig};
-pub use tps::{ReserveWhen, Span, Tps, TpsConfig};
+pub use tps::{ReserveWhen, Span, TAILORED_PAGES, Tps, TpsConfig};
 
 use octavo_types::PageNumber;
 
@@ -91,4 +93,12 @@ pub trait Policy: Send {
 
     /// Runs background work; `instructions` is the number executed so far by all programs.
     fn background(&mut self, _memory: &mut Memory, _instructions: u64) {}
+}
+
+/// Rejects a share outside 1 to 100 percent.
+fn check_percent(name: &str, percent: u8) -> Result<(), String> {
+    match percent {
+        1..=100 => Ok(()),
+        _ => Err(format!("{name} = {percent}: give a share in percent, 1 to 100")),
+    }
 }

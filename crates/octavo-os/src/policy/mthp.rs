@@ -9,9 +9,11 @@
 //! `khugepaged` also makes huge pages of 2 MiB, from base pages only.
 
 use octavo_types::PageSize;
+use serde::{Deserialize, Serialize};
 
 use super::defrag::{Defrag, Defragmenter};
-use super::{Fault, FaultHuge, Policy, Thp, ThpConfig};
+use super::texts::{AllowedValues, Texts};
+use super::{Fault, FaultHuge, Policy, PolicySettings, Thp, ThpConfig};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, around, base_pages};
 use crate::vmas::{Advice, Vma};
@@ -31,29 +33,48 @@ pub enum MthpEnabled {
 }
 
 /// Settings of multi-size huge pages, by Linux's names.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MthpConfig {
     /// The setting for sizes that inherit it: `transparent_hugepage/enabled`; `None` for `never`.
     pub enabled: Option<FaultHuge>,
     /// The setting of each size, in any order; unnamed sizes are `never`.
+    #[serde(skip)]
     pub sizes: Vec<(PageSize, MthpEnabled)>,
     /// The reaction to a missing free block.
     pub defrag: Defrag,
-    /// Settings of `khugepaged` for 2 MiB pages.
-    pub khugepaged: ThpConfig,
+    /// As [`ThpConfig::max_ptes_none`].
+    pub max_ptes_none: u32,
+    /// As [`ThpConfig::scan_every_instructions`].
+    pub scan_every_instructions: u64,
+    /// As [`ThpConfig::pages_to_scan`].
+    pub pages_to_scan: u64,
 }
 
 impl Default for MthpConfig {
     /// All sizes of Linux on x86-64 with 4 KiB pages, 16 KiB to 2 MiB, set to `always`. (Linux's default
     /// enables 2 MiB only, which is the policy `thp`.)
     fn default() -> Self {
+        let ThpConfig { max_ptes_none, scan_every_instructions, pages_to_scan, .. } =
+            ThpConfig::default();
         let sizes = (14..=21).filter_map(PageSize::from_log2);
         MthpConfig {
             enabled: Some(FaultHuge::Always),
             sizes: sizes.map(|size| (size, MthpEnabled::Inherit)).collect(),
             defrag: Defrag::default(),
-            khugepaged: ThpConfig::default(),
+            max_ptes_none,
+            scan_every_instructions,
+            pages_to_scan,
         }
+    }
+}
+
+impl PolicySettings for MthpConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(Mthp::new(self.clone()))
+    }
+
+    fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {
+        Ok(MthpConfig { sizes: self.sizes.clone(), ..texts.read()? })
     }
 }
 
@@ -71,7 +92,12 @@ impl Mthp {
         config.sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
         let defragmenter = Defragmenter::new(config.defrag);
         let huge = config.sizes.iter().find(|(size, _)| *size == PageSize::HUGE);
-        let mut khugepaged = config.khugepaged;
+        let mut khugepaged = ThpConfig {
+            enabled: FaultHuge::default(),
+            max_ptes_none: config.max_ptes_none,
+            scan_every_instructions: config.scan_every_instructions,
+            pages_to_scan: config.pages_to_scan,
+        };
         match huge.map(|(_, setting)| (*setting, config.enabled)) {
             Some((MthpEnabled::Always, _) | (MthpEnabled::Inherit, Some(FaultHuge::Always))) => {
                 khugepaged.enabled = FaultHuge::Always;

@@ -77,13 +77,13 @@ impl OsConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::PolicyConfig;
+    use crate::policy::BaseConfig;
 
     #[test]
     fn policies_parse_with_their_settings() {
         let size = |text| OsConfig::parse(text).unwrap().to_settings()[0].1.clone();
         assert_eq!(size("fixed:size=32KiB"), "32KiB");
-        assert_eq!(OsConfig::parse("base"), Ok(OsConfig::new(PolicyConfig::Base)));
+        assert_eq!(OsConfig::parse("base"), Ok(OsConfig::new(BaseConfig {}.into())));
         let sentence = |text| OsConfig::parse(text).unwrap_err().to_string();
         assert!(sentence("eagr").ends_with("; did you mean `eager`?"), "{}", sentence("eagr"));
         assert_eq!(sentence("thp:enabled"), "`enabled`: give KEY=VALUE");

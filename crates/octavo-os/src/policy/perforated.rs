@@ -22,9 +22,11 @@ mod regions;
 use std::collections::BTreeMap;
 
 use octavo_types::{PageNumber, PageSize};
+use serde::{Deserialize, Serialize};
 
 use super::base::place_last;
-use super::{Fault, Policy, ReserveWhen, Thp, ThpConfig};
+use super::texts::{AllowedValues, Texts};
+use super::{Capability, Fault, Policy, PolicySettings, ReserveWhen, Thp, ThpConfig};
 use crate::frames::{Order, OutOfMemory, Owner, ReservationId};
 use crate::memory::{Memory, ProcessId, around};
 use crate::page_table::Holes;
@@ -34,8 +36,11 @@ use regions::{Regions, vacate_frame};
 /// Base pages of a 2 MiB page.
 const PAGES: u64 = Order::HUGE.frames();
 
+/// Huge pages with holes.
+pub const PERFORATED_PAGES: Capability = Capability("pages of 2 MiB with holes");
+
 /// Settings of perforated pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PerforatedConfig {
     /// Maximum unmovable share of a chosen region, in percent, exclusive.
     pub max_immovable_percent: u8,
@@ -48,6 +53,7 @@ pub struct PerforatedConfig {
     /// Pages with fewer parts that are not holes are split.
     pub min_parts: u32,
     /// Which mappings may have huge pages, and background scans.
+    #[serde(flatten, skip_deserializing)]
     pub huge: ThpConfig,
 }
 
@@ -66,9 +72,20 @@ impl Default for PerforatedConfig {
     }
 }
 
-impl PerforatedConfig {
-    /// Validates the settings. Returns an error sentence.
-    pub(super) fn check(&self) -> Result<(), String> {
+impl PolicySettings for PerforatedConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(Perforated::new(*self))
+    }
+
+    fn required_sizes(&self) -> Vec<PageSize> {
+        vec![PageSize::HUGE]
+    }
+
+    fn capabilities(&self) -> &'static [Capability] {
+        &[PERFORATED_PAGES]
+    }
+
+    fn check(&self) -> Result<(), String> {
         let PerforatedConfig { max_immovable_percent, max_filter_bits, min_parts, .. } = self;
         if *max_immovable_percent > 100 {
             return Err(format!(
@@ -82,6 +99,10 @@ impl PerforatedConfig {
             return Err(format!("min_parts = {min_parts}: give 0 to {PAGES}"));
         }
         Ok(())
+    }
+
+    fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {
+        Ok(PerforatedConfig { huge: texts.read()?, ..texts.read()? })
     }
 }
 

@@ -11,14 +11,17 @@
 //! all anonymous memory; other mappings rarely grow in place. FreeBSD also returns released pages to their
 //! reservation; here they are free, and a wholly released range is reserved again.
 
+use octavo_types::PageSize;
+use serde::{Deserialize, Serialize};
+
 use super::reserving::{ReservationManager, Rules};
-use super::{Defrag, Fault, Policy};
+use super::{Defrag, Fault, Policy, PolicySettings, check_percent};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId};
 use crate::vmas::{Pages, Vma};
 
 /// Settings of reserved huge pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReservedThpConfig {
     /// The share of touched base pages that triggers promotion, in percent, 1 to 100. FreeBSD requires all.
     pub promotion_threshold_percent: u8,
@@ -30,6 +33,20 @@ impl Default for ReservedThpConfig {
     /// The settings of FreeBSD.
     fn default() -> Self {
         ReservedThpConfig { promotion_threshold_percent: 100, beyond_heap: true }
+    }
+}
+
+impl PolicySettings for ReservedThpConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(ReservedThp::new(*self))
+    }
+
+    fn required_sizes(&self) -> Vec<PageSize> {
+        vec![PageSize::HUGE]
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_percent("promotion_threshold_percent", self.promotion_threshold_percent)
     }
 }
 

@@ -2,14 +2,16 @@
 //! background.
 
 use octavo_types::{PageNumber, PageSize};
+use serde::{Deserialize, Serialize};
 
-use super::{Fault, Policy};
+use super::{Fault, Policy, PolicySettings};
 use crate::frames::OutOfMemory;
 use crate::memory::{Memory, ProcessId, around};
 use crate::vmas::{Advice, Pages, Vma};
 
 /// Where huge pages are used: `/sys/kernel/mm/transparent_hugepage/enabled`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FaultHuge {
     /// In all mappings without `MADV_NOHUGEPAGE`.
     #[default]
@@ -22,7 +24,7 @@ pub enum FaultHuge {
 pub(super) const TEN_SECONDS_INSTRUCTIONS: u64 = 30_000_000_000;
 
 /// Settings of transparent huge pages, by Linux's names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ThpConfig {
     /// Where huge pages are used.
     pub enabled: FaultHuge,
@@ -43,6 +45,16 @@ impl Default for ThpConfig {
             scan_every_instructions: TEN_SECONDS_INSTRUCTIONS,
             pages_to_scan: 4096,
         }
+    }
+}
+
+impl PolicySettings for ThpConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(Thp::new(*self))
+    }
+
+    fn required_sizes(&self) -> Vec<PageSize> {
+        vec![PageSize::HUGE]
     }
 }
 

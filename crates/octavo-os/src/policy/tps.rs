@@ -31,16 +31,19 @@
 //!   one shootdown.
 
 use octavo_types::PageSize;
+use serde::{Deserialize, Serialize};
 
 use super::reserving::{ReservationManager, Rules};
-use super::{Defrag, Fault, Policy};
+use super::texts::{page_size, page_size_or_none};
+use super::{Capability, Defrag, Fault, Policy, PolicySettings, check_percent};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId};
-use crate::page_table::{Aliases, SizeEncoding};
+use crate::page_table::{Aliases, Format, MAX_VECTOR_BITS, SizeEncoding};
 use crate::vmas::{Pages, Vma};
 
 /// The size of reservations (Section III-B.2, "Internal Fragmentation").
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Span {
     /// The fewest blocks that span the mapping exactly.
     #[default]
@@ -50,7 +53,8 @@ pub enum Span {
 }
 
 /// When memory is reserved for a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ReserveWhen {
     /// When it is made, as in the paper.
     #[default]
@@ -59,8 +63,27 @@ pub enum ReserveWhen {
     Touched,
 }
 
+/// Pages of every power of two from 4 KiB to the largest.
+pub const TAILORED_PAGES: Capability = Capability("pages of all sizes");
+
+/// [`Aliases`] by name.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Aliases", rename_all = "kebab-case")]
+enum AliasesName {
+    Pointers,
+    Copies,
+}
+
+/// [`SizeEncoding`] by name.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "SizeEncoding", rename_all = "kebab-case")]
+enum SizeEncodingName {
+    FourBits,
+    OneBit,
+}
+
 /// Settings of TPS.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TpsConfig {
     /// The share of utilised base pages that triggers promotion, in percent, 1 to 100. With 100 and exact
     /// spans, memory use is that of base pages.
@@ -70,8 +93,10 @@ pub struct TpsConfig {
     /// When memory is reserved.
     pub reserve: ReserveWhen,
     /// The largest reservation.
+    #[serde(with = "page_size")]
     pub largest: PageSize,
     /// The largest reservation that may extend past the end of the `brk` heap; `None` disables it.
+    #[serde(with = "page_size_or_none")]
     pub heap: Option<PageSize>,
     /// The reaction to a missing free block. `madvise` advice is ignored: `Madvise` acts like `Never`, and
     /// `DeferMadvise` like `Defer`.
@@ -83,8 +108,10 @@ pub struct TpsConfig {
     /// III-C.1): 0 for none, or 2, 4, 8 or 16.
     pub vector_bits: u8,
     /// The content of alias entries (Section III-A.2).
+    #[serde(with = "AliasesName")]
     pub aliases: Aliases,
     /// How entries state the page size (Section III-A.1).
+    #[serde(with = "SizeEncodingName")]
     pub size_encoding: SizeEncoding,
 }
 
@@ -103,6 +130,37 @@ impl Default for TpsConfig {
             aliases: Aliases::default(),
             size_encoding: SizeEncoding::default(),
         }
+    }
+}
+
+impl PolicySettings for TpsConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(Tps::new(*self))
+    }
+
+    fn required_sizes(&self) -> Vec<PageSize> {
+        let sizes = PageSize::BASE.log2() + 1..=self.largest.log2();
+        sizes.filter_map(PageSize::from_log2).collect()
+    }
+
+    fn page_table_format(&self) -> Format {
+        Format {
+            encoding: self.size_encoding,
+            aliases: self.aliases,
+            vector_bits: self.vector_bits,
+            ..Format::default()
+        }
+    }
+
+    fn capabilities(&self) -> &'static [Capability] {
+        &[TAILORED_PAGES]
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if ![0, 2, 4, 8, MAX_VECTOR_BITS].contains(&self.vector_bits) {
+            return Err(format!("vector_bits = {}: give 0, 2, 4, 8 or 16", self.vector_bits));
+        }
+        check_percent("promotion_threshold_percent", self.promotion_threshold_percent)
     }
 }
 

@@ -2,9 +2,7 @@
 
 use octavo_os::ProcessId;
 use octavo_os::frames::Order;
-use octavo_os::policy::{
-    Defrag, FirstTouch, FirstTouchConfig, Mthp, MthpConfig, MthpEnabled, ThpConfig,
-};
+use octavo_os::policy::{Defrag, FirstTouch, FirstTouchConfig, Mthp, MthpConfig, MthpEnabled};
 use octavo_types::{Event, PageNumber, PageSize};
 
 use super::machine::{Machine, Source, map, range};
@@ -23,8 +21,8 @@ fn defrag_setting_selects_who_compacts() {
         (Defrag::Never, 14, false, false),
     ] {
         let sizes = vec![(PageSize::HUGE, MthpEnabled::Always)];
-        let khugepaged = ThpConfig { scan_every_instructions: 0, ..ThpConfig::default() };
-        let config = MthpConfig { sizes, defrag, khugepaged, ..MthpConfig::default() };
+        let config =
+            MthpConfig { sizes, defrag, scan_every_instructions: 0, ..MthpConfig::default() };
         let mut machine = machine(&CONVENTIONAL, Mthp::new(config));
         leave_blocks(&mut machine, 4, 2, true);
         machine.event(FIRST, &map(1024, 2048, Source::Anonymous));

@@ -4,8 +4,8 @@
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{
-    Defrag, GtsmConfig, HugetlbConfig, MthpConfig, POLICIES, PerforatedConfig, PolicyConfig,
-    ReserveWhen, Span, ThpConfig, TpsConfig,
+    Defrag, GAPPED_PAGES, GtsmConfig, HugetlbConfig, MthpConfig, PERFORATED_PAGES, POLICIES,
+    PerforatedConfig, PolicyConfig, ReserveWhen, Span, ThpConfig, TpsConfig,
 };
 use octavo_os::{CopyOnWrite, SamePages};
 use octavo_types::PageSize;
@@ -18,11 +18,13 @@ use crate::machine::{Setup, op, play};
 fn policy(which: usize, choice: u8) -> PolicyConfig {
     let khugepaged = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
     let defrag = [Defrag::Always, Defrag::Defer, Defrag::Never][usize::from(choice) % 3];
-    match (POLICIES[which % POLICIES.len()].usual)() {
-        PolicyConfig::Mthp(_) => {
-            PolicyConfig::Mthp(MthpConfig { khugepaged, defrag, ..MthpConfig::default() })
+    let entry = POLICIES[which % POLICIES.len()];
+    match entry.name {
+        "mthp" => {
+            let scan_every_instructions = khugepaged.scan_every_instructions;
+            MthpConfig { scan_every_instructions, defrag, ..MthpConfig::default() }.into()
         }
-        PolicyConfig::Tps(_) => PolicyConfig::Tps(TpsConfig {
+        "tps" => PolicyConfig::from(TpsConfig {
             promotion_threshold_percent: [100, 75, 50][usize::from(choice) / 3 % 3],
             span: [Span::Exact, Span::RoundUp][usize::from(choice) / 9 % 2],
             reserve: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 18 % 2],
@@ -30,7 +32,7 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
             defrag,
             ..TpsConfig::default()
         }),
-        PolicyConfig::Perforated(_) => PolicyConfig::Perforated(PerforatedConfig {
+        "perforated" => PolicyConfig::from(PerforatedConfig {
             max_immovable_percent: [25, 60, 100][usize::from(choice) % 3],
             max_filter_bits: 8,
             hole_pages: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 3 % 2],
@@ -38,16 +40,16 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
             min_parts: u32::from(choice / 12 % 2) * 40,
             huge: khugepaged,
         }),
-        PolicyConfig::Gtsm(_) => {
+        "gtsm" => {
             let whole_blocks = choice.is_multiple_of(2);
-            PolicyConfig::Gtsm(GtsmConfig { whole_blocks, huge: khugepaged })
+            GtsmConfig { whole_blocks, huge: khugepaged }.into()
         }
-        PolicyConfig::Hugetlb(config) => PolicyConfig::Hugetlb(HugetlbConfig {
+        "hugetlb" => PolicyConfig::from(HugetlbConfig {
             nr_hugepages: u64::from(choice % 12),
             all_anonymous: Some(PageSize::HUGE),
-            ..config
+            ..HugetlbConfig::default()
         }),
-        usual => usual,
+        _ => (entry.usual)(),
     }
 }
 
@@ -70,8 +72,8 @@ proptest! {
         let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
         sizes.extend(config.required_sizes());
         let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
-        let has_perforated = matches!(config, PolicyConfig::Perforated(_));
-        let has_gapped = matches!(config, PolicyConfig::Gtsm(_));
+        let has_perforated = config.capabilities().contains(&PERFORATED_PAGES);
+        let has_gapped = config.capabilities().contains(&GAPPED_PAGES);
         let format = Format { has_perforated, has_gapped, ..Format::default() };
         let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
         let start = Fragmentation::Faults(Faults { portion, layout });

@@ -2,7 +2,7 @@
 
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{GtsmConfig, PolicyConfig};
+use octavo_os::policy::{GtsmConfig, PolicySettings};
 use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
@@ -26,7 +26,7 @@ fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmConfig) -> (Os, Pr
     }
     let format = Format { has_gapped: true, ..Format::default() };
     let memory = Memory::new(frames, &[PageSize::HUGE], format);
-    let mut os = Os::new(memory, PolicyConfig::Gtsm(config).build());
+    let mut os = Os::new(memory, config.build());
     let process = os.spawn().unwrap();
     let (protection, source) = (Protection::from_bits(3), MapSource::Anonymous);
     let range = pages(0, 8 * 512);

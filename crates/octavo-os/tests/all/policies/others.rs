@@ -3,7 +3,7 @@
 use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{
     Defrag, FaultHuge, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Hugetlb, HugetlbConfig,
-    Mthp, MthpConfig, MthpEnabled, POLICIES, Policy, ThpConfig, by_name,
+    Mthp, MthpConfig, MthpEnabled, POLICIES, Policy, by_name,
 };
 use octavo_os::{ProcessId, base_pages};
 use octavo_types::{Event, FrameNumber, PageSize};
@@ -219,8 +219,7 @@ proptest! {
         defrag in prop::sample::select(vec![Defrag::Always, Defrag::Defer, Defrag::Never]),
         free in 2u8..8,
     ) {
-        let khugepaged = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
-        let config = MthpConfig { defrag, khugepaged, ..MthpConfig::default() };
+        let config = MthpConfig { defrag, scan_every_instructions: 1, ..MthpConfig::default() };
         let all = all_sizes();
         let sizes = if conventional { &CONVENTIONAL[..] } else { &all };
         let mut machine = machine(sizes, Mthp::new(config));

@@ -2,7 +2,7 @@
 
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{PerforatedConfig, PolicyConfig, ReserveWhen, ThpConfig};
+use octavo_os::policy::{PerforatedConfig, PolicySettings, ReserveWhen, ThpConfig};
 use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{Access, VirtAddr};
 use octavo_types::{AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection};
@@ -31,7 +31,7 @@ fn fragmented(held: &[(u64, Owner)], config: PerforatedConfig) -> (Os, ProcessId
 fn started(frames: Frames, config: PerforatedConfig) -> (Os, ProcessId) {
     let format = Format { has_perforated: true, ..Format::default() };
     let memory = Memory::new(frames, &[PageSize::HUGE], format);
-    let mut os = Os::new(memory, PolicyConfig::Perforated(config).build());
+    let mut os = Os::new(memory, config.build());
     let process = os.spawn().unwrap();
     let range = AddrRange::new(VirtAddr::new(0), 8 << 21);
     let (protection, source) = (Protection::from_bits(3), MapSource::Anonymous);
