@@ -1,7 +1,8 @@
 import pytest
 
 from octavo.base.errors import UsageError
-from octavo.hardware.tlb_levels import load_preset, preset_names
+from octavo.hardware.preset_files import preset_names
+from octavo.hardware.tlb_levels import load_preset
 from octavo.runs.configuration import configure
 
 
@@ -26,8 +27,8 @@ def test_itanium_2_as_its_source_states_it() -> None:
 
 
 def test_every_preset_loads_and_names_its_source() -> None:
-    assert preset_names() == ["itanium2", "lru64"]
-    for name in preset_names():
+    assert preset_names("levels") == ["itanium2", "lru64"]
+    for name in preset_names("levels"):
         machine = load_preset(name)
         assert machine.name == name
         assert machine.source

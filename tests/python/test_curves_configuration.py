@@ -7,7 +7,8 @@ import pytest
 from octavo._core import Analysis
 from octavo.base.errors import UsageError
 from octavo.base.units import KIB, MIB
-from octavo.hardware.tlb_presets import load_tlb_presets, tlb_preset_names
+from octavo.hardware.preset_files import preset_names
+from octavo.hardware.tlb_presets import load_tlb_presets
 from octavo.tlb_curves.configuration import configure_curves, read_pairs
 
 GIB = 1024 * MIB
@@ -177,8 +178,8 @@ def test_equal_configurations_have_equal_names() -> None:
 
 def test_presets_are_as_the_paper_has_them() -> None:
     """Section 1."""
-    assert tlb_preset_names() == ["i860xp", "pa-risc", "r4000", "supersparc"]
-    i860xp, pa_risc, r4000, supersparc = load_tlb_presets(tlb_preset_names())
+    assert preset_names("tlbs") == ["i860xp", "pa-risc", "r4000", "supersparc"]
+    i860xp, pa_risc, r4000, supersparc = load_tlb_presets(preset_names("tlbs"))
     assert [(tlb.entries, tlb.ways, tlb.sets, tlb.page_sizes) for tlb in i860xp.tlbs] == [
         (64, 4, 16, (4 * KIB,)),
         (16, 4, 4, (4 * MIB,)),

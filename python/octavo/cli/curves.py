@@ -12,7 +12,7 @@ from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.engine import run_engine
 from octavo.cli.groups import option, optional, with_groups
-from octavo.hardware.tlb_presets import tlb_preset_names
+from octavo.hardware.preset_files import preset_names
 from octavo.terminal.curves import show_curves
 from octavo.tlb_curves.api import ENGINE
 from octavo.tlb_curves.configuration import (
@@ -93,7 +93,7 @@ class CurvesOptions:
         TWO_SIZES_PENALTY_CYCLES, "CYCLES", "Cost of a TLB miss with two page sizes."
     )
     presets: str | None = option(
-        None, "NAMES", f"Machines to look up: {', '.join(tlb_preset_names())}, or all of them."
+        None, "NAMES", f"Machines to look up: {', '.join(preset_names('tlbs'))}, or all of them."
     )
     cache_lines: str | None = option(
         None,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo.base.errors import choose
-from octavo.base.toml import read_toml
+from octavo.hardware.preset_files import read_preset
 
 if TYPE_CHECKING:
     from octavo._core import Level
 
-PRESETS = Path(__file__).parents[1] / "presets" / "levels"
 DEFAULT_PRESET = "lru64"
 
 
@@ -61,15 +58,9 @@ class Machine:
         return {**asdict(self), "levels": [asdict(level) for level in self.levels]}
 
 
-def preset_names() -> list[str]:
-    """The presets that ship with Octavo."""
-    return sorted(path.stem for path in PRESETS.glob("*.toml"))
-
-
 def load_preset(name: str) -> Machine:
     """Reads a preset; an unknown name is answered with the names there are."""
-    path = PRESETS / f"{choose(name, preset_names(), 'TLB preset')}.toml"
-    table = read_toml(path)
+    table = read_preset("levels", name, "TLB preset")
     levels = tuple(TlbLevel(**level) for level in table["level"])
     return Machine(table["name"], table["title"], table["source"], levels)
 

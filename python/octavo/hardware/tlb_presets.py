@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from octavo.base.errors import choose
-from octavo.base.toml import read_toml
 from octavo.base.units import format_bytes, page_sizes
-
-PRESETS = Path(__file__).parents[1] / "presets" / "tlbs"
+from octavo.hardware.preset_files import read_preset
 
 
 @dataclass(frozen=True)
@@ -58,19 +54,13 @@ class TlbMachine:
         return {"name": self.name, "title": self.title, "source": self.source, "tlbs": tlbs}
 
 
-def tlb_preset_names() -> list[str]:
-    """The presets that ship with Octavo."""
-    return sorted(path.stem for path in PRESETS.glob("*.toml"))
-
-
 def load_tlb_presets(names: Iterable[str]) -> tuple[TlbMachine, ...]:
     """Reads presets; an unknown name is answered with the names there are."""
-    known = tlb_preset_names()
-    return tuple(_load(choose(name, known, "preset")) for name in dict.fromkeys(names))
+    return tuple(map(_load, dict.fromkeys(names)))
 
 
 def _load(name: str) -> TlbMachine:
-    table = read_toml(PRESETS / f"{name}.toml")
+    table = read_preset("tlbs", name, "preset")
     tlbs = tuple(
         Tlb(
             name=tlb["name"],

@@ -11,11 +11,11 @@ from octavo._core import Analysis, machine_presets
 from octavo.base.errors import UsageError, choose
 from octavo.base.units import DEFAULT_PAGE_SIZES, page_sizes, with_base
 from octavo.hardware.modelled import ModelledMachine, given_machine, this_machine
+from octavo.hardware.preset_files import preset_names
 from octavo.hardware.tlb_levels import (
     DEFAULT_PRESET,
     Machine,
     load_preset,
-    preset_names,
     single_level,
 )
 from octavo.tracing.scope import Scope, resolve_scope
@@ -100,7 +100,7 @@ def configure(
     if entries is not None and not 1 <= min(entries) <= max(entries) <= _MOST_ENTRIES:
         raise UsageError(f"--entries must be from 1 to {_MOST_ENTRIES}.")
     machine, modelled = single_level(*entries) if entries else load_preset(DEFAULT_PRESET), None
-    if tlb in preset_names():
+    if tlb in preset_names("levels"):
         machine = load_preset(tlb)
     elif entries is None:
         modelled = this_machine() if tlb is None else given_machine(_tlb_name(tlb))
@@ -120,4 +120,4 @@ def _tlb_name(name: str) -> str:
     """A machine by the name that `--tlb` has. Raises UsageError."""
     if name.endswith(".toml"):
         return name
-    return choose(name, [*preset_names(), *machine_presets()], "TLB")
+    return choose(name, [*preset_names("levels"), *machine_presets()], "TLB")

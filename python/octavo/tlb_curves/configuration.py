@@ -14,7 +14,8 @@ from octavo.base.errors import UsageError, check_range, choose
 from octavo.base.metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.base.text import quoted
 from octavo.base.units import KIB, count, format_bytes, line_size, page_size, page_sizes, with_base
-from octavo.hardware.tlb_presets import TlbMachine, load_tlb_presets, tlb_preset_names
+from octavo.hardware.preset_files import preset_names
+from octavo.hardware.tlb_presets import TlbMachine, load_tlb_presets
 from octavo.tlb_curves.caches import NOTE as CACHE_NOTE
 from octavo.tlb_curves.classes import Classified, read_classified
 from octavo.tlb_curves.page_sampling import NOTE as SAMPLE_NOTE
@@ -238,7 +239,7 @@ def configure_curves(
     check_range("--flush-every", flush_every, 1, MOST_INSTRUCTIONS, "instructions")
     _check_sharing(threads, sharing, flush_every, sample)
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
-    machines = load_tlb_presets(tlb_preset_names() if "all" in presets else presets)
+    machines = load_tlb_presets(preset_names("tlbs") if "all" in presets else presets)
     checked_window("--policy-window", policy_window)
     pairs = DEFAULT_TWO_SIZES if two_sizes is None else two_sizes
     pairs = () if "two-sizes" in left_out else pairs
