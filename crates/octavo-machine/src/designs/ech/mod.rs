@@ -9,18 +9,18 @@
 //!   that fills it. A walker caches their entries, for 64 sections each: [`LOWER`] and [`UPPER`] of them.
 //! - A walk is one group of parallel probes. What the cached sections say limits it: *direct*, one way of one
 //!   size; *size*, all ways of one size; *partial*, all ways of two sizes; and *complete*, all ways of all sizes.
-//!   A walk that finds nothing by sections that have changed since probes all ways of all sizes in a second
-//!   group, before a page fault.
+//!   A walk to which they leave no size is complete: they have changed since. Another one that finds nothing
+//!   probes all ways of all sizes in a second group, before a page fault.
 //! - In a guest, both tables are elastic cuckoo tables: a walk is the host's group for the guest's entries, the
 //!   guest's group, and the host's group for the page.
 //!
 //! Assumptions: tables of 4 KiB and 2 MiB pages begin with 16,384 entries a way, in a small memory with no more
 //! than a 2,048th of it, and walk tables with a fourth and an eighth of that; those of 1 GiB pages begin with
-//! 64, and tables do not shrink. Ways are contiguous in memory where it has such blocks. Hashing and the look-up of cached
-//! sections take [`START_CYCLES`] cycles together. An entry of a walk table that is not cached is read beside the
-//! walk, all its ways, and delays nothing; so it is after a walk by stale sections. An invalidation drops the
-//! cached sections of its pages. The operating system's work on the tables costs no cycles. In a guest the
-//! addresses of walk tables are translated as those of other tables, by the nested TLB.
+//! 64, and tables do not shrink. Ways are contiguous in memory where it has such blocks. Hashing and the look-up
+//! of cached sections take [`START_CYCLES`] cycles together. An entry of a walk table that is not cached is read
+//! beside the walk, all its ways, and delays nothing; so it is after a walk by stale sections. An invalidation
+//! drops the cached sections of its pages. The operating system's work on the tables costs no cycles. In a guest
+//! the addresses of walk tables are translated as those of other tables, by the nested TLB.
 
 mod cuckoo;
 mod tables;
@@ -33,7 +33,7 @@ use octavo_os::page_table::HardwareTable;
 use octavo_os::policy::OsConfig;
 use octavo_types::{AddrRange, PageNumber, PageSize};
 
-use self::tables::{Found, SIZES, Section, Sections, Tables, section};
+use self::tables::{Found, Section, Sections, Tables, section};
 use crate::counters::{Counters, Lookups};
 use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
@@ -163,9 +163,7 @@ impl CuckooWalker {
             (true, _) => *direct += 1,
             (_, 1) => *size += 1,
             (_, 2) => *partial += 1,
-            (_, 3) => *complete += 1,
-            // No size: the walk is repeated as a complete one.
-            _ => {}
+            _ => *complete += 1,
         }
     }
 }
@@ -176,20 +174,22 @@ impl Walker for CuckooWalker {
         let table = table.downcast_ref::<Tables>().expect("the tables of this design");
         plan.start_cycles = START_CYCLES;
         let known = [0, 1].map(|level| self.cached[level].look_up(of, page, level));
-        let probed = Self::probes(known[0], known[1]);
+        let expected = Self::probes(known[0], known[1]);
+        let is_unexpected = expected == [Probed::No; 3];
+        let probed = if is_unexpected { [Probed::All; 3] } else { expected };
         self.count(probed);
         probe(table, page, probed, plan);
         let found = table.find(page);
         let is_found = found.is_some_and(|found| Probed::finds(probed, &found));
-        let is_stale = !is_found && probed != [Probed::All; 3];
-        if is_stale {
+        let is_repeated = !is_found && probed != [Probed::All; 3];
+        if is_repeated {
             self.counts.repeated += 1;
             plan.wait();
             probe(table, page, [Probed::All; 3], plan);
         }
         plan.entry = found.map(|found| found.at);
         for (level, most) in [LOWER, UPPER].into_iter().enumerate() {
-            if is_stale || known[level].is_none() {
+            if is_repeated || is_unexpected || known[level].is_none() {
                 plan.background.extend(table.walk_places(page, level));
                 let (key, _) = section(page, level);
                 self.cached[level].refill(of, key, table.sections(page, level), most);
@@ -232,7 +232,7 @@ impl Walker for CuckooWalker {
 
 /// Adds the probes of a walk, which are issued together.
 fn probe(table: &Tables, page: PageNumber, probed: [Probed; 3], plan: &mut WalkPlan) {
-    for (size, of) in probed.into_iter().enumerate().take(SIZES.len()) {
+    for (size, of) in probed.into_iter().enumerate() {
         match of {
             Probed::No => {}
             Probed::Way(way) => {
