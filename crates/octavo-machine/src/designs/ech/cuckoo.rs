@@ -268,43 +268,28 @@ impl<V: Copy> Cuckoo<V> {
         Ok(())
     }
 
-    /// Moves everything, with an entry that has no place, to a table large enough. This happens only where
-    /// many keys have equal hashes.
+    /// Moves everything, with an entry that has no place, to a table large enough. This happens where many
+    /// keys have equal hashes, and to tables of two ways, of which half is full.
     fn rebuild(&mut self, homeless: (u64, V), frames: &mut Frames) -> Result<(), OutOfMemory> {
         let mut all: Vec<(u64, V)> =
             self.all_ways().flat_map(|way| way.slots.iter().flatten().copied()).collect();
         all.push(homeless);
         let largest = self.all_ways().map(|way| way.slots.len() as u64).max();
         let mut entries = largest.expect("a table has ways");
-        let before = Cuckoo {
-            ways: mem::take(&mut self.ways),
-            growing: self.growing.take(),
-            entries: 0,
-            random: 0,
-            placed: Vec::new(),
-        };
-        let count = before.ways.len();
+        let count = self.ways.len();
         loop {
             entries *= GROWTH;
-            let made = new_ways(count, entries, frames);
-            let ways = match made {
-                Ok(ways) => ways,
-                Err(error) => {
-                    (self.ways, self.growing) = (before.ways, before.growing);
-                    return Err(error);
-                }
-            };
-            self.ways = ways;
-            self.placed.clear();
+            let ways = new_ways(count, entries, frames)?;
+            let mut larger = Cuckoo { ways, growing: None, placed: Vec::new(), ..*self };
             let fits = all.iter().all(|entry| {
-                let way = self.any_way();
-                self.put(way, *entry).is_ok()
+                let way = larger.any_way();
+                larger.put(way, *entry).is_ok()
             });
             if fits {
-                before.free(frames);
+                mem::replace(self, larger).free(frames);
                 return Ok(());
             }
-            mem::take(&mut self.ways).iter().for_each(|way| way.free(frames));
+            larger.free(frames);
         }
     }
 }
@@ -325,4 +310,165 @@ fn new_ways<V: Copy>(
         }
     }
     Ok(ways)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use octavo_os::frames::MemoryShape;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn memory(frames: u64) -> Frames {
+        Frames::new(MemoryShape::new(frames, Order::LINUX).unwrap())
+    }
+
+    /// The places of all keys: way, address and contents. Each key is held once, at one of its places.
+    fn held(table: &Cuckoo<u32>) -> BTreeMap<u64, (usize, PhysAddr, u32)> {
+        let slots = || table.all_ways().flat_map(|way| way.slots.iter().flatten());
+        let held: BTreeMap<_, _> = slots()
+            .map(|(key, contents)| {
+                let (way, found) = table.find(*key).unwrap();
+                assert_eq!(found, *contents);
+                assert_eq!(table.places(*key).count(), table.ways.len());
+                (*key, (way, table.places(*key).nth(way).unwrap(), found))
+            })
+            .collect();
+        assert_eq!(held.len(), slots().count(), "a key is held twice");
+        let places: BTreeSet<_> = held.values().map(|(_, at, _)| *at).collect();
+        assert_eq!(places.len(), held.len(), "keys share a place");
+        held
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Action {
+        Insert(u64),
+        Remove(u64),
+        Change(u64),
+    }
+
+    fn actions() -> impl Strategy<Value = Vec<Action>> {
+        let key = || prop_oneof![4 => 0u64..1000, 1 => any::<u64>()];
+        let action = prop_oneof![
+            6 => key().prop_map(Action::Insert),
+            2 => key().prop_map(Action::Remove),
+            1 => key().prop_map(Action::Change),
+        ];
+        vec(action, 1..400)
+    }
+
+    proptest! {
+        #![proptest_config(octavo_oracle::cases(64))]
+
+        #[test]
+        fn table_equals_a_map(
+            ways in 2usize..5,
+            entries in (0u32..9).prop_map(|log2| 1u64 << log2),
+            actions in actions(),
+        ) {
+            let mut frames = memory(1 << 14);
+            let mut table = Cuckoo::new(ways, entries, &mut frames).unwrap();
+            let mut map = BTreeMap::new();
+            let mut before = BTreeMap::new();
+            for (number, action) in actions.into_iter().enumerate() {
+                let contents = number as u32;
+                match action {
+                    Action::Insert(key) => {
+                        if map.insert(key, contents).is_some() {
+                            table.remove(key);
+                        }
+                        table.insert(key, contents, &mut frames).unwrap();
+                        let is_full = table.entries * 100 > table.capacity() * FULL_PERCENT;
+                        prop_assert!(!is_full || table.growing.is_some());
+                    }
+                    Action::Remove(key) => {
+                        map.remove(&key);
+                        table.remove(key);
+                    }
+                    Action::Change(key) => {
+                        let found = table.find_mut(key);
+                        prop_assert_eq!(found.is_some(), map.contains_key(&key));
+                        if let Some((_, held)) = found {
+                            *held = contents;
+                            map.insert(key, contents);
+                        }
+                    }
+                }
+                let now = held(&table);
+                let contents: BTreeMap<_, _> = now.iter().map(|(key, of)| (*key, of.2)).collect();
+                prop_assert_eq!(&contents, &map);
+                prop_assert_eq!(table.entries, map.len() as u64);
+                prop_assert_eq!(frames.used_frames(Owner::PageTable), table.frames());
+                let placed: BTreeSet<_> = table.take_placed().into_iter().collect();
+                for (key, (way, ..)) in now.iter().filter(|(key, _)| !placed.contains(key)) {
+                    prop_assert_eq!(Some(way), before.get(key), "{} moved unseen", key);
+                }
+                before = now.into_iter().map(|(key, (way, ..))| (key, way)).collect();
+            }
+            table.free(&mut frames);
+            prop_assert_eq!(frames.free_frames(), 1 << 14);
+            prop_assert_eq!(frames.check(), Ok(()));
+        }
+
+        #[test]
+        fn exhausted_table_loses_no_frame(count in 1u64..200, ways in 2usize..4, start in 6u32..10) {
+            let mut frames = memory(count);
+            if let Ok(mut table) = Cuckoo::new(ways, 1 << start, &mut frames) {
+                let inserted = (0..).find(|key| {
+                    let inserted = table.insert(*key, 0, &mut frames);
+                    assert_eq!(frames.used_frames(Owner::PageTable), table.frames());
+                    inserted.is_err()
+                });
+                // Two ways hold half of their entries at least until they have no place for one.
+                prop_assert!(inserted > Some(((ways as u64) << start) * 2 / 5));
+                table.free(&mut frames);
+            }
+            prop_assert_eq!(frames.free_frames(), count);
+            prop_assert_eq!(frames.check(), Ok(()));
+        }
+    }
+
+    /// This many keys that have the same place in every way of tables with up to `entries` entries.
+    fn colliding(ways: usize, entries: u64, count: usize) -> Vec<u64> {
+        let mask = entries - 1;
+        let collides = |key: &u64| (0..ways).all(|way| hash(way, *key) & mask == 5 & mask);
+        (0..).filter(collides).take(count).collect()
+    }
+
+    #[test]
+    fn table_outgrows_colliding_keys() {
+        for (ways, entries, count) in [(3, 64, 9), (2, 64, 40), (2, 256, 12)] {
+            let mut frames = memory(1 << 16);
+            let mut table = Cuckoo::new(ways, 64, &mut frames).unwrap();
+            let keys = colliding(ways, entries, count);
+            for (number, key) in keys.iter().enumerate() {
+                table.insert(*key, number as u32, &mut frames).unwrap();
+                assert_eq!(held(&table).len(), number + 1);
+                assert_eq!(frames.used_frames(Owner::PageTable), table.frames());
+            }
+            assert!(table.ways[0].slots.len() as u64 > entries);
+            // It stays a table: other keys find places, and it grows again.
+            for key in 1 << 40..(1 << 40) + 3000 {
+                table.insert(key, 0, &mut frames).unwrap();
+            }
+            assert_eq!(held(&table).len(), count + 3000);
+            table.free(&mut frames);
+            assert_eq!(frames.free_frames(), 1 << 16);
+        }
+    }
+
+    #[test]
+    fn colliding_keys_exhaust_memory_without_loss() {
+        let mut frames = memory(8);
+        let mut table = Cuckoo::new(2, 64, &mut frames).unwrap();
+        let full = colliding(2, 256, 12)
+            .into_iter()
+            .find_map(|key| table.insert(key, 0, &mut frames).err());
+        assert!(full.is_some());
+        table.free(&mut frames);
+        assert_eq!((frames.free_frames(), frames.check()), (8, Ok(())));
+    }
 }

@@ -304,3 +304,130 @@ impl HardwareTable for Tables {
         walk.for_each(|table| table.free(frames));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use octavo_os::frames::{MemoryShape, Order, Owner};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Mapped pages: size and number of the page.
+    type Pages = BTreeSet<(PageSize, u64)>;
+
+    fn contains(pages: &Pages, page: PageNumber) -> Option<PageSize> {
+        SIZES.into_iter().find(|size| pages.contains(&(*size, page.raw() >> size.base_shift())))
+    }
+
+    /// The entry of a walk table by the set of pages; ways by `way`.
+    fn expected(
+        pages: &Pages,
+        page: PageNumber,
+        level: usize,
+        way: impl Fn(PageNumber) -> u8,
+    ) -> Option<Sections> {
+        let own = SIZES[level + 1];
+        let mut sections = [Section::default(); SECTIONS];
+        for (size, number) in pages.iter().filter(|(size, _)| *size <= own) {
+            let first = number << size.base_shift();
+            if first >> own.base_shift() >> 6 != page.raw() >> own.base_shift() >> 6 {
+                continue;
+            }
+            let section = &mut sections[(first >> own.base_shift()) as usize % SECTIONS];
+            match size {
+                size if *size == own => section.way = way(PageNumber::new(first)) + 1,
+                size if *size == PageSize::BASE => section.has_base = true,
+                _ => section.has_huge = true,
+            }
+        }
+        (sections != [Section::default(); SECTIONS]).then_some(sections)
+    }
+
+    /// Pages in few sections, in many, and anywhere; runs of pages of a size, to map or to unmap.
+    fn changes() -> impl Strategy<Value = Vec<(bool, usize, u64, u64)>> {
+        let page = prop_oneof![
+            3 => 0u64..1 << 10,
+            3 => (0u64..64).prop_map(|section| section << 9),
+            2 => (0u64..200).prop_map(|section| section << 18),
+            1 => 0u64..1 << 36,
+        ];
+        let size = prop_oneof![5 => Just(0usize), 3 => Just(1), 1 => Just(2)];
+        vec((prop::bool::weighted(0.7), size, page, 1u64..40), 1..80)
+    }
+
+    proptest! {
+        #![proptest_config(octavo_oracle::cases(48))]
+
+        #[test]
+        fn tables_hold_the_mapped_pages(
+            changes in changes(),
+            log2 in prop_oneof![Just(10u32), Just(14), Just(19)],
+        ) {
+            let mut frames = Frames::new(MemoryShape::new(1 << log2, Order::LINUX).unwrap());
+            let mut tables = Tables::new(&mut frames);
+            let mut pages = Pages::new();
+            for (maps, size, first, count) in changes {
+                let size = SIZES[size];
+                for page in 0..count {
+                    let number = (first >> size.base_shift()) + page;
+                    let range = number << size.base_shift()..(number + 1) << size.base_shift();
+                    let page = PageNumber::new(range.start);
+                    let overlap: Vec<_> = pages.iter().copied().filter(|(other, number)| {
+                        let first = number << other.base_shift();
+                        *other != size
+                            && first < range.end
+                            && first + (1 << other.base_shift()) > range.start
+                    }).collect();
+                    for (other, number) in overlap {
+                        pages.remove(&(other, number));
+                        tables.unmap(PageNumber::new(number << other.base_shift()), other, &mut frames);
+                    }
+                    if maps {
+                        pages.insert((size, number));
+                        tables.map(page, size, &mut frames);
+                    } else if pages.remove(&(size, number)) {
+                        tables.unmap(page, size, &mut frames);
+                    }
+                    if tables.exhausted().is_some() {
+                        break;
+                    }
+                }
+                prop_assert_eq!(frames.used_frames(Owner::PageTable), tables.frames());
+                if tables.exhausted().is_some() {
+                    prop_assert!(log2 < 19);
+                    break;
+                }
+                let asked: Vec<_> = pages.iter()
+                    .flat_map(|(size, number)| {
+                        let (first, pages) = (number << size.base_shift(), 1 << size.base_shift());
+                        [first.wrapping_sub(1), first, first + pages - 1, first + pages]
+                    })
+                    .chain([first])
+                    .filter(|page| *page < 1 << 52)
+                    .map(PageNumber::new)
+                    .collect();
+                for page in asked {
+                    let found = tables.find(page);
+                    prop_assert_eq!(found.map(|found| SIZES[found.size]), contains(&pages, page));
+                    if let Some(Found { size, way, at }) = found {
+                        prop_assert_eq!(tables.places(page, size).nth(way), Some(at));
+                    }
+                    for level in [0, 1] {
+                        let way = |page| tables.find(page).unwrap().way as u8;
+                        prop_assert_eq!(
+                            tables.sections(page, level),
+                            expected(&pages, page, level, way)
+                        );
+                        prop_assert_eq!(tables.walk_places(page, level).count(), WALK_WAYS);
+                    }
+                }
+            }
+            Box::new(tables).free(&mut frames);
+            prop_assert_eq!(frames.free_frames(), 1 << log2);
+            prop_assert_eq!(frames.check(), Ok(()));
+        }
+    }
+}
