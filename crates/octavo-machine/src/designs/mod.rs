@@ -3,6 +3,8 @@
 mod build;
 pub mod registry;
 mod spec;
+#[cfg(test)]
+mod twins;
 
 pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;

@@ -23,6 +23,8 @@
 //! the addresses of walk tables are translated as those of other tables, by the nested TLB.
 
 mod cuckoo;
+#[cfg(test)]
+mod naive;
 mod tables;
 
 use std::any::Any;

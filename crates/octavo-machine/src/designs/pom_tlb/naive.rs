@@ -15,17 +15,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use octavo_config::{
-    Fill, HostConfig, MachineConfig, PageSizes, TlbArray, TlbsHold, Ways, resolve,
-};
-use octavo_oracle::strategies::{RandomStream, Step, stream};
+use octavo_config::{HostConfig, MachineConfig, PageSizes, TlbArray, TlbsHold, Ways};
+use octavo_oracle::strategies::Step;
 use octavo_os::ProcessId;
 use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
-use octavo_trace::{Began, StreamEnd, StreamIdentity, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
-    Access, AddrRange, Consumer, Event, FrameNumber, Instructions, Item, ItemKind, MapSource,
-    PageNumber, PageSize, PhysAddr, Protection, Segment, VirtAddr,
+    Access, AddrRange, Event, FrameNumber, Instructions, ItemKind, MapSource, PageNumber, PageSize,
+    PhysAddr, Protection, VirtAddr,
 };
 use proptest::prelude::*;
 
@@ -33,11 +30,13 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
 use crate::designs::build::{self, Tables};
-use crate::designs::registry::{Setup, TranslationHardware};
+use crate::designs::twins::{
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
+    fitting_pages, machine, map, references, run, setup, tiny,
+};
 use crate::env::Env;
 use crate::front::LineAccess;
 use crate::machine::AnyMachine;
-use crate::sim::{Sim, SimConfig};
 use crate::tlb::{Lookup, TlbEntry, Translation};
 
 /// Entries of a set, in one line of 64 bytes.
@@ -216,18 +215,6 @@ impl Design for Naive {
     }
 }
 
-fn setup(config: &MachineConfig) -> Setup {
-    let host = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
-    let start = config.memory.start().unwrap().into();
-    Setup { instructions: Instructions::PORTABLE, is_checked: true, start, host_start: host }
-}
-
-/// A machine of the registry.
-fn machine(hardware: &str, config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
-    let os = OsConfig::parse(policy).unwrap();
-    TranslationHardware::by_name(hardware).unwrap().make(config, &setup(config), &os).unwrap()
-}
-
 fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let reserved_bytes = reserved_bytes(config);
     let tables = Tables { reserved_bytes, ..Tables::default() };
@@ -253,187 +240,13 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     made.unwrap()
 }
 
-/// Skylake with TLBs and caches so small that they overflow, and these settings.
-fn tiny(settings: &[&str]) -> MachineConfig {
-    let small = [
-        "memory.bytes=2GiB",
-        "tlb.l1i.4k.entries=4",
-        "tlb.l1i.4k.ways=2",
-        "tlb.l1d.4k.entries=6",
-        "tlb.l1d.4k.ways=2",
-        "tlb.l1d.2m.entries=2",
-        "tlb.l1d.2m.ways=1",
-        "tlb.l1d.1g=none",
-        "tlb.l2.main.entries=12",
-        "tlb.l2.main.ways=3",
-        "tlb.l2.1g=none",
-        "cache.l1i.bytes=1KiB",
-        "cache.l1i.ways=2",
-        "cache.l1d.bytes=1KiB",
-        "cache.l1d.ways=2",
-        "cache.l2.bytes=2KiB",
-        "cache.llc.bytes=4KiB",
-        "cache.llc.ways=4",
-    ];
-    resolve("skylake", &[&small[..], settings].concat()).unwrap().into_config()
-}
-
-/// The settings of a guest of a host with 4 GiB, whose nested TLB overflows.
-const GUEST: [&str; 4] = [
-    "host.policy=base",
-    "host.memory.bytes=4GiB",
-    "host.tlb.main.entries=6",
-    "host.tlb.main.ways=3",
-];
-
-/// An action of a process.
-#[derive(Clone, Debug)]
-enum Action {
-    Run(RandomStream),
-    Fork,
-    Exit,
-    /// An event of memory, which random streams lack.
-    Change(Event),
-}
-
-/// Random actions, each with the place of its process among those that live.
-fn actions() -> impl Strategy<Value = Vec<(usize, Action)>> {
-    let range = (0u64..512, 1u64..600)
-        .prop_map(|(page, pages)| AddrRange::new(VirtAddr::new((0x100 + page) << 12), pages << 12));
-    let protect = (range, 0usize..3).prop_map(|(range, rights)| {
-        let protection = Protection::from_bits([0, 1, 3][rights]);
-        Action::Change(Event::Protect { range, protection })
-    });
-    let action = prop_oneof![
-        4 => stream(1..60).prop_map(Action::Run),
-        2 => Just(Action::Fork),
-        1 => Just(Action::Exit),
-        1 => protect,
-    ];
-    prop::collection::vec((0usize..12, action), 1..8)
-}
-
-/// Cores, whether context switches flush, and the size of guest or native memory; how the second level is
-/// filled, if there is one.
-fn configs(settings: &'static [&'static str]) -> impl Strategy<Value = MachineConfig> {
-    let bytes = prop_oneof![
-        (18u32..27).prop_map(|log2| 1u64 << log2),
-        Just(6 << 20),
-        Just(1000 << 20),
-        Just(2 << 30),
-        Just(2 << 30)
-    ];
-    let second =
-        prop_oneof![4 => Just(Some(Fill::All)), 1 => Just(Some(Fill::Victim)), 1 => Just(None)];
-    let shape = (1u32..4, any::<bool>(), bytes, second);
-    shape.prop_map(move |(cores, flushes, bytes, second)| {
-        let spaces =
-            if flushes { "core.address_spaces=flushed" } else { "core.address_spaces=tagged" };
-        let mut config = tiny(&[settings, &[spaces]].concat());
-        config.core.count = cores;
-        config.memory.bytes = bytes;
-        match second {
-            Some(fill) => config.tlb.l2.as_mut().unwrap().fill = fill,
-            None => config.tlb.l2 = None,
-        }
-        config
-    })
-}
-
-fn sim(config: &MachineConfig, machines: Vec<Box<dyn AnyMachine>>) -> Sim {
-    let Setup { instructions, is_checked, start, host_start } = setup(config);
-    let config = SimConfig {
-        machine: config.clone(),
-        start,
-        host_start,
-        designs: Vec::new(),
-        native_layout: false,
-        warm_up_instructions: 0,
-        interval_instructions: None,
-        is_checked,
-        instructions,
-    };
-    Sim::new(&config).unwrap().with_machines(machines)
-}
-
-fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
-    let began = if parent.is_some() { Began::Fork } else { Began::Start };
-    StreamIdentity { stream, parent, pid: stream, began, program: String::new() }
-}
-
-/// Plays actions of several processes on machines.
-fn play(sim: &mut Sim, actions: &[(usize, Action)]) {
-    // Live processes, each with the number of its next segment.
-    let (mut live, mut begun) = (vec![(0, 0)], 1);
-    sim.begun(&identity(0, None));
-    for (whose, action) in actions {
-        let at = whose % live.len();
-        let (process, first) = live[at];
-        sim.switch_to(process);
-        match action {
-            Action::Fork => {
-                sim.begun(&identity(begun, Some(process)));
-                live.push((begun, 0));
-                begun += 1;
-            }
-            Action::Exit if live.len() > 1 => {
-                sim.process_ended(&identity(process, None), &StreamEnd::PLAIN);
-                live.remove(at);
-            }
-            Action::Exit => {}
-            Action::Change(event) => sim.event(event),
-            Action::Run(stream) => {
-                for step in &stream.steps {
-                    match step {
-                        Step::Segment(number, addresses) => {
-                            let mut words = vec![first + *number as u64];
-                            words.extend_from_slice(VirtAddr::slice_to_raw(addresses));
-                            sim.execution(&stream.segments[*number], &words);
-                        }
-                        Step::Event(event) => sim.event(event),
-                    }
-                }
-                live[at].1 += stream.segments.len() as u64;
-            }
-        }
-    }
-    sim.finish();
-}
-
-/// The counters of machines after these actions.
-fn counted(
-    config: &MachineConfig,
-    machines: Vec<Box<dyn AnyMachine>>,
-    actions: &[(usize, Action)],
-) -> Vec<Counters> {
-    let mut sim = sim(config, machines);
-    play(&mut sim, actions);
-    sim.machines().iter().map(|machine| machine.counters()).collect()
-}
-
-/// Counters that differ: component, counter, and both values.
-fn differences<'a>(
-    one: &'a Counters,
-    other: &Counters,
-) -> Vec<(&'a str, &'static str, u64, Option<u64>)> {
-    let values =
-        |(component, counter, value)| (component, counter, value, other.get(component, counter));
-    one.iter().map(values).filter(|(.., value, other)| Some(*value) != *other).collect()
-}
-
 /// Plays actions on the design and its twin, and compares every counter. Returns those of the design.
 fn compare(
     config: &MachineConfig,
     policy: &str,
     actions: &[(usize, Action)],
 ) -> Result<Counters, TestCaseError> {
-    let mut sim = sim(config, vec![machine("pom_tlb", config, policy), naive(config, policy)]);
-    play(&mut sim, actions);
-    let [design, twin] = [0, 1].map(|at| sim.machines()[at].counters());
-    prop_assert_eq!(differences(&design, &twin), Vec::new());
-    prop_assert_eq!(differences(&twin, &design), Vec::new());
-    prop_assert_eq!(sim.machines()[0].stopped(), sim.machines()[1].stopped());
-    Ok(design)
+    twins::compare(config, [machine("pom_tlb", config, policy), naive(config, policy)], actions)
 }
 
 proptest! {
@@ -493,60 +306,6 @@ proptest! {
     }
 }
 
-/// The segment of one instruction with one load or store.
-fn segment(kind: ItemKind) -> Segment {
-    let item = |kind, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 8,
-        addr: VirtAddr::new(addr),
-    };
-    Segment::new(vec![item(ItemKind::Fetch, 0x40_0000), item(kind, 0)], Vec::new()).unwrap()
-}
-
-/// Maps this many base pages.
-fn map(first: u64, pages: u64) -> Step {
-    Step::Event(Event::Map {
-        range: AddrRange::new(VirtAddr::new(first), pages << 12),
-        protection: Protection::from_bits(3),
-        source: MapSource::Anonymous,
-        flags: 0x22,
-    })
-}
-
-/// Loads or stores at these addresses.
-fn references(kind: ItemKind, addresses: impl Iterator<Item = u64>) -> impl Iterator<Item = Step> {
-    let number = usize::from(kind == ItemKind::Store);
-    addresses.map(move |addr| Step::Segment(number, vec![VirtAddr::new(addr)]))
-}
-
-/// Steps over the segments of a load and of a store.
-fn run(steps: Vec<Step>) -> Action {
-    Action::Run(RandomStream {
-        segments: [ItemKind::Load, ItemKind::Store].map(segment).into(),
-        steps,
-    })
-}
-
-/// The counters of the design in the last of these runs of one process.
-fn counted_last(config: &MachineConfig, policy: &str, runs: &[Action]) -> Counters {
-    let actions: Vec<_> = runs.iter().map(|action| (0, action.clone())).collect();
-    let after = |actions: &[(usize, Action)]| {
-        counted(config, vec![machine("pom_tlb", config, policy)], actions).remove(0)
-    };
-    after(&actions).since(&after(&actions[..actions.len() - 1]))
-}
-
-/// Mappings and addresses of pages that fit the tables but not the TLBs: 40 of 2 MiB, alternately in two
-/// mappings of 1 GiB; and 60 of 4 KiB in another region.
-fn fitting_pages() -> (Vec<Step>, Vec<u64>) {
-    let (huge, small) = (0x40_0000_0000, 0x10_0800_0000);
-    let of_huge = (0..40).map(|page| huge + ((page % 2) << 30) + ((page / 2) << 21));
-    let addresses = of_huge.chain((0..60).map(|page| small + (page << 12)));
-    (vec![map(huge, 2 << 18), map(small, 60)], addresses.collect())
-}
-
 #[test]
 fn second_pass_over_fitting_pages_never_walks() {
     let guest = |host: &str| {
@@ -560,7 +319,7 @@ fn second_pass_over_fitting_pages_never_walks() {
                 let (mut maps, pages) = fitting_pages();
                 let pass: Vec<_> = references(kind, pages.into_iter()).collect();
                 maps.extend(pass.clone());
-                let counters = counted_last(&config, policy, &[run(maps), run(pass)]);
+                let counters = counted_last(&config, || machine("pom_tlb", &config, policy), &[run(maps), run(pass)]);
                 let get = |component, counter| counters.get(component, counter);
                 let misses = get("tlb.l2", "misses");
                 assert!(misses > Some(80));
@@ -587,41 +346,11 @@ fn sets_hold_four_pages() {
             let maps = addresses.iter().map(|addr| map(*addr, size.bytes() >> 12));
             let pass = || references(ItemKind::Load, addresses.clone().into_iter());
             let runs = [run(maps.chain(pass()).collect()), run(pass().collect())];
-            let counters = counted_last(&config, policy, &runs);
+            let counters = counted_last(&config, || machine("pom_tlb", &config, policy), &runs);
             assert_eq!(counters.get("tlb.pom", "hits"), Some(hits), "{policy}, {pages} pages");
             assert_eq!(counters.get("tlb.pom", "misses"), Some(40 + pages - hits));
         }
     }
-}
-
-/// Two processes on two cores load, store to, protect and unmap pages of both sizes.
-fn all_events() -> Vec<(usize, Action)> {
-    let (mut steps, pages) = fitting_pages();
-    let both = |kind| references(kind, pages.clone().into_iter()).collect::<Vec<_>>();
-    steps.extend([both(ItemKind::Load), both(ItemKind::Store), both(ItemKind::Load)].concat());
-    let range = AddrRange::new(VirtAddr::new(0x40_0000_0000), 5 << 21);
-    let change = [
-        Event::ThreadSwitch { thread: 2 },
-        Event::Unmap { range },
-        Event::Protect {
-            range: AddrRange::new(VirtAddr::new(0x10_0800_0000), 20 << 12),
-            protection: Protection::from_bits(1),
-        },
-    ];
-    let again = || (0, run([both(ItemKind::Load), both(ItemKind::Store)].concat()));
-    let change = change.map(|event| (0, Action::Change(event)));
-    let mut actions = vec![(0, run(steps))];
-    actions.extend(change);
-    actions.extend([
-        again(),
-        (0, Action::Fork),
-        (1, again().1),
-        again(),
-        (1, again().1),
-        (1, Action::Exit),
-        again(),
-    ]);
-    actions
 }
 
 #[test]
