@@ -1,6 +1,7 @@
 //! Page-size policies: their specifications, and the invariants of all.
 
 mod compaction;
+mod developing;
 mod eager;
 mod fuzz;
 mod gtsm;
