@@ -10,7 +10,7 @@ import pytest
 
 from fakes import FakeRun, progress, result
 from octavo.base.errors import UsageError
-from octavo.tracing.phase import Phase, Timer, read_phase, read_span
+from octavo.tracing.phase import Phase, Timer, read_span, region_of_interest
 from octavo.tracing.session import GRACE_SECONDS, drive
 
 
@@ -88,12 +88,12 @@ def test_invalid_spans_are_refused(text: str) -> None:
 
 
 def test_options_become_a_phase() -> None:
-    plain = read_phase(None, None, skip="10", most="20")
+    plain = region_of_interest(None, None, skip=10, most=20)
     assert plain == {"skip_instructions": 10, "max_instructions": 20}
-    both = read_phase("10M", "20M", skip="0", most=None)
+    both = region_of_interest("10M", "20M", skip=0, most=None)
     assert (both["skip_instructions"], both["max_instructions"]) == (10**7, 2 * 10**7)
     assert both["phase"] == Phase(ends_by_instructions=True)
-    assert read_phase("2s", "3s", skip="7", most=None) == {
+    assert region_of_interest("2s", "3s", skip=7, most=None) == {
         "skip_instructions": 7,
         "max_instructions": None,
         "phase": Phase(start_after_seconds=2, duration_seconds=3),

@@ -13,8 +13,6 @@ from octavo.runtimes.program_file import open_program
 
 LIBRARY = "liboctavo-apply.so"
 LIBRARY_VARIABLE = "OCTAVO_PRELOAD"
-OLDEST_KERNEL = (6, 1)
-"""With MADV_COLLAPSE."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SEPARATORS = frozenset(" :")

@@ -70,14 +70,6 @@ def read_span(text: str, option: str) -> tuple[float | None, int | None]:
     )
 
 
-def read_phase(
-    start_after: str | None, duration_text: str | None, *, skip: str, most: str | None
-) -> dict[str, Any]:
-    """The same as `region_of_interest`, with numbers as they are written. Raises UsageError."""
-    counted = None if most is None else count(most)
-    return region_of_interest(start_after, duration_text, skip=count(skip), most=counted)
-
-
 def region_of_interest(
     start_after: str | None, duration_text: str | None, *, skip: int, most: int | None
 ) -> dict[str, Any]:
