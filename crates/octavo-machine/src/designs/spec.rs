@@ -143,62 +143,10 @@ impl DesignSpec {
             let names: Vec<&str> = registry::hardware().map(|known| known.name).collect();
             return Err(unknown("hardware", hardware, &names));
         };
-        let mut machine_settings = Vec::new();
-        let mut policy_settings = Vec::new();
-        for setting in settings {
-            match setting.split_once('=') {
-                Some((key, _))
-                    if key.split_once('.').is_some_and(|(table, _)| {
-                        registry::own_settings().any(|own| own == table)
-                    }) =>
-                {
-                    machine_settings.push(setting.to_owned())
-                }
-                Some((key, _)) if key.contains('.') => {
-                    let (design, setting) = (quoted(name), quoted(setting));
-                    let own: Vec<String> =
-                        registry::own_settings().map(|own| format!("`{own}.`")).collect();
-                    return Err(SpecError::SharedMachineSetting {
-                        design,
-                        setting,
-                        own: own.join(" or "),
-                    });
-                }
-                _ => policy_settings.push(setting),
-            }
-        }
-        let os =
-            OsConfig::named(policy, policy_settings.into_iter()).map_err(|error| match error {
-                PolicyError::Unknown { name, allowed, meant } => {
-                    SpecError::Unknown { kind: "policy", name, allowed, meant }
-                }
-                PolicyError::NoValue { setting } => {
-                    SpecError::NoValue { design: quoted(name), setting }
-                }
-                PolicyError::Setting { policy, error } => {
-                    SpecError::Setting { design: quoted(name), policy, error: Box::new(error) }
-                }
-            })?;
-        if let Some(requirement) =
-            hardware.needs.filter(|requirement| !requirement.is_met_by(&os.policy))
-        {
-            return Err(SpecError::UnmetRequirement {
-                hardware: hardware.name,
-                policy: policy.to_owned(),
-                requirement: requirement.capability.0,
-                remedy: requirement.remedy(),
-            });
-        }
-        let supported = hardware.sizes.list();
-        if let Some(size) =
-            os.policy.required_sizes().into_iter().find(|size| !supported.contains(size))
-        {
-            return Err(SpecError::UnsupportedSize {
-                hardware: hardware.name,
-                policy: policy.to_owned(),
-                size: size.to_string(),
-            });
-        }
+        let (machine_settings, policy_settings) = split(name, settings)?;
+        let os = OsConfig::named(policy, policy_settings.into_iter())
+            .map_err(|error| SpecError::of_policy(name, error))?;
+        check_fit(hardware, policy, &os)?;
         Ok(DesignSpec { name: name.to_owned(), hardware, os, settings: machine_settings })
     }
 
@@ -225,6 +173,73 @@ impl DesignSpec {
     /// The operating system.
     pub fn os(&self) -> &OsConfig {
         &self.os
+    }
+}
+
+/// The settings of a design for the machine, and those for its policy.
+fn split<'a>(
+    name: &str,
+    settings: impl Iterator<Item = &'a str>,
+) -> Result<(Vec<String>, Vec<&'a str>), SpecError> {
+    let (mut of_machine, mut of_policy) = (Vec::new(), Vec::new());
+    for setting in settings {
+        let key = setting.split_once('=').map_or("", |(key, _)| key);
+        match key.split_once('.') {
+            None => of_policy.push(setting),
+            Some((table, _)) if registry::own_settings().any(|own| own == table) => {
+                of_machine.push(setting.to_owned());
+            }
+            Some(_) => {
+                let own: Vec<String> =
+                    registry::own_settings().map(|own| format!("`{own}.`")).collect();
+                return Err(SpecError::SharedMachineSetting {
+                    design: quoted(name),
+                    setting: quoted(setting),
+                    own: own.join(" or "),
+                });
+            }
+        }
+    }
+    Ok((of_machine, of_policy))
+}
+
+/// Rejects a policy whose pages the hardware cannot translate, or that lacks what the hardware requires.
+fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Result<(), SpecError> {
+    let unmet = hardware.needs.filter(|requirement| !requirement.is_met_by(&os.policy));
+    if let Some(requirement) = unmet {
+        return Err(SpecError::UnmetRequirement {
+            hardware: hardware.name,
+            policy: policy.to_owned(),
+            requirement: requirement.capability.0,
+            remedy: requirement.remedy(),
+        });
+    }
+    let supported = hardware.sizes.list();
+    let mut sizes = os.policy.required_sizes().into_iter();
+    match sizes.find(|size| !supported.contains(size)) {
+        None => Ok(()),
+        Some(size) => Err(SpecError::UnsupportedSize {
+            hardware: hardware.name,
+            policy: policy.to_owned(),
+            size: size.to_string(),
+        }),
+    }
+}
+
+impl SpecError {
+    /// The error of a design's policy.
+    fn of_policy(design: &str, error: PolicyError) -> Self {
+        match error {
+            PolicyError::Unknown { name, allowed, meant } => {
+                SpecError::Unknown { kind: "policy", name, allowed, meant }
+            }
+            PolicyError::NoValue { setting } => {
+                SpecError::NoValue { design: quoted(design), setting }
+            }
+            PolicyError::Setting { policy, error } => {
+                SpecError::Setting { design: quoted(design), policy, error: Box::new(error) }
+            }
+        }
     }
 }
 
