@@ -58,6 +58,17 @@ struct Witness<C> {
     executing: bool,
 }
 
+impl<C: Observer> Witness<C> {
+    /// How the process ended, by its last records.
+    fn ended(&self) -> Ended {
+        match (self.exit_code, self.executing) {
+            (Some(_), _) => Ended::Exit,
+            (None, true) => Ended::Exec,
+            (None, false) => Ended::Lost,
+        }
+    }
+}
+
 impl<C: Observer> Consumer for Witness<C> {
     #[inline(always)]
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
@@ -155,12 +166,8 @@ pub fn follow_ring<C: Observer>(
         Ended::Limit
     } else if slot.fatal_signal().is_some() {
         Ended::Signal
-    } else if witness.exit_code.is_some() {
-        Ended::Exit
-    } else if witness.executing {
-        Ended::Exec
     } else {
-        Ended::Lost
+        witness.ended()
     };
     let exit_code = witness.exit_code.filter(|_| ended == Ended::Exit);
     let seccomp = slot.seccomp();

@@ -91,11 +91,7 @@ fn plan_of(
     depth: usize,
     members: &mut usize,
 ) -> Result<(Plan, u64), SpecError> {
-    let kind = match table.remove("kind") {
-        Some(toml::Value::String(kind)) => kind,
-        Some(_) => return Err(SpecError::new("`kind` must be a text such as \"gups\"")),
-        None => return Err(SpecError::new("`kind` is missing: give one such as \"gups\"")),
-    };
+    let kind = kind_of(&mut table)?;
     let member_key = match kind.as_str() {
         "phases" => Some("phase"),
         "mix" => Some("part"),
@@ -149,20 +145,33 @@ fn plan_of(
     } else {
         Plan::Phases { repeat, phases: parts.into_iter().map(|(_, plan)| plan).collect() }
     };
-    // An endless plan must still have rounds that can be counted.
-    let round = match &plan {
+    check_length(&plan)?;
+    Ok((plan, weight))
+}
+
+fn kind_of(table: &mut toml::Table) -> Result<String, SpecError> {
+    match table.remove("kind") {
+        Some(toml::Value::String(kind)) => Ok(kind),
+        Some(_) => Err(SpecError::new("`kind` must be a text such as \"gups\"")),
+        None => Err(SpecError::new("`kind` is missing: give one such as \"gups\"")),
+    }
+}
+
+/// Rejects a plan of too many references. An endless one must still have rounds that can be counted.
+fn check_length(plan: &Plan) -> Result<(), SpecError> {
+    let round = match plan {
         Plan::Phases { repeat: None, phases } => {
             Plan::Phases { repeat: Some(1), phases: phases.clone() }.references()
         }
         Plan::Mix { references: None, .. } => Some(0),
         plan => plan.references(),
     };
-    if round.is_none_or(|references| references > MAX_REFERENCES) {
-        return Err(SpecError::new(format!(
+    match round {
+        Some(0..=MAX_REFERENCES) => Ok(()),
+        _ => Err(SpecError::new(format!(
             "`repeat` and `references` together must come to at most {MAX_REFERENCES} references"
-        )));
+        ))),
     }
-    Ok((plan, weight))
 }
 
 /// The tables below `key`.
