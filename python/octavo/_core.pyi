@@ -274,12 +274,8 @@ class TwoSizesCurves(TypedDict):
     large: int
     window_refs: int
     threshold_blocks: int
-    small_lookups: int
-    large_lookups: int
-    promotions: int
-    demotions: int
-    blocks_copied: int
-    blocks_zeroed: int
+    counters: dict[str, int]
+    """Look-ups, promotions and demotions, blocks copied and zeroed."""
     small_misses: bytes
     """This and the next two: misses of fully associative TLBs, as in StackCurve."""
     large_misses: bytes
@@ -292,8 +288,8 @@ class TwoSizesCurves(TypedDict):
 class TwoSizesTlbs(TypedDict):
     """What the TLBs of one core do with two page sizes; the policy is the process's."""
 
-    small_lookups: int
-    large_lookups: int
+    counters: dict[str, int]
+    """Look-ups."""
     small_misses: bytes
     large_misses: bytes
     invalidated: bytes

@@ -67,12 +67,14 @@ def pair(configuration: CurvesConfiguration, number: int, misses: Misses) -> Cor
 
     return {
         **chosen.core(),
-        "small_lookups": 600,
-        "large_lookups": 400,
-        "promotions": 7,
-        "demotions": 5,
-        "blocks_copied": 20,
-        "blocks_zeroed": 8,
+        "counters": {
+            "small_lookups": 600,
+            "large_lookups": 400,
+            "promotions": 7,
+            "demotions": 5,
+            "blocks_copied": 20,
+            "blocks_zeroed": 8,
+        },
         "small_misses": full(misses, chosen.small, entries),
         "large_misses": full(quarter, chosen.small, entries),
         "invalidated": full(nothing, chosen.small, entries),
