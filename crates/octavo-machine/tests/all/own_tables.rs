@@ -38,12 +38,12 @@ enum Source {
     SharedFile,
 }
 
-fn op(has_heap: bool) -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = Op> {
     let at = || 0..PAGES - 1100;
     let pages = || prop_oneof![1u64..5, 5u64..80, 500u64..1100];
     let source = prop_oneof![
         4 => Just(Source::Anonymous),
-        2 => Just(if has_heap { Source::Heap } else { Source::Anonymous }),
+        2 => Just(Source::Heap),
         1 => Just(Source::Stack),
         1 => Just(Source::Shared),
         1 => Just(Source::File),
@@ -73,9 +73,8 @@ fn percent() -> impl Strategy<Value = u64> {
     prop::sample::select(vec![100, 75, 50])
 }
 
-/// Programs; the heap of those without one is other anonymous memory.
-fn ops(has_heap: bool) -> impl Strategy<Value = Vec<Op>> {
-    prop::collection::vec(op(has_heap), 1..60)
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec(op(), 1..60)
 }
 
 fn range(at: u64, pages: u64) -> AddrRange {
@@ -287,24 +286,24 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(30))]
 
     #[test]
-    fn base_pages_match_the_naive_system(ops in ops(true), levels in 4u8..=5) {
+    fn base_pages_match_the_naive_system(ops in ops(), levels in 4u8..=5) {
         Pair::new("base", NaivePolicy::Base, FRAMES, levels).play(&ops)?;
     }
 
     #[test]
-    fn huge_pages_match_the_naive_system(ops in ops(true), levels in 4u8..=5) {
+    fn huge_pages_match_the_naive_system(ops in ops(), levels in 4u8..=5) {
         Pair::new("thp", NaivePolicy::Thp, FRAMES, levels).play(&ops)?;
     }
 
     #[test]
-    fn reserved_huge_pages_match_the_naive_system(ops in ops(false), percent in percent()) {
+    fn reserved_huge_pages_match_the_naive_system(ops in ops(), percent in percent()) {
         let policy = format!("reserved_thp:promotion_threshold_percent={percent}");
         Pair::new(&policy, NaivePolicy::ReservedThp { percent }, FRAMES, 4).play(&ops)?;
     }
 
     #[test]
     fn tailored_pages_match_the_naive_system(
-        ops in ops(false),
+        ops in ops(),
         percent in percent(),
         aliases in prop::sample::select(vec!["pointers", "copies"]),
     ) {
@@ -360,4 +359,15 @@ fn compared_events_occur() {
     ])
     .unwrap();
     assert!(pair.naive.counters.fallbacks > 0 && pair.naive.broken_reservations() > 0);
+    // The heap grows into what is reserved past its end, and becomes one page.
+    let mut pair = Pair::new("tps", NaivePolicy::Tps { percent: 100 }, 1 << 12, 4);
+    for part in 0..4 {
+        let at = 512 + part * 128;
+        pair.step(&Op::Map { at, pages: 128, source: Source::Heap }).unwrap();
+        pair.step(&Op::Touch { at, pages: 128, store: true }).unwrap();
+    }
+    assert_eq!(
+        pair.naive.table(0).find(600).map(|(first, page)| (first, page.order)),
+        Some((512, 9))
+    );
 }

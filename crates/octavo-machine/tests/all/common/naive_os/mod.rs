@@ -179,7 +179,7 @@ impl NaiveOs {
 
     /// The process exits.
     pub fn end(&mut self, process: u16) {
-        self.policy_unmapped(process, &(0..u64::MAX));
+        self.policy_ended(process);
         self.release(process, &(0..u64::MAX));
         let table = self.processes.remove(&process).unwrap().table;
         for frame in table.nodes.into_values() {
@@ -212,10 +212,14 @@ impl NaiveOs {
             }
             // MADV_HUGEPAGE and MADV_NOHUGEPAGE
             Event::Advise { range, advice: advice @ (14 | 15) } => {
-                let pages = pages_of(range);
-                self.cut(process, &pages);
                 let wants_huge = Some(*advice == 14);
-                self.change_mappings(process, &pages, |mapping| Mapping { wants_huge, ..mapping });
+                for (part, mapping) in self.processes[&process].mappings.within(&pages_of(range)) {
+                    // What has this advice already is left as it is.
+                    if mapping.wants_huge != wants_huge {
+                        self.cut(process, &part);
+                        self.mappings(process).place(part, Mapping { wants_huge, ..mapping });
+                    }
+                }
             }
             _ => {}
         }
@@ -295,17 +299,6 @@ impl NaiveOs {
 
     fn mappings(&mut self, process: u16) -> &mut Mappings {
         &mut self.processes.get_mut(&process).unwrap().mappings
-    }
-
-    fn change_mappings(
-        &mut self,
-        process: u16,
-        pages: &Range<u64>,
-        to: impl Fn(Mapping) -> Mapping,
-    ) {
-        for (part, mapping) in self.processes[&process].mappings.within(pages) {
-            self.mappings(process).place(part, to(mapping));
-        }
     }
 
     fn unmap(&mut self, process: u16, pages: &Range<u64>) {

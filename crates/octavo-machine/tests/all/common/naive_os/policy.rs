@@ -26,10 +26,10 @@ impl NaivePolicy {
         match self {
             NaivePolicy::Base | NaivePolicy::Thp => None,
             NaivePolicy::ReservedThp { percent } => {
-                Some(Rules { percent, smallest: 9, largest: 9, when_mapped: false })
+                Some(Rules { percent, smallest: 9, largest: 9, heap: 9, when_mapped: false })
             }
             NaivePolicy::Tps { percent } => {
-                Some(Rules { percent, smallest: 1, largest: 18, when_mapped: true })
+                Some(Rules { percent, smallest: 1, largest: 18, heap: 9, when_mapped: true })
             }
         }
     }
@@ -73,19 +73,30 @@ impl NaiveOs {
 
     /// A range has been mapped.
     pub(super) fn policy_mapped(&mut self, process: u16, pages: &Range<u64>, mapping: &Mapping) {
-        if let Some(rules) = self.policy.rules()
-            && rules.when_mapped
-            && !matches!(mapping.source, Source::Object { .. })
-        {
-            self.reserve_range(rules, process, pages);
+        // What was mapped there before has given its memory back.
+        self.drop_unused_objects();
+        let Some(rules) = self.policy.rules() else { return };
+        if matches!(mapping.source, Source::Object { .. }) {
+            return;
+        }
+        self.claim(process, pages, mapping);
+        if rules.when_mapped {
+            self.reserve_range(rules, process, pages, mapping);
         }
     }
 
     /// A range is about to be unmapped or given back.
     pub(super) fn policy_unmapped(&mut self, process: u16, pages: &Range<u64>) {
-        if let Some(rules) = self.policy.rules() {
-            self.end_reservations(rules, process, pages);
+        if self.policy.rules().is_some() {
+            for (part, _) in self.processes[&process].mappings.within(pages) {
+                self.end_reservations(process, &part);
+            }
         }
+    }
+
+    /// A process is about to end.
+    pub(super) fn policy_ended(&mut self, process: u16) {
+        self.end_reservations(process, &(0..u64::MAX));
     }
 
     /// The pages of a range are about to move.

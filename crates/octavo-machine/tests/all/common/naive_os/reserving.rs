@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::mappings::Mapping;
+use super::mappings::{Mapping, Source};
 use super::{NaiveOs, NaivePage};
 
 /// What a reservation policy reserves, and when its pages grow.
@@ -15,6 +15,8 @@ pub struct Rules {
     /// The orders of the smallest and of the largest reservation.
     pub smallest: u8,
     pub largest: u8,
+    /// The order of the largest reservation that may reach past the end of the heap.
+    pub heap: u8,
     /// Whether memory is reserved when it is mapped, and not at the first touch.
     pub when_mapped: bool,
 }
@@ -26,6 +28,8 @@ pub struct Reservation {
     start: u64,
     order: u8,
     frame: u64,
+    /// The part of its pages that is mapped: the heap may end inside it, and grow.
+    mapped: Range<u64>,
     /// Its name in the list of reserved frames, which knows those that are unclaimed.
     name: u64,
     /// Pages that a fault of their own has mapped from it.
@@ -71,14 +75,14 @@ impl NaiveOs {
         mapping: &Mapping,
     ) -> bool {
         if !self.is_reserved(process, &(page..page + 1)) {
-            self.reserve_around(rules, process, page, range);
+            self.reserve_around(rules, process, page, range, mapping);
         }
         // Only one of those that hold the page has its frame left: others were used up or broken before.
         let frames = &self.frames;
         let has_it = |of: &&mut Reservation| {
             let frame = (of.frame + page).wrapping_sub(of.start);
             of.process == process
-                && of.pages().contains(&page)
+                && of.mapped.contains(&page)
                 && frames.left(of.name).is_some_and(|left| left.contains(&frame))
         };
         let Some(found) = self.reservations.iter_mut().find(has_it) else { return false };
@@ -161,17 +165,24 @@ impl NaiveOs {
     }
 
     /// Reserves the largest block around a page that lies in its mapping, is untouched and is free.
-    fn reserve_around(&mut self, rules: Rules, process: u16, page: u64, range: &Range<u64>) {
+    fn reserve_around(
+        &mut self,
+        rules: Rules,
+        process: u16,
+        page: u64,
+        range: &Range<u64>,
+        mapping: &Mapping,
+    ) {
+        if self.reserve_heap(rules, process, page, mapping) {
+            return;
+        }
         let mut is_smaller = false;
         for order in (rules.smallest..=rules.largest).rev() {
             let start = page >> order << order;
             let pages = start..start + (1 << order);
-            if range.start <= pages.start
-                && pages.end <= range.end
-                && self.processes[&process].is_untouched(&pages)
-                && !self.is_reserved(process, &pages)
+            if range.start <= pages.start && pages.end <= range.end && self.is_open(process, &pages)
             {
-                if self.reserve(process, start, order) {
+                if self.reserve(process, start, order, pages) {
                     self.counters.fallbacks += u64::from(is_smaller);
                     return;
                 }
@@ -181,12 +192,49 @@ impl NaiveOs {
         self.counters.fallbacks += u64::from(is_smaller);
     }
 
+    /// Reserves the largest block around a page that holds no other mapping than its heap, which may grow into it.
+    fn reserve_heap(&mut self, rules: Rules, process: u16, page: u64, mapping: &Mapping) -> bool {
+        if mapping.source != Source::Heap {
+            return false;
+        }
+        (rules.smallest..=rules.heap).rev().any(|order| {
+            let start = page >> order << order;
+            let pages = start..start + (1 << order);
+            let mapped = self.processes[&process].mappings.within(&pages);
+            mapped.len() == 1
+                && mapped[0].1 == *mapping
+                && self.is_open(process, &pages)
+                && self.reserve(process, start, order, mapped[0].0.clone())
+        })
+    }
+
+    /// A new mapping in a range: a heap that ended there has grown; other reservations that reached into it end.
+    pub(super) fn claim(&mut self, process: u16, pages: &Range<u64>, mapping: &Mapping) {
+        let mut ended = Vec::new();
+        let reaches = |of: &&mut Reservation| of.process == process && overlap(&of.pages(), pages);
+        for of in self.reservations.iter_mut().filter(reaches) {
+            if mapping.source == Source::Heap && of.mapped.end == pages.start {
+                of.mapped.end = pages.end.min(of.pages().end);
+            } else if !overlap(&of.mapped, pages) {
+                ended.push(pages.start.max(of.start)..pages.end.min(of.pages().end));
+            }
+        }
+        ended.iter().for_each(|range| self.end_reservations(process, range));
+    }
+
     /// Reserves a new mapping's memory: "an aligned 28kB request results in 16kB+8kB+4kB".
-    pub(super) fn reserve_range(&mut self, rules: Rules, process: u16, pages: &Range<u64>) {
+    pub(super) fn reserve_range(
+        &mut self,
+        rules: Rules,
+        process: u16,
+        pages: &Range<u64>,
+        mapping: &Mapping,
+    ) {
         // What is larger than memory is reserved in parts when touched.
         if pages.end - pages.start > self.shape.frames {
             return;
         }
+        self.reserve_heap(rules, process, pages.start, mapping);
         for (start, order) in blocks_of(pages, rules.largest) {
             self.reserve_or_halves(rules, process, start, order, true);
         }
@@ -204,38 +252,44 @@ impl NaiveOs {
             return;
         }
         let pages = start..start + (1 << order);
-        let is_open =
-            self.processes[&process].is_untouched(&pages) && !self.is_reserved(process, &pages);
-        if !is_open || !self.reserve(process, start, order) {
+        let is_open = self.is_open(process, &pages);
+        if !is_open || !self.reserve(process, start, order, pages) {
             self.counters.fallbacks += u64::from(is_open && is_wanted);
             self.reserve_or_halves(rules, process, start, order - 1, false);
             self.reserve_or_halves(rules, process, start + (1 << (order - 1)), order - 1, false);
         }
     }
 
+    /// Whether nothing in a range has been touched or reserved.
+    fn is_open(&self, process: u16, pages: &Range<u64>) -> bool {
+        self.processes[&process].is_untouched(pages) && !self.is_reserved(process, pages)
+    }
+
     /// Sets a free block aside; `false` if there is none.
-    fn reserve(&mut self, process: u16, start: u64, order: u8) -> bool {
+    fn reserve(&mut self, process: u16, start: u64, order: u8, mapped: Range<u64>) -> bool {
         self.last_name += 1;
         let name = self.last_name;
         let Some(frame) = self.frames.reserve(name, order) else { return false };
         let utilised = BTreeSet::new();
         let frame = frame.raw();
-        self.reservations.push(Reservation { process, start, order, frame, name, utilised });
+        let of = Reservation { process, start, order, frame, mapped, name, utilised };
+        self.reservations.push(of);
         true
     }
 
     /// Ends reservations in a range; what they have outside of it is reserved by smaller blocks, of two frames
     /// at least.
-    pub(super) fn end_reservations(&mut self, rules: Rules, process: u16, range: &Range<u64>) {
+    pub(super) fn end_reservations(&mut self, process: u16, range: &Range<u64>) {
         let ends = |of: &Reservation| of.process == process && overlap(&of.pages(), range);
         let ended: Vec<_> = self.reservations.iter().filter(|of| ends(of)).cloned().collect();
         self.reservations.retain(|of| !ends(of));
         for of in ended {
             let pages = of.pages();
             let outside = [pages.start..range.start, range.end..pages.end];
-            for (start, order) in outside.iter().flat_map(|part| blocks_of(part, rules.largest)) {
+            for (start, order) in outside.iter().flat_map(|part| blocks_of(part, of.order)) {
                 let part = start..start + (1 << order);
-                if order > 0 && self.frames.left(of.name).is_some() {
+                let mapped = part.start.max(of.mapped.start)..part.end.min(of.mapped.end);
+                if order > 0 && !mapped.is_empty() && self.frames.left(of.name).is_some() {
                     self.last_name += 1;
                     let name = self.last_name;
                     self.frames.part(of.name, of.frames(&part), name);
@@ -246,6 +300,7 @@ impl NaiveOs {
                         start,
                         order,
                         frame,
+                        mapped,
                         name,
                         utilised,
                     });
