@@ -48,6 +48,17 @@ def test_off_a_terminal_the_output_is_plain_ascii(pretend: Install) -> None:
     assert done.stderr.isascii()
 
 
+@pytest.mark.parametrize(
+    ("more", "said"), [(0, ""), (1, "and 1 more region;"), (2, "2 more regions;")]
+)
+def test_what_is_not_shown_is_counted(pretend: Install, more: int, said: str) -> None:
+    regions = [region(name=f"region {number}", misses=FALLING) for number in range(6 + more)]
+    pretend(FakeRun(result(process(0, data_misses=FALLING, regions=regions))))
+    shown = octavo("run", "prog").stderr
+    assert said in shown
+    assert ("more region" in shown) == (more > 0)
+
+
 def test_json_on_standard_output_has_every_number(pretend: Install) -> None:
     pretend(plain_run())
     done = octavo("run", "--json", "-", "--", "prog")
@@ -217,6 +228,13 @@ def test_help_has_examples_and_statuses() -> None:
     assert "octavo run -- gzip" in done.stdout
     assert "127  there is no such program" in done.stdout
     assert octavo("reproduce", "base-page-siz").exit_code == 2
+
+
+def test_help_of_report_names_the_commands_whose_results_it_reads() -> None:
+    shown = octavo("report", "--help").stdout
+    assert all(
+        f"`octavo {name}`" in shown or f"`{name}`" in shown for name in ("run", "curves", "sim")
+    )
 
 
 def test_version() -> None:
