@@ -11,7 +11,6 @@ use super::walker::Planned;
 use crate::front::Lines;
 use crate::tlb::Translation;
 
-pub(super) const ENTRY_WAS_READ: &str = "a walk that has found a page has read its entry";
 pub(super) const READS_SUCCEED: &str = "reads of the machine's memory succeed";
 
 /// Counters of a page walker.
@@ -94,10 +93,12 @@ impl Env {
                 self.charge_walk(latency_cycles);
                 return Some(Translation::perforated(&perforated, perforated.used.1));
             }
-            if let Some(WalkedPage { translation, is_marked }) = self.finish_walk(&walk, page, kind)
+            // Where an exhausted table has lost a page that is on record, the fault stops the machine.
+            if let Some(at) = entry
+                && let Some(WalkedPage { translation, is_marked }) =
+                    self.finish_walk(&walk, page, kind)
             {
                 let Env { walker, caches, lines, .. } = self;
-                let at = entry.expect(ENTRY_WAS_READ);
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 self.charge_walk(latency_cycles);
                 let gapped = self.gapped(page);

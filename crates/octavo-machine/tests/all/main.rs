@@ -7,6 +7,7 @@ mod degenerate;
 mod designs;
 mod developing;
 mod developing_tables;
+mod exhausted_tables;
 mod footprint;
 mod fragmentation;
 mod fuzz;

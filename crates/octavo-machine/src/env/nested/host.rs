@@ -14,8 +14,7 @@ use octavo_types::{
 };
 
 use super::super::walk::{
-    ENTRY_WAS_READ, READS_SUCCEED, WalkedPage, WalkerCounters, finish_walk, overlap_cycles,
-    read_entry,
+    READS_SUCCEED, WalkedPage, WalkerCounters, finish_walk, overlap_cycles, read_entry,
 };
 use super::super::walker::PageWalker;
 use crate::config::ConfigError;
@@ -263,10 +262,10 @@ impl Host {
             {
                 return Ok(Backing::Composite(translation));
             }
-            if let Some(WalkedPage { translation, is_marked }) =
-                finish_walk(&mut self.os, self.vm, &walk, page, stores)
+            if let Some(at) = entry
+                && let Some(WalkedPage { translation, is_marked }) =
+                    finish_walk(&mut self.os, self.vm, &walk, page, stores)
             {
-                let at = entry.expect(ENTRY_WAS_READ);
                 *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
                 return Ok(self
                     .composite_page(page)

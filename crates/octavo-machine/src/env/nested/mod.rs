@@ -47,7 +47,7 @@ pub(crate) use host::Host;
 use host::{Backing, GuestAccess, Port, guest_page};
 
 use super::Env;
-use super::walk::{ENTRY_WAS_READ, WalkedPage, read_entry};
+use super::walk::{WalkedPage, read_entry};
 use crate::front::LineAccess;
 use crate::tlb::{TlbEntry, Translation};
 
@@ -74,10 +74,11 @@ impl Env {
                 self.charge_walk(latency_cycles);
                 return Some(translation);
             }
-            if let Some(WalkedPage { translation, is_marked }) = self.finish_walk(&walk, page, kind)
+            if let Some(at) = at
+                && let Some(WalkedPage { translation, is_marked }) =
+                    self.finish_walk(&walk, page, kind)
             {
                 let Env { walker, caches, lines, .. } = self;
-                let at = at.expect(ENTRY_WAS_READ);
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 let own = match perforated {
                     Some(own) if translation.entry.is_dirty() => own.with_dirty(),

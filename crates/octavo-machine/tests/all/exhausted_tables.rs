@@ -1,0 +1,71 @@
+//! A page table without memory to grow stops the machine, also where background work has found no memory.
+
+use octavo_hw::Asid;
+use octavo_machine::{Counters, WalkPlan, Walker};
+use octavo_oracle::strategies::stream;
+use octavo_os::frames::{Frames, Order, OutOfMemory};
+use octavo_os::page_table::HardwareTable;
+use octavo_os::policy::by_name;
+use octavo_types::{AddrRange, PageNumber, PageSize};
+use proptest::prelude::*;
+
+use crate::common::{bounds, config, play, tiny};
+
+/// A table that never holds a page, and says so only after its second: as if background work had exhausted it.
+#[derive(Default)]
+struct Forgetful {
+    pages: u64,
+}
+
+impl HardwareTable for Forgetful {
+    fn map(&mut self, _page: PageNumber, _size: PageSize, _frames: &mut Frames) {
+        self.pages += 1;
+    }
+
+    fn unmap(&mut self, _page: PageNumber, _size: PageSize, _frames: &mut Frames) {}
+
+    fn frames(&self) -> u64 {
+        0
+    }
+
+    fn exhausted(&self) -> Option<OutOfMemory> {
+        let error = OutOfMemory { order: Order::BASE, free_frames: 0, largest_free: None };
+        (self.pages > 1).then_some(error)
+    }
+
+    fn free(self: Box<Self>, _frames: &mut Frames) {}
+}
+
+/// Finds nothing.
+struct LostWalker;
+
+impl Walker for LostWalker {
+    fn plan(&mut self, _: &dyn HardwareTable, _: Asid, _: PageNumber, _: &mut WalkPlan) {}
+
+    fn invalidate(&mut self, _: Asid, _: AddrRange) {}
+
+    fn clear(&mut self) {}
+
+    fn report(&self, _: &str, _: &mut Counters) {}
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(8))]
+
+    #[test]
+    fn exhausted_tables_stop_the_machine(stream in stream(1..20)) {
+        let kind = tiny();
+        let machine = bounds::machine_with_tables(
+            &kind,
+            |_| Box::new(Forgetful::default()),
+            || Box::new(LostWalker),
+            (by_name("base").unwrap().usual)().build(),
+            bounds::conventional(&kind),
+        );
+        let mut sim = octavo_machine::Sim::new(&config(kind, &[])).unwrap().with_machines(vec![machine]);
+        play(&mut sim, &stream);
+        let machine = &sim.machines()[0];
+        let walks = machine.counters().get("walker", "walks").unwrap();
+        prop_assert_eq!(machine.stopped().is_some(), walks > 0);
+    }
+}
