@@ -1,7 +1,7 @@
-//! What the tests of designs against their naive twins share: small machines, random programs of several
+//! Shared by the tests that compare designs with their naive twins: small machines, random programs of several
 //! processes, and the comparison of counters.
 
-use octavo_config::{Fill, MachineConfig, resolve};
+use octavo_config::{Fill, MachineConfig, TlbsHold, resolve};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_os::policy::OsConfig;
 use octavo_trace::{Began, StreamEnd, StreamIdentity, TimeSlicedConsumer, WordConsumer};
@@ -112,6 +112,22 @@ pub fn configs(settings: &'static [&'static str]) -> impl Strategy<Value = Machi
             None => config.tlb.l2 = None,
         }
         config
+    })
+}
+
+/// Machines of [`configs`] in a guest, one for each of two policies of the host, with little memory or enough.
+pub fn guest_configs() -> impl Strategy<Value = [MachineConfig; 2]> {
+    let host_log2 = prop_oneof![18u8..25, 25u8..31, Just(32)];
+    let all = (configs(&GUEST), host_log2, prop::bool::weighted(0.3));
+    all.prop_map(|(config, host_log2, halves)| {
+        ["base", "thp"].map(|policy| {
+            let mut config = config.clone();
+            let host = config.host.as_mut().unwrap();
+            host.policy = policy.to_owned();
+            host.memory.bytes = 1 << host_log2;
+            host.tlbs_hold = if halves { TlbsHold::Halves } else { TlbsHold::Final };
+            config
+        })
     })
 }
 

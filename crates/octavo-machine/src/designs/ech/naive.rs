@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::slice::Iter;
 use std::sync::{Arc, Mutex};
 
-use octavo_config::{HostConfig, MachineConfig, TlbsHold};
+use octavo_config::MachineConfig;
 use octavo_hw::Asid;
 use octavo_oracle::strategies::Step;
 use octavo_os::page_table::{HardwareTable, PageTable};
@@ -41,7 +41,7 @@ use crate::design::{AddressSpace, Design, applying_invalidations};
 use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::twins::{
-    self, Action, GUEST, actions, all_events, configs, counted, counted_last, machine, map,
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, guest_configs, machine, map,
     references, run, setup, tiny,
 };
 use crate::env::{Env, WalkPlan, Walker};
@@ -70,7 +70,7 @@ struct Cached {
     walks: [u64; 5],
 }
 
-/// What a walk reads.
+/// The reads of a walk.
 struct Planned {
     /// Groups of probes.
     groups: Vec<Vec<PhysAddr>>,
@@ -469,21 +469,10 @@ proptest! {
     }
 
     #[test]
-    fn design_equals_twin_in_a_guest(
-        config in configs(&GUEST),
-        host_log2 in prop_oneof![18u8..25, 25u8..31, Just(32)],
-        halves in prop::bool::weighted(0.3),
-        actions in actions(),
-    ) {
-        for of_host in ["base", "thp"] {
-            let host = config.host.clone().unwrap();
-            let mut config = config.clone();
-            let mut host = HostConfig { policy: of_host.to_owned(), ..host };
-            host.memory.bytes = 1 << host_log2;
-            host.tlbs_hold = if halves { TlbsHold::Halves } else { TlbsHold::Final };
-            config.host = Some(host);
+    fn design_equals_twin_in_a_guest(configs in guest_configs(), actions in actions()) {
+        for config in &configs {
             for policy in ["base", "thp"] {
-                compare(&config, policy, &actions)?;
+                compare(config, policy, &actions)?;
             }
         }
     }
@@ -552,7 +541,7 @@ fn uniform(settings: &[&str]) -> MachineConfig {
     config
 }
 
-/// What walks in a guest cost, without writes of accessed and dirty bits.
+/// The cost of walks in a guest, without writes of accessed and dirty bits.
 #[derive(Default)]
 struct Cost {
     cycles: u64,

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use octavo_config::{HostConfig, MachineConfig, PageSizes, TlbArray, TlbsHold, Ways};
+use octavo_config::{MachineConfig, PageSizes, TlbArray, Ways};
 use octavo_oracle::strategies::Step;
 use octavo_os::ProcessId;
 use octavo_os::policy::OsConfig;
@@ -31,7 +31,7 @@ use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
 use crate::designs::build::{self, Tables};
 use crate::designs::twins::{
-    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
     fitting_pages, machine, map, references, run, setup, tiny,
 };
 use crate::env::Env;
@@ -260,21 +260,10 @@ proptest! {
     }
 
     #[test]
-    fn design_equals_twin_in_a_guest(
-        config in configs(&GUEST),
-        host_log2 in prop_oneof![18u8..25, 25u8..31, Just(32)],
-        halves in prop::bool::weighted(0.3),
-        actions in actions(),
-    ) {
-        for of_host in ["base", "thp"] {
-            let host = config.host.clone().unwrap();
-            let mut config = config.clone();
-            let mut host = HostConfig { policy: of_host.to_owned(), ..host };
-            host.memory.bytes = 1 << host_log2;
-            host.tlbs_hold = if halves { TlbsHold::Halves } else { TlbsHold::Final };
-            config.host = Some(host);
+    fn design_equals_twin_in_a_guest(configs in guest_configs(), actions in actions()) {
+        for config in &configs {
             for policy in ["base", "thp"] {
-                compare(&config, policy, &actions)?;
+                compare(config, policy, &actions)?;
             }
         }
     }
