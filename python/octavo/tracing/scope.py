@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -84,7 +85,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class SharedScope(Scope):
+class SharedScope(Scope, ABC):
     """A scope in which the processes of several traces may share a core."""
 
     processes: Processes
@@ -102,9 +103,9 @@ class SharedScope(Scope):
         """The option that wants a trace to have instructions, if any does."""
         return None if self.processes == "apart" else f"--processes {self.processes}"
 
+    @abstractmethod
     def analysis(self) -> Analysis[Any]:
         """The analysis for the extension to run. Raises ValueError."""
-        raise NotImplementedError
 
 
 def resolve_scope(
