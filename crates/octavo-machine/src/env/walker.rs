@@ -7,7 +7,7 @@ use octavo_types::{AddrRange, PageNumber, PhysAddr};
 use super::walk::page_start;
 use crate::counters::Counters;
 
-/// What a walk reads: groups of probes. The probes of a group are issued together, and groups one after
+/// The reads of a walk, in groups of probes. The probes of a group are issued together, and groups one after
 /// another, so that a walk takes the sum over its groups of the slowest probe.
 #[derive(Default)]
 pub struct WalkPlan {
@@ -91,7 +91,7 @@ pub(super) struct PageWalker {
 pub(super) enum Planned {
     /// The steps of a radix tree's walk from this one on, each a group of its own.
     Steps(usize),
-    /// Those that the walker of the design has planned.
+    /// The plan of the design's walker.
     Own(WalkPlan),
 }
 

@@ -27,7 +27,7 @@ const SHARE: u64 = 1 << 11;
 /// The fewest entries of a way: one frame of them.
 const FEWEST: u64 = 64;
 
-/// What a walk table knows of a section: of 2 MiB in the lower table, of 1 GiB in the upper one.
+/// The record of a section in a walk table: of 2 MiB in the lower table, of 1 GiB in the upper one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Section {
     /// Whether it has pages of 4 KiB.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use octavo_types::Protection;
 
-/// What a mapping is made of.
+/// The backing of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     Anonymous,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::mappings::{Mapping, Source};
 use super::{NaiveOs, NaivePage};
 
-/// What a reservation policy reserves, and when its pages grow.
+/// The sizes that a reservation policy reserves, and when its pages grow.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// The share of utilised base pages at which a page is promoted.
