@@ -53,8 +53,14 @@ pub trait Design: Send {
 
     /// Calls [`Env::walk`] and applies the invalidations that the walk causes to this design. The machine
     /// notifies the other cores.
-    fn walk(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Translation> {
-        applying_invalidations(self, env, |env| env.walk(page, access.kind()))
+    fn walk(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        is_clean: bool,
+    ) -> Option<Translation> {
+        applying_invalidations(self, env, |env| env.walk(page, access.kind(), is_clean))
     }
 
     /// Calls [`Env::resolve`] and applies the invalidations that it causes to this design.

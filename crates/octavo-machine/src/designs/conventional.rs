@@ -7,7 +7,7 @@ use octavo_config::{MachineConfig, TlbConfig};
 use octavo_hw::Asid;
 use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
-use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
+use octavo_types::{FrameNumber, Instructions, PageNumber};
 
 use crate::config::ConfigError;
 use crate::counters::Counters;
@@ -161,9 +161,10 @@ impl Conventional {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
+        in_first: Lookup,
     ) -> Option<Translation> {
         // The second level may hold the page, too.
-        let translation = self.walk_and_fill_l2(env, page, access, Lookup::PermissionMiss)?;
+        let translation = self.walk_and_fill_l2(env, page, access, in_first)?;
         self.replace_l1(env.asid(), page, translation, access);
         self.mark_filled(env, page, translation, (access, true));
         Some(translation)
@@ -174,15 +175,15 @@ impl Conventional {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: Lookup,
+        held: Lookup,
     ) -> Option<Translation> {
-        let translation = self.walk(env, page, access)?;
+        let translation = self.walk(env, page, access, held.is_clean())?;
         let translation = if self.coalesces {
             coalesced_with_neighbours(env, page, translation)
         } else {
             translation
         };
-        self.fill_l2(env.asid(), page, translation, in_second);
+        self.fill_l2(env.asid(), page, translation, held);
         Some(translation)
     }
 
@@ -201,10 +202,8 @@ impl Conventional {
     ) -> Lookup {
         let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return Lookup::Miss };
-        let Some(translation) = env.look_up_l2(l2, page) else { return Lookup::Miss };
-        if !translation.entry.permits(access.kind() == Access::Store) {
-            return Lookup::PermissionMiss;
-        }
+        let lookup = Lookup::of(env.look_up_l2(l2, page), access.is_store());
+        let Lookup::Hit(translation) = lookup else { return lookup };
         if l2.holds_victims() {
             l2.remove(asid, page);
         }
@@ -290,8 +289,8 @@ impl Design for Conventional {
                 self.mark_part(env, page, &translation, access);
                 translation
             }
-            Lookup::PermissionMiss => self.serve_permission_miss(env, page, access)?,
             Lookup::Miss => self.serve_l1_miss(env, page, access)?,
+            held => self.serve_permission_miss(env, page, access, held)?,
         };
         Some(translation.frame_of(page))
     }

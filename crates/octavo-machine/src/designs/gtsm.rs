@@ -24,7 +24,7 @@ use octavo_os::frames::SubBlocks;
 use octavo_os::page_table::Format;
 use octavo_os::policy::{GAPPED_PAGES, OsConfig};
 use octavo_os::vmas::Pages;
-use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
+use octavo_types::{FrameNumber, Instructions, PageNumber};
 
 use super::build::{self, Tables};
 use super::registry::{
@@ -135,7 +135,7 @@ impl Gtsm {
     ) -> Option<Translation> {
         let translation = match self.look_up_l2(env, page, access) {
             Lookup::Hit(translation) => translation,
-            in_second => self.walk_and_fill(env, page, access, &in_second)?,
+            in_second => self.walk_and_fill(env, page, access, in_second)?,
         };
         self.l1.fill(env.asid(), page, translation, access);
         Some(translation)
@@ -149,10 +149,7 @@ impl Gtsm {
             self.hits += 1;
             translation = self.base_page_of(env, page, &translation, false);
         }
-        match translation.entry.permits(access.kind() == Access::Store) {
-            true => Lookup::Hit(translation),
-            false => Lookup::PermissionMiss,
-        }
+        Lookup::of(Some(translation), access.is_store())
     }
 
     /// Walks, and fills the second level.
@@ -161,16 +158,16 @@ impl Gtsm {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: &Lookup,
+        held: Lookup,
     ) -> Option<Translation> {
-        let translation = self.walk(env, page, access)?;
+        let translation = self.walk(env, page, access, held.is_clean())?;
         let base_page_of = if translation.is_gapped() {
             self.base_page_of(env, page, &translation, true)
         } else {
             translation
         };
         if let Some(l2) = &mut self.l2 {
-            if !matches!(in_second, Lookup::Miss) {
+            if !matches!(held, Lookup::Miss) {
                 l2.remove(env.asid(), page);
             }
             let kept = if l2.holds_perforated() { translation } else { base_page_of };
@@ -207,12 +204,12 @@ impl Design for Gtsm {
         let page = env.page(access);
         let translation = match self.l1.look_up(env.asid(), page, access) {
             Lookup::Hit(translation) => translation,
-            Lookup::PermissionMiss => {
-                let translation = self.walk_and_fill(env, page, access, &Lookup::PermissionMiss)?;
+            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
+            held => {
+                let translation = self.walk_and_fill(env, page, access, held)?;
                 self.l1.replace(env.asid(), page, translation, access);
                 translation
             }
-            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
         };
         Some(translation.frame_of(page))
     }

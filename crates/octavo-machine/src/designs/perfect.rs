@@ -102,7 +102,7 @@ impl Design for PerfectL2 {
         let (asid, page) = (env.asid(), env.page(access));
         let translation = match self.l1.look_up(asid, page, access) {
             Lookup::Hit(translation) => translation,
-            Lookup::PermissionMiss => {
+            Lookup::PermissionMiss { .. } => {
                 let translation = self.resolve(env, page, access)?;
                 self.l1.replace(asid, page, translation, access);
                 translation

@@ -26,7 +26,7 @@ use octavo_hw::Asid;
 use octavo_os::page_table::Format;
 use octavo_os::policy::{OsConfig, PERFORATED_PAGES};
 use octavo_os::vmas::Pages;
-use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
+use octavo_types::{FrameNumber, Instructions, PageNumber};
 
 use super::build::{self, Tables};
 use super::registry::{
@@ -100,12 +100,8 @@ pub struct Perforated {
 
 /// The outcome of a second-level look-up.
 enum L2Lookup {
-    /// The translation permits the access.
-    Hit(Translation),
-    /// No entry covers the page.
-    Miss,
-    /// The entry does not permit the access.
-    PermissionMiss,
+    /// As of other pages. A hole whose walk ended in a fault is a permission miss.
+    Complete(Lookup),
     /// The page is perforated, and the bitmap word is missing.
     BitmapMiss,
 }
@@ -156,7 +152,7 @@ impl Perforated {
     ) -> Option<Translation> {
         let in_second = self.look_up_l2(env, page, access)?;
         let translation = match in_second {
-            L2Lookup::Hit(translation) => translation,
+            L2Lookup::Complete(Lookup::Hit(translation)) => translation,
             _ => self.walk_and_fill(env, page, access, in_second)?,
         };
         self.l1.fill(env.asid(), page, translation, access);
@@ -170,10 +166,8 @@ impl Perforated {
         page: PageNumber,
         access: LineAccess,
     ) -> Option<L2Lookup> {
-        let Some(l2) = &mut self.l2 else { return Some(L2Lookup::Miss) };
-        let Some(mut translation) = env.look_up_l2(l2, page) else {
-            return Some(L2Lookup::Miss);
-        };
+        let found = self.l2.as_mut().and_then(|l2| env.look_up_l2(l2, page));
+        let Some(mut translation) = found else { return Some(L2Lookup::Complete(Lookup::Miss)) };
         if translation.is_perforated() {
             self.counts.hits += 1;
             let is_hole = match self.look_up_hole(env, page, &translation) {
@@ -183,12 +177,12 @@ impl Perforated {
             };
             if is_hole {
                 let hole = self.walk_hole(env, page, access, false)?;
-                return Some(hole.map_or(L2Lookup::PermissionMiss, L2Lookup::Hit));
+                let faulted = Lookup::PermissionMiss { is_clean: false };
+                return Some(L2Lookup::Complete(hole.map_or(faulted, Lookup::Hit)));
             }
             translation = translation.part_of_region(page);
         }
-        let serves = translation.entry.permits(access.kind() == Access::Store);
-        Some(if serves { L2Lookup::Hit(translation) } else { L2Lookup::PermissionMiss })
+        Some(L2Lookup::Complete(Lookup::of(Some(translation), access.is_store())))
     }
 
     /// Walks from the root until the page permits the access, and fills the second level.
@@ -200,12 +194,13 @@ impl Perforated {
         in_second: L2Lookup,
     ) -> Option<Translation> {
         let mut has_no_bits = matches!(in_second, L2Lookup::BitmapMiss);
+        let mut is_clean = matches!(&in_second, L2Lookup::Complete(held) if held.is_clean());
         loop {
-            let translation = self.walk(env, page, access)?;
+            let translation = self.walk(env, page, access, std::mem::take(&mut is_clean))?;
             let asid = env.asid();
             if !translation.is_perforated() {
                 if let Some(l2) = &mut self.l2 {
-                    if !matches!(in_second, L2Lookup::Miss) {
+                    if !matches!(in_second, L2Lookup::Complete(Lookup::Miss)) {
                         l2.remove(asid, page);
                     }
                     l2.fill(asid, page, translation, 1);
@@ -341,13 +336,13 @@ impl Design for Perforated {
         let page = env.page(access);
         let translation = match self.l1.look_up(env.asid(), page, access) {
             Lookup::Hit(translation) => translation,
-            Lookup::PermissionMiss => {
-                let translation =
-                    self.walk_and_fill(env, page, access, L2Lookup::PermissionMiss)?;
+            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
+            held => {
+                let held = L2Lookup::Complete(held);
+                let translation = self.walk_and_fill(env, page, access, held)?;
                 self.l1.replace(env.asid(), page, translation, access);
                 translation
             }
-            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
         };
         Some(translation.frame_of(page))
     }

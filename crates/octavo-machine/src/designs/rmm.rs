@@ -109,13 +109,14 @@ impl Rmm {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
+        in_first: Lookup,
     ) -> Option<Translation> {
         let is_in_range = self.look_up(env.asid(), page, access);
         env.charge_l2_lookup(self.conventional.l2_latency_cycles(), is_in_range);
         let translation = if is_in_range {
             self.resolve(env, page, access)?
         } else {
-            self.walk_page_and_range_tables(env, page, access, Lookup::PermissionMiss)?
+            self.walk_page_and_range_tables(env, page, access, in_first)?
         };
         self.conventional.replace_l1(env.asid(), page, translation, access);
         Some(translation)
@@ -137,11 +138,11 @@ impl Rmm {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: Lookup,
+        held: Lookup,
     ) -> Option<Translation> {
-        let translation = self.walk(env, page, access)?;
+        let translation = self.walk(env, page, access, held.is_clean())?;
         let asid = env.asid();
-        self.conventional.fill_l2(asid, page, translation, in_second);
+        self.conventional.fill_l2(asid, page, translation, held);
         if let Some((ranges, of_host)) = env.ranges() {
             self.walks += 1;
             self.reads += references(ranges, of_host);
@@ -179,8 +180,8 @@ impl Design for Rmm {
         let page = env.page(access);
         let translation = match self.conventional.look_up_l1(env, page, access) {
             Lookup::Hit(translation) => translation,
-            Lookup::PermissionMiss => self.serve_permission_miss(env, page, access)?,
             Lookup::Miss => self.serve_l1_miss(env, page, access)?,
+            held => self.serve_permission_miss(env, page, access, held)?,
         };
         Some(translation.frame_of(page))
     }

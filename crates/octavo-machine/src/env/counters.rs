@@ -43,8 +43,9 @@ impl Env {
 
     fn report_walker(&self, counters: &mut Counters) {
         let own = self.walker;
-        let WalkerCounters { walks, faulted, .. } = own;
+        let WalkerCounters { walks, walks_dirty, faulted, .. } = own;
         counters.add("walker", "walks", walks);
+        counters.add("walker", "walks_dirty", walks_dirty);
         counters.add("walker", "faulted", faulted);
         own.report_entries("walker", counters);
         let of_host = self.host.as_ref().map(|host| &host.os);
@@ -112,8 +113,10 @@ impl WalkerCounters {
 impl Host {
     fn report(&self, counters: &mut Counters) {
         counters.add("walker", "walks", self.lone_walks);
+        counters.add("walker", "walks_dirty", self.lone_walks_dirty);
         counters.add("walker", "splintered", self.splintered);
         counters.add("walker.host", "walks", self.walker.walks);
+        counters.add("walker.host", "walks_dirty", self.walker.walks_dirty);
         counters.add("walker.host", "faulted", self.walker.faulted);
         self.walker.report_entries("walker.host", counters);
         let walkers = self.cores.iter().map(|core| &core.page_walker);

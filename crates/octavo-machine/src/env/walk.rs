@@ -20,6 +20,8 @@ pub(super) struct WalkerCounters {
     pub walks: u64,
     /// Walks that ended in a page fault.
     pub faulted: u64,
+    /// Walks by a store to a page that a TLB held as clean.
+    pub walks_dirty: u64,
     /// Entries read.
     pub reads: u64,
     pub reads_by: [u64; 4],
@@ -70,6 +72,9 @@ impl Env {
     /// missing or read-only page faults and is walked again. `None` when memory has run out, which stops the
     /// machine. In a guest, walks the host's table as well.
     ///
+    /// With `is_clean` a TLB holds the page, writable and clean, and the access is a store: the walk is made
+    /// only to set the dirty bit, and counted as such, too.
+    ///
     /// For a perforated page the walk ends at the page's entry; [`Env::use_part`] and [`Env::walk_hole`] then
     /// decide whether the base page is a hole and permits the access. In a guest the result is perforated if
     /// the guest's page or the host's page that backs it is. For a gapped page (in a guest, the host's) the
@@ -79,7 +84,8 @@ impl Env {
     /// The caller must apply the [pending invalidations](Env::pending_invalidations) before it fills the page
     /// anywhere.
     #[inline(never)]
-    pub fn walk(&mut self, page: PageNumber, kind: Access) -> Option<Translation> {
+    pub fn walk(&mut self, page: PageNumber, kind: Access, is_clean: bool) -> Option<Translation> {
+        self.walker.walks_dirty += u64::from(is_clean);
         if self.host.is_some() {
             return self.walk_nested(page, kind);
         }

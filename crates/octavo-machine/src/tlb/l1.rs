@@ -22,11 +22,32 @@ pub struct L1Tlb {
 pub enum Lookup {
     /// The entry is present and permits the access.
     Hit(Translation),
-    /// The entry is present, and was counted as a hit, but the page table must be walked: the page is not
-    /// writable, or its dirty bit may not be set yet.
-    PermissionMiss,
+    /// The entry is present, and was counted as a hit, but the page table must be walked.
+    PermissionMiss {
+        /// Whether the page is writable, so that only its dirty bit may have to be set.
+        is_clean: bool,
+    },
     /// No entry covers the page.
     Miss,
+}
+
+impl Lookup {
+    /// The outcome of a look-up, for a store or another access.
+    #[inline(always)]
+    pub(crate) fn of(found: Option<Translation>, stores: bool) -> Self {
+        match found {
+            Some(translation) if translation.entry.permits(stores) => Lookup::Hit(translation),
+            Some(translation) => {
+                Lookup::PermissionMiss { is_clean: translation.entry.is_writable() }
+            }
+            None => Lookup::Miss,
+        }
+    }
+
+    /// Whether a store found a clean page, so that the walk which follows is made to set its dirty bit.
+    pub(crate) fn is_clean(&self) -> bool {
+        matches!(self, Lookup::PermissionMiss { is_clean: true })
+    }
 }
 
 impl L1Tlb {
@@ -78,16 +99,12 @@ impl L1Tlb {
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> Lookup {
         let side = self.side(access);
-        match self.tlbs[side].look_up(asid, page, access.lookups()) {
-            Some(translation) if translation.entry.permits(access.is_store()) => {
-                Lookup::Hit(translation)
-            }
-            Some(_) => {
-                self.tlbs[side].retract(asid, page, access.lookups());
-                Lookup::PermissionMiss
-            }
-            None => Lookup::Miss,
+        let found = self.tlbs[side].look_up(asid, page, access.lookups());
+        let lookup = Lookup::of(found, access.is_store());
+        if let Lookup::PermissionMiss { .. } = lookup {
+            self.tlbs[side].retract(asid, page, access.lookups());
         }
+        lookup
     }
 
     /// Fills a page after a miss, and returns the evicted page.

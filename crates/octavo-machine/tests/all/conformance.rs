@@ -134,6 +134,7 @@ const TLBS: [(&str, &str); 10] = [
 /// The counts that a case line may name, with their components and counters. Unnamed counts must be 0.
 const COUNTS: &[(&str, &str, &str)] = &[
     ("walks", "walker", "walks"),
+    ("walks dirty", "walker", "walks_dirty"),
     ("references", "walker", "references"),
     ("faults", "os", "faults"),
     ("promotions", "os", "promotions"),

@@ -227,6 +227,7 @@ struct Naive {
     latencies: [u32; 4],
     served: [u64; 4],
     walks: u64,
+    walks_dirty: u64,
     faulted: u64,
     marked: u64,
     cycles: u64,
@@ -262,9 +263,11 @@ impl Naive {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: Lookup,
+        held: Lookup,
     ) -> Option<Translation> {
         let is_store = access.kind() == Access::Store;
+        self.walks_dirty +=
+            u64::from(matches!(held, Lookup::PermissionMiss { is_clean: true }));
         let mut cycles = 0;
         let translation = loop {
             let (latency, entry) = self.read(env, page);
@@ -286,7 +289,7 @@ impl Naive {
             })?;
         };
         self.cycles += u64::from(cycles);
-        self.conventional.fill_l2(env.asid(), page, translation, in_second);
+        self.conventional.fill_l2(env.asid(), page, translation, held);
         Some(translation)
     }
 }
@@ -296,8 +299,8 @@ impl Design for Naive {
         let page = env.page(access);
         let translation = match self.conventional.look_up_l1(env, page, access) {
             Lookup::Hit(translation) => translation,
-            Lookup::PermissionMiss => {
-                let walked = self.walk_and_fill(env, page, access, Lookup::PermissionMiss)?;
+            held @ Lookup::PermissionMiss { .. } => {
+                let walked = self.walk_and_fill(env, page, access, held)?;
                 self.conventional.replace_l1(env.asid(), page, walked, access);
                 walked
             }
@@ -327,6 +330,7 @@ impl Design for Naive {
         self.conventional.report(counters);
         self.cached.report("walker.cache", counters);
         counters.add("walker", "walks", self.walks);
+        counters.add("walker", "walks_dirty", self.walks_dirty);
         counters.add("walker", "faulted", self.faulted);
         counters.add("walker", "marked", self.marked);
         counters.add("walker", "references", self.served.iter().sum());
@@ -427,6 +431,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
             latencies,
             served: [0; 4],
             walks: 0,
+            walks_dirty: 0,
             faulted: 0,
             marked: 0,
             cycles: 0,

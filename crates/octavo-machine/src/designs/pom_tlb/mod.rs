@@ -30,7 +30,7 @@ use octavo_hw::{Asid, Geometry, Replacement, SetArray};
 use octavo_os::ProcessId;
 use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
-use octavo_types::{Access, FrameNumber, Instructions, PageNumber, PageSize, PhysAddr};
+use octavo_types::{FrameNumber, Instructions, PageNumber, PageSize, PhysAddr};
 
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
@@ -257,11 +257,14 @@ impl PomTlb {
             return Some(translation);
         }
         let translation = match self.look_up(env, page, access) {
-            Some(translation) => {
+            Lookup::Hit(translation) => {
                 self.tlbs.fill_l2(env.asid(), page, translation, in_second);
                 translation
             }
-            None => self.walk_and_fill(env, page, access, in_second)?,
+            in_table => {
+                let is_clean = in_second.is_clean() || in_table.is_clean();
+                self.walk_and_fill(env, page, access, (in_second, is_clean))?
+            }
         };
         self.tlbs.fill_l1(env.asid(), page, translation, access);
         Some(translation)
@@ -274,20 +277,17 @@ impl PomTlb {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
+        in_first: Lookup,
     ) -> Option<Translation> {
-        let translation = self.walk_and_fill(env, page, access, Lookup::PermissionMiss)?;
+        let is_clean = in_first.is_clean();
+        let translation = self.walk_and_fill(env, page, access, (in_first, is_clean))?;
         self.tlbs.replace_l1(env.asid(), page, translation, access);
         Some(translation)
     }
 
-    /// Reads the set of the predicted size. Returns the translation if it permits the access.
-    fn look_up(
-        &mut self,
-        env: &mut Env,
-        page: PageNumber,
-        access: LineAccess,
-    ) -> Option<Translation> {
-        let of = tag(env.process())?;
+    /// Reads the set of the predicted size.
+    fn look_up(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
+        let Some(of) = tag(env.process()) else { return Lookup::Miss };
         let size = usize::from(self.predicts_huge[region(page)]);
         let (at, found) = {
             let mut table = self.table();
@@ -297,7 +297,7 @@ impl PomTlb {
         env.charge_lookup(latency_cycles);
         self.lookups.hits += u64::from(found.is_some());
         self.lookups.misses += u64::from(found.is_none());
-        found.filter(|found| found.entry.permits(access.kind() == Access::Store))
+        Lookup::of(found, access.is_store())
     }
 
     fn walk_and_fill(
@@ -305,10 +305,10 @@ impl PomTlb {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: Lookup,
+        (held, is_clean): (Lookup, bool),
     ) -> Option<Translation> {
-        let translation = self.walk(env, page, access)?;
-        self.tlbs.fill_l2(env.asid(), page, translation, in_second);
+        let translation = self.walk(env, page, access, is_clean)?;
+        self.tlbs.fill_l2(env.asid(), page, translation, held);
         if let Some(of) = tag(env.process()) {
             let at = self.table().fill(of, page, translation);
             env.write_memory(at);
@@ -332,8 +332,8 @@ impl Design for PomTlb {
         let page = env.page(access);
         let translation = match self.tlbs.look_up_l1(env, page, access) {
             Lookup::Hit(translation) => translation,
-            Lookup::PermissionMiss => self.serve_permission_miss(env, page, access)?,
             Lookup::Miss => self.serve_l1_miss(env, page, access)?,
+            held => self.serve_permission_miss(env, page, access, held)?,
         };
         Some(translation.frame_of(page))
     }

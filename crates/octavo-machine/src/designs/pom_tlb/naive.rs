@@ -95,8 +95,8 @@ impl Naive {
         self.predicted.get(&(page.raw() / 512 % REGIONS)).copied().unwrap_or(PageSize::BASE)
     }
 
-    /// Reads the set of the predicted size. Returns the page if an entry covers it and permits the access.
-    fn read(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Translation> {
+    /// Reads the set of the predicted size. Returns the page if an entry covers it.
+    fn read(&mut self, env: &mut Env, page: PageNumber) -> Option<Translation> {
         let size = self.prediction(page);
         let (set, at) = self.set_of(env, page, size);
         let latency_cycles = env.read_memory(at);
@@ -112,8 +112,7 @@ impl Naive {
         self.hits += 1;
         let used = set.remove(place);
         set.push(used);
-        let is_store = access.kind() == Access::Store;
-        used.2.permits(is_store).then_some(Translation { size, entry: used.2 })
+        Some(Translation { size, entry: used.2 })
     }
 
     /// Walks the page table, and writes the page to the second level, its table and the predictor.
@@ -122,9 +121,9 @@ impl Naive {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_second: Lookup,
+        (held, is_clean): (Lookup, bool),
     ) -> Option<Translation> {
-        let translation = self.walk(env, page, access)?;
+        let translation = self.walk(env, page, access, is_clean)?;
         let size = table_of(translation.size);
         self.mispredicted += u64::from(self.prediction(page) != size);
         self.predicted.insert(page.raw() / 512 % REGIONS, size);
@@ -139,7 +138,7 @@ impl Naive {
             set.remove(0);
         }
         set.push((tag.0, tag.1, translation.part(page, size).entry));
-        self.conventional.fill_l2(env.asid(), page, translation, in_second);
+        self.conventional.fill_l2(env.asid(), page, translation, held);
         Some(translation)
     }
 }
@@ -149,21 +148,30 @@ impl Design for Naive {
         let page = env.page(access);
         let translation = match self.conventional.look_up_l1(env, page, access) {
             Lookup::Hit(translation) => translation,
-            Lookup::PermissionMiss => {
-                let walked = self.walk_and_fill(env, page, access, Lookup::PermissionMiss)?;
+            held @ Lookup::PermissionMiss { is_clean } => {
+                let walked = self.walk_and_fill(env, page, access, (held, is_clean))?;
                 self.conventional.replace_l1(env.asid(), page, walked, access);
                 walked
             }
             Lookup::Miss => match self.conventional.look_up_l2(env, page, access) {
                 Lookup::Hit(translation) => translation,
                 in_second => {
-                    let translation = match self.read(env, page, access) {
-                        Some(translation) => {
+                    let is_store = access.kind() == Access::Store;
+                    let read = self.read(env, page);
+                    let translation = match read {
+                        Some(translation) if translation.entry.permits(is_store) => {
                             let asid = env.asid();
                             self.conventional.fill_l2(asid, page, translation, in_second);
                             translation
                         }
-                        None => self.walk_and_fill(env, page, access, in_second)?,
+                        _ => {
+                            // An entry that denies a store to a writable page is clean.
+                            let in_table = read.is_some_and(|read| read.entry.is_writable());
+                            let in_second_too =
+                                matches!(in_second, Lookup::PermissionMiss { is_clean: true });
+                            let held = (in_second, in_table || in_second_too);
+                            self.walk_and_fill(env, page, access, held)?
+                        }
                     };
                     self.conventional.fill_l1(env.asid(), page, translation, access);
                     translation

@@ -40,6 +40,8 @@ pub struct Host {
     pub(in crate::env) interrupted: u64,
     /// Walks of the host's table only, for references that hit a guest half.
     pub(in crate::env) lone_walks: u64,
+    /// Those of them by a store to a page that the nested TLB held as clean.
+    pub(in crate::env) lone_walks_dirty: u64,
     /// Walks that found a guest page larger than the host page that backs it.
     pub(in crate::env) splintered: u64,
     /// Walks to holes of the host's perforated pages.
@@ -125,6 +127,7 @@ impl Host {
             undelivered: 0,
             interrupted: 0,
             lone_walks: 0,
+            lone_walks_dirty: 0,
             splintered: 0,
             hole_walks: 0,
             register: Lookups::default(),
@@ -203,6 +206,7 @@ impl Host {
                 if serves {
                     return Ok((Backing::of(translation), true));
                 }
+                self.walker.walks_dirty += u64::from(translation.entry.is_writable());
             } else {
                 missed_lookup_cycles = tlb.hit_latency_cycles();
             }

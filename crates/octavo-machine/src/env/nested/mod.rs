@@ -203,12 +203,12 @@ impl Env {
         let Some(frame) = frame.raw().checked_sub(GUEST_FRAMES).map(FrameNumber::new) else {
             return Some(frame);
         };
-        let walks = self.host.as_ref().map(|host| host.walker.walks);
+        let before = self.host.as_ref().expect("a guest has a host").walker;
         let (backing, cost) = self.backing(frame, access.is_store(), access.lookups())?;
         let host = self.host.as_mut().expect("a guest has a host");
         let tlb = host.cores[self.core].tlb.as_ref().expect("halves need a nested TLB");
         let hit_cycles = u64::from(tlb.hit_latency_cycles());
-        if walks == Some(host.walker.walks) {
+        if before.walks == host.walker.walks {
             self.cycles.tlb_nested += hit_cycles * u64::from(access.lookups());
             let of_bitmap = cost - tlb.hit_latency_cycles();
             if of_bitmap > 0 {
@@ -216,6 +216,7 @@ impl Env {
             }
         } else {
             host.lone_walks += 1;
+            host.lone_walks_dirty += host.walker.walks_dirty - before.walks_dirty;
             self.charge_walk(cost);
             // Repeats hit the nested TLB.
             self.cycles.tlb_nested += hit_cycles * u64::from(access.repeats());

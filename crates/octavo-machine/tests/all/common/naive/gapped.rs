@@ -43,7 +43,7 @@ impl NaiveMachine {
     pub fn translate_gapped(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         let in_l1 = self.l1(kind).look_up(page);
-        if let Some(found) = in_l1.filter(|found| found.permits(stores)) {
+        if let Some(found) = in_l1.filter(|found| self.permits(found, stores)) {
             return found;
         }
         let in_l2 = if in_l1.is_none() { self.look_up_l2(page) } else { None };
@@ -54,7 +54,7 @@ impl NaiveMachine {
             }
             false => entry,
         });
-        let found = match served.filter(|found| found.permits(stores)) {
+        let found = match served.filter(|found| self.permits(found, stores)) {
             Some(found) => found,
             None => self.walk_gapped(kind, page),
         };

@@ -57,6 +57,9 @@ pub struct NaiveMachine {
     levels: u8,
     page_mask: u64,
     walks: u64,
+    walks_dirty: u64,
+    /// Whether a TLB looked up for the reference held its page writable and clean, and the reference stores.
+    held_clean: bool,
     reads: u64,
     faulted: u64,
     marked: u64,
@@ -124,6 +127,8 @@ impl NaiveMachine {
             levels: config.page_table.levels,
             page_mask: (1 << (9 * config.page_table.levels)) - 1,
             walks: 0,
+            walks_dirty: 0,
+            held_clean: false,
             reads: 0,
             faulted: 0,
             marked: 0,
@@ -184,6 +189,7 @@ impl NaiveMachine {
             report(name, counts.hits, counts.accesses - counts.hits, &mut counters);
         }
         counters.add("walker", "walks", self.walks);
+        counters.add("walker", "walks_dirty", self.walks_dirty);
         counters.add("walker", "references", self.reads);
         counters.add("walker", "faulted", self.faulted);
         counters.add("walker", "marked", self.marked);
@@ -254,18 +260,27 @@ impl NaiveMachine {
         {
             return frame;
         }
+        self.held_clean = false;
+        let walks = self.walks;
         let found = match (&self.perforated, &self.gapped) {
             (Some(_), _) => self.translate_perforated(kind, page),
             (_, Some(_)) => self.translate_gapped(kind, page),
             _ => self.translate_by_pages(kind, page),
         };
+        self.walks_dirty += u64::from(self.held_clean && self.walks > walks);
         self.reached(found, page, stores)
+    }
+
+    /// Whether a page that a TLB holds permits the reference.
+    pub fn permits(&mut self, held: &Page, stores: bool) -> bool {
+        self.held_clean |= held.is_clean_for(stores);
+        held.permits(stores)
     }
 
     fn translate_by_pages(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         let in_l1 = self.l1(kind).look_up(page);
-        if let Some(found) = in_l1.filter(|found| found.permits(stores)) {
+        if let Some(found) = in_l1.filter(|found| self.permits(found, stores)) {
             self.mark_part(kind, page, false);
             return found;
         }
@@ -275,7 +290,7 @@ impl NaiveMachine {
             // The range TLB is looked up alone.
             self.cycles.tlb_access(in_range);
         }
-        if let Some(found) = in_l2.filter(|found| found.permits(stores)) {
+        if let Some(found) = in_l2.filter(|found| self.permits(found, stores)) {
             let l2 = self.l2.as_mut().unwrap();
             if l2.victims {
                 l2.invalidate(page, page + 1);

@@ -23,6 +23,7 @@ pub struct NaiveHost {
     pub levels: u8,
     pub halves: bool,
     pub walks: u64,
+    walks_dirty: u64,
     pub reads: u64,
     pub faulted: u64,
     pub marked: u64,
@@ -30,6 +31,7 @@ pub struct NaiveHost {
     pub splintered: u64,
     was_torn: bool,
     lone_walks: u64,
+    lone_walks_dirty: u64,
     pub holes: HostHoles,
 }
 
@@ -58,6 +60,7 @@ impl NaiveHost {
             levels: config.page_table.levels,
             halves: config.tlbs_hold == TlbsHold::Halves,
             walks: 0,
+            walks_dirty: 0,
             reads: 0,
             faulted: 0,
             marked: 0,
@@ -65,6 +68,7 @@ impl NaiveHost {
             splintered: 0,
             was_torn: false,
             lone_walks: 0,
+            lone_walks_dirty: 0,
             holes: HostHoles::default(),
         }
     }
@@ -81,12 +85,14 @@ impl NaiveHost {
     /// Reports the counters that the walks of both tables do not share.
     pub fn report(&self, machine: &NaiveMachine, counters: &mut Counters) {
         counters.add("walker", "walks", self.lone_walks);
+        counters.add("walker", "walks_dirty", self.lone_walks_dirty);
         counters.add("walker", "references", self.reads);
         counters.add("walker", "marked", self.marked);
         counters.add("walker", "splintered", self.splintered);
         counters.add("walker.guest", "references", machine.reads);
         counters.add("walker.guest", "marked", machine.marked);
         counters.add("walker.host", "walks", self.walks);
+        counters.add("walker.host", "walks_dirty", self.walks_dirty);
         counters.add("walker.host", "faulted", self.faulted);
         counters.add("walker.host", "references", self.reads);
         counters.add("walker.host", "marked", self.marked);
@@ -136,6 +142,8 @@ impl NaiveMachine {
         let host = self.host.as_mut().unwrap();
         let found = host.tlb.as_mut()?.look_up(page);
         self.cycles.looked_up_nested(found.is_some());
+        // A walk follows each look-up that does not permit the access.
+        host.walks_dirty += u64::from(found.is_some_and(|found| found.is_clean_for(stores)));
         let found = found.filter(|found| found.permits(stores))?;
         if found.filter.is_some() || found.has_gaps {
             return Some(found);
@@ -260,10 +268,12 @@ impl NaiveMachine {
         if !found.half {
             return frame;
         }
-        let walks = self.host().walks;
+        let host = self.host();
+        let (walks, walks_dirty) = (host.walks, host.walks_dirty);
         let reached = self.behind(frame, stores).frame_of(frame);
         let host = self.host();
         host.lone_walks += u64::from(host.walks > walks);
+        host.lone_walks_dirty += u64::from(host.walks_dirty > walks_dirty);
         reached
     }
 

@@ -73,14 +73,14 @@ impl NaiveMachine {
     pub fn translate_perforated(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         let in_l1 = self.l1(kind).look_up(page);
-        if let Some(found) = in_l1.filter(|found| found.permits(stores)) {
+        if let Some(found) = in_l1.filter(|found| self.permits(found, stores)) {
             return found;
         }
         let mut no_bits = false;
         let in_l2 = if in_l1.is_none() { self.look_up_l2(page) } else { None };
         let served = in_l2.and_then(|entry| {
             if entry.filter.is_none() {
-                return Some(entry).filter(|entry| entry.permits(stores));
+                return Some(entry).filter(|entry| self.permits(entry, stores));
             }
             self.perforated().hits += 1;
             let is_hole = match self.known(page, &entry) {
@@ -94,7 +94,7 @@ impl NaiveMachine {
             if is_hole {
                 return self.walk_hole(kind, page, false);
             }
-            Some(entry.part_of_region(page)).filter(|part| part.permits(stores))
+            Some(entry.part_of_region(page)).filter(|part| self.permits(part, stores))
         });
         let found = match served {
             Some(found) => found,

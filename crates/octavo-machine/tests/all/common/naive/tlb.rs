@@ -36,6 +36,11 @@ impl Page {
         !stores || (self.write && self.dirty)
     }
 
+    /// Whether only its dirty bit denies the reference.
+    pub fn is_clean_for(&self, stores: bool) -> bool {
+        stores && self.write && !self.dirty
+    }
+
     pub fn first_base_page(&self) -> u64 {
         self.first << self.size.base_shift()
     }
