@@ -181,7 +181,11 @@ static void statement(struct walk* w, const IRStmt* st)
 {
    switch (st->tag) {
       case Ist_WrTmp: assign(w, st->Ist.WrTmp.tmp, st->Ist.WrTmp.data); break;
-      case Ist_Put: put(w, register_of(st->Ist.Put.offset), st->Ist.Put.data); break;
+      case Ist_Put:
+         /* VEX stores the instruction pointer wherever something may ask for it: no dependence. */
+         if (st->Ist.Put.offset != (Int)offsetof(VexGuestAMD64State, guest_RIP))
+            put(w, register_of(st->Ist.Put.offset), st->Ist.Put.data);
+         break;
       case Ist_PutI:
          use_expr(w, st->Ist.PutI.details->ix);
          use_expr(w, st->Ist.PutI.details->data);

@@ -7,7 +7,7 @@
 //! registers, `mxcsr`) is [`OTHER`].
 
 /// The flags' bit in the sets of [`octavo_types::Dependences`].
-const FLAGS: u8 = 16;
+pub(super) const FLAGS: u8 = 16;
 const X87: u8 = 17;
 const SEGMENTS: u8 = 18;
 const OTHER: u8 = 19;
@@ -18,6 +18,8 @@ const NONE: u8 = 64;
 
 /// The instruction pointer's number; ChampSim recognises branches by it.
 pub(super) const INSTRUCTION_POINTER: u8 = 26;
+/// rsp's number, by which it recognises calls and returns.
+pub(super) const STACK_POINTER: u8 = 6;
 
 /// The set that holds the register of each number alone.
 static SETS: [u64; 256] = {
@@ -69,7 +71,8 @@ const fn bit_of(number: u8) -> u8 {
     }
 }
 
-const fn number_of(bit: u8) -> u8 {
+/// The number of a bit's register.
+pub(super) const fn number_of(bit: u8) -> u8 {
     match bit {
         0..=7 => 10 - bit,
         8..=15 => bit + 3,

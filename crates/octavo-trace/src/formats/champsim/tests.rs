@@ -155,33 +155,125 @@ fn one(items: &[(ItemKind, u16, u64)], dependences: Vec<Dependences>) -> RandomS
     RandomStream { segments: vec![segment], steps: vec![Step::Segment(0, addresses)] }
 }
 
+/// Fetches of these sizes, one after the other, from 0x1000.
+fn straight(sizes: &[u16], dependences: Vec<Dependences>) -> RandomStream {
+    let items: Vec<_> = sizes
+        .iter()
+        .scan(0x1000, |at, &size| {
+            let item = (ItemKind::Fetch, size, *at);
+            *at += u64::from(size);
+            Some(item)
+        })
+        .collect();
+    one(&items, dependences)
+}
+
 #[test]
 fn registers_survive() {
-    use ItemKind::Fetch;
     let dependences = vec![
         Dependences { producers: 0, reads: 1 << 4 | 1 << 63, writes: 1 << 15 },
         Dependences { producers: 1, reads: 1 << 16, writes: 1 << 17 | 1 << 18 },
-        // Which value of the previous instruction it uses is lost: that one wrote two registers.
         Dependences { producers: 1, reads: 1 << 19, writes: 0 },
     ];
-    let stream =
-        one(&[(Fetch, 3, 0x1000), (Fetch, 4, 0x1003), (Fetch, 2, 0x1007)], dependences.clone());
+    let stream = straight(&[3, 4, 2], dependences.clone());
     for format in [&FORMAT, &CLOUDSUITE] {
         let (bytes, _) = write(format, &stream).unwrap();
-        let drained = read(format, &bytes);
-        let [first, second, third] = drained.executed[0].0.dependences() else { panic!() };
-        assert_eq!([*first, *second], dependences[..2]);
-        assert_eq!(*third, Dependences { producers: 0, ..dependences[2] });
+        assert_eq!(read(format, &bytes).executed[0].0.dependences(), dependences);
     }
+}
+
+/// The value of the first instruction is in no register after the superblock, and that of the
+/// third in none that the fourth has not written since.
+#[test]
+fn values_that_no_register_keeps_get_a_stand_in() {
+    let rax = 1;
+    let of = |producers, writes| Dependences { producers, reads: 0, writes };
+    let dependences = vec![of(0, 0), of(0b1, 0), of(0b11, rax), of(0, rax), of(0b10, 0)];
+    let (bytes, _) = write(&FORMAT, &straight(&[4; 5], dependences)).unwrap();
+    let registers: Vec<_> = bytes.chunks(64).map(|record| record[10..16].to_vec()).collect();
+    let [xmm16, xmm17] = [107, 108];
+    assert_eq!(
+        registers,
+        [
+            [xmm16, xmm17, 0, 0, 0, 0],
+            [xmm16, 0, xmm16, 0, 0, 0],
+            [10, xmm16, xmm16, xmm17, 0, 0],
+            [10, 0, 0, 0, 0, 0],
+            [0, 0, xmm16, 0, 0, 0],
+        ]
+    );
+    let drained = read(&FORMAT, &bytes);
+    let producers: Vec<_> =
+        drained.executed[0].0.dependences().iter().map(|of| of.producers).collect();
+    assert_eq!(producers, [0, 0b1, 0b11, 0, 0b10]);
+}
+
+/// A producer is named even where what is held back was handed on in between.
+#[test]
+fn dependences_across_buffers() {
+    let dependences: Vec<_> = (0..10_000)
+        .map(|number| Dependences { producers: u64::from(number > 63) << 63, reads: 0, writes: 0 })
+        .collect();
+    let (bytes, _) = write(&FORMAT, &straight(&[4; 10_000], dependences)).unwrap();
+    let of = |number: usize| &bytes[number * 64 + 10..number * 64 + 16];
+    // As many values are under way as there are stand-ins, and all others are lost.
+    let named = (64..10_000).filter(|&number| {
+        let read = of(number)[2];
+        assert!(read == 0 || of(number - 64)[0] == read, "{number}");
+        read != 0
+    });
+    assert!(named.count() > 2_000);
+}
+
+/// The flags and the registers in the records of branches.
+fn branches(stream: &RandomStream) -> Vec<Vec<u8>> {
+    let (bytes, _) = write(&FORMAT, stream).unwrap();
+    bytes.chunks(64).filter(|record| record[8] != 0).map(|record| record[8..16].to_vec()).collect()
 }
 
 #[test]
 fn a_jump_is_a_branch() {
     use ItemKind::Fetch;
-    let stream = one(&[(Fetch, 2, 0x1000), (Fetch, 2, 0x1002), (Fetch, 2, 0x1002)], vec![]);
-    let (bytes, _) = write(&FORMAT, &stream).unwrap();
-    let flags: Vec<_> = bytes.chunks(64).map(|record| &record[8..13]).collect();
-    assert_eq!(flags, [[0, 0, 0, 0, 0], [1, 1, 26, 0, 26], [0, 0, 0, 0, 0]]);
+    let at = [0x1000, 0x1002, 0x1002, 0x1004];
+    let stream = one(&at.map(|addr| (Fetch, 2, addr)), vec![]);
+    assert_eq!(branches(&stream), [[1, 1, 26, 0, 26, 0, 0, 0], [1, 0, 26, 0, 26, 25, 0, 0]]);
+}
+
+/// The registers by which ChampSim distinguishes branches (`inc/instruction.h`).
+#[test]
+fn kinds_of_branches() {
+    use ItemKind::{Fetch, Load, Store};
+    let (rsp, rcx, flags) = (1 << 4, 1 << 1, 1 << 16);
+    let of = |reads, writes| Dependences { producers: 0, reads, writes };
+    let items = [
+        // A conditional jump, which jumps, then falls through.
+        ((Fetch, 2, 0x1000), of(flags, 0)),
+        ((Fetch, 2, 0x1000), of(flags, 0)),
+        // A call, and the return, to which flags come by way of the stack pointer's maker.
+        ((Fetch, 5, 0x1002), of(rsp | flags, rsp)),
+        ((Store, 8, 0x7ff8), of(0, 0)),
+        ((Fetch, 1, 0x2000), of(rsp | flags, rsp)),
+        ((Load, 8, 0x7ff8), of(0, 0)),
+        // A jump to where a register says: known once it jumps elsewhere.
+        ((Fetch, 2, 0x1007), of(rcx, 0)),
+        ((Fetch, 2, 0x3000), of(0, 0)),
+        ((Fetch, 2, 0x1007), of(rcx, 0)),
+        ((Fetch, 2, 0x4000), of(0, 0)),
+    ];
+    let fetches = items.iter().filter(|(item, _)| item.0 == Fetch).map(|(_, of)| *of).collect();
+    let items: Vec<_> = items.iter().map(|(item, _)| *item).collect();
+    assert_eq!(
+        branches(&one(&items, fetches)),
+        [
+            [1, 1, 26, 0, 25, 26, 0, 0],
+            [1, 0, 26, 0, 25, 26, 0, 0],
+            [1, 1, 6, 26, 6, 26, 0, 0],
+            [1, 1, 6, 26, 6, 0, 0, 0],
+            [1, 1, 26, 0, 9, 26, 0, 0],
+            [1, 1, 26, 0, 26, 0, 0, 0],
+            [1, 1, 26, 0, 9, 0, 0, 0],
+        ]
+    );
 }
 
 #[test]
