@@ -944,6 +944,7 @@ def start_convert(
     format: str,
     about: str,
     process: int | None = None,
+    native_layout: bool = False,
     keep_partial: bool = False,
     sample: tuple[float, int, int] | None = None,
 ) -> TraceJob[Converted]:
@@ -967,6 +968,7 @@ def start_convert_to_columns(
     name: str,
     *,
     process: int | None = None,
+    native_layout: bool = False,
     keep_partial: bool = False,
     sample: tuple[float, int, int] | None = None,
 ) -> tuple[TraceJob[Converted], ColumnDrain]:

@@ -239,6 +239,41 @@ def test_one_process_of_several(tmp_path: Path):
     assert_refused(octavo_does("convert", "--process", "99", trace, tmp_path / "b.oct"), "99")
 
 
+def test_native_layout_gives_the_results_of_the_recorded_trace(small: Path, tmp_path: Path):
+    def rows(*arguments: str | Path, without: str = "") -> list[dict[str, Any]]:
+        all_rows = document_of(*arguments, "--quiet")["rows"]
+        named = [{**row, "run": ""} for row in all_rows]
+        return [row for row in named if not without or not row["component"].startswith(without)]
+
+    native = {suffix: tmp_path / f"native.{suffix}" for suffix in ("oct", "xdin", *EXACT_SUFFIXES)}
+    for path in native.values():
+        assert here("convert", "--quiet", "--layout", "native", small, path).status == 0
+    # Formats without events hold none of the stream itself.
+    counted = rows("curves", small, without="stream")
+    for path in native.values():
+        assert rows("curves", path, without="stream") == counted, path.name
+    for command in (["curves"], ["sim", "--design", "base4k,thp"], ["run"]):
+        assert rows(*command, native["oct"]) == rows(*command, small)
+    assert octavo_does("check", native["oct"]).status == 0
+    traced = tmp_path / "traced.csv"
+    assert here("convert", "--quiet", small, traced).status == 0
+    assert references(traced) == references(small) != references(native["csv"])
+    assert rows("curves", traced, without="stream") != counted
+
+
+def test_layouts_that_cannot_be_native_are_refused(small: Path, tmp_path: Path):
+    text, native, out = tmp_path / "a.csv", tmp_path / "a.oct", tmp_path / "out.oct"
+    assert here("convert", small, text).status == 0
+    assert here("convert", "--layout", "native", small, native).status == 0
+    for source in (text, native, "synth:gups?table=64KiB&updates=1k"):
+        for options in ([], ["--keep-partial"], ["--sample", "50%,window=10"]):
+            ended = here("convert", "--layout", "native", *options, source, out)
+            assert_refused(ended, str(source), "native layout")
+            assert not out.exists()
+    ended = here("convert", "--layout", "nativ", small, out)
+    assert_refused(ended, "as-traced, native", status=2)
+
+
 # --- damage ------------------------------------------------------------------------------------
 
 

@@ -6,14 +6,17 @@ mod engines;
 mod memory;
 
 use std::io::{Cursor, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use octavo_config::resolve_text;
 use octavo_os::frames::snapshot::Snapshot;
 use octavo_trace::check::Checker;
 use octavo_trace::formats::{OpenOptions, open_input};
-use octavo_trace::source::{Batch, Input, InputOptions, Source, Step};
+use octavo_trace::sink::{NativeLayout, Sink, Written};
+use octavo_trace::source::{Batch, Input, InputOptions, Source, Step, TraceError};
 use octavo_trace::synthetic::{self, Spec};
-use octavo_trace::{Decoder, Encoder, WordConsumer};
+use octavo_trace::{Decoder, Encoder, StreamEnd, StreamIdentity, WordConsumer};
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
 use checksums::{with_checksums, with_last_checksum};
@@ -154,7 +157,8 @@ fn synthetic(bytes: &[u8]) {
     });
 }
 
-/// Decodes `bytes` as ring words. What decodes is encoded again, and then decodes as a whole.
+/// Decodes `bytes` as ring words. What decodes is encoded again, and then decodes as a whole; it is also moved
+/// to the native layout.
 fn ring(bytes: &[u8]) {
     memory::bounded(MAX_HELD_BYTES, || {
         let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
@@ -165,6 +169,11 @@ fn ring(bytes: &[u8]) {
         Decoder::default().decode(passed.encoder.words(), &mut again).expect("our own words");
         assert_eq!((passed.executions, passed.events), (again.executions, again.events));
         assert_eq!(passed.encoder.words(), again.encoder.words());
+        let moved = Moved::default();
+        let mut sink = NativeLayout::new(Box::new(moved.clone()), "fuzzed");
+        if sink.words(0, &words).is_ok() {
+            assert_eq!(moved.0.load(Ordering::Relaxed), words.len(), "only addresses change");
+        }
     });
 }
 
@@ -236,6 +245,31 @@ impl Consumer for Counted {
     }
 
     fn event(&mut self, _: &Event) {}
+}
+
+/// Counts the words that come out of a conversion, which decode.
+#[derive(Clone, Default)]
+struct Moved(Arc<AtomicUsize>);
+
+impl Sink for Moved {
+    fn begin(&mut self, _: &StreamIdentity) -> Result<(), TraceError> {
+        Ok(())
+    }
+
+    fn words(&mut self, _: u32, words: &[u64]) -> Result<(), TraceError> {
+        let decoded = Decoder::default().decode(words, &mut Counted::default());
+        decoded.expect("words that decoded do so in another layout");
+        self.0.fetch_add(words.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn end(&mut self, _: u32, _: &StreamEnd) -> Result<(), TraceError> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Written, TraceError> {
+        Ok(Written::default())
+    }
 }
 
 /// Encodes what is decoded.

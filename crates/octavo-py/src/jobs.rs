@@ -7,7 +7,7 @@ use octavo_curves::{SampleSpec, Sampled};
 use octavo_trace::check::{Checker, Report};
 use octavo_trace::formats::columns::column_writer;
 use octavo_trace::formats::{self, NATIVE};
-use octavo_trace::sink::{Output, PlainSink, Sink};
+use octavo_trace::sink::{NativeLayout, Output, PlainSink, Sink};
 use octavo_trace::source::{Facts, Place, ReadAhead, Source, TraceError};
 use octavo_trace::{
     ConvertOptions, Converted, Job, JobProgress, JobState, Manifest, NativeSink, StreamSurvey,
@@ -89,7 +89,7 @@ pub fn start(
 /// Writes `trace` as the file `path`.
 #[pyfunction]
 #[pyo3(signature = (
-    trace, path, *, format, about, process=None, keep_partial=false, sample=None
+    trace, path, *, format, about, process=None, native_layout=false, keep_partial=false, sample=None
 ))]
 #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
 pub fn start_convert(
@@ -99,6 +99,7 @@ pub fn start_convert(
     format: &str,
     about: &str,
     process: Option<u32>,
+    native_layout: bool,
     keep_partial: bool,
     sample: Option<(f64, u64, u64)>,
 ) -> PyResult<TraceJob> {
@@ -106,18 +107,22 @@ pub fn start_convert(
     let trace = trace.borrow(py);
     let source = trace.take()?;
     let manifest = Manifest::converted(&source.facts(), about.clone());
-    let sink = only(sink(&path, format, &manifest)?, &trace.name, process);
+    let sink = sink(&path, format, &manifest)?;
+    let sink = selected(sink, &trace.name, process, native_layout);
     Ok(start_into(sink, source, ConvertOptions { about, keep_partial }, sample))
 }
 
 /// Gives `trace` as columns, to be taken from the drain while the job runs.
 #[pyfunction]
-#[pyo3(signature = (trace, name, *, process=None, keep_partial=false, sample=None))]
+#[pyo3(signature = (
+    trace, name, *, process=None, native_layout=false, keep_partial=false, sample=None
+))]
 pub fn start_convert_to_columns(
     py: Python<'_>,
     trace: Py<Trace>,
     name: &str,
     process: Option<u32>,
+    native_layout: bool,
     keep_partial: bool,
     sample: Option<(f64, u64, u64)>,
 ) -> PyResult<(TraceJob, ColumnDrain)> {
@@ -126,7 +131,8 @@ pub fn start_convert_to_columns(
     let (writer, drain) = column_writer(name);
     let sink = Box::new(PlainSink::new(name, Box::new(writer)));
     let options = ConvertOptions { about: Value::Null, keep_partial };
-    let job = start_into(only(sink, &trace.name, process), source, options, sample);
+    let sink = selected(sink, &trace.name, process, native_layout);
+    let job = start_into(sink, source, options, sample);
     Ok((job, ColumnDrain::of(drain)))
 }
 
@@ -134,7 +140,16 @@ fn parse_about(about: &str) -> PyResult<Value> {
     serde_json::from_str(about).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-fn only(sink: Box<dyn Sink>, trace: &str, process: Option<u32>) -> Box<dyn Sink> {
+/// A sink of one process only, or in the native layout.
+fn selected(
+    mut sink: Box<dyn Sink>,
+    trace: &str,
+    process: Option<u32>,
+    native_layout: bool,
+) -> Box<dyn Sink> {
+    if native_layout {
+        sink = Box::new(NativeLayout::new(sink, trace));
+    }
     match process {
         Some(process) => Box::new(Only::new(sink, trace, process)),
         None => sink,

@@ -18,6 +18,11 @@ impl Relocation {
         Relocation { moves }
     }
 
+    /// Whether it has no ranges, as where nothing is known of another layout.
+    pub fn is_empty(&self) -> bool {
+        self.moves.is_empty()
+    }
+
     /// Where a traced address would be.
     pub fn address(&self, addr: VirtAddr) -> VirtAddr {
         let delta = self.moves.iter().find(|(range, _)| range.contains(addr)).map_or(0, |m| m.1);

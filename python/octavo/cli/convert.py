@@ -1,5 +1,6 @@
 """`octavo convert`: write a trace in another format."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -8,12 +9,12 @@ from octavo.base import units
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
-from octavo.cli.groups import flag, option, with_groups
+from octavo.cli.groups import flag, option, optional, with_groups
 from octavo.cli.guard import guarded
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.traces.by_name import formats
-from octavo.traces.conversion import Conversion, convert_trace
+from octavo.traces.conversion import Conversion, Selection, convert_trace
 from octavo.traces.sampling import parse_sample, sentences_on
 from octavo.traces.survey import own_notes_on, sample_of
 
@@ -21,6 +22,7 @@ _EPILOG = """\b
 Examples:
   octavo convert trace.lackey.gz trace.oct
   octavo convert --process 2 trace.oct trace.champsim.xz
+  octavo convert --layout native trace.oct trace.din
   octavo convert - trace.oct < trace.din
   octavo convert --to csv trace.oct - | head
   octavo convert --sample 10% long.oct short.oct
@@ -34,6 +36,33 @@ def register(app: typer.Typer) -> None:
     """Adds the command."""
     names = ", ".join(known["name"] for known in formats())
     app.command("convert", epilog=_EPILOG.format(formats=names), no_args_is_help=True)(convert)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The part of IN that is written, and its addresses."""
+
+    process: int | None = option(
+        None, "N", "Only this process (`octavo info` numbers them).", min=0
+    )
+    layout: str = option(
+        "as-traced",
+        "as-traced|native",
+        "Write addresses as Valgrind placed memory, or where Linux would have put it: `octavo "
+        "run`, `curves` and `sim` use the latter. For native traces that were recorded.",
+    )
+    keep_partial: bool = flag("Where IN is broken, keep what comes before.")
+    sample: str | None = option(
+        None,
+        "SHARE",
+        "Keep only this share, in windows of instructions: 10%, or 10%,window=1M,seed=1. "
+        "The sampling error is measured, shown, and stored in a native OUT.",
+    )
+
+    def selection(self) -> Selection:
+        """Raises UsageError."""
+        sample = optional(parse_sample, self.sample)
+        return Selection(self.process, self.layout, self.keep_partial, sample)
 
 
 @with_groups
@@ -55,21 +84,12 @@ def convert(
     write_format: str | None = option(
         None, "FORMAT", "OUT's format, if its suffix selects none.", "--to"
     ),
-    process: int | None = option(
-        None, "N", "Only this process (`octavo info` numbers them).", min=0
-    ),
-    keep_partial: bool = flag("Where IN is broken, keep what comes before."),
-    sample: str | None = option(
-        None,
-        "SHARE",
-        "Keep only this share, in windows of instructions: 10%, or 10%,window=1M,seed=1. "
-        "The sampling error is measured, shown, and stored in a native OUT.",
-    ),
     max_expansion: str | None = option(
         None, "SIZE", "The most that a compressed IN may expand to (64GiB)."
     ),
     out: str | None = option(None, "OUT", "The file to write.", "--out", "-o"),
     *,
+    selected: Selected,
     output: options.DocumentOutput,
 ) -> None:
     """Write the trace IN as OUT, in the format that OUT's suffix selects.
@@ -85,15 +105,11 @@ def convert(
                 source,
                 place,
                 line.show,
+                selected.selection(),
                 read_format=read_format,
                 write_format=write_format,
-                process=process,
-                keep_partial=keep_partial,
-                sample=None if sample is None else parse_sample(sample),
                 force=output.force,
-                max_expanded_bytes=None
-                if max_expansion is None
-                else units.byte_size(max_expansion),
+                max_expanded_bytes=optional(units.byte_size, max_expansion),
             )
         if not output.quiet:
             say(console, _headline(source, place, done), "bold")

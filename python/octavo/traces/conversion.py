@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import VERSION, start_convert
 from octavo.base.background import outcome_of
-from octavo.base.errors import Interrupted, UsageError
+from octavo.base.errors import Interrupted, UsageError, choose
 from octavo.base.files import check_new_file, check_standard_output
 from octavo.base.text import unicode_document
 from octavo.traces.by_name import PARQUET, STANDARD_STREAM, format_to_write, manifest_of, open_trace
@@ -25,6 +25,31 @@ if TYPE_CHECKING:
 SCHEMA = "octavo/convert/1"
 _UNFINISHED = ".partial"
 """The suffix of the extension's unfinished files."""
+
+
+LAYOUTS = ("as-traced", "native")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of a trace that is converted, and at which addresses."""
+
+    process: int | None = None
+    """The only process to convert."""
+    layout: str = LAYOUTS[0]
+    """One of LAYOUTS: `native` moves addresses to where Linux would have put them."""
+    keep_partial: bool = False
+    """Whether what comes before a fault is kept."""
+    sample: Sample | None = None
+
+    def for_core(self) -> dict[str, Any]:
+        """The arguments of the extension. Raises UsageError."""
+        return {
+            "process": self.process,
+            "native_layout": choose(self.layout, LAYOUTS, "layout") == "native",
+            "keep_partial": self.keep_partial,
+            "sample": None if self.sample is None else self.sample.for_core(),
+        }
 
 
 @dataclass(frozen=True)
@@ -51,16 +76,15 @@ def convert_trace(
     source: str,
     target: str,
     on_progress: Callable[[JobProgress], None],
+    selection: Selection = Selection(),
     *,
     read_format: str | None = None,
     write_format: str | None = None,
-    process: int | None = None,
-    keep_partial: bool = False,
-    sample: Sample | None = None,
     force: bool = False,
     max_expanded_bytes: int | None = None,
 ) -> Conversion:
     """Writes the trace `source` as `target`, whole or not at all. Raises OctavoError."""
+    selected = selection.for_core()
     if target != STANDARD_STREAM:
         _check_is_file(target)
     written_as = format_to_write(target, write_format)
@@ -71,25 +95,16 @@ def convert_trace(
     else:
         check_standard_output()
     trace = open_trace(source, format=read_format, max_expanded_bytes=max_expanded_bytes)
-    about = json.dumps(unicode_document(_about(source, manifest_of(source, trace))))
+    steps = _about(source, selection.layout, manifest_of(source, trace))
+    about = json.dumps(unicode_document(steps))
     began = time.monotonic()
     try:
         if written_as == PARQUET:
             from octavo.traces.parquet import write_parquet
 
-            converted = write_parquet(
-                trace, target, on_progress, about, process, keep_partial, sample
-            )
+            converted = write_parquet(trace, target, on_progress, about, selected)
         else:
-            job = start_convert(
-                trace,
-                target,
-                format=written_as,
-                about=about,
-                process=process,
-                keep_partial=keep_partial,
-                sample=None if sample is None else sample.for_core(),
-            )
+            job = start_convert(trace, target, format=written_as, about=about, **selected)
             converted = outcome_of(job, on_progress)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
@@ -119,12 +134,13 @@ def _check_target(source: str, target: str, *, force: bool) -> None:
     check_new_file(target, force=force, option="OUT")
 
 
-def _about(source: str, said: dict[str, Any] | None) -> dict[str, Any]:
-    """The source's own description, with a note that it was converted."""
+def _about(source: str, layout: str, said: dict[str, Any] | None) -> dict[str, Any]:
+    """The source's own description, with a note that it was converted, and how."""
     about = {} if said is None else said["about"]
     step = {
         "from": source,
         "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "octavo": VERSION,
+        "layout": layout,
     }
     return {**about, "converted": [*about.get("converted", []), step]}

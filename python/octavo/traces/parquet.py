@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from octavo.base.text import MOST_QUOTED, printable, quoted
 
 if TYPE_CHECKING:
     from octavo._core import ColumnDrain, ColumnFeed, Converted, JobProgress, Trace
-    from octavo.traces.sampling import Sample
 
 KINDS = ("fetch", "load", "store", "modify")
 _BATCH_ROWS = 64 * 1024
@@ -166,19 +165,11 @@ def write_parquet(
     target: str,
     on_progress: Callable[[JobProgress], None],
     about: str,
-    process: int | None,
-    keep_partial: bool,
-    sample: Sample | None,
+    selected: Mapping[str, Any],
 ) -> Converted:
-    """Writes a trace as a Parquet file, whole or not at all. Raises OctavoError."""
+    """Writes what is selected as a Parquet file, whole or not at all. Raises OctavoError."""
     unfinished = Path(f"{target}.partial")
-    job, drain = start_convert_to_columns(
-        trace,
-        printable(target),
-        process=process,
-        keep_partial=keep_partial,
-        sample=None if sample is None else sample.for_core(),
-    )
+    job, drain = start_convert_to_columns(trace, printable(target), **selected)
     drained = _Drained(drain, unfinished, about)
     try:
         try:

@@ -14,5 +14,6 @@ pub use decode::{Decoder, FoldedReferences, SegmentRoom, WordConsumer};
 pub use encode::{Encoder, WordWriter};
 pub use error::DecodeError;
 pub use record::Start;
+pub(crate) use record::read_start;
 pub use session::{Session, SessionError};
 pub use slot::{MOST_BATCHES, Seccomp, Slot};

@@ -1,8 +1,10 @@
 //! Sinks of reference streams: trace files of all writable formats.
 
+mod native_layout;
 mod output;
 mod plain;
 
+pub use native_layout::NativeLayout;
 pub use output::Output;
 pub use plain::PlainSink;
 
