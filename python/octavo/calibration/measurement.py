@@ -6,12 +6,12 @@ import datetime
 import json
 import math
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from octavo._core import VERSION, available_memory, start_calibration
 from octavo.base.background import see_through
@@ -118,37 +118,26 @@ def evaluate(
 ) -> Measurement:
     """The figures that follow from samples."""
     ratio = spread_of(samples["core_cycles_per_tick"])
-    series = _by_page_size(samples)
-    curves = {size: _curve(of, ratio.median) for size, of in series.items()}
-    first_level = _first_level(curves.get(BASE_PAGE, []), series.get(BASE_PAGE, []))
+    series = {size: _Series.of(of, ratio.median) for size, of in _by_page_size(samples).items()}
+    first_level = _first_level(series[BASE_PAGE]) if BASE_PAGE in series else None
     entry_bytes = None
     if first_level is not None:
-        entries, hit = first_level
-        entry_bytes = _entry_bytes(samples, entries, hit, ratio.median)
-        if entry_bytes is not None:
-            curves = {
-                size: _without_control_hits(curves[size], of, entry_bytes * entries, hit)
-                for size, of in series.items()
-            }
-    knees = {size: find_knees(curve) for size, curve in curves.items()}
-    by_footprint = {
-        size: walks
-        for size, of in series.items()
-        if (walks := _walks(of, curves[size], knees[size].reach, ratio.median))
-    }
-    pieces = [one for one in samples["spread"] if one["stride_bytes"] < one["page_bytes"]]
-    if entry_bytes == BASE_PAGE and first_level is not None:
+        entry_bytes = _entry_bytes(samples, first_level, ratio.median)
+    if first_level is not None and entry_bytes is not None:
+        series = {
+            size: of.without_control_hits(entry_bytes, first_level) for size, of in series.items()
+        }
+    knees = {size: find_knees(of.curve) for size, of in series.items()}
+    costs = {size: of.walks(knees[size].reach, ratio.median) for size, of in series.items()}
+    if first_level is not None and entry_bytes == BASE_PAGE:
         # Each piece needs an entry: little memory shows what a walk to a 2 MiB page costs.
-        covered, hit = entry_bytes * first_level[0], first_level[1]
-        curve = _without_control_hits(_curve(pieces, ratio.median), pieces, covered, hit)
-        if costs := _walks(pieces, curve, knees[BASE_PAGE].reach, ratio.median):
-            by_footprint[PMD_PAGE] = costs
-    walks = {size: _over_all(costs) for size, costs in by_footprint.items()}
-    latency = {
-        one["bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
-        for one in samples["latency"]
-        if one["ticks"]
-    }
+        pieces = [one for one in samples["spread"] if one["stride_bytes"] < one["page_bytes"]]
+        small = _Series.of(pieces, ratio.median).without_control_hits(entry_bytes, first_level)
+        of_pieces = small.walks(knees[BASE_PAGE].reach, ratio.median)
+        costs[PMD_PAGE] = of_pieces or costs.get(PMD_PAGE, {})
+    by_footprint = {size: of for size, of in costs.items() if of}
+    walks = {size: _over_all(of) for size, of in by_footprint.items()}
+    is_partial = interrupted_by is not None
     calibration = Calibration(
         host=host,
         cycles_per_second=samples["ticks_per_second"] * ratio.median,
@@ -160,49 +149,91 @@ def evaluate(
             for size, found in knees.items()
             if found.second_level_hit is not None
         },
-        tlb={
-            size: found.reach
-            for size, found in knees.items()
-            if found.reach.first is not None or found.reach.second is not None
-        },
+        tlb={size: of.reach for size, of in knees.items() if of.reach.first or of.reach.second},
         entry_bytes={} if entry_bytes is None else {PMD_PAGE: entry_bytes},
-        latency_cycles=latency,
+        latency_cycles={
+            one["bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
+            for one in samples["latency"]
+            if one["ticks"]
+        },
         load_cycles=_loads(samples, ratio.median),
-        notes=tuple(
-            _notes(
-                samples,
-                host,
-                ratio,
-                knees,
-                walks,
-                entry_bytes,
-                is_partial=interrupted_by is not None,
-            )
+        notes=(
+            *([f"Interrupted after {samples['rounds']} rounds."] if is_partial else []),
+            *_notes(samples, host, ratio, knees, walks, entry_bytes),
         ),
     )
     return Measurement(calibration, samples, knees, interrupted_by)
 
 
-def _first_level(
-    curve: Sequence[CurvePoint], series: Sequence[SpreadSamples]
-) -> tuple[float, float] | None:
-    """Entries of the first level, and the cycles of a hit in the second, from the numbers of pages
-    whose control surely needs few entries; None where they are not found.
+@dataclass(frozen=True)
+class _FirstLevel:
+    """A first level, as measured."""
+
+    entries: float
+    second_level_hit: float
+    """Cycles of a hit in the second level."""
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Samples of more and more pages, each with its point of the curve in core cycles."""
+
+    points: Sequence[tuple[SpreadSamples, CurvePoint]]
+
+    @classmethod
+    def of(cls, samples: Iterable[SpreadSamples], ratio: float) -> _Series:
+        """`ratio` is core cycles per tick."""
+        return cls([(one, _point(one, "dependent", ratio)) for one in samples])
+
+    @property
+    def curve(self) -> list[CurvePoint]:
+        return [point for _, point in self.points]
+
+    def without_control_hits(self, entry_bytes: int, level: _FirstLevel) -> _Series:
+        """Takes off the second-level hits that the control has where it is larger than the first
+        level covers.
+        """
+        covered, hit = entry_bytes * level.entries, level.second_level_hit
+        return _Series(
+            [
+                (one, replace(point, control=[control - hit for control in point.control]))
+                if one["control_bytes"] > covered
+                else (one, point)
+                for one, point in self.points
+            ]
+        )
+
+    def walks(self, reach: Reach, ratio: float) -> dict[int, Spread]:
+        """Cycles that a walk adds, by the bytes of the pages used in turn: two numbers an octave,
+        from those on at which every load walks.
+
+        Low: walks overlap; median: each load waits for the one before; high: the upper quartile.
+        """
+        if reach.second is None:
+            return {}
+        least = _BEYOND_REACH * reach.second.median
+        found = {}
+        for one, point in self.points:
+            if not point.cycles or point.pages < least or not _is_half_octave(point.pages):
+                continue
+            high = quantile(point.cycles, 0.75) - undisturbed(point.control)
+            low = min(_point(one, "overlapped", ratio).cost, point.cost)
+            found[point.pages * one["stride_bytes"]] = _positive(Spread(low, point.cost, high))
+        return found
+
+
+def _first_level(series: _Series) -> _FirstLevel | None:
+    """The first level, from the numbers of pages whose control surely needs few entries; None where
+    it is not found.
     """
-    sure = [
-        point
-        for point, samples in zip(curve, series, strict=True)
-        if samples["control_bytes"] <= _SURELY_COVERED
-    ]
+    sure = [point for one, point in series.points if one["control_bytes"] <= _SURELY_COVERED]
     found = find_knees(sure)
     if found.reach.first is None or found.second_level_hit is None:
         return None
-    return found.reach.first.median, found.second_level_hit.median
+    return _FirstLevel(found.reach.first.median, found.second_level_hit.median)
 
 
-def _entry_bytes(
-    samples: CalibrationSamples, entries: float, hit: float, ratio: float
-) -> int | None:
+def _entry_bytes(samples: CalibrationSamples, level: _FirstLevel, ratio: float) -> int | None:
     """Bytes of a 2 MiB page that a first-level entry covers; None where that is not found.
 
     Lines at growing distances need more and more entries. They cost no second-level hits until
@@ -212,29 +243,15 @@ def _entry_bytes(
     if len(strides) < _FEWEST_STRIDES:
         return None
     cycles = [ratio * median(one["ticks"]) for one in strides]
-    most = median(cycles[:2]) + hit / 2
+    most = median(cycles[:2]) + level.second_level_hit / 2
     within = list(takewhile(lambda pair: pair[1] <= most, zip(strides, cycles, strict=True)))
     if len(within) == len(strides):
         return min(PMD_PAGE, strides[-1]["stride_bytes"])
     if not within:
         return None
     last = within[-1][0]
-    least = last["lines"] * last["stride_bytes"] / entries
+    least = last["lines"] * last["stride_bytes"] / level.entries
     return max(BASE_PAGE, 1 << math.ceil(math.log2(least)))
-
-
-def _without_control_hits(
-    curve: Sequence[CurvePoint], series: Sequence[SpreadSamples], covered: float, hit: float
-) -> list[CurvePoint]:
-    """The curve without the second-level hits that its control has where the control is larger
-    than the first level covers.
-    """
-    return [
-        replace(point, control=[one - hit for one in point.control])
-        if samples["control_bytes"] > covered
-        else point
-        for point, samples in zip(curve, series, strict=True)
-    ]
 
 
 def _by_page_size(samples: CalibrationSamples) -> dict[int, list[SpreadSamples]]:
@@ -242,40 +259,6 @@ def _by_page_size(samples: CalibrationSamples) -> dict[int, list[SpreadSamples]]
     for series in samples["spread"]:
         if series["dependent"] and series["stride_bytes"] == series["page_bytes"]:
             found.setdefault(series["page_bytes"], []).append(series)
-    return found
-
-
-def _curve(series: Sequence[SpreadSamples], ratio: float) -> list[CurvePoint]:
-    return [
-        CurvePoint(
-            one["pages"],
-            *_paired(one["dependent"], one["control_dependent"], ratio),
-        )
-        for one in series
-    ]
-
-
-def _walks(
-    series: Sequence[SpreadSamples], curve: Sequence[CurvePoint], reach: Reach, ratio: float
-) -> dict[int, Spread]:
-    """Cycles that a walk adds, by the bytes of the pages used in turn: two numbers an octave,
-    from those on at which every load walks.
-
-    Low: walks overlap; median: each load waits for the one before; high: the upper quartile.
-    """
-    if reach.second is None:
-        return {}
-    least = _BEYOND_REACH * reach.second.median
-    found = {}
-    for one, point in zip(series, curve, strict=True):
-        if not point.cycles or point.pages < least or not _is_half_octave(point.pages):
-            continue
-        overlapped = CurvePoint(
-            point.pages, *_paired(one["overlapped"], one["control_overlapped"], ratio)
-        )
-        high = quantile(point.cycles, 0.75) - undisturbed(point.control)
-        low = min(overlapped.cost, point.cost)
-        found[point.pages * one["stride_bytes"]] = _positive(Spread(low, point.cost, high))
     return found
 
 
@@ -310,12 +293,17 @@ def _is_half_octave(pages: int) -> bool:
     return pages >> (pages.bit_length() - 2) << (pages.bit_length() - 2) == pages
 
 
-def _paired(
-    spread: Sequence[float], control: Sequence[float], ratio: float
-) -> tuple[list[float], list[float]]:
-    """Both in cycles, as many of each: an interrupted round may lack the last."""
-    number = min(len(spread), len(control))
-    return [ratio * one for one in spread[:number]], [ratio * one for one in control[:number]]
+def _point(
+    one: SpreadSamples, loads: Literal["dependent", "overlapped"], ratio: float
+) -> CurvePoint:
+    """Loads and their control in cycles, as many of each: an interrupted round lacks the last."""
+    times, control = (
+        (one["dependent"], one["control_dependent"])
+        if loads == "dependent"
+        else (one["overlapped"], one["control_overlapped"])
+    )
+    pairs = list(zip(times, control, strict=False))
+    return CurvePoint(one["pages"], [ratio * a for a, _ in pairs], [ratio * b for _, b in pairs])
 
 
 def _positive(spread: Spread) -> Spread:
@@ -333,13 +321,9 @@ def _notes(
     knees: Mapping[int, Knees],
     walks: Mapping[int, Spread],
     entry_bytes: int | None,
-    *,
-    is_partial: bool,
 ) -> list[str]:
     """The limits of the figures, a sentence each."""
     notes = []
-    if is_partial:
-        notes.append(f"Interrupted after {samples['rounds']} rounds.")
     if host.virtualised:
         notes.append(
             "This is a virtual machine: a page walk also walks the host's tables, and the host's "
