@@ -24,7 +24,6 @@ from octavo.tracing.scope import (
     KERNEL_NOTE,
     MOST_INSTRUCTIONS,
     SHARED_THREADS_NOTE,
-    Processes,
     SharedScope,
     choose_processes,
     resolve_scope,
@@ -110,6 +109,36 @@ class CurvesConfiguration(SharedScope):
     """Line sizes of the reported caches, in bytes, ascending."""
     sample: PageSample | None = None
     """Fully associative TLBs and working sets from some of the pages."""
+
+    def __post_init__(self) -> None:
+        """Refuses numbers out of range, and ways to share or flush TLBs that exclude each other.
+        Raises UsageError.
+        """
+        if not 1 <= self.max_sets <= MAX_SETS or self.max_sets & (self.max_sets - 1):
+            raise UsageError(f"--sets {self.max_sets}: give a power of two from 1 to {MAX_SETS}.")
+        for option, cycles in (
+            ("--miss-penalty", self.miss_penalty_cycles),
+            ("--two-sizes-penalty", self.two_sizes_penalty_cycles),
+        ):
+            check_range(option, cycles, 0, MOST_PENALTY_CYCLES, "cycles")
+        flush_every = self.flush_every_instructions
+        check_range("--flush-every", flush_every, 1, MOST_INSTRUCTIONS, "instructions")
+        if self.threads == "private" and self.processes != "apart":
+            raise UsageError(
+                f"--threads private gives each thread a core, and --processes {self.processes} one "
+                "to all processes: give one of them."
+            )
+        not_sampled = {
+            "--threads private": self.threads == "private",
+            "--flush-every": flush_every is not None,
+            "--processes flush": self.processes == "flush",
+        }
+        if self.sample is not None and any(not_sampled.values()):
+            option = next(option for option, is_given in not_sampled.items() if is_given)
+            raise UsageError(
+                "--sample-pages needs TLBs that all threads of a process share and that are never "
+                f"flushed: leave it out, or {option}."
+            )
 
     @property
     def counts_instructions(self) -> str | None:
@@ -222,35 +251,27 @@ def configure_curves(
     Without `two_sizes` there are the default ones; where pages are sampled, neither these nor
     set-associative TLBs. `scope` is what `octavo.tracing.scope.resolve_scope` takes.
     """
-    resolved = resolve_scope(**scope)
     sample = None if sample_pages is None else parse_page_sample(sample_pages)
     left_out = _left_out(without, sample, two_sizes)
     if left_out.issuperset(PARTS) and classify is None and not cache_lines:
         raise UsageError("--without leaves out all parts: keep one of them.")
     check_range("--entries", entries, 1, MAX_ENTRIES)
-    if not 1 <= sets <= MAX_SETS or sets & (sets - 1):
-        raise UsageError(f"--sets {sets}: give a power of two from 1 to {MAX_SETS}.")
-    if not streams:
-        raise UsageError(f"--streams is empty; give some of {', '.join(STREAMS)}.")
-    check_range("--miss-penalty", float(miss_penalty), 0, MOST_PENALTY_CYCLES, "cycles")
-    check_range("--two-sizes-penalty", float(two_sizes_penalty), 0, MOST_PENALTY_CYCLES, "cycles")
     choose(threads, get_args(Threads), "--threads")
     sharing, quantum_instructions = choose_processes(processes, quantum)
-    check_range("--flush-every", flush_every, 1, MOST_INSTRUCTIONS, "instructions")
-    _check_sharing(threads, sharing, flush_every, sample)
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
+    if not streams:
+        raise UsageError(f"--streams is empty; give some of {', '.join(STREAMS)}.")
     machines = load_tlb_presets(preset_names("tlbs") if "all" in presets else presets)
     checked_window("--policy-window", policy_window)
-    pairs = DEFAULT_TWO_SIZES if two_sizes is None else two_sizes
-    pairs = () if "two-sizes" in left_out else pairs
-    resolved_pairs = [_pair(*pair, threshold, policy_window) for pair in dict.fromkeys(pairs)]
+    given = DEFAULT_TWO_SIZES if two_sizes is None else two_sizes
+    given = () if "two-sizes" in left_out else given
+    pairs = tuple(_pair(*pair, threshold, policy_window) for pair in dict.fromkeys(given))
     classified = read_classified(classify, classify_sizes)
     all_windows = {checked_window("--windows", window) for window in windows}
-    if resolved_pairs:
-        all_windows.add(policy_window)
+    all_windows |= {policy_window} if pairs else set()
     all_sizes = [
         *(page_sizes(DEFAULT_PAGE_SIZES) if sizes is None else sizes),
-        *(size for pair in resolved_pairs for size in (pair.small, pair.large)),
+        *(size for pair in pairs for size in (pair.small, pair.large)),
         *(size for machine in machines for tlb in machine.tlbs for size in tlb.page_sizes),
         *([] if classified is None else [classified.page_size, classified.larger]),
     ]
@@ -261,7 +282,7 @@ def configure_curves(
         indexes=() if "sets" in left_out else tuple(dict.fromkeys(map(checked_index, indexes))),
         max_sets=sets,
         windows_refs=() if "working-sets" in left_out else tuple(sorted(all_windows)),
-        two_sizes=tuple(resolved_pairs),
+        two_sizes=pairs,
         miss_penalty_cycles=float(miss_penalty),
         two_sizes_penalty_cycles=float(two_sizes_penalty),
         machines=machines,
@@ -272,7 +293,7 @@ def configure_curves(
         flush_every_instructions=flush_every,
         line_sizes=tuple(sorted({line_size(str(size)) for size in cache_lines})),
         sample=sample,
-        **resolved,
+        **resolve_scope(**scope),
     )
 
 
@@ -289,31 +310,6 @@ def _left_out(
             "--sample-pages."
         )
     return left_out | {"sets", "two-sizes"}
-
-
-def _check_sharing(
-    threads: str, processes: Processes, flush_every: int | None, sample: PageSample | None
-) -> None:
-    """Refuses ways to share or flush TLBs that exclude each other. Raises UsageError."""
-    if threads == "private" and processes != "apart":
-        raise UsageError(
-            f"--threads private gives each thread a core, and --processes {processes} one to all "
-            "processes: give one of them."
-        )
-    if sample is None:
-        return
-    option = None
-    if threads == "private":
-        option = "--threads private"
-    elif flush_every is not None:
-        option = "--flush-every"
-    elif processes == "flush":
-        option = "--processes flush"
-    if option is not None:
-        raise UsageError(
-            "--sample-pages needs TLBs that all threads of a process share and that are never "
-            f"flushed: leave it out, or {option}."
-        )
 
 
 def checked_window(option: str, refs: int) -> int:
