@@ -47,7 +47,7 @@ class Circumstances:
     valgrind_version: str | None
     """None where no Valgrind took part."""
     configuration: Scope
-    interrupted_by: int | None
+    interrupted_by: int | None = None
     trace: TraceFacts | None = None
     """The trace that was read, if any."""
     recorded_command: Sequence[str] | None = None

@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "octavo/record/1"
 
-_RECORDED_OPTIONS = (
-    "tracer",
-    "follow_children",
-    "skip_instructions",
-    "max_instructions",
-    "between_marks",
-)
-"""The settings that change a recording."""
-
 
 class Recorder(Program, Protocol):
     """The part of a `Recording` that is used here; tests put their own in its place."""
@@ -139,8 +130,7 @@ def execute_recording(
     check_new_file(path, force=force, option="--out")
     valgrind = find_valgrind()
     tool_dir = find_tool_dir_of(scope.tracer)
-    resolved = scope.resolved()
-    options = {name: resolved[name] for name in _RECORDED_OPTIONS}
+    options = scope.recorded()
     about = {
         "command": list(command),
         "program": str(program),

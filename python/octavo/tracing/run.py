@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from octavo.tracing.manifest import Counted
 
     MakeRun = Callable[..., Run[Result]]
-
-"""The counts of an engine."""
 
 
 def means_a_trace(
@@ -117,61 +116,57 @@ def trace_program(
     program = find_program(command[0])
     valgrind = find_valgrind()
     tool_dir = find_tool_dir_of(scope.tracer)
-    started_at = datetime.now(timezone.utc)
-
-    live: Run[Found]
-
-    def circumstances(interrupted_by: int | None) -> Circumstances:
-        return Circumstances(
-            command=command,
-            program=program,
-            directory=str(Path.cwd()),
-            started_at=started_at,
-            valgrind_version=valgrind.version,
-            configuration=scope,
-            interrupted_by=interrupted_by,
-        )
-
-    def snapshot() -> dict[str, Any]:
-        if document is None:
-            raise CannotRun(_no_snapshots(verb))
-        if scope.tracer != "octavo":
-            raise CannotRun(
-                f"a snapshot needs octavo's own tracer; this run reads the text of {scope.tracer}, "
-                "and has a result at its end."
-            )
-        found = live.snapshot()
-        if found is None:
-            raise CannotRun("the run has ended, and its result is being computed.")
-        if not any(process["references"] for process in found["processes"]):
-            raise CannotRun("nothing has been counted yet.")
-        use_started_name(found["processes"], str(program), str(program.resolve()))
-        return document(found, circumstances(None))
-
-    def control(pid: int) -> AbstractContextManager[None]:
-        from octavo.control.server import Control, serving
-
-        return serving(Control(live, command, pid, snapshot), pid)
-
+    circumstances = Circumstances(
+        command=command,
+        program=program,
+        directory=str(Path.cwd()),
+        started_at=datetime.now(timezone.utc),
+        valgrind_version=valgrind.version,
+        configuration=scope,
+    )
     try:
         live = make_run(
             [*command],
             analysis=make_analysis(),
             valgrind=str(valgrind.launcher),
             tool_dir=str(tool_dir),
-            tracer=scope.tracer,
-            follow_children=scope.follow_children,
-            skip_instructions=scope.skip_instructions,
-            max_instructions=scope.max_instructions,
-            between_marks=scope.between_marks,
+            **scope.recorded(),
         )
+
+        def control(pid: int) -> AbstractContextManager[None]:
+            from octavo.control.server import Control, serving
+
+            def snapshot() -> dict[str, Any]:
+                if document is None:
+                    raise CannotRun(_no_snapshots(verb))
+                return document(_snapshot(live, circumstances), circumstances)
+
+            return serving(Control(live, command, pid, snapshot), pid)
+
         timer = None if scope.phase is None else Timer(scope.phase, live)
         interrupted_by = drive(live, on_progress, timer=timer, control=control)
         result = _counted_result(live, scope, interrupted_by)
-        use_started_name(result["processes"], str(program), str(program.resolve()))
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    return result, circumstances(interrupted_by)
+    use_started_name(result["processes"], str(program), str(program.resolve()))
+    return result, replace(circumstances, interrupted_by=interrupted_by)
+
+
+def _snapshot(live: Run[Found], circumstances: Circumstances) -> Found:
+    """The counts so far, for a snapshot. Raises CannotRun."""
+    tracer, program = circumstances.configuration.tracer, circumstances.program
+    if tracer != "octavo":
+        raise CannotRun(
+            f"a snapshot needs octavo's own tracer; this run reads the text of {tracer}, and has "
+            "a result at its end."
+        )
+    found = live.snapshot()
+    if found is None:
+        raise CannotRun("the run has ended, and its result is being computed.")
+    if not any(process["references"] for process in found["processes"]):
+        raise CannotRun("nothing has been counted yet.")
+    use_started_name(found["processes"], str(program), str(program.resolve()))
+    return found
 
 
 def _no_snapshots(verb: str) -> str:

@@ -62,15 +62,21 @@ class Scope:
         """The option that wants a trace to have instructions, if any does."""
         return None
 
-    def resolved(self) -> dict[str, Any]:
-        """Plain data, for the manifest."""
+    def recorded(self) -> dict[str, Any]:
+        """The settings that change what is traced, as the extension takes them."""
         return {
-            "layout": self.layout,
             "tracer": self.tracer,
             "follow_children": self.follow_children,
             "skip_instructions": self.skip_instructions,
             "max_instructions": self.max_instructions,
             "between_marks": self.between_marks,
+        }
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data, for the manifest."""
+        return {
+            "layout": self.layout,
+            **self.recorded(),
             **({} if self.phase is None else {"phase": self.phase.resolved()}),
         }
 
