@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 @dataclass(frozen=True)
-class Selected:
+class ConvertOptions:
     """The part of IN that is written, and its addresses."""
 
     process: int | None = option(
@@ -89,7 +89,7 @@ def convert(
     ),
     out: str | None = option(None, "OUT", "The file to write.", "--out", "-o"),
     *,
-    selected: Selected,
+    asked: ConvertOptions,
     output: options.DocumentOutput,
 ) -> None:
     """Write the trace IN as OUT, in the format that OUT's suffix selects.
@@ -105,7 +105,7 @@ def convert(
                 source,
                 place,
                 line.show,
-                selected.selection(),
+                asked.selection(),
                 read_format=read_format,
                 write_format=write_format,
                 force=output.force,

@@ -1,6 +1,8 @@
 """`octavo run`: trace a program live, or read a trace, and answer "which page size?"."""
 
 from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
 
 import typer
 
@@ -11,7 +13,7 @@ from octavo.cli.groups import flag, option, optional, with_groups
 from octavo.cli.guard import guarded
 from octavo.cli.output_files import Files, end
 from octavo.runs.api import execute, execute_trace
-from octavo.runs.configuration import configure
+from octavo.runs.configuration import Configuration, configure
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
 from octavo.terminal.run import show_result
@@ -44,34 +46,51 @@ def register(app: typer.Typer) -> None:
     app.command("run", cls=TraceCommand, epilog=_EPILOG, no_args_is_help=True)(run)
 
 
-@with_groups
-def run(
-    command: options.ProgramOrTrace,
+@dataclass(frozen=True)
+class RunOptions:
+    """The TLBs and page sizes to choose among, and what larger pages may cost."""
+
     page_sizes: str = option(
         units.DEFAULT_PAGE_SIZES,
         "SIZES",
         "Page sizes, powers of two from 4KiB to 1GiB: a list (4KiB,64KiB), a range "
         "(4KiB..2MiB) or both. 4 KiB is always measured.",
-    ),
+    )
     entries: str | None = option(
         None,
         "N|F,D",
         "TLB entries: one number for both TLBs (default 64), or two for instructions and data.",
-    ),
+    )
     tlb: str | None = option(
         None,
         "MACHINE",
         "The machine whose TLBs are modelled: a name that octavo machines lists, a file "
         "that ends with .toml, or lru64 or itanium2 alone (default: this processor, by CPUID).",
-    ),
-    *,
-    tracing: options.TimedTracing,
+    )
     max_growth: str = option(
         "25%",
         "PERCENT",
         "How much more memory larger pages may take to be advised; growth below 8 MiB, or "
         "1% of this machine's memory, is always accepted.",
-    ),
+    )
+
+    def configuration(self, scope: dict[str, Any]) -> Configuration:
+        """The settings of a run with this scope. Raises UsageError."""
+        return configure(
+            sizes=units.page_sizes(self.page_sizes),
+            entries=optional(units.entries, self.entries),
+            tlb=self.tlb,
+            max_growth=units.percentage(self.max_growth),
+            **scope,
+        )
+
+
+@with_groups
+def run(
+    command: options.ProgramOrTrace,
+    *,
+    asked: RunOptions,
+    tracing: options.TimedTracing,
     per_process: bool = flag("Judge and show each process alone, not those of a program together."),
     advice: bool = flag("Say which page size to choose.", default=True),
     output: options.Output,
@@ -84,13 +103,7 @@ def run(
     """
     with guarded(), ExitStack() as stack:
         is_trace = means_a_trace(command, **tracing.of_traces())
-        configuration = configure(
-            sizes=units.page_sizes(page_sizes),
-            entries=optional(units.entries, entries),
-            tlb=tlb,
-            max_growth=units.percentage(max_growth),
-            **tracing.scope(),
-        )
+        configuration = asked.configuration(tracing.scope())
         if is_trace:
             check_no_phase(configuration.phase)
         files = Files(stack, output)
