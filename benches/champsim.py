@@ -7,7 +7,8 @@ BINARY is ChampSim with its `champsim_config.json`, but for the branch predictor
 `hashed_perceptron`, as where that file says nothing; traces are ChampSim's, not compressed. Each is
 run by ChampSim and by Octavo in turn, with the same warm-up and length (less, where the trace
 ends). With --keep what ChampSim prints is kept in DIRECTORY, and read from there the next time,
-with the lengths of that run. Prints tables in Markdown.
+with the lengths of that run; speeds are n/a where ChampSim was run by other means. Prints tables in
+Markdown.
 
 Speeds are by processor time, start-up included, so that other programs matter little. What ChampSim
 merges with a miss under way it counts as a miss: these are taken off. Misses of its second and last
@@ -16,6 +17,7 @@ level are those of reads: write-backs that miss are left out, as Octavo leaves t
 
 import argparse
 import json
+import math
 import re
 import resource
 import subprocess
@@ -61,8 +63,8 @@ class Outcome:
     # By the names of MISSES.
     misses: dict[str, int]
     mispredicted: float
-    # Of the whole run, warm-up included.
-    instructions_per_second: float
+    # Of the whole run, warm-up included; None where the time was not measured.
+    instructions_per_second: float | None
 
     @property
     def ipc(self) -> float:
@@ -107,13 +109,13 @@ def of_champsim(text: str) -> Outcome:
         for name, (_, theirs) in MISSES.items()
     }
     warm_up, _ = lengths_of(text)
-    took = number(rf"^{TOOK}: ([0-9.]+)", text, "processor time of this script")
+    took = re.search(rf"^{TOOK}: ([0-9.]+)", text, re.MULTILINE)
     return Outcome(
         instructions=int(instructions),
         cycles=int(cycles),
         misses=counts,
         mispredicted=mispredicted * instructions / 1000,
-        instructions_per_second=(warm_up + instructions) / took,
+        instructions_per_second=(warm_up + instructions) / float(took[1]) if took else None,
     )
 
 
@@ -214,16 +216,19 @@ def lines_of(
     times = [[*head, "times as fast"]]
     counts = [["trace", *MISSES, "branches"]]
     for name, (theirs, ours) in outcomes.items():
-        speeds = [of.instructions_per_second / 1e6 for of in (theirs, ours)]
+        speeds = [(of.instructions_per_second or math.nan) / 1e6 for of in (theirs, ours)]
         times.append(
             [
                 f"`{name}`",
                 f"{theirs.ipc:.3f}",
                 f"{ours.ipc:.3f}",
                 f"{ours.ipc / theirs.ipc:.2f}",
-                f"{speeds[0]:.3f}",
-                f"{speeds[1]:.1f}",
-                f"{speeds[1] / speeds[0]:.0f}",
+                *(
+                    "n/a" if math.isnan(number) else format(number, digits)
+                    for number, digits in zip(
+                        (*speeds, speeds[1] / speeds[0]), (".3f", ".1f", ".0f"), strict=True
+                    )
+                ),
             ]
         )
         pairs = [(theirs.misses[miss], ours.misses[miss]) for miss in MISSES]
@@ -241,11 +246,14 @@ def summary(outcomes: Sequence[tuple[Outcome, Outcome]]) -> str:
     apart = [abs(ours.ipc / theirs.ipc - 1) for theirs, ours in outcomes]
     near = [sum(of <= bound for of in apart) for bound in (0.15, 0.25)]
     faster = [
-        ours.instructions_per_second / theirs.instructions_per_second for theirs, ours in outcomes
+        ours.instructions_per_second / theirs.instructions_per_second
+        for theirs, ours in outcomes
+        if ours.instructions_per_second and theirs.instructions_per_second
     ]
+    speed = f"; Octavo is {geometric_mean(faster):.0f} times as fast" if faster else ""
+    where = f" (geometric mean of {len(faster)})" if faster else ""
     return (
-        f"Of {len(apart)} traces {near[0]} agree within 15% and {near[1]} within 25%; Octavo is "
-        f"{geometric_mean(faster):.0f} times as fast (geometric mean)."
+        f"Of {len(apart)} traces {near[0]} agree within 15% and {near[1]} within 25%{speed}{where}."
     )
 
 

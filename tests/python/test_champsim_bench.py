@@ -59,6 +59,7 @@ def test_what_champsim_prints(bench: ModuleType) -> None:
     assert of.mispredicted == pytest.approx(30)
     assert of.per_thousand(of.misses["L1D"]) == 350
     assert of.instructions_per_second == 24000 / 80
+    assert bench.of_champsim(TEXT.replace("Seconds", "Hours")).instructions_per_second is None
     assert bench.lengths_of(TEXT) == (4000, 20000)
 
 
@@ -69,7 +70,6 @@ def test_what_champsim_prints(bench: ModuleType) -> None:
         ("Warmup\nBus error\n", "has no statistics; its last line is: Bus error"),
         (TEXT[: TEXT.index("cpu0->LLC")], "have no TOTAL of LLC"),
         (TEXT.replace("MSHR_MERGE", "MERGED"), "have no merges of L1D"),
-        (TEXT.replace("Seconds", "Hours"), "have no processor time of this script"),
         (TEXT.replace("Warmup Instructions", "W"), "does not begin with the numbers"),
         (TEXT + "CPU 1 cumulative IPC: 1\n", "is of several cores"),
     ],
@@ -118,14 +118,17 @@ def test_a_binary(bench: ModuleType) -> None:
 
 
 def test_the_summary(bench: ModuleType) -> None:
-    def outcome(cycles: int, speed: float) -> object:
+    def outcome(cycles: int, speed: float | None) -> object:
         return bench.Outcome(1000, cycles, dict.fromkeys(bench.MISSES, 10), 5.0, speed)
 
     pairs = [(outcome(1000, 1.0), outcome(cycles, 100.0)) for cycles in (900, 1000, 1200, 2000)]
     assert bench.summary(pairs) == (
         "Of 4 traces 2 agree within 15% and 3 within 25%; Octavo is 100 times as fast "
-        "(geometric mean)."
+        "(geometric mean of 4)."
     )
+    untimed = (outcome(1000, None), pairs[1][1])
+    assert bench.summary([untimed]) == "Of 1 traces 1 agree within 15% and 1 within 25%."
+    assert bench.lines_of({"c": untimed})[0][1][4:] == ["n/a", "0.0", "n/a"]
     times, counts = bench.lines_of({"a": pairs[1], "b": pairs[3]})
     assert times[1] == ["`a`", "1.000", "1.000", "1.00", "0.000", "0.0", "100"]
     assert times[2][:4] == ["`b`", "1.000", "0.500", "0.50"]
