@@ -43,12 +43,14 @@ pub(crate) struct Reference {
     pub(crate) size_bytes: u16,
     /// The dependences of a fetch, if the format has them.
     pub(crate) registers: Registers,
+    /// Whether it is a branch, taken or not, as far as the format says: a segment ends there.
+    pub(crate) is_branch: bool,
 }
 
 impl Reference {
     /// A reference of which no registers are known.
     pub(crate) fn new(kind: ItemKind, addr: VirtAddr, size_bytes: u16) -> Self {
-        Reference { kind, addr, size_bytes, registers: Registers::default() }
+        Reference { kind, addr, size_bytes, registers: Registers::default(), is_branch: false }
     }
 
     fn is_fetch(&self) -> bool {
@@ -72,7 +74,7 @@ struct Node {
     segment: u32,
     /// As [`Reference::key`] gives it.
     reference: Reference,
-    /// Where its last instruction ends.
+    /// Where its last instruction ends, unless it is a branch.
     next_fetch: VirtAddr,
     /// How many instructions the segment has up to here.
     instructions: u8,
@@ -250,7 +252,10 @@ impl Learner {
             parent,
             segment: NO_SEGMENT,
             reference,
-            next_fetch: if is_fetch {
+            next_fetch: if reference.is_branch {
+                // Nothing follows it in its segment.
+                VirtAddr::NULL
+            } else if is_fetch {
                 reference.addr.wrapping_add(u64::from(reference.size_bytes))
             } else if is_root {
                 // No instruction: whichever comes next begins a segment.

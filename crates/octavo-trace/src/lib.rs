@@ -44,7 +44,7 @@ pub use relocation::Relocation;
 pub use replay::{Replay, Replayed};
 pub use ring::{
     DecodeError, Decoder, Encoder, FoldedReferences, SegmentRoom, Session, SessionError, Slot,
-    Start, StreamConsumer, WordConsumer, WordWriter,
+    Start, WordConsumer, WordWriter,
 };
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use stream::{Began, Ended, StreamEnd, StreamIdentity};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use octavo_types::{AddressWidth, Event, Segment};
+use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
 use crate::ring::{Start, WordConsumer};
 
@@ -199,6 +199,20 @@ pub struct Inside<'a, C> {
     inner: &'a mut C,
 }
 
+impl<C: Consumer> Consumer for Inside<'_, C> {
+    #[inline(always)]
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        if self.region.counts(segment) {
+            self.inner.segment(segment, addresses);
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.region.mark(event);
+        self.inner.event(event);
+    }
+}
+
 impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
     fn width(&self) -> Option<AddressWidth> {
         self.inner.width()
@@ -262,6 +276,17 @@ impl<C> Window<C> {
     }
 }
 
+impl<C: Consumer> Consumer for Window<C> {
+    #[inline(always)]
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.inside().segment(segment, addresses);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.inside().event(event);
+    }
+}
+
 impl<C: WordConsumer> WordConsumer for Window<C> {
     fn width(&self) -> Option<AddressWidth> {
         self.inner.width()
@@ -284,8 +309,7 @@ impl<C: WordConsumer> WordConsumer for Window<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::StreamConsumer;
-    use octavo_types::{Consumer, Item, ItemKind, VirtAddr};
+    use octavo_types::{Item, ItemKind};
 
     #[derive(Default)]
     struct Counter(u64);
@@ -297,8 +321,6 @@ mod tests {
         fn event(&mut self, _: &Event) {}
     }
 
-    impl StreamConsumer for Counter {}
-
     fn one_instruction() -> Segment {
         let (kind, addr) = (ItemKind::Fetch, VirtAddr::new(0x1000));
         let item = Item { kind, guarded: false, atomic: false, size_bytes: 1, addr };
@@ -309,7 +331,7 @@ mod tests {
         let segment = one_instruction();
         let mut window = Window::new(Counter::default(), limits.clone());
         for _ in 0..steps {
-            window.execution(&segment, &[0]);
+            window.segment(&segment, &[]);
         }
         window.into_inner().0
     }
@@ -335,7 +357,7 @@ mod tests {
             let mut steps = |open: Option<bool>| {
                 open.inspect(|open| limits.set_open(*open));
                 window.refresh();
-                (0..10).for_each(|_| window.execution(&segment, &[0]));
+                (0..10).for_each(|_| window.segment(&segment, &[]));
                 window.inner().0
             };
             let counts = [None, Some(true), None, Some(false), None, Some(true)].map(&mut steps);
@@ -358,13 +380,13 @@ mod tests {
         let limits = Limits::new(0, None, true);
         let segment = one_instruction();
         let mut window = Window::new(Counter::default(), limits);
-        window.execution(&segment, &[0]);
-        window.record(&[], Some(&Event::Mark { value: Event::MARK_BEGIN }));
-        window.execution(&segment, &[0]);
-        window.record(&[], Some(&Event::Mark { value: 77 }));
-        window.execution(&segment, &[0]);
-        window.record(&[], Some(&Event::Mark { value: Event::MARK_END }));
-        window.execution(&segment, &[0]);
+        window.segment(&segment, &[]);
+        window.event(&Event::Mark { value: Event::MARK_BEGIN });
+        window.segment(&segment, &[]);
+        window.event(&Event::Mark { value: 77 });
+        window.segment(&segment, &[]);
+        window.event(&Event::Mark { value: Event::MARK_END });
+        window.segment(&segment, &[]);
         assert_eq!(window.into_inner().0, 2);
     }
 }

@@ -13,13 +13,13 @@
 use octavo_types::{ItemKind, PageSize, VirtAddr};
 
 use super::executed::ATOMIC_AND_REGISTERS;
-use super::lengths::{self, Lengths};
+use super::lengths::{self, Fetch, Lengths};
 use super::line_writer::{LineFormat, LineWriter};
 use super::lines::{Lines, head_lines, quoted, words};
 use super::numbers::{hex, push_hex};
 use super::reader::{Learning, Reader, ReaderSource};
 use super::{Format, Likeness};
-use crate::learn::{Reference, Registers};
+use crate::learn::Reference;
 use crate::source::{ASSUMED_BYTES, Facts, Place, Progress, TraceError};
 
 /// Dinero III's format.
@@ -149,7 +149,7 @@ impl State {
         if self.extended {
             out.reference(reference, place);
         } else if kind == ItemKind::Fetch {
-            self.lengths.fetch(addr, Registers::default(), false, place, out);
+            self.lengths.fetch(Fetch { addr, ..Fetch::default() }, place, out);
         } else {
             self.lengths.data(reference, place, out);
         }

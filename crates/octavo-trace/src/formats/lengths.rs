@@ -26,17 +26,21 @@ pub(crate) const NOTE: &str = "instructions have no sizes in this format: each i
 
 /// The fetch that waits, and what has been learnt.
 pub(crate) struct Lengths {
-    waiting: Option<Waiting>,
+    waiting: Option<(Fetch, Place)>,
     data: Vec<(Reference, Place)>,
     /// Addresses and lengths; a length of 0 where there is none.
     known: Box<[(u64, u8)]>,
 }
 
-struct Waiting {
-    addr: u64,
-    registers: Registers,
-    jumps: bool,
-    place: Place,
+/// An instruction of unknown length.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Fetch {
+    pub(crate) addr: u64,
+    pub(crate) registers: Registers,
+    /// Whether it is a branch, taken or not.
+    pub(crate) is_branch: bool,
+    /// Whether the next instruction does not follow it.
+    pub(crate) jumps: bool,
 }
 
 impl Lengths {
@@ -45,18 +49,11 @@ impl Lengths {
         Lengths { waiting: None, data: Vec::new(), known }
     }
 
-    /// An instruction; `jumps` says that the next one does not follow it.
+    /// An instruction.
     #[inline]
-    pub(crate) fn fetch(
-        &mut self,
-        addr: u64,
-        registers: Registers,
-        jumps: bool,
-        place: Place,
-        out: &mut Learning,
-    ) {
-        self.emit(Some(addr), out);
-        self.waiting = Some(Waiting { addr, registers, jumps, place });
+    pub(crate) fn fetch(&mut self, fetch: Fetch, place: Place, out: &mut Learning) {
+        self.emit(Some(fetch.addr), out);
+        self.waiting = Some((fetch, place));
     }
 
     /// A data reference of the last instruction.
@@ -84,7 +81,8 @@ impl Lengths {
 
     #[inline]
     fn emit(&mut self, next: Option<u64>, out: &mut Learning) {
-        let Some(Waiting { addr, registers, jumps, place }) = self.waiting.take() else { return };
+        let Some((fetch, place)) = self.waiting.take() else { return };
+        let Fetch { addr, registers, is_branch, jumps } = fetch;
         let hash = addr.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let known = &mut self.known[(hash >> (64 - REMEMBERED.ilog2())) as usize];
         let way =
@@ -98,7 +96,8 @@ impl Lengths {
             _ => UNKNOWN_BYTES,
         };
         let addr = VirtAddr::new(addr);
-        let fetch = Reference { kind: ItemKind::Fetch, addr, size_bytes, registers };
+        let fetch =
+            Reference { is_branch, registers, ..Reference::new(ItemKind::Fetch, addr, size_bytes) };
         out.reference(fetch, place);
         for (reference, place) in self.data.drain(..) {
             out.reference(reference, place);

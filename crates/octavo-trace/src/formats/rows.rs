@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use octavo_types::{Event, ItemKind, PageSize, VirtAddr};
 
-use super::lengths::{self, Lengths};
+use super::lengths::{self, Fetch, Lengths};
 use super::reader::Learning;
-use crate::learn::{Reference, Registers};
+use crate::learn::Reference;
 use crate::source::{ASSUMED_BYTES, Facts, Place};
 
 /// The thread that runs before any row has named one.
@@ -86,7 +86,7 @@ impl Rows {
         }
         self.lacks_sizes = true;
         if is_fetch {
-            self.lengths.fetch(row.addr, Registers::default(), false, place, out);
+            self.lengths.fetch(Fetch { addr: row.addr, ..Fetch::default() }, place, out);
         } else {
             self.lengths.data(reference, place, out);
         }

@@ -5,13 +5,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ring::{Decoder, StreamConsumer};
+use crate::ring::{Decoder, WordConsumer};
 
 /// The executions of a stream: each segment with its addresses.
 #[derive(Default)]
 struct Executed(Vec<(Segment, Vec<VirtAddr>)>);
 
-impl StreamConsumer for Executed {
+impl WordConsumer for Executed {
     fn width(&self) -> Option<AddressWidth> {
         None
     }

@@ -6,7 +6,7 @@ use octavo_types::{ItemKind, VirtAddr};
 
 use super::registers::set_of;
 use super::{BRANCH_TAKEN, CONTINUED, IS_BRANCH, Layout, ip_of};
-use crate::formats::lengths::{self, Lengths};
+use crate::formats::lengths::{self, Fetch, Lengths};
 use crate::formats::reader::{Learning, Reader, ReaderSource};
 use crate::learn::{Reference, Registers};
 use crate::source::{ASSUMED_BYTES, Facts, Input, Place, Progress, Source, TraceError};
@@ -98,7 +98,9 @@ impl State {
                 reads: set_of(Layout::registers(record, self.layout.source_registers)),
                 writes: set_of(Layout::registers(record, self.layout.destination_registers)),
             };
-            self.lengths.fetch(ip, registers, branch == [1, 1], place, out);
+            let fetch =
+                Fetch { addr: ip, registers, is_branch: branch[0] == 1, jumps: branch == [1, 1] };
+            self.lengths.fetch(fetch, place, out);
             self.last = Some(ip);
         }
         for (kind, slots) in

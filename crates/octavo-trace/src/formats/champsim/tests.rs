@@ -96,7 +96,8 @@ fn records_made_by_hand() {
             Dependences { producers: 0, reads: rbx, writes: rax },
             Dependences { producers: 1, reads: rcx, writes: flags },
             Dependences { producers: 1, reads: 0, writes: 0 },
-            Dependences { producers: 2, reads: 0, writes: 0 },
+            // A branch, taken or not, ends a segment.
+            Dependences { producers: 0, reads: flags, writes: 0 },
         ]
     );
     assert!(!drained.facts.has_sizes && drained.facts.has_instructions);
