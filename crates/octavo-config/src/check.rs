@@ -4,6 +4,7 @@ mod arrays;
 mod gtsm;
 mod host;
 mod memory;
+mod pipeline;
 mod softvm;
 
 use std::fmt::Display;
@@ -57,6 +58,7 @@ impl MachineConfig {
         check_tlb(&self.tlb, is_later)?;
         check_walker(&self.walker, levels, is_later)?;
         check_caches(&self.cache, is_later)?;
+        pipeline::check(self)?;
         softvm::check(self, is_later)?;
         gtsm::check(&self.gtsm)?;
         self.host.as_ref().map_or(Ok(()), |host| host::check(host, is_later))

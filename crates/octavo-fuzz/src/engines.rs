@@ -158,6 +158,7 @@ pub fn sim(bytes: &[u8]) {
         warm_up_instructions: [0, 20][choice >> 5 & 1],
         interval_instructions: [None, Some(10)][choice >> 6 & 1],
         is_checked: true,
+        out_of_order: choice & 128 != 0,
         instructions: Instructions::best(),
     });
     // Not every design goes with every machine.

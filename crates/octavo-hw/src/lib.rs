@@ -19,8 +19,9 @@ pub use array::{
 };
 pub use asid::Asid;
 pub use caches::{
-    CacheConfig, CacheCounters, CacheError, Caches, MemoryCounters, PrivateCaches, PrivateConfig,
-    PrivateCounters, PteEntry, Served, ServedBy, SharedCache, SharedConfig, SideNumber,
+    CacheConfig, CacheCounters, CacheError, Caches, MemoryCounters, MemoryTransfer, PrivateCaches,
+    PrivateConfig, PrivateCounters, PteEntry, Served, ServedBy, SharedCache, SharedConfig,
+    SideNumber,
 };
 pub use virtual_caches::{
     Change, GlobalAddr, L1Lookup, L2Lookup, Line, Swept, VirtualCacheConfig, VirtualCacheError,

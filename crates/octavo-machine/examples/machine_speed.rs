@@ -1,11 +1,11 @@
 //! Measures the cost of machines, beside a textbook simulator:
 //!
 //!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--more softvm,…]
-//!                   [--machine NAME] FILE.oct …
+//!                   [--machine NAME] [--out-of-order] FILE.oct …
 //!
 //! The first references of each trace (32M by default) are held in memory as words. Every round decodes and
 //! plays them in turn on the textbook, the front without a machine, each design alone (including those of
-//! `--more`), and all designs of `--designs` together on as many threads as there are cores. Prints JSON in
+//! `--more`), with `--out-of-order` on cores that execute the instructions, and all designs of `--designs` together on as many threads as there are cores. Prints JSON in
 //! nanoseconds per reference: for one thread, the processor time as the sum over batches of the minimum over
 //! rounds (which suppresses interference); for all together, the minimum wall-clock time. The misses of the
 //! textbook and of `base4k` must be equal.
@@ -18,7 +18,7 @@ use octavo_machine::designs::DesignSpec;
 use octavo_machine::{Sim, SimConfig};
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
-use octavo_trace::{Counts, Decoder, StreamConsumer, WordConsumer};
+use octavo_trace::{Counts, Decoder, WordConsumer};
 use octavo_types::{Consumer, Event, Instructions, Segment, VirtAddr};
 use serde_json::json;
 use textbook::Textbook;
@@ -31,6 +31,8 @@ struct Options {
     designs: Vec<String>,
     /// Alone.
     more: Vec<String>,
+    /// Whether cores execute the instructions.
+    out_of_order: bool,
     files: Vec<String>,
 }
 
@@ -46,12 +48,13 @@ impl Consumer for Counted {
     fn event(&mut self, _: &Event) {}
 }
 
-impl StreamConsumer for Counted {}
+impl WordConsumer for Counted {}
 
 /// The beginning of the first process image of a trace, as words.
 struct Loaded {
     batches: Vec<Vec<u64>>,
     references: u64,
+    instructions: u64,
 }
 
 impl Loaded {
@@ -69,7 +72,7 @@ impl Loaded {
                 None => break,
             }
         }
-        Loaded { batches, references: counted.0.references() }
+        Loaded { batches, references: counted.0.references(), instructions: counted.0.instructions }
     }
 
     /// Plays all; `least_ns` has the least time that each batch took so far.
@@ -99,6 +102,7 @@ fn main() {
         warm_up_instructions: 0,
         interval_instructions: None,
         is_checked: false,
+        out_of_order: options.out_of_order,
         instructions: Instructions::best(),
     };
     let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
@@ -137,6 +141,7 @@ fn main() {
         programs.push(json!({
             "trace": file,
             "references": loaded.references,
+            "instructions": loaded.instructions,
             "decoding": decoding,
             "textbook": textbook,
             "front": front,
@@ -170,6 +175,7 @@ fn options() -> Options {
         machine: "skylake".to_owned(),
         designs: vec!["base4k".to_owned(), "thp".to_owned()],
         more: Vec::new(),
+        out_of_order: false,
         files: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
@@ -180,6 +186,7 @@ fn options() -> Options {
             "--rounds" => options.rounds = value().parse().expect("a number"),
             "--machine" => options.machine = value(),
             "--designs" => options.designs = names(&value()),
+            "--out-of-order" => options.out_of_order = true,
             "--more" => options.more = names(&value()),
             _ => options.files.push(argument),
         }

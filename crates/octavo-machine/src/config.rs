@@ -90,7 +90,11 @@ pub fn lines(config: &MachineConfig) -> Lines {
 
 /// The front for a machine.
 pub fn front(config: &MachineConfig, filter: Filter) -> Front {
-    Front::new(lines(config), filter, fetch_sets(config))
+    let front = Front::new(lines(config), filter, fetch_sets(config));
+    match &config.core.pipeline {
+        None => front,
+        Some(pipeline) => front.for_cores(pipeline.branches),
+    }
 }
 
 /// The sets by which the front sorts fetched lines.

@@ -5,7 +5,7 @@ use octavo_types::{FrameNumber, PageNumber};
 
 use crate::counters::Counters;
 pub use crate::env::AddressSpace;
-use crate::env::Env;
+use crate::env::{Charged, Env};
 use crate::front::{Filter, LineAccess};
 use crate::tlb::Translation;
 
@@ -42,6 +42,12 @@ pub trait Design: Send {
 
     /// Adds the counters of this core's unit to `counters`.
     fn report(&self, counters: &mut Counters);
+
+    /// The cycles charged so far, by what they are for. Designs that count cycles of their own add them.
+    #[inline(always)]
+    fn charged(&self, env: &Env) -> Charged {
+        env.charged()
+    }
 
     /// Plays one reference: translates its page, then accesses the caches by the physical line. Returns the
     /// result of [`Design::translate`]. Designs with virtual caches override it.

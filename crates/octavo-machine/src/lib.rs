@@ -6,6 +6,7 @@
 //! through an [`Env`]. [`Sim`] is the stream consumer that owns the front and the machines.
 
 mod config;
+mod core;
 mod counters;
 mod design;
 pub mod designs;
@@ -20,7 +21,7 @@ mod tlb;
 pub use config::ConfigError;
 pub use counters::{Counters, Lookups};
 pub use design::{AddressSpace, Design};
-pub use env::{Env, WalkPlan, Walker};
+pub use env::{Charged, Env, WalkPlan, Walker};
 pub use footprint::{Footprint, TooLarge};
 pub use front::{Batch, ControlEvent, FetchSets, Filter, Front, Image, ImageId, LineAccess, Lines};
 pub use machine::{AnyMachine, Machine, Outcome};

@@ -2,13 +2,14 @@
 
 use octavo_os::ProcessId;
 use octavo_os::page_table::Leaf;
-use octavo_types::{Compiled, Instructions, PageNumber};
+use octavo_types::{Compiled, Instructions, PageNumber, PageSize};
 use rustc_hash::FxHashMap;
 
+use crate::core::{Cost, Costs, Pipeline};
 use crate::counters::Counters;
 use crate::design::Design;
-use crate::env::Env;
-use crate::front::{Batch, ControlEvent, Filter, ImageId, LineAccess};
+use crate::env::{Charged, Env};
+use crate::front::{Batch, ControlEvent, Filter, ImageId, LineAccess, Part};
 
 /// Each interval keeps about 50 KB of counters, so that this limit bounds a machine at half a gigabyte.
 const MAX_INTERVALS: usize = 10_000;
@@ -60,6 +61,10 @@ pub struct Machine<D> {
     env: Env,
     /// The memory-management units, by core.
     mmus: Vec<D>,
+    /// The cores, if they execute instructions out of order.
+    pipelines: Vec<Pipeline>,
+    /// What the accesses of the current part of a batch cost, for the core.
+    costs: Costs,
     /// Live processes.
     processes: FxHashMap<ImageId, ProcessId>,
     instructions: Instructions,
@@ -75,6 +80,8 @@ impl<D: Design> Machine<D> {
         Machine {
             env,
             mmus,
+            pipelines: Vec::new(),
+            costs: Costs::default(),
             processes: FxHashMap::default(),
             instructions,
             at_warm_up_end: None,
@@ -83,10 +90,16 @@ impl<D: Design> Machine<D> {
         }
     }
 
+    /// A machine whose cores execute instructions out of order, one for each memory-management unit.
+    pub(crate) fn with_pipelines(self, pipelines: Vec<Pipeline>) -> Self {
+        Machine { pipelines, ..self }
+    }
+
     fn collect_counters(&self) -> Counters {
         let mut counters = Counters::default();
         self.env.report(&mut counters);
         self.mmus.iter().for_each(|mmu| mmu.report(&mut counters));
+        self.pipelines.iter().for_each(|core| core.report(&mut counters));
         counters
     }
 
@@ -151,20 +164,31 @@ impl<D: Design> Machine<D> {
 }
 
 /// The accesses between two control events.
-struct AccessRun<'a, D> {
+struct AccessRun<'a, D, const FOR_CORES: bool> {
     machine: &'a mut Machine<D>,
     accesses: &'a [LineAccess],
 }
 
-impl<D: Design> Compiled for AccessRun<'_, D> {
+impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> {
     type Output = Option<()>;
 
     #[inline(always)]
     fn run(self) -> Option<()> {
         let AccessRun { machine, accesses } = self;
         let core = machine.env.core();
-        for access in accesses {
+        for (number, access) in accesses.iter().enumerate() {
+            let charged = if FOR_CORES {
+                machine.mmus[core].charged(&machine.env)
+            } else {
+                Charged::default()
+            };
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
+            if FOR_CORES {
+                let since = machine.mmus[core].charged(&machine.env).since(charged);
+                if since != Charged::default() {
+                    machine.note_cost(number, *access, since);
+                }
+            }
             if machine.env.observes_accesses() {
                 machine.env.record_store(*access, frame);
                 if machine.env.is_checked() {
@@ -179,16 +203,54 @@ impl<D: Design> Compiled for AccessRun<'_, D> {
     }
 }
 
+impl<D: Design> Machine<D> {
+    /// Plays the accesses of a part of a batch; its core then executes the instructions. `None` when memory has
+    /// run out.
+    fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess]) -> Option<()> {
+        let accesses = &all[part.accesses.clone()];
+        if self.pipelines.is_empty() {
+            return self.instructions.run(AccessRun::<_, false> { machine: self, accesses });
+        }
+        self.costs.clear();
+        let played = self.instructions.run(AccessRun::<_, true> { machine: self, accesses });
+        let core = &mut self.pipelines[self.env.core()];
+        core.execute(part.words, all, part.accesses.start, &self.costs);
+        played
+    }
+
+    /// Notes what an access has cost.
+    #[inline(never)]
+    fn note_cost(&mut self, number: usize, access: LineAccess, charged: Charged) {
+        let first_transfer = self.costs.transfers.len();
+        let served = self.env.take_transfers(&mut self.costs.transfers);
+        let cycles = |of: u64| of.min(u64::from(u32::MAX / 2)) as u32;
+        let page_size = match charged.walks {
+            0 => None,
+            _ => self.leaf(self.env.page(access)).map(|leaf| leaf.size),
+        };
+        self.costs.costs.push(Cost {
+            access: number as u32,
+            lookup_cycles: cycles(charged.lookups),
+            walk_cycles: cycles(charged.walks),
+            cache_cycles: cycles(charged.caches),
+            served,
+            first_transfer: first_transfer as u32,
+            transfers: (self.costs.transfers.len() - first_transfer) as u32,
+            page_size: page_size.unwrap_or(PageSize::BASE),
+        });
+    }
+}
+
 impl<D: Design> AnyMachine for Machine<D> {
     fn play(&mut self, batch: &Batch) {
-        for (accesses, handle) in batch.parts() {
+        for part in batch.parts() {
             if self.env.stopped().is_some() {
                 return;
             }
-            if self.instructions.run(AccessRun { machine: self, accesses }).is_none() {
+            if self.play_part(&part, batch.accesses()).is_none() {
                 return;
             }
-            if let Some(handle) = handle {
+            if let Some(handle) = part.event {
                 self.handle(handle);
             }
         }

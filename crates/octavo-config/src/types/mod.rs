@@ -5,6 +5,7 @@ mod gtsm;
 mod host;
 mod level;
 mod memory;
+mod pipeline;
 mod softvm;
 mod tlb;
 mod walker;
@@ -15,6 +16,7 @@ pub use cache::{CacheConfigs, CacheLevel};
 pub use gtsm::GtsmHardware;
 pub use host::{HostConfig, TlbsHold};
 pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
+pub use pipeline::{BranchPrediction, DramConfig, OutstandingMisses, PipelineConfig};
 pub use softvm::{
     Aliasing, IncreasedRights, KernelConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
     SoftvmRates, TableKind, VirtualCacheLevel, WriteBackTranslation,
@@ -50,6 +52,9 @@ pub struct MachineConfig {
     /// Settings of designs with gapped pages; the paper's by default.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub gtsm: GtsmHardware,
+    /// Channels, banks and rows of the memory; without them each read of memory takes the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dram: Option<DramConfig>,
     /// The host, if programs run in a guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostConfig>,
@@ -70,6 +75,9 @@ pub struct CoreConfig {
     pub base_cpi: f64,
     /// The effect of a context switch on TLBs.
     pub address_spaces: AddressSpaces,
+    /// How it executes instructions out of order. Without it there is no time but the sum of all latencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<PipelineConfig>,
 }
 
 /// How TLBs and walk caches distinguish processes.

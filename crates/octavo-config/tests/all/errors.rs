@@ -77,7 +77,7 @@ fn unknown_keys_are_rejected() {
     assert_eq!(
         error("skylake", &["tbl.l2.hit_latency_cycles=7"]),
         "--set: tbl: there is no such key; give name, description, source, core, memory, \
-         page_table, tlb, walker, cache, softvm, gtsm or host; did you mean `tlb`?"
+         page_table, tlb, walker, cache, softvm, gtsm, dram or host; did you mean `tlb`?"
     );
     assert_eq!(
         error("skylake", &["tlb.l2.hit_latency=7"]),

@@ -1,12 +1,12 @@
 //! Random machines, and random texts.
 
 use octavo_config::{
-    AddressSpaces, Aliasing, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel,
-    FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights, KernelConfig,
-    MachineConfig, MemoryConfig, PageSizes, PageTableConfig, Sharing, SoftTlbConfig, SoftvmConfig,
-    SoftvmCycles, SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold,
-    VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig, Ways, WriteBackTranslation,
-    preset_names, resolve_text,
+    AddressSpaces, Aliasing, BranchPrediction, CacheConfigs, CacheLevel, CoreConfig, DramConfig,
+    Fill, FirstLevel, FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights,
+    KernelConfig, MachineConfig, MemoryConfig, OutstandingMisses, PageSizes, PageTableConfig,
+    PipelineConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles, SoftvmRates, TableKind,
+    TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig,
+    Ways, WriteBackTranslation, preset_names, resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -257,11 +257,51 @@ fn host() -> impl Strategy<Value = HostConfig> {
     )
 }
 
+fn pipeline() -> impl Strategy<Value = PipelineConfig> {
+    let branches = select(vec![BranchPrediction::Tage, BranchPrediction::Perfect]);
+    let (widths, queues) = (vec(1u32..=64, 5), vec(1u32..=1023, 8));
+    (0.1f64..10.0, widths, queues, vec(0u32..=100, 3), branches).prop_map(
+        |(frequency_ghz, widths, queues, cycles, branches)| PipelineConfig {
+            frequency_ghz,
+            width: widths[0],
+            issue_width: widths[1],
+            commit_width: widths[2],
+            reorder_buffer: queues[0],
+            rename_registers: queues[7],
+            load_queue: queues[1],
+            store_queue: queues[2],
+            load_ports: widths[3],
+            store_ports: widths[4],
+            forward_cycles: cycles[0],
+            fetch_buffer: queues[3],
+            front_end_cycles: cycles[1],
+            mispredict_cycles: cycles[2],
+            branches,
+            outstanding: OutstandingMisses { l1d: queues[4], l2: queues[5], llc: queues[6] },
+        },
+    )
+}
+
+fn dram() -> impl Strategy<Value = DramConfig> {
+    (0u32..=6, 0u32..=10, 12u32..=30, 0u32..=1000, 0u32..=1000, 0u32..=1000).prop_map(
+        |(channels, banks, row, activate_cycles, precharge_cycles, transfer_cycles)| DramConfig {
+            channels: 1 << channels,
+            banks: 1 << banks,
+            row_bytes: 1 << row,
+            activate_cycles,
+            precharge_cycles,
+            transfer_cycles,
+        },
+    )
+}
+
 fn machine() -> impl Strategy<Value = MachineConfig> {
-    let core = (1u32..=256, 0.001f64..1000.0, any::<bool>()).prop_map(|(count, base_cpi, tags)| {
-        let address_spaces = if tags { AddressSpaces::Tagged } else { AddressSpaces::Flushed };
-        CoreConfig { count, base_cpi, address_spaces }
-    });
+    let core = (1u32..=256, 0.001f64..1000.0, any::<bool>(), option::of(pipeline())).prop_map(
+        |(count, base_cpi, tags, pipeline)| {
+            let address_spaces = if tags { AddressSpaces::Tagged } else { AddressSpaces::Flushed };
+            CoreConfig { count, base_cpi, address_spaces, pipeline }
+        },
+    );
     let walks = (4u8..=5).prop_flat_map(|levels| (Just(levels), walker(levels)));
     let texts = ("\\PC{1,20}", "\\PC{0,40}", ".{0,40}");
     let caches = caches().prop_flat_map(|cache| {
@@ -271,10 +311,10 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
     let gtsm = (0u64..100, 1u64..100).prop_map(|(walk_cache_entries, bitmap_entries)| {
         GtsmHardware { walk_cache_entries, bitmap_entries }
     });
-    let hardware = (walks, tlb(), caches, gtsm);
+    let hardware = (walks, tlb(), caches, gtsm, option::of(dram()));
     (texts, core, memory(), hardware, option::of(host())).prop_map(
         |((name, description, source), core, memory, hardware, host)| {
-            let ((levels, walker), tlb, (cache, softvm), gtsm) = hardware;
+            let ((levels, walker), tlb, (cache, softvm), gtsm, dram) = hardware;
             let page_table = PageTableConfig { levels };
             // Hierarchical tables of a guest do not give host frames.
             let host = host.filter(|_| softvm.kernel.table != TableKind::Hierarchical);
@@ -290,6 +330,7 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
                 cache,
                 softvm,
                 gtsm,
+                dram,
                 host,
             }
         },

@@ -28,7 +28,7 @@ use octavo_types::Instructions;
 pub use config::{CacheConfig, CacheError, PrivateConfig, PteEntry, SharedConfig};
 pub use level::CacheCounters;
 pub use private::{PrivateCaches, PrivateCounters};
-pub use shared::{MemoryCounters, SharedCache};
+pub use shared::{MemoryCounters, MemoryTransfer, SharedCache};
 
 /// The side of a pair of caches: 0 for instructions, 1 for data.
 pub type SideNumber = usize;

@@ -15,6 +15,30 @@ pub struct MemoryCounters {
     pub writes: u64,
 }
 
+/// A line that passed between the last level and memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryTransfer {
+    /// The physical line, twice, plus 1 if it was written.
+    bits: u64,
+}
+
+impl MemoryTransfer {
+    /// A line read or written.
+    pub fn new(line: u64, is_write: bool) -> Self {
+        MemoryTransfer { bits: line << 1 | u64::from(is_write) }
+    }
+
+    /// The physical line.
+    pub fn line(self) -> u64 {
+        self.bits >> 1
+    }
+
+    /// Whether it was written to memory.
+    pub fn is_write(self) -> bool {
+        self.bits & 1 != 0
+    }
+}
+
 /// The last level and the memory behind it.
 #[derive(Clone, Debug)]
 pub struct SharedCache {
@@ -22,6 +46,9 @@ pub struct SharedCache {
     memory: MemoryCounters,
     memory_latency_cycles: u32,
     line_bytes: u64,
+    /// Whether transfers are noted, and those noted.
+    logs_transfers: bool,
+    transfers: Vec<MemoryTransfer>,
 }
 
 impl SharedCache {
@@ -32,6 +59,8 @@ impl SharedCache {
             memory: MemoryCounters::default(),
             memory_latency_cycles: config.memory_latency_cycles,
             line_bytes: config.llc.line_bytes,
+            logs_transfers: false,
+            transfers: Vec::new(),
         })
     }
 
@@ -62,14 +91,38 @@ impl SharedCache {
             return Served { by: ServedBy::Llc, latency_cycles: self.llc.latency_cycles };
         }
         self.memory.reads += 1;
+        self.log(line, false);
         let written = self.llc.fill(line, false);
-        self.memory.writes += u64::from(written.is_some());
+        self.count_write(written);
         Served { by: ServedBy::Memory, latency_cycles: self.memory_latency_cycles }
     }
 
     /// Accepts a write-back.
     pub(super) fn write_back(&mut self, line: u64) {
         let written = self.llc.write_back(line);
-        self.memory.writes += u64::from(written.is_some());
+        self.count_write(written);
+    }
+
+    /// Notes the lines that pass between here and memory, from here on.
+    pub fn log_transfers(&mut self) {
+        self.logs_transfers = true;
+    }
+
+    /// The transfers noted, in order, for the caller to remove.
+    pub fn transfers(&mut self) -> &mut Vec<MemoryTransfer> {
+        &mut self.transfers
+    }
+
+    fn count_write(&mut self, written: Option<u64>) {
+        if let Some(line) = written {
+            self.memory.writes += 1;
+            self.log(line, true);
+        }
+    }
+
+    fn log(&mut self, line: u64, is_write: bool) {
+        if self.logs_transfers {
+            self.transfers.push(MemoryTransfer::new(line, is_write));
+        }
     }
 }

@@ -9,7 +9,8 @@ use octavo_os::{Memory, Os};
 use octavo_types::PageSize;
 
 use super::registry::{MachineResult, Setup, Sizes, TranslationHardware};
-use crate::config::ConfigError;
+use crate::config::{self, ConfigError};
+use crate::core::Pipeline;
 use crate::design::Design;
 use crate::env::{Env, Walker};
 use crate::machine::Machine;
@@ -66,7 +67,18 @@ pub fn machine_with_tables<D: Design + 'static>(
         env = env.with_walkers(walker);
     }
     let mmus = (0..config.core.count).map(|_| make(&env)).collect::<Result<_, _>>()?;
-    Ok(Box::new(Machine::new(env, mmus, setup.instructions)))
+    let pipelines = pipelines(config);
+    if !pipelines.is_empty() {
+        env = env.logging_transfers();
+    }
+    Ok(Box::new(Machine::new(env, mmus, setup.instructions).with_pipelines(pipelines)))
+}
+
+/// The cores, if the machine says how they execute instructions.
+fn pipelines(config: &MachineConfig) -> Vec<Pipeline> {
+    let of = config.core.pipeline.iter();
+    let of = of.flat_map(|of| std::iter::repeat_n(of, config.core.count as usize));
+    of.map(|pipeline| Pipeline::new(config, pipeline, config::lines(config))).collect()
 }
 
 /// All parts of a machine except its design.

@@ -12,7 +12,7 @@ mod walk;
 mod walker;
 
 use octavo_config::{AddressSpaces, HostConfig, MachineConfig, WalkStart, WalkerConfig};
-use octavo_hw::{Asid, Caches, PrivateCaches, SharedCache, WalkCaches};
+use octavo_hw::{Asid, Caches, MemoryTransfer, PrivateCaches, ServedBy, SharedCache, WalkCaches};
 use octavo_os::frames::OutOfMemory;
 use octavo_os::{Invalidation, Os, ProcessId};
 use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, VirtAddr};
@@ -80,6 +80,8 @@ pub struct Env {
     tracks_stores: bool,
     /// Whether TLBs may hold guest halves of translations.
     caches_halves: bool,
+    /// The level that served the last line that missed a first-level cache.
+    served_by: ServedBy,
 }
 
 /// The private parts of a core that is not running.
@@ -98,6 +100,29 @@ struct Cycles {
     walks: u64,
     /// Line accesses beyond the first-level caches: fetches, data.
     beyond_l1: [u64; 2],
+}
+
+/// Cycles charged beyond hits in first-level TLBs and caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Charged {
+    /// Look-ups of TLB levels behind the first.
+    pub lookups: u64,
+    /// Page walks.
+    pub walks: u64,
+    /// Lines that missed the first-level caches.
+    pub caches: u64,
+}
+
+impl Charged {
+    /// What was charged since `before`.
+    #[inline(always)]
+    pub fn since(self, before: Charged) -> Charged {
+        Charged {
+            lookups: self.lookups - before.lookups,
+            walks: self.walks - before.walks,
+            caches: self.caches - before.caches,
+        }
+    }
 }
 
 impl Env {
@@ -151,6 +176,7 @@ impl Env {
             is_checked: false,
             tracks_stores,
             caches_halves: false,
+            served_by: ServedBy::L1,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
     }
@@ -262,8 +288,33 @@ impl Env {
     fn serve_cache_miss(&mut self, access: LineAccess, line: u64) {
         let side = access.side();
         let served = self.caches.serve_miss(side, line, access.is_store());
+        self.served_by = served.by;
         self.cycles.beyond_l1[side] +=
             u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
+    }
+
+    /// The cycles charged so far.
+    #[inline(always)]
+    pub fn charged(&self) -> Charged {
+        let Cycles { tlb_l2, tlb_nested, walks, beyond_l1: [fetches, data] } = self.cycles;
+        Charged { lookups: tlb_l2 + tlb_nested, walks, caches: fetches + data }
+    }
+
+    /// Notes the lines that pass between the last cache and memory.
+    pub(crate) fn logging_transfers(mut self) -> Self {
+        self.caches.shared.log_transfers();
+        self
+    }
+
+    /// Moves the transfers noted since the last call to `out`, the last line read from memory last. Returns
+    /// the level that served the last line that missed a first-level cache.
+    pub(crate) fn take_transfers(&mut self, out: &mut Vec<MemoryTransfer>) -> ServedBy {
+        let first = out.len();
+        out.append(self.caches.shared.transfers());
+        if let Some(read) = out[first..].iter().rposition(|transfer| !transfer.is_write()) {
+            out[first + read..].rotate_left(1);
+        }
+        self.served_by
     }
 
     /// The base page of an access.

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use octavo_types::{Access, Event, PageNumber, PageSize};
 
+use super::ops::Ops;
+
 /// An access to one line, and the number of following references of its [side](Access::is_fetch) that every
 /// design serves exactly alike.
 ///
@@ -179,23 +181,42 @@ pub struct Batch {
     /// `len` valid accesses, then spare room.
     accesses: Vec<LineAccess>,
     len: usize,
-    /// Control events, each with the number of accesses before it.
-    events: Vec<(u32, ControlEvent)>,
+    /// Control events, each with the number of accesses and of words of `ops` before it.
+    events: Vec<(u32, u32, ControlEvent)>,
+    /// The instructions, if cores execute them.
+    pub(super) ops: Ops,
+}
+
+/// What lies between two control events.
+#[derive(Clone, Debug)]
+pub struct Part<'b> {
+    /// The numbers of its accesses in the batch.
+    pub accesses: Range<usize>,
+    /// Its instructions, if cores execute them.
+    pub words: &'b [u32],
+    /// The event that ends it; `None` for the last part.
+    pub event: Option<&'b ControlEvent>,
 }
 
 /// Minimum number of accesses by which a batch grows.
 const ROOM: usize = 1 << 12;
 
 impl Batch {
-    /// The accesses between control events, each run with the event that ends it, if there is one.
-    pub fn parts(&self) -> impl Iterator<Item = (&[LineAccess], Option<&ControlEvent>)> {
-        let ends = self.events.iter().map(|(at, mark)| (*at as usize, Some(mark)));
-        let mut from = 0;
-        ends.chain([(self.len, None)]).map(move |(to, mark)| {
-            let part = Range { start: from, end: to };
-            from = to;
-            (&self.accesses[part], mark)
+    /// The parts between control events.
+    pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        let ends =
+            self.events.iter().map(|(at, word, event)| (*at as usize, *word as usize, Some(event)));
+        let (mut from, mut from_word) = (0, 0);
+        ends.chain([(self.len, self.ops.len(), None)]).map(move |(to, to_word, event)| {
+            let accesses = std::mem::replace(&mut from, to)..to;
+            let words = &self.ops.words()[std::mem::replace(&mut from_word, to_word)..to_word];
+            Part { accesses, words, event }
         })
+    }
+
+    /// All accesses.
+    pub fn accesses(&self) -> &[LineAccess] {
+        &self.accesses[..self.len]
     }
 
     /// The number of accesses.
@@ -212,6 +233,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.len = 0;
         self.events.clear();
+        self.ops.clear();
     }
 
     /// All accesses, with room for at least `more` behind them.
@@ -236,7 +258,7 @@ impl Batch {
     }
 
     pub(super) fn push_event(&mut self, mark: ControlEvent) {
-        self.events.push((self.len as u32, mark));
+        self.events.push((self.len as u32, self.ops.len() as u32, mark));
     }
 }
 

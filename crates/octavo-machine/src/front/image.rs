@@ -19,6 +19,8 @@ pub struct Image {
     steps: Vec<Step>,
     /// The step range of each segment; empty before the segment's first execution.
     ranges: Vec<(u32, u32)>,
+    /// Whether cores want to know where instructions begin.
+    for_cores: bool,
 }
 
 /// Relocation of base pages.
@@ -41,7 +43,12 @@ impl Image {
             recent: vec![(u64::MAX, 0); RECENT].into(),
             is_in_place: true,
         };
-        Image { pages, steps: Vec::new(), ranges: Vec::new() }
+        Image { pages, steps: Vec::new(), ranges: Vec::new(), for_cores: false }
+    }
+
+    /// An image whose steps say where instructions begin, if `for_cores`.
+    pub fn for_cores(self, for_cores: bool) -> Self {
+        Image { for_cores, ..self }
     }
 
     /// Relocates all addresses by `relocation` from here on.
@@ -77,7 +84,9 @@ impl Image {
         filter: Filter,
     ) -> Range<usize> {
         let start = self.steps.len();
-        let steps = plan::steps(segment, lines, filter, |line| self.pages.line(line, lines));
+        let steps = plan::steps(segment, lines, filter, self.for_cores, |line| {
+            self.pages.line(line, lines)
+        });
         self.steps.extend(steps);
         let end = self.steps.len();
         if self.ranges.len() <= number {

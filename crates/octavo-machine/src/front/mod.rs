@@ -13,17 +13,27 @@
 //! repeat this way, since a walk may have read page tables through the data cache between two uses of a line.
 
 mod batch;
+mod branches;
+mod dataflow;
 mod image;
+mod ops;
 mod plan;
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use octavo_types::{Access, Event, PageSize, Segment, VirtAddr};
+use octavo_config::BranchPrediction;
+use octavo_types::{Access, Dependences, Event, PageSize, Segment, VirtAddr};
 
-pub use batch::{Batch, ControlEvent, ImageId, LineAccess, Lines};
+pub use batch::{Batch, ControlEvent, ImageId, LineAccess, Lines, Part};
+#[cfg(test)]
+pub use branches::Followed;
+use branches::{Branches, Exit};
+use dataflow::Dataflow;
 pub use image::Image;
 use image::Pages;
+pub use ops::Ops;
+pub use ops::{Header, MAX_DISTANCE, Reference, Word, decode, each_distance};
 use plan::Step;
 
 /// The repeats that the front filters out, weakest filter first.
@@ -90,6 +100,8 @@ pub struct Front {
     /// The line fetched last in each set.
     fetched: [LineAccess; MAX_SETS],
     sets: FetchSets,
+    /// Dependences between instructions, if cores want them.
+    flow: Option<Box<Dataflow>>,
 }
 
 impl Front {
@@ -108,7 +120,13 @@ impl Front {
             },
             fetched: [LineAccess::NOTHING; MAX_SETS],
             sets,
+            flow: None,
         }
+    }
+
+    /// A front that gives instructions to cores that predict branches in this way.
+    pub fn for_cores(self, prediction: BranchPrediction) -> Self {
+        Front { flow: Some(Box::new(Dataflow::new(Branches::new(prediction)))), ..self }
     }
 
     /// Returns the current batch; `emptied` is filled next.
@@ -152,13 +170,24 @@ impl Front {
         addresses: &[VirtAddr],
     ) {
         let steps = image.plan(number, segment, self.lines, self.filter);
+        if let Some(flow) = &mut self.flow
+            && let Some((start, exit)) = Exit::of(segment)
+        {
+            flow.segment(start, exit);
+        }
+        let is_for_cores = self.flow.is_some();
         let play = Play { front: self, image, steps, segment, addresses };
+        if is_for_cores {
+            let (lines, filter) = (play.front.lines, play.front.filter);
+            play.run::<true>(lines, filter);
+            return;
+        }
         if play.front.lines == Lines::USUAL && play.front.filter == Filter::BySide {
             // Compiled separately for the configuration of nearly all machines.
-            play.run(Lines::USUAL, Filter::BySide);
+            play.run::<false>(Lines::USUAL, Filter::BySide);
         } else {
             let (lines, filter) = (play.front.lines, play.front.filter);
-            play.run(lines, filter);
+            play.run::<false>(lines, filter);
         }
     }
 
@@ -175,8 +204,14 @@ impl Front {
                 let is_half = line != first && !plan::begins_page(line, self.lines);
                 let native = pages.line(line, self.lines);
                 let access = LineAccess::new(native, kind, is_half, 0);
+                let before = self.sides.len;
                 self.sides.data(self.batch.room(1), access, self.filter);
                 self.batch.set_len(self.sides.len);
+                if self.flow.is_some() {
+                    let is_fresh = self.sides.len > before;
+                    let is_store = kind == Access::Store;
+                    self.batch.ops.reference(self.sides.data_place, is_fresh, false, is_store);
+                }
                 if line == last {
                     break;
                 }
@@ -194,6 +229,9 @@ impl Front {
 
     /// Appends a context switch.
     pub fn switch(&mut self, core: usize, image: ImageId) {
+        if let Some(flow) = &mut self.flow {
+            flow.switch();
+        }
         self.push_event(ControlEvent::Switch { core, image });
     }
 }
@@ -209,7 +247,7 @@ struct Play<'a> {
 
 impl Play<'_> {
     #[inline(always)]
-    fn run(self, lines: Lines, filter: Filter) {
+    fn run<const FOR_CORES: bool>(self, lines: Lines, filter: Filter) {
         let Play { front, image, steps, segment, addresses } = self;
         // A step that loads and stores makes two accesses.
         let most = 2 * steps.len();
@@ -217,21 +255,45 @@ impl Play<'_> {
         let mut addresses = addresses.iter();
         let mut sides = front.sides;
         let mut out = front.batch.room(most);
+        let mut flow = Flow { dataflow: None, ops: Ops::default(), in_instruction: false };
+        if FOR_CORES {
+            (flow.dataflow, flow.ops) = (front.flow.take(), std::mem::take(&mut front.batch.ops));
+            out = front.batch.room(most);
+        }
         for step in steps {
+            if FOR_CORES && let Some(number) = step.instruction() {
+                flow.instruction(segment.dependences().get(number));
+                continue;
+            }
+            let before = sides.len;
             if step.is_fetch() {
                 let access = step.fetch();
                 let fetched = &mut front.fetched[front.sets.of(access.line())];
                 sides.fetch(out, access, fetched, lines, filter);
+                if FOR_CORES && sides.len > before {
+                    flow.ops.reference(sides.fetch_place, true, true, false);
+                }
                 continue;
             }
             let addr = *addresses.next().expect("an address for each data item");
             if addr == VirtAddr::NULL && segment.has_guarded() {
                 continue;
             }
+            if FOR_CORES {
+                flow.data(addr, *step);
+            }
             let offset = addr.raw() & ((1 << lines.log2()) - 1);
             if step.spans(offset) {
                 front.sides = sides;
+                if FOR_CORES {
+                    (front.flow, front.batch.ops) =
+                        (flow.dataflow.take(), std::mem::take(&mut flow.ops));
+                }
                 front.spanning(pages, addr, *step);
+                if FOR_CORES {
+                    (flow.dataflow, flow.ops) =
+                        (front.flow.take(), std::mem::take(&mut front.batch.ops));
+                }
                 sides = front.sides;
                 out = front.batch.room(most);
                 continue;
@@ -239,11 +301,59 @@ impl Play<'_> {
             let line = pages.line(addr.raw() >> lines.log2(), lines);
             if step.modifies() {
                 sides.data(out, LineAccess::new(line, Access::Load, false, 0), filter);
+                if FOR_CORES {
+                    flow.ops.reference(sides.data_place, sides.len > before, false, false);
+                }
             }
+            let before = sides.len;
             sides.data(out, step.data(line), filter);
+            if FOR_CORES {
+                let is_store = step.kind() == Access::Store;
+                flow.ops.reference(sides.data_place, sides.len > before, false, is_store);
+            }
         }
         front.batch.set_len(sides.len);
         front.sides = sides;
+        if FOR_CORES {
+            (front.flow, front.batch.ops) = (flow.dataflow, flow.ops);
+        }
+    }
+}
+
+/// What an execution tells cores.
+struct Flow {
+    dataflow: Option<Box<Dataflow>>,
+    ops: Ops,
+    /// Whether an instruction of this execution has begun.
+    in_instruction: bool,
+}
+
+impl Flow {
+    /// An instruction begins; without dependences it depends on nothing.
+    #[inline(always)]
+    fn instruction(&mut self, dependences: Option<&Dependences>) {
+        let dependences = dependences.copied().unwrap_or_default();
+        if let Some(dataflow) = &mut self.dataflow {
+            dataflow.instruction(&dependences, &mut self.ops);
+        }
+        self.in_instruction = true;
+    }
+
+    /// The instruction loads or stores an item.
+    #[inline(always)]
+    fn data(&mut self, addr: VirtAddr, step: Step) {
+        let Some(dataflow) = &mut self.dataflow else { return };
+        if !self.in_instruction {
+            dataflow.continuation(&mut self.ops);
+            self.in_instruction = true;
+        }
+        let is_store = step.kind() == Access::Store;
+        if step.modifies() || !is_store {
+            dataflow.load(addr, step.size_bytes(), &mut self.ops);
+        }
+        if is_store {
+            dataflow.store(addr, step.size_bytes());
+        }
     }
 }
 

@@ -8,8 +8,11 @@ use super::batch::{LineAccess, Lines};
 /// Maximum repeats of a step: half of the maximum of an access, so that a repeated step still fits.
 const MAX_REPEATS: u32 = LineAccess::MAX_REPEATS / 2;
 
-/// One step of an execution: a fetch from a line, or the next data item. A fetch step is the access that it
-/// makes, at its relocated line.
+/// One step of an execution: a fetch from a line, the next data item, or the begin of an instruction. A fetch
+/// step is the access that it makes, at its relocated line.
+///
+/// The begin of an instruction, which only cores want, holds the kind 3 and from bit 16 on the instruction's
+/// number in the segment.
 ///
 /// A data step holds, from the bottom: its kind (two bits; of a modify, the store), whether it is a modify
 /// (one bit), its size in bytes (16 bits, from bit 16), and the highest offset in a line from which it does
@@ -17,6 +20,7 @@ const MAX_REPEATS: u32 = LineAccess::MAX_REPEATS / 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step(u64);
 
+const INSTRUCTION: u64 = 3;
 const MODIFIES: u64 = 1 << 2;
 const SIZE_SHIFT: u32 = 16;
 const OFFSET_SHIFT: u32 = 32;
@@ -28,6 +32,16 @@ impl Step {
         let last_whole_offset = (1 << lines.log2()) - i64::from(item.size_bytes);
         let place = (last_whole_offset.max(-1) as u64) << OFFSET_SHIFT;
         Step(place | u64::from(item.size_bytes) << SIZE_SHIFT | modifies | kind as u64)
+    }
+
+    fn of_instruction(number: usize) -> Self {
+        Step((number as u64) << SIZE_SHIFT | INSTRUCTION)
+    }
+
+    /// The number of the instruction that begins, if one does.
+    #[inline(always)]
+    pub fn instruction(self) -> Option<usize> {
+        (self.0 & 3 == INSTRUCTION).then_some((self.0 >> SIZE_SHIFT) as usize)
     }
 
     /// Whether it is a fetch.
@@ -72,16 +86,18 @@ impl Step {
     }
 }
 
-/// The steps of a segment; `native` relocates a line.
+/// The steps of a segment, with the begins of instructions if cores want them; `native` relocates a line.
 pub fn steps(
     segment: &Segment,
     lines: Lines,
     filter: Filter,
+    for_cores: bool,
     mut native: impl FnMut(u64) -> u64,
 ) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     // The last fetch step, with its line as traced.
     let mut fetch: Option<(usize, u64)> = None;
+    let mut instructions = 0;
     for item in segment.items() {
         if item.kind != ItemKind::Fetch {
             steps.push(Step::of_data(item, lines));
@@ -89,6 +105,10 @@ pub fn steps(
                 fetch = None;
             }
             continue;
+        }
+        if for_cores {
+            steps.push(Step::of_instruction(instructions));
+            instructions += 1;
         }
         let first = item.addr.raw() >> lines.log2();
         // Iterates by count, so that it terminates where line numbers wrap around.

@@ -14,7 +14,8 @@ use octavo_trace::{
     WordConsumer,
 };
 use octavo_types::{
-    AddrRange, AddressWidth, Event, Instructions, MapSource, Protection, Segment, VirtAddr,
+    AddrRange, AddressWidth, Consumer, Event, Instructions, MapSource, Protection, Segment,
+    VirtAddr,
 };
 
 use crate::config::{self, ConfigError};
@@ -47,6 +48,8 @@ pub struct SimConfig {
     pub interval_instructions: Option<u64>,
     /// Whether each translation is checked against the page table.
     pub is_checked: bool,
+    /// Whether cores execute the instructions, as the machine's [`octavo_config::CoreConfig::pipeline`] says.
+    pub out_of_order: bool,
     /// The instruction set that kernels are compiled for.
     pub instructions: Instructions,
 }
@@ -76,7 +79,11 @@ pub struct Sim {
 impl Sim {
     /// Creates the machines in their initial state.
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
-        let SimConfig { machine, designs, .. } = config;
+        let mut config = config.clone();
+        if !config.out_of_order {
+            config.machine.core.pipeline = None;
+        }
+        let SimConfig { machine, designs, .. } = &config;
         let setup = Setup {
             instructions: config.instructions,
             is_checked: config.is_checked,
@@ -94,7 +101,7 @@ impl Sim {
         let mut sim = Sim {
             front: config::front(machine, filter),
             placement: Placement::new(machine.core.count as usize),
-            running: Process::new(ImageId(0), machine.page_table.levels, false),
+            running: Process::new(ImageId(0), Image::new(machine.page_table.levels), false),
             stream: None,
             waiting: BTreeMap::new(),
             begun: 0,
@@ -120,7 +127,12 @@ impl Sim {
         let id = ImageId(self.begun);
         self.begun += 1;
         self.front.push_event(ControlEvent::Spawn { image: id, copy_of });
-        Process::new(id, self.config.machine.page_table.levels, copy_of.is_some())
+        Process::new(id, self.empty_image(), copy_of.is_some())
+    }
+
+    fn empty_image(&self) -> Image {
+        let machine = &self.config.machine;
+        Image::new(machine.page_table.levels).for_cores(machine.core.pipeline.is_some())
     }
 
     /// Switches to the running process on the core of its current thread.
@@ -170,7 +182,7 @@ impl Sim {
     fn revoke_store(&mut self) {
         self.finish();
         self.outcomes = self.machines.all().drain(..).map(|machine| machine.outcome()).collect();
-        self.running.image = Image::new(self.config.machine.page_table.levels);
+        self.running.image = self.empty_image();
         self.empty_batch = Batch::default();
         self.front = config::front(&self.config.machine, Filter::Nothing);
     }
@@ -216,9 +228,12 @@ pub fn everything() -> Event {
     }
 }
 
-impl Sim {
-    /// Plays an event of the running process.
-    pub fn event(&mut self, event: &Event) {
+impl Consumer for Sim {
+    fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {
+        unreachable!("executions come with their numbers");
+    }
+
+    fn event(&mut self, event: &Event) {
         let process = &mut self.running;
         process.counts.event(event);
         if let Event::ThreadSwitch { thread } = event
@@ -257,12 +272,6 @@ impl WordConsumer for Sim {
         self.front.execution(&mut process.image, words[0] as usize, segment, addresses);
         if self.front.len() >= BATCH_ACCESSES {
             self.submit_batch();
-        }
-    }
-
-    fn record(&mut self, _: &[u64], event: Option<&Event>) {
-        if let Some(event) = event {
-            self.event(event);
         }
     }
 

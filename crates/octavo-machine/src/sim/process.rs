@@ -27,10 +27,10 @@ pub struct Process {
 }
 
 impl Process {
-    pub fn new(id: ImageId, page_table_levels: u8, is_copy: bool) -> Self {
+    pub fn new(id: ImageId, image: Image, is_copy: bool) -> Self {
         Process {
             id,
-            image: Image::new(page_table_levels),
+            image,
             counts: Counts::default(),
             thread: FIRST_THREAD,
             cores: FxHashMap::default(),

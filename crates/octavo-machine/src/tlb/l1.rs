@@ -99,16 +99,12 @@ impl L1Tlb {
     #[inline(always)]
     pub fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> Lookup {
         let side = self.side(access);
-        match self.tlbs[side].look_up(asid, page, access.lookups()) {
-            Some(translation) if translation.entry.permits(access.is_store()) => {
-                Lookup::Hit(translation)
-            }
-            Some(translation) => {
-                self.tlbs[side].retract(asid, page, access.lookups());
-                Lookup::PermissionMiss { is_clean: translation.entry.is_writable() }
-            }
-            None => Lookup::Miss,
+        let found = self.tlbs[side].look_up(asid, page, access.lookups());
+        let lookup = Lookup::of(found, access.is_store());
+        if let Lookup::PermissionMiss { .. } = lookup {
+            self.tlbs[side].retract(asid, page, access.lookups());
         }
+        lookup
     }
 
     /// Fills a page after a miss, and returns the evicted page.

@@ -11,8 +11,8 @@ use octavo_machine::designs::DesignSpec;
 use octavo_machine::{Counters, Sim, SimConfig};
 use octavo_trace::WordConsumer;
 use octavo_types::{
-    AddrRange, Event, Instructions, Item, ItemKind, MapSource, PageNumber, Protection, Segment,
-    VirtAddr,
+    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, PageNumber, Protection,
+    Segment, VirtAddr,
 };
 
 /// Where the instruction of every step is.
@@ -47,6 +47,7 @@ impl Player {
             warm_up_instructions: 0,
             interval_instructions: None,
             is_checked: true,
+            out_of_order: false,
             instructions,
         };
         let mut sim = Sim::new(&config).unwrap();

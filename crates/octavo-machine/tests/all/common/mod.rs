@@ -15,7 +15,7 @@ use octavo_machine::designs::DesignSpec;
 use octavo_machine::{AnyMachine, Counters, Sim, SimConfig};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::{Began, StreamIdentity, WordConsumer};
-use octavo_types::{Instructions, PageSize, VirtAddr};
+use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
 use proptest::prelude::*;
 
 /// A TLB level with a latency and arrays: name, entries, ways, sizes.
@@ -49,7 +49,13 @@ pub fn tiny() -> MachineConfig {
         name: "tiny".to_owned(),
         description: "For tests.".to_owned(),
         source: "assumed".to_owned(),
-        core: CoreConfig { count: 1, base_cpi: 1.0, address_spaces: AddressSpaces::Tagged },
+        core: CoreConfig {
+            count: 1,
+            base_cpi: 1.0,
+            address_spaces: AddressSpaces::Tagged,
+            pipeline: None,
+        },
+        dram: None,
         memory: MemoryConfig {
             bytes: 4 << 30,
             largest_block: PageSize::from_bytes(4 << 20).unwrap(),
@@ -116,6 +122,7 @@ pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
     let start = machine.memory.start().expect("no snapshot, or one that can be read").into();
     let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
     SimConfig {
+        out_of_order: machine.core.pipeline.is_some(),
         machine,
         start,
         host_start: host.map(Into::into),

@@ -1,0 +1,74 @@
+//! Validation of the out-of-order core and of DRAM.
+
+use octavo_types::values::size_text;
+
+use super::{check_latency, check_range};
+use crate::error::InvalidValue;
+use crate::types::{DramConfig, MachineConfig, PipelineConfig};
+
+const MAX_WIDTH: u32 = 64;
+/// The most entries of a queue, and instructions that dependences reach over.
+const MAX_QUEUE: u32 = PipelineConfig::MAX_REORDER_BUFFER;
+const MAX_FREQUENCY_GHZ: f64 = 100.0;
+const MAX_CHANNELS: u32 = 64;
+const MAX_BANKS: u32 = 1024;
+
+/// Whether there can be such a core and such a memory.
+pub fn check(machine: &MachineConfig) -> Result<(), InvalidValue> {
+    machine.core.pipeline.as_ref().map_or(Ok(()), check_pipeline)?;
+    machine.dram.as_ref().map_or(Ok(()), |dram| check_dram(dram, machine.cache.line_bytes))
+}
+
+fn check_pipeline(pipeline: &PipelineConfig) -> Result<(), InvalidValue> {
+    let frequency = pipeline.frequency_ghz;
+    if !(frequency > 0.0 && frequency <= MAX_FREQUENCY_GHZ) {
+        let advice = format!("give a number above 0, and at most {MAX_FREQUENCY_GHZ}");
+        return Err(InvalidValue::new("core.pipeline.frequency_ghz", frequency, advice));
+    }
+    let widths = [
+        ("width", pipeline.width),
+        ("issue_width", pipeline.issue_width),
+        ("commit_width", pipeline.commit_width),
+        ("load_ports", pipeline.load_ports),
+        ("store_ports", pipeline.store_ports),
+    ];
+    for (name, width) in widths {
+        check_range(&format!("core.pipeline.{name}"), width, 1, MAX_WIDTH)?;
+    }
+    let queues = [
+        ("reorder_buffer", pipeline.reorder_buffer),
+        ("rename_registers", pipeline.rename_registers),
+        ("load_queue", pipeline.load_queue),
+        ("store_queue", pipeline.store_queue),
+        ("fetch_buffer", pipeline.fetch_buffer),
+        ("outstanding.l1d", pipeline.outstanding.l1d),
+        ("outstanding.l2", pipeline.outstanding.l2),
+        ("outstanding.llc", pipeline.outstanding.llc),
+    ];
+    for (name, entries) in queues {
+        check_range(&format!("core.pipeline.{name}"), entries, 1, MAX_QUEUE)?;
+    }
+    check_latency("core.pipeline.forward_cycles", pipeline.forward_cycles)?;
+    check_latency("core.pipeline.front_end_cycles", pipeline.front_end_cycles)?;
+    check_latency("core.pipeline.mispredict_cycles", pipeline.mispredict_cycles)
+}
+
+fn check_dram(dram: &DramConfig, line_bytes: u64) -> Result<(), InvalidValue> {
+    for (name, count, most) in
+        [("channels", dram.channels, MAX_CHANNELS), ("banks", dram.banks, MAX_BANKS)]
+    {
+        if !count.is_power_of_two() || count > most {
+            let advice = format!("give a power of two, and at most {most}");
+            return Err(InvalidValue::new(format!("dram.{name}"), count, advice));
+        }
+    }
+    let row = dram.row_bytes;
+    if !row.is_power_of_two() || !(line_bytes..=1 << 30).contains(&row) {
+        let line = size_text(line_bytes);
+        let advice = format!("give a power of two from the line's {line} to 1GiB, such as 8192");
+        return Err(InvalidValue::new("dram.row_bytes", row, advice));
+    }
+    check_latency("dram.activate_cycles", dram.activate_cycles)?;
+    check_latency("dram.precharge_cycles", dram.precharge_cycles)?;
+    check_latency("dram.transfer_cycles", dram.transfer_cycles)
+}

@@ -1,0 +1,88 @@
+//! The out-of-order core that gives a simulation its time, and the DRAM behind its caches.
+
+use serde::{Deserialize, Serialize};
+
+/// An out-of-order core: `[core.pipeline]`. Widths are instructions per cycle.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineConfig {
+    /// Core clock, in GHz: turns cycles into nanoseconds.
+    pub frequency_ghz: f64,
+    /// Instructions fetched, and dispatched into the reorder buffer, in a cycle: 1 to 64.
+    pub width: u32,
+    /// Instructions that begin execution in a cycle: 1 to 64.
+    pub issue_width: u32,
+    /// Instructions that leave the reorder buffer in a cycle: 1 to 64.
+    pub commit_width: u32,
+    /// Entries of the reorder buffer: 1 to [`PipelineConfig::MAX_REORDER_BUFFER`].
+    pub reorder_buffer: u32,
+    /// Registers that instructions between dispatch and commit may write: 1 to 1023.
+    pub rename_registers: u32,
+    /// Loads from dispatch to commit: 1 to 1023.
+    pub load_queue: u32,
+    /// Stores from dispatch until the data cache has them: 1 to 1023.
+    pub store_queue: u32,
+    /// Loads that begin in a cycle: 1 to 64.
+    pub load_ports: u32,
+    /// Stores that begin in a cycle, and the stores that a data cache takes in one: 1 to 64.
+    pub store_ports: u32,
+    /// Cycles from a store's execution until a load that reads its bytes has them.
+    pub forward_cycles: u32,
+    /// Instructions fetched ahead of dispatch: 1 to 1023.
+    pub fetch_buffer: u32,
+    /// Cycles from fetch to dispatch.
+    pub front_end_cycles: u32,
+    /// Cycles from the execution of a mispredicted branch until the right path is fetched.
+    pub mispredict_cycles: u32,
+    /// How branches are predicted.
+    pub branches: BranchPrediction,
+    /// Misses of each cache that may be under way at once.
+    pub outstanding: OutstandingMisses,
+}
+
+impl PipelineConfig {
+    /// The largest reorder buffer: dependences over more instructions are not followed.
+    pub const MAX_REORDER_BUFFER: u32 = 1023;
+}
+
+/// How branches are predicted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BranchPrediction {
+    /// A TAGE predictor of 5 tables, a table of targets, and a stack of return addresses.
+    Tage,
+    /// All branches are predicted.
+    Perfect,
+}
+
+/// Misses of data caches that may be under way at once, by the level that misses: 1 to 1023.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutstandingMisses {
+    /// Of the first level for data: its fill buffers.
+    pub l1d: u32,
+    /// Of the second level.
+    pub l2: u32,
+    /// Of the last level, by this core.
+    pub llc: u32,
+}
+
+/// Memory behind the last cache: `[dram]`, all times in cycles of the core.
+///
+/// `cache.memory_latency_cycles` is the latency of a read of a closed row from an idle channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DramConfig {
+    /// Channels, a power of two: 1 to 64. Neighbouring lines lie in different channels.
+    pub channels: u32,
+    /// Banks of a channel, a power of two: 1 to 1024.
+    pub banks: u32,
+    /// Bytes of a bank's row, a power of two.
+    pub row_bytes: u64,
+    /// Time to open a row: saved where it is open.
+    pub activate_cycles: u32,
+    /// Time to close another row: added where one is open.
+    pub precharge_cycles: u32,
+    /// Time that a line occupies its channel.
+    pub transfer_cycles: u32,
+}

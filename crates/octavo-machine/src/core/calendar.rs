@@ -1,0 +1,176 @@
+//! Resources with a limit for each moment, reserved in program order and not in order of time: an early
+//! request may come after a late one, and takes the room that is left before it.
+
+use rustc_hash::FxHashMap;
+
+/// The number of cycles whose slots lie in an array.
+const NEAR: u64 = 1 << 12;
+
+/// A place that takes instructions in program order, a limited number in each cycle.
+#[derive(Clone, Copy, Debug)]
+pub struct InOrder {
+    width: u32,
+    cycle: u64,
+    taken: u32,
+}
+
+impl InOrder {
+    /// A place that takes `width` instructions in a cycle.
+    pub fn new(width: u32) -> Self {
+        InOrder { width, cycle: 0, taken: 0 }
+    }
+
+    /// Takes an instruction, at the cycle `earliest` or later. Returns the cycle.
+    #[inline(always)]
+    pub fn take(&mut self, earliest: u64) -> u64 {
+        self.wait(earliest);
+        if self.taken == self.width {
+            self.wait(self.cycle + 1);
+        }
+        self.taken += 1;
+        self.cycle
+    }
+
+    /// Takes nothing more before the cycle `until`.
+    #[inline(always)]
+    pub fn wait(&mut self, until: u64) {
+        if until > self.cycle {
+            (self.cycle, self.taken) = (until, 0);
+        }
+    }
+
+    /// Takes nothing more in this cycle, if it has taken something.
+    #[inline(always)]
+    pub fn end_cycle(&mut self) {
+        if self.taken > 0 {
+            self.wait(self.cycle + 1);
+        }
+    }
+
+    /// The cycle of the last instruction, or until which it waits.
+    #[inline(always)]
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+}
+
+/// Slots of a cycle, in any order of cycles.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    width: u32,
+    /// The cycle before which nothing is asked any more.
+    now: u64,
+    /// For each cycle of the next [`NEAR`]: the cycle, and the slots taken.
+    near: Box<[(u64, u32)]>,
+    /// Slots taken in later cycles.
+    far: FxHashMap<u64, u32>,
+}
+
+impl Slots {
+    /// `width` slots in each cycle.
+    pub fn new(width: u32) -> Self {
+        Slots { width, now: 0, near: vec![(0, 0); NEAR as usize].into(), far: FxHashMap::default() }
+    }
+
+    /// Nothing is asked before the cycle `now` any more.
+    #[inline(always)]
+    pub fn advance(&mut self, now: u64) {
+        self.now = now;
+        if self.far.len() > NEAR as usize {
+            self.far.retain(|cycle, _| *cycle >= now);
+        }
+    }
+
+    /// The first cycle from `earliest` on with a free slot.
+    #[inline(always)]
+    pub fn find(&self, earliest: u64) -> u64 {
+        let mut cycle = earliest;
+        while self.taken(cycle) >= self.width {
+            cycle += 1;
+        }
+        cycle
+    }
+
+    /// Takes a slot of a cycle.
+    #[inline(always)]
+    pub fn take(&mut self, cycle: u64) {
+        if cycle - self.now < NEAR {
+            let taken = self.taken(cycle);
+            self.near[(cycle % NEAR) as usize] = (cycle, taken + 1);
+            return;
+        }
+        *self.far.entry(cycle).or_default() += 1;
+    }
+
+    #[inline(always)]
+    fn taken(&self, cycle: u64) -> u32 {
+        let (of, taken) = self.near[(cycle % NEAR) as usize];
+        let near = if of == cycle { taken } else { 0 };
+        // A cycle that was far when a slot of it was taken may have come near.
+        let far = if self.far.is_empty() { None } else { self.far.get(&cycle) };
+        near + far.copied().unwrap_or(0)
+    }
+}
+
+/// Servers, each of which serves one request at a time.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    /// For each server the times when it is busy, disjoint and in order: from, until.
+    busy: Box<[Vec<(u64, u64)>]>,
+}
+
+impl Servers {
+    /// `count` servers, at least one.
+    pub fn new(count: u32) -> Self {
+        Servers { busy: vec![Vec::new(); count as usize].into() }
+    }
+
+    /// The first time from `earliest` on when a server is free for `cycles`, and the server.
+    #[inline(always)]
+    pub fn find(&self, earliest: u64, cycles: u64) -> (u64, usize) {
+        let mut best = (u64::MAX, 0);
+        for (server, busy) in self.busy.iter().enumerate() {
+            let start = gap(busy, earliest, cycles);
+            if start == earliest {
+                return (start, server);
+            }
+            if start < best.0 {
+                best = (start, server);
+            }
+        }
+        best
+    }
+
+    /// Occupies a server. `now` is the time before which nothing is asked any more.
+    #[inline(always)]
+    pub fn occupy(&mut self, server: usize, start: u64, end: u64, now: u64) {
+        let busy = &mut self.busy[server];
+        let over = busy.iter().take_while(|(_, end)| *end <= now).count();
+        busy.drain(..over);
+        let place = busy.partition_point(|(from, _)| *from < start);
+        busy.insert(place, (start, end));
+    }
+
+    /// Reserves the first server that is free for `cycles`. Returns the start.
+    pub fn reserve(&mut self, earliest: u64, cycles: u64, now: u64) -> u64 {
+        let (start, server) = self.find(earliest, cycles);
+        self.occupy(server, start, start + cycles, now);
+        start
+    }
+}
+
+/// The first time from `earliest` on that no interval of `busy` meets for `cycles`.
+#[inline(always)]
+fn gap(busy: &[(u64, u64)], earliest: u64, cycles: u64) -> u64 {
+    let mut start = earliest;
+    for (from, until) in busy {
+        if *until <= start {
+            continue;
+        }
+        if start + cycles <= *from {
+            break;
+        }
+        start = *until;
+    }
+    start
+}

@@ -1,0 +1,607 @@
+//! An out-of-order core, in one pass over the instructions in program order: each gets the cycles of its fetch,
+//! dispatch, execution and commit from those of the instructions before it.
+//!
+//! - Fetch: `width` instructions a cycle, none in the cycle of a taken branch behind it, none before a
+//!   mispredicted branch is resolved, and at most `fetch_buffer` instructions ahead of dispatch. Misses of
+//!   fetches stop it.
+//! - Dispatch: in order, `front_end_cycles` later, when reorder buffer, registers, load queue and store
+//!   queue have room.
+//! - Execution: when all producers are complete, in a free slot of the issue width and of the load or store
+//!   ports. An instruction takes a cycle; a load completes when its data comes, a store when its address is
+//!   translated.
+//! - A load pays the look-ups of later TLB levels, then the walk, then the line. Walks of one page and misses
+//!   of one line are merged. A walk takes one of the core's walkers, a miss one of the outstanding misses of
+//!   each level that it misses, a line from memory its bank and channel. All are given in program order, to the
+//!   earliest time that is free.
+//! - Commit: in order, `commit_width` a cycle. Stores then enter the data cache in order.
+//!
+//! What a walk or a line costs is known from the machine, which has played the accesses in program order. If a
+//! later instruction uses the page or line before the instruction that missed does, the miss is its own.
+
+use octavo_config::{MachineConfig, PipelineConfig};
+use octavo_hw::{MemoryTransfer, ServedBy};
+use octavo_types::PageSize;
+use rustc_hash::FxHashMap;
+
+use super::calendar::{InOrder, Servers, Slots};
+use super::dram::Dram;
+use super::stack::Part;
+use super::stack::Stack;
+use super::{Cost, Costs};
+use crate::counters::Counters;
+use crate::front::{
+    Header, LineAccess, Lines, MAX_DISTANCE, Reference, Word, decode, each_distance,
+};
+
+/// Entries whose times are kept: more than any distance.
+const RING: usize = (MAX_DISTANCE + 1) as usize;
+/// Lines and pages under way are looked through for those that have come when there are so many.
+const MANY_IN_FLIGHT: usize = 1 << 10;
+
+/// A walk or a line under way.
+#[derive(Clone, Copy)]
+struct InFlight {
+    start: u64,
+    end: u64,
+}
+
+/// A core.
+pub struct Pipeline {
+    config: PipelineConfig,
+    lines: Lines,
+    l1d_cycles: u64,
+    /// Entries so far.
+    entries: u64,
+    instructions: u64,
+    taken: u64,
+    mispredicted: u64,
+    /// By entry, in rings.
+    times: Box<[Times; RING]>,
+    registers: u64,
+    loads: u64,
+    stores: u64,
+    /// When each register written and each load committed, and each store entered the cache, in rings.
+    register_ends: Box<[u64; RING]>,
+    load_ends: Box<[u64; RING]>,
+    store_ends: Box<[u64; RING]>,
+    fetch: InOrder,
+    dispatch: InOrder,
+    commit: InOrder,
+    drain: InOrder,
+    issue: Slots,
+    load_ports: Slots,
+    store_ports: Slots,
+    walkers: Servers,
+    /// Outstanding misses of the first, second and last level.
+    outstanding: [Servers; 3],
+    dram: Option<Dram>,
+    in_flight_lines: FxHashMap<u64, InFlight>,
+    /// When the last line under way comes.
+    lines_end: u64,
+    /// By first base page and size.
+    in_flight_pages: FxHashMap<(u64, u8), InFlight>,
+    /// The sizes of pages under way, a bit each.
+    page_sizes: u64,
+    walks_end: u64,
+    stack: Stack,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Times {
+    dispatched: u64,
+    complete: u64,
+    committed: u64,
+}
+
+/// The waits of an instruction, in the order in which they happened.
+#[derive(Default)]
+struct Waits {
+    branches: u64,
+    fetches: u64,
+    fetch_lookups: u64,
+    fetch_walks: u64,
+    stores: u64,
+    lookups: u64,
+    walks: u64,
+    data: u64,
+    served: Option<Part>,
+}
+
+/// The entry being collected from words.
+#[derive(Default)]
+struct Entry {
+    header: Option<Header>,
+    /// When all its producers are complete.
+    operands: u64,
+    /// When the store is complete from which its loads take their value.
+    forwarded: Option<u64>,
+    references: Vec<(Reference, LineAccess, Option<usize>)>,
+}
+
+impl Pipeline {
+    /// A core that has executed nothing.
+    pub fn new(machine: &MachineConfig, config: &PipelineConfig, lines: Lines) -> Self {
+        let outstanding = config.outstanding;
+        Pipeline {
+            lines,
+            l1d_cycles: u64::from(machine.cache.l1d.latency_cycles),
+            entries: 0,
+            instructions: 0,
+            taken: 0,
+            mispredicted: 0,
+            times: Box::new([Times::default(); RING]),
+            registers: 0,
+            loads: 0,
+            stores: 0,
+            register_ends: Box::new([0; RING]),
+            load_ends: Box::new([0; RING]),
+            store_ends: Box::new([0; RING]),
+            fetch: InOrder::new(config.width),
+            dispatch: InOrder::new(config.width),
+            commit: InOrder::new(config.commit_width),
+            drain: InOrder::new(config.store_ports),
+            issue: Slots::new(config.issue_width),
+            load_ports: Slots::new(config.load_ports),
+            store_ports: Slots::new(config.store_ports),
+            walkers: Servers::new(machine.walker.walkers),
+            outstanding: [outstanding.l1d, outstanding.l2, outstanding.llc].map(Servers::new),
+            dram: machine.dram.as_ref().map(|dram| Dram::new(dram, machine.cache.line_bytes)),
+            in_flight_lines: FxHashMap::default(),
+            lines_end: 0,
+            in_flight_pages: FxHashMap::default(),
+            page_sizes: 0,
+            walks_end: 0,
+            stack: Stack::default(),
+            config: config.clone(),
+        }
+    }
+
+    /// Executes a part of a batch: its words, all accesses of the batch, the number of the part's first access,
+    /// and what the part's accesses cost.
+    pub fn execute(&mut self, words: &[u32], accesses: &[LineAccess], first: usize, costs: &Costs) {
+        let mut entry = Entry::default();
+        let mut fresh = 0;
+        let mut costly = costs.costs.iter().enumerate().peekable();
+        for word in words {
+            match decode(*word) {
+                Word::Header(header) => {
+                    self.end(&mut entry, costs);
+                    entry.header = Some(header);
+                    self.await_producers(header.distances(), &mut entry);
+                }
+                Word::Distances(distances) => self.await_producers(distances, &mut entry),
+                Word::Forward(distance) => {
+                    let complete = self.before(u64::from(distance)).complete;
+                    entry.forwarded = Some(entry.forwarded.unwrap_or(0).max(complete));
+                }
+                Word::Reference(reference) => {
+                    let place =
+                        if reference.is_fresh() { first + fresh } else { reference.place() };
+                    let mut cost = None;
+                    if reference.is_fresh() {
+                        cost = costly.next_if(|(_, cost)| cost.access as usize == fresh);
+                        fresh += 1;
+                    }
+                    if let Some(access) = accesses.get(place) {
+                        entry.references.push((reference, *access, cost.map(|(place, _)| place)));
+                    }
+                }
+            }
+        }
+        self.end(&mut entry, costs);
+    }
+
+    /// The times of the entry this many before the one to come.
+    #[inline(always)]
+    fn before(&self, distance: u64) -> &Times {
+        &self.times[(self.entries.wrapping_sub(distance)) as usize % RING]
+    }
+
+    #[inline(always)]
+    fn await_producers(&self, distances: u32, entry: &mut Entry) {
+        each_distance(distances, |distance| {
+            entry.operands = entry.operands.max(self.before(distance).complete);
+        });
+    }
+
+    /// Executes the entry collected so far, if there is one, and empties it.
+    #[inline(always)]
+    fn end(&mut self, entry: &mut Entry, costs: &Costs) {
+        let Some(header) = entry.header.take() else { return };
+        let mut waits = Waits::default();
+        let now = self.fetch.cycle();
+        let context = Context { costs, now };
+
+        self.fetch_entry(header, entry, &context, &mut waits);
+        let written = u64::from(header.registers_written());
+        let dispatched = self.dispatch_entry(written, entry, &mut waits);
+        self.issue.advance(dispatched);
+        self.load_ports.advance(dispatched);
+        self.store_ports.advance(dispatched);
+        let ready = entry.operands.max(dispatched + 1);
+        let complete = self.execute_entry(ready, entry, &context, &mut waits);
+
+        let since = self.commit.cycle();
+        let committed = self.commit.take(complete);
+        let served = waits.served.unwrap_or(Part::DataMemory);
+        let waits = [
+            (served, waits.data),
+            (Part::Walks, waits.walks),
+            (Part::TlbL2, waits.lookups),
+            (Part::Stores, waits.stores),
+            (Part::Fetches, waits.fetches),
+            (Part::Walks, waits.fetch_walks),
+            (Part::TlbL2, waits.fetch_lookups),
+            (Part::Branches, waits.branches),
+        ];
+        self.stack.commit(committed - since, &waits);
+        self.times[self.entries as usize % RING] = Times { dispatched, complete, committed };
+        self.entries += 1;
+        self.instructions += u64::from(!header.continues());
+        self.taken += u64::from(header.is_after_taken());
+        self.mispredicted += u64::from(header.is_redirected());
+        for _ in 0..written {
+            self.register_ends[self.registers as usize % RING] = committed;
+            self.registers += 1;
+        }
+        self.commit_memory(committed, entry, &context);
+
+        entry.references.clear();
+        entry.operands = 0;
+        entry.forwarded = None;
+        self.forget_in_flight(now);
+    }
+
+    /// Fetches an entry: what stops fetch stops it for all that follow.
+    #[inline(always)]
+    fn fetch_entry(
+        &mut self,
+        header: Header,
+        entry: &Entry,
+        context: &Context<'_>,
+        waits: &mut Waits,
+    ) {
+        let buffered = u64::from(self.config.fetch_buffer);
+        self.fetch.wait(self.before(buffered).dispatched);
+        if header.is_redirected() {
+            let before = self.fetch.cycle();
+            let resolved = self.before(1).complete + u64::from(self.config.mispredict_cycles);
+            self.fetch.wait(resolved);
+            waits.branches = self.fetch.cycle() - before;
+        } else if header.is_after_taken() {
+            self.fetch.end_cycle();
+        }
+        for (reference, access, cost) in &entry.references {
+            let Some(cost) = cost.filter(|_| reference.is_fetch()) else { continue };
+            let cost = context.costs.costs[cost];
+            let start = self.fetch.cycle();
+            let looked_up = start + u64::from(cost.lookup_cycles);
+            let translated = self.translate(*access, looked_up, Some(cost), context);
+            let arrived = match cost.cache_cycles {
+                0 => translated,
+                _ => self.fill(translated, cost, context),
+            };
+            waits.fetch_lookups += looked_up - start;
+            waits.fetch_walks += translated - looked_up;
+            waits.fetches += arrived - translated;
+            self.fetch.wait(arrived);
+        }
+    }
+
+    /// Dispatches an entry when all queues have room.
+    #[inline(always)]
+    fn dispatch_entry(&mut self, written: u64, entry: &Entry, waits: &mut Waits) -> u64 {
+        let fetched = self.fetch.take(0) + u64::from(self.config.front_end_cycles);
+        let mut earliest =
+            fetched.max(self.before(u64::from(self.config.reorder_buffer)).committed);
+        // Registers are freed in the order in which they were taken: the last one waits longest.
+        let freed =
+            (self.registers + written).wrapping_sub(u64::from(self.config.rename_registers) + 1);
+        if written > 0 {
+            earliest = earliest.max(self.register_ends[freed as usize % RING]);
+        }
+        let (mut loads, mut stores) = (self.loads, self.stores);
+        let mut stored = 0;
+        for (reference, ..) in &entry.references {
+            if reference.is_fetch() {
+                continue;
+            }
+            if reference.is_store() {
+                let before = stores.wrapping_sub(u64::from(self.config.store_queue));
+                stored = stored.max(self.store_ends[before as usize % RING]);
+                stores += 1;
+            } else {
+                let before = loads.wrapping_sub(u64::from(self.config.load_queue));
+                earliest = earliest.max(self.load_ends[before as usize % RING]);
+                loads += 1;
+            }
+        }
+        waits.stores = stored.saturating_sub(earliest.max(self.dispatch.cycle()));
+        self.dispatch.take(earliest.max(stored))
+    }
+
+    /// Executes an entry whose operands are ready. Returns when it is complete.
+    #[inline(always)]
+    fn execute_entry(
+        &mut self,
+        ready: u64,
+        entry: &Entry,
+        context: &Context<'_>,
+        waits: &mut Waits,
+    ) -> u64 {
+        if entry.references.iter().all(|(reference, ..)| reference.is_fetch()) {
+            let start = self.issue.find(ready);
+            self.issue.take(start);
+            return start + 1;
+        }
+        let mut complete = ready;
+        let (mut loaded, mut slowest) = (ready, 0);
+        for (reference, access, cost) in &entry.references {
+            if reference.is_fetch() {
+                continue;
+            }
+            let cost = cost.map(|cost| context.costs.costs[cost]);
+            let ports = if reference.is_store() { &self.store_ports } else { &self.load_ports };
+            // A store of a loaded value waits for it.
+            let earliest = if reference.is_store() { loaded } else { ready };
+            let start = slot(&self.issue, ports, earliest);
+            self.issue.take(start);
+            let ports =
+                if reference.is_store() { &mut self.store_ports } else { &mut self.load_ports };
+            ports.take(start);
+            let looked_up = start + u64::from(cost.map_or(0, |cost| cost.lookup_cycles));
+            let translated = self.translate(*access, looked_up, cost, context);
+            let end = match reference.is_store() {
+                true => translated + 1,
+                false => self.load(*access, translated, cost, entry.forwarded, context),
+            };
+            if !reference.is_store() {
+                loaded = loaded.max(end);
+            }
+            if end >= slowest {
+                slowest = end;
+                // A store that waited for a load of its instruction adds its waits to the load's.
+                if earliest == ready {
+                    (waits.lookups, waits.walks, waits.data) = (0, 0, 0);
+                }
+                waits.lookups += looked_up - start;
+                waits.walks += translated - looked_up;
+                if !reference.is_store() {
+                    waits.data = (end - translated).saturating_sub(self.l1d_cycles);
+                    waits.served = cost.map(|cost| match cost.served {
+                        ServedBy::L1 | ServedBy::L2 => Part::DataL2,
+                        ServedBy::Llc => Part::DataLlc,
+                        ServedBy::Memory => Part::DataMemory,
+                    });
+                }
+            }
+            complete = complete.max(end);
+        }
+        complete
+    }
+
+    /// When a page is translated whose later TLB levels have been looked up at a time.
+    #[inline(always)]
+    fn translate(
+        &mut self,
+        access: LineAccess,
+        at: u64,
+        cost: Option<Cost>,
+        context: &Context<'_>,
+    ) -> u64 {
+        if let Some(cost) = cost.filter(|cost| cost.walk_cycles > 0) {
+            return self.walk(access, at, cost, context);
+        }
+        if at >= self.walks_end {
+            return at;
+        }
+        let page = self.lines.page(access.line()).raw();
+        let mut sizes = self.page_sizes;
+        while sizes != 0 {
+            let log2 = sizes.trailing_zeros() as u8;
+            let key = (page >> (log2 - PageSize::BASE.log2()), log2);
+            if let Some(walk) = self.in_flight_pages.get_mut(&key)
+                && at < walk.end
+            {
+                return self::join(walk, &mut self.walkers, at, context.now);
+            }
+            sizes &= sizes - 1;
+        }
+        at
+    }
+
+    #[inline(never)]
+    fn walk(&mut self, access: LineAccess, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
+        let late = self.transfer(context.costs.other_transfers(&cost), at, context);
+        let cycles = u64::from(cost.walk_cycles).saturating_add_signed(late).max(1);
+        let start = self.walkers.reserve(at, cycles, context.now);
+        let end = start + cycles;
+        let log2 = cost.page_size.log2();
+        let page = self.lines.page(access.line()).raw() >> (log2 - PageSize::BASE.log2());
+        self.in_flight_pages.insert((page, log2), InFlight { start, end });
+        self.page_sizes |= 1 << log2;
+        self.walks_end = self.walks_end.max(end);
+        end
+    }
+
+    /// Transfers lines between the last cache and memory. Returns how much later those read come, one after
+    /// another, than from an idle memory.
+    fn transfer(&mut self, transfers: &[MemoryTransfer], at: u64, context: &Context<'_>) -> i64 {
+        let Some(dram) = &mut self.dram else { return 0 };
+        let mut late = 0;
+        for transfer in transfers {
+            let of_line = dram.transfer(transfer.line(), at, context.now);
+            late += if transfer.is_write() { 0 } else { of_line };
+        }
+        late
+    }
+
+    /// When a load has its data, from its translation on.
+    #[inline(always)]
+    fn load(
+        &mut self,
+        access: LineAccess,
+        at: u64,
+        cost: Option<Cost>,
+        forwarded: Option<u64>,
+        context: &Context<'_>,
+    ) -> u64 {
+        if let Some(cost) = cost.filter(|cost| cost.cache_cycles > 0) {
+            return self.miss(access, at, cost, context) + self.l1d_cycles;
+        }
+        if let Some(stored) = forwarded {
+            return at.max(stored + u64::from(self.config.forward_cycles));
+        }
+        self.hit(access, at, context) + self.l1d_cycles
+    }
+
+    /// When a line is in the first-level cache that hits there in program order: it may be under way.
+    #[inline(always)]
+    fn hit(&mut self, access: LineAccess, at: u64, context: &Context<'_>) -> u64 {
+        if at < self.lines_end
+            && let Some(line) = self.in_flight_lines.get_mut(&access.line())
+            && at < line.end
+        {
+            return join(line, &mut self.outstanding[0], at, context.now);
+        }
+        at
+    }
+
+    /// When a line comes that misses the first-level cache.
+    #[inline(never)]
+    fn miss(&mut self, access: LineAccess, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
+        let (start, end) = self.send(at, cost, context);
+        self.in_flight_lines.insert(access.line(), InFlight { start, end });
+        self.lines_end = self.lines_end.max(end);
+        end
+    }
+
+    /// Transfers the line of an access, and what it wrote back. Returns how much later it comes than from an
+    /// idle memory.
+    fn transfer_line(&mut self, cost: &Cost, at: u64, context: &Context<'_>) -> i64 {
+        let late = self.transfer(context.costs.own_transfer(cost).as_slice(), at, context);
+        if cost.walk_cycles == 0 {
+            self.transfer(context.costs.other_transfers(cost), at, context);
+        }
+        late
+    }
+
+    /// When the line of a fetch comes.
+    fn fill(&mut self, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
+        let late = self.transfer_line(&cost, at, context);
+        at + u64::from(cost.cache_cycles).saturating_add_signed(late)
+    }
+
+    /// Sends a miss when each level that it misses has room. Returns when it is sent, and when the line comes.
+    fn send(&mut self, at: u64, cost: Cost, context: &Context<'_>) -> (u64, u64) {
+        let cycles = u64::from(cost.cache_cycles);
+        let levels = match cost.served {
+            ServedBy::L1 | ServedBy::L2 => 1,
+            ServedBy::Llc => 2,
+            ServedBy::Memory => 3,
+        };
+        let mut servers = [0; 3];
+        let mut start = at;
+        loop {
+            let before = start;
+            for (servers, level) in servers.iter_mut().zip(&self.outstanding).take(levels) {
+                (start, *servers) = level.find(start, cycles);
+            }
+            if start == before {
+                break;
+            }
+        }
+        let late = self.transfer_line(&cost, start, context);
+        let end = start + cycles.saturating_add_signed(late).max(1);
+        for (level, server) in self.outstanding.iter_mut().zip(servers).take(levels) {
+            level.occupy(server, start, end, context.now);
+        }
+        (start, end)
+    }
+
+    /// Frees the load queue, and sends the stores of a committed entry to the data cache.
+    #[inline(always)]
+    fn commit_memory(&mut self, committed: u64, entry: &Entry, context: &Context<'_>) {
+        for (reference, access, cost) in &entry.references {
+            if reference.is_fetch() {
+                continue;
+            }
+            if !reference.is_store() {
+                self.load_ends[self.loads as usize % RING] = committed;
+                self.loads += 1;
+                continue;
+            }
+            let cost =
+                cost.map(|cost| context.costs.costs[cost]).filter(|cost| cost.cache_cycles > 0);
+            let arrived = match cost {
+                Some(cost) => self.miss(*access, committed, cost, context),
+                None => self.hit(*access, committed, context),
+            };
+            self.drain.wait(arrived);
+            self.store_ends[self.stores as usize % RING] = self.drain.take(committed);
+            self.stores += 1;
+        }
+    }
+
+    /// Forgets lines and pages that have come.
+    #[inline(always)]
+    fn forget_in_flight(&mut self, now: u64) {
+        if self.in_flight_lines.len() > MANY_IN_FLIGHT {
+            self.in_flight_lines.retain(|_, line| line.end > now);
+        }
+        if self.in_flight_pages.len() > MANY_IN_FLIGHT {
+            self.in_flight_pages.retain(|_, walk| walk.end > now);
+        }
+    }
+
+    /// Adds the counters of the core.
+    pub fn report(&self, counters: &mut Counters) {
+        counters.add("core", "instructions", self.instructions);
+        counters.add("core", "cycles", self.stack.total());
+        counters.add("core", "branches_taken", self.taken);
+        counters.add("core", "branches_mispredicted", self.mispredicted);
+        self.stack.report(counters);
+        if let Some(dram) = &self.dram {
+            counters.add("memory", "row_hits", dram.row_hits);
+            counters.add("memory", "row_conflicts", dram.row_conflicts);
+        }
+    }
+}
+
+/// What executing a part of a batch needs to know.
+struct Context<'a> {
+    costs: &'a Costs,
+    /// The time before which nothing is asked any more.
+    now: u64,
+}
+
+/// The first cycle with a free slot of both.
+#[inline(always)]
+fn slot(issue: &Slots, ports: &Slots, earliest: u64) -> u64 {
+    let mut cycle = earliest;
+    loop {
+        let issued = issue.find(cycle);
+        cycle = ports.find(issued);
+        if cycle == issued {
+            return cycle;
+        }
+    }
+}
+
+/// When what is under way has come for a use at a time. A use before its start makes it start for that use, if
+/// a server is free.
+#[inline(always)]
+fn join(of: &mut InFlight, servers: &mut Servers, at: u64, now: u64) -> u64 {
+    if at < of.start {
+        let cycles = of.end - of.start;
+        let (start, server) = servers.find(at, cycles);
+        if start < of.start {
+            servers.occupy(server, start, start + cycles, now);
+            *of = InFlight { start, end: start + cycles };
+        }
+    }
+    of.end
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! Times that arithmetic gives: closed forms of small programs.
+
+use octavo_config::{DramConfig, MachineConfig, OutstandingMisses, PipelineConfig, resolve};
+use octavo_types::Access;
+
+use super::*;
+use crate::core::Cost;
+use crate::front::{Followed, Ops};
+
+const L1D_CYCLES: u64 = 4;
+const FRONT_END_CYCLES: u64 = 5;
+/// Dispatch, a cycle until execution, and execution: the commit of an instruction alone.
+const FIRST_COMMIT: u64 = FRONT_END_CYCLES + 2;
+
+/// A core of 4 instructions a cycle with wide ports, changed by `change`.
+fn core(change: impl FnOnce(&mut MachineConfig, &mut PipelineConfig)) -> Pipeline {
+    let mut machine = resolve::<&str>("skylake", &[]).unwrap().into_config();
+    let mut pipeline = machine.core.pipeline.clone().unwrap();
+    assert_eq!(u64::from(machine.cache.l1d.latency_cycles), L1D_CYCLES);
+    assert_eq!(u64::from(pipeline.front_end_cycles), FRONT_END_CYCLES);
+    (pipeline.load_ports, pipeline.store_ports, pipeline.commit_width) = (4, 4, 4);
+    machine.dram = None;
+    change(&mut machine, &mut pipeline);
+    let lines = Lines::of_bytes(machine.cache.line_bytes);
+    Pipeline::new(&machine, &pipeline, lines)
+}
+
+/// Instructions and what their references cost.
+#[derive(Default)]
+struct Program {
+    ops: Ops,
+    accesses: Vec<LineAccess>,
+    costs: Costs,
+}
+
+/// A reference of an instruction.
+#[derive(Clone, Copy)]
+struct Data {
+    line: u64,
+    is_store: bool,
+    walk_cycles: u32,
+    cache_cycles: u32,
+}
+
+const HIT: Data = Data { line: 1, is_store: false, walk_cycles: 0, cache_cycles: 0 };
+
+impl Data {
+    fn load(line: u64) -> Self {
+        Data { line, ..HIT }
+    }
+
+    fn store(line: u64) -> Self {
+        Data { line, is_store: true, ..HIT }
+    }
+
+    fn walk(self, walk_cycles: u32) -> Self {
+        Data { walk_cycles, ..self }
+    }
+
+    fn miss(self, cache_cycles: u32) -> Self {
+        Data { cache_cycles, ..self }
+    }
+}
+
+impl Program {
+    /// An instruction without references.
+    fn plain(&mut self, distances: &[u64]) -> &mut Self {
+        self.ops.entry(distances, 0, Followed::default());
+        self
+    }
+
+    /// An instruction with a reference.
+    fn data(&mut self, distances: &[u64], data: Data) -> &mut Self {
+        self.plain(distances).reference(data)
+    }
+
+    /// Another reference of the last instruction.
+    fn reference(&mut self, data: Data) -> &mut Self {
+        let Data { line, is_store, walk_cycles, cache_cycles } = data;
+        let place = self.accesses.len();
+        self.ops.reference(place, true, false, is_store);
+        let kind = if is_store { Access::Store } else { Access::Load };
+        self.accesses.push(LineAccess::new(line, kind, false, 0));
+        if walk_cycles + cache_cycles > 0 {
+            let first_transfer = self.costs.transfers.len() as u32;
+            self.costs.transfers.push(MemoryTransfer::new(line, false));
+            self.costs.costs.push(Cost {
+                access: place as u32,
+                lookup_cycles: 0,
+                walk_cycles,
+                cache_cycles,
+                served: ServedBy::Memory,
+                first_transfer,
+                transfers: u32::from(cache_cycles > 0),
+                page_size: PageSize::BASE,
+            });
+        }
+        self
+    }
+
+    /// The commit of the last instruction.
+    fn cycles(&self, mut core: Pipeline) -> u64 {
+        core.execute(self.ops.words(), &self.accesses, 0, &self.costs);
+        let mut counters = Counters::default();
+        core.report(&mut counters);
+        let cycles = counters.get("core", "cycles").unwrap();
+        let parts = counters.iter().filter(|(of, ..)| *of == "core.stack");
+        assert_eq!(parts.map(|(.., value)| value).sum::<u64>(), cycles, "the stack adds up");
+        assert_eq!(cycles, core.commit.cycle());
+        cycles
+    }
+}
+
+#[test]
+fn independent_instructions_take_the_width() {
+    let mut program = Program::default();
+    for _ in 0..400 {
+        program.plain(&[]);
+    }
+    assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT + 99);
+}
+
+#[test]
+fn a_chain_of_instructions_takes_a_cycle_each() {
+    let mut program = Program::default();
+    program.plain(&[]);
+    for _ in 1..100 {
+        program.plain(&[1]);
+    }
+    assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT + 99);
+}
+
+#[test]
+fn a_dependent_chase_costs_the_sum_of_latencies() {
+    let mut program = Program::default();
+    for number in 0..50 {
+        let load = Data::load(1000 * number).walk(30).miss(196);
+        program.data(if number == 0 { &[] } else { &[1] }, load);
+    }
+    let each = 30 + 196 + L1D_CYCLES;
+    // A load without costs would commit L1D_CYCLES after it begins instead of one.
+    assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT - 1 + 50 * each);
+}
+
+#[test]
+fn independent_loads_overlap_up_to_the_outstanding_misses() {
+    let loads = |outstanding: u32| {
+        let mut program = Program::default();
+        for number in 0..48 {
+            program.data(&[], Data::load(1000 * number).miss(200));
+        }
+        program.cycles(core(|_, pipeline| {
+            pipeline.outstanding = OutstandingMisses { l1d: outstanding, l2: 48, llc: 48 };
+        }))
+    };
+    // All are sent while the first is under way; four loads begin in a cycle.
+    assert_eq!(loads(48), FIRST_COMMIT - 1 + 11 + 200 + L1D_CYCLES);
+    // Groups of so many follow each other: the first of a group begins when a miss of the group before is over.
+    for outstanding in [1, 2, 4] {
+        let groups = 48 / u64::from(outstanding);
+        assert_eq!(loads(outstanding), FIRST_COMMIT - 1 + 200 * groups + L1D_CYCLES);
+    }
+}
+
+#[test]
+fn a_full_reorder_buffer_stalls() {
+    let cycles = |reorder_buffer: u32| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).miss(1000));
+        for _ in 0..99 {
+            program.plain(&[]);
+        }
+        program.data(&[], Data::load(5000).miss(1000));
+        program.cycles(core(|_, pipeline| pipeline.reorder_buffer = reorder_buffer))
+    };
+    let miss = 1000 + L1D_CYCLES;
+    // The second load is the 101st instruction: 25 cycles after the first.
+    assert_eq!(cycles(101), FIRST_COMMIT - 1 + 25 + miss);
+    // It waits for the commit of the first, or of what follows that in one cycle.
+    assert_eq!(cycles(100), FIRST_COMMIT - 1 + miss + 1 + miss);
+}
+
+#[test]
+fn registers_bound_what_is_in_flight() {
+    let cycles = |rename_registers: u32| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).miss(1000));
+        for _ in 0..10 {
+            program.ops.entry(&[], 2, Followed::default());
+        }
+        program.data(&[], Data::load(5000).miss(1000));
+        program.ops.entry(&[], 1, Followed::default());
+        program.cycles(core(|_, pipeline| pipeline.rename_registers = rename_registers))
+    };
+    let miss = 1000 + L1D_CYCLES;
+    // The last instruction commits behind twelve others, four of them with the first load.
+    assert_eq!(cycles(21), FIRST_COMMIT - 1 + miss + 3);
+    // The tenth instruction with two registers waits for the first to commit, with the first load.
+    let waits = FIRST_COMMIT - 1 + miss + FIRST_COMMIT - FRONT_END_CYCLES - 1 + miss;
+    assert_eq!(cycles(19), waits);
+}
+
+#[test]
+fn doubling_the_walkers_halves_a_phase_bound_by_walks() {
+    let cycles = |walkers: u32| {
+        let mut program = Program::default();
+        for number in 0..64 {
+            program.data(&[], Data::load(64 * number).walk(100));
+        }
+        program.cycles(core(|machine, _| machine.walker.walkers = walkers))
+    };
+    for walkers in [1, 2, 4, 8] {
+        let walks = 6400 / u64::from(walkers);
+        assert_eq!(cycles(walkers), FIRST_COMMIT - 1 + walks + L1D_CYCLES + u64::from(walkers > 4));
+    }
+}
+
+#[test]
+fn walks_of_a_page_and_misses_of_a_line_are_merged() {
+    let mut program = Program::default();
+    program.data(&[], Data::load(0).walk(100).miss(200));
+    // The same line, and another line of the page.
+    program.data(&[], Data::load(0)).data(&[], Data::load(1).miss(50));
+    assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT - 1 + 100 + 200 + L1D_CYCLES);
+    let mut alone = Program::default();
+    alone.data(&[], Data::load(0).walk(100)).data(&[], Data::load(1).miss(500));
+    assert_eq!(alone.cycles(core(|_, _| {})), FIRST_COMMIT - 1 + 100 + 500 + L1D_CYCLES);
+}
+
+#[test]
+fn a_use_before_the_miss_in_time_is_the_miss() {
+    let mut program = Program::default();
+    // The third instruction misses late, since it waits for the second; the last one uses its line early.
+    program.data(&[], Data::load(0).miss(700)).data(&[1], Data::load(9).miss(300));
+    program.data(&[], Data::load(9));
+    let chain = 700 + L1D_CYCLES + 300 + L1D_CYCLES;
+    assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT - 1 + chain);
+}
+
+#[test]
+fn a_mispredicted_branch_waits_for_its_operands() {
+    let mut program = Program::default();
+    program.data(&[], Data::load(0).miss(200));
+    program.plain(&[1]);
+    let followed = Followed { is_mispredicted: true, is_taken: true };
+    program.ops.entry(&[], 0, followed);
+    let mispredict_cycles = 11;
+    let core = core(|_, pipeline| pipeline.mispredict_cycles = mispredict_cycles);
+    let branch = FIRST_COMMIT - 1 + 200 + L1D_CYCLES + 1;
+    assert_eq!(program.cycles(core), branch + u64::from(mispredict_cycles) + FIRST_COMMIT);
+}
+
+#[test]
+fn taken_branches_end_the_cycle_of_fetch() {
+    let mut program = Program::default();
+    for number in 0..100 {
+        let is_taken = number % 2 == 0 && number > 0;
+        program.ops.entry(&[], 0, Followed { is_mispredicted: false, is_taken });
+    }
+    assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT + 49);
+}
+
+#[test]
+fn a_full_store_queue_stalls() {
+    let cycles = |store_queue: u32| {
+        let mut program = Program::default();
+        for number in 0..20 {
+            program.data(&[], Data::store(1000 * number).miss(300));
+        }
+        program.cycles(core(|_, pipeline| {
+            (pipeline.store_queue, pipeline.outstanding.l1d) = (store_queue, 20);
+        }))
+    };
+    // Stores miss after they commit.
+    assert_eq!(cycles(20), FIRST_COMMIT + 4);
+    // The line of the first comes 300 cycles after its commit; then one store follows another.
+    assert_eq!(cycles(1), FIRST_COMMIT + 19 * (300 + 2));
+}
+
+#[test]
+fn a_load_takes_its_value_from_a_store() {
+    let forward_cycles = 3;
+    let mut program = Program::default();
+    program.data(&[], Data::load(0).miss(100));
+    program.data(&[1], Data::store(1));
+    program.plain(&[]);
+    program.ops.reference(1, false, false, false);
+    program.ops.forward(1);
+    let core = core(|_, pipeline| pipeline.forward_cycles = forward_cycles);
+    let stored = FIRST_COMMIT - 1 + 100 + L1D_CYCLES + 1;
+    assert_eq!(program.cycles(core), stored + u64::from(forward_cycles));
+}
+
+#[test]
+fn channels_bound_the_lines_of_memory() {
+    let dram = DramConfig {
+        channels: 1,
+        banks: 16,
+        row_bytes: 8192,
+        activate_cycles: 40,
+        precharge_cycles: 40,
+        transfer_cycles: 10,
+    };
+    let cycles = |channels: u32| {
+        let mut program = Program::default();
+        for line in 0..64 {
+            program.data(&[], Data::load(line).miss(196));
+        }
+        program.cycles(core(|machine, pipeline| {
+            machine.dram = Some(DramConfig { channels, ..dram });
+            pipeline.outstanding = OutstandingMisses { l1d: 64, l2: 64, llc: 64 };
+        }))
+    };
+    // One row of each channel is opened, then the channels are busy all the time.
+    for channels in [1, 2, 4] {
+        let transfers = 10 * (64 / u64::from(channels) - 1);
+        assert_eq!(cycles(channels), FIRST_COMMIT - 1 + 196 + L1D_CYCLES + transfers);
+    }
+}

@@ -1,0 +1,251 @@
+//! Branch prediction at the ends of segments: directions by TAGE (Seznec and Michaud, "A case for (partially)
+//! TAgged GEometric history length branch prediction", JILP 2006), targets by a table of last targets and one
+//! of targets by path, returns by a stack.
+//!
+//! A segment ends where its program may go on elsewhere: at a branch, or where a superblock was full. Such an
+//! end is never taken, and costs an entry of the tables at most.
+
+use octavo_config::BranchPrediction;
+use octavo_types::{Item, ItemKind, Segment};
+
+/// The end of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exit {
+    /// The address of its last instruction.
+    pub pc: u64,
+    /// The address after it.
+    pub next: u64,
+    /// Whether its last instruction stores, as a call does.
+    pub stores: bool,
+    /// Whether its last instruction loads and does not store, as a return does.
+    pub loads: bool,
+}
+
+impl Exit {
+    /// The address where a segment begins, and its end; `None` for one without instructions.
+    pub fn of(segment: &Segment) -> Option<(u64, Exit)> {
+        let items = segment.items();
+        let is_fetch = |item: &Item| item.kind == ItemKind::Fetch;
+        let start = items.iter().find(|item| is_fetch(item))?.addr.raw();
+        let last = items.iter().rposition(is_fetch)?;
+        let data = &items[last + 1..];
+        let (pc, bytes) = (items[last].addr, u64::from(items[last].size_bytes));
+        Some((
+            start,
+            Exit {
+                pc: pc.raw(),
+                next: pc.wrapping_add(bytes).raw(),
+                stores: data.iter().any(|item| item.kind == ItemKind::Store),
+                loads: !data.is_empty() && data.iter().all(|item| item.kind == ItemKind::Load),
+            },
+        ))
+    }
+}
+
+/// How an instruction was reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Followed {
+    /// Whether the branch before it was mispredicted.
+    pub is_mispredicted: bool,
+    /// Whether that branch was taken.
+    pub is_taken: bool,
+}
+
+const BASE_LOG2: u32 = 14;
+const TAGGED_LOG2: u32 = 11;
+/// Branches of history that index each tagged table.
+const HISTORIES: [u32; 5] = [5, 12, 27, 60, 126];
+const TARGETS_LOG2: u32 = 12;
+const PATHS_LOG2: u32 = 11;
+const RETURNS: usize = 32;
+/// The longest instruction of x86.
+const MAX_INSTRUCTION_BYTES: u64 = 15;
+/// After this many branches the least useful entries of tagged tables may be replaced again.
+const AGING_BRANCHES: u32 = 1 << 18;
+
+#[derive(Clone, Copy, Default)]
+struct Tagged {
+    tag: u16,
+    /// Taken if at least 0; -4 to 3.
+    counter: i8,
+    /// 0 to 3.
+    useful: u8,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Target {
+    pc: u64,
+    to: u64,
+    /// Whether the branch has had another target: the table by path decides.
+    varies: bool,
+    /// Whether it has gone back behind the last call.
+    returns: bool,
+}
+
+/// The predictor of a core.
+pub struct Branches {
+    prediction: BranchPrediction,
+    /// Taken if at least 0; -2 to 1.
+    base: Box<[i8]>,
+    tagged: [Box<[Tagged]>; HISTORIES.len()],
+    history: u128,
+    path: u64,
+    targets: Box<[Target]>,
+    paths: Box<[(u32, u64)]>,
+    /// The addresses of calls. Those of returns are not known: formats differ in whether they tell lengths.
+    calls: [u64; RETURNS],
+    depth: usize,
+    age: u32,
+    /// State of a generator of pseudo-random numbers.
+    random: u32,
+}
+
+impl Branches {
+    /// A predictor that has seen no branch.
+    pub fn new(prediction: BranchPrediction) -> Self {
+        Branches {
+            prediction,
+            base: vec![-1; 1 << BASE_LOG2].into(),
+            tagged: std::array::from_fn(|_| vec![Tagged::default(); 1 << TAGGED_LOG2].into()),
+            history: 0,
+            path: 0,
+            targets: vec![Target::default(); 1 << TARGETS_LOG2].into(),
+            paths: vec![(0, 0); 1 << PATHS_LOG2].into(),
+            calls: [0; RETURNS],
+            depth: 0,
+            age: 0,
+            random: 1,
+        }
+    }
+
+    /// Predicts where a segment's end leads, and learns that it leads to `to`.
+    #[inline(always)]
+    pub fn follow(&mut self, exit: &Exit, to: u64) -> Followed {
+        let is_taken = to != exit.next;
+        if self.prediction == BranchPrediction::Perfect {
+            return Followed { is_mispredicted: false, is_taken };
+        }
+        let is_direction_right = self.direction(exit.pc, is_taken);
+        let is_target_right = !is_taken || self.target(exit, to);
+        if is_taken && exit.stores {
+            self.depth = (self.depth + 1) % RETURNS;
+            self.calls[self.depth] = exit.pc;
+        }
+        self.history = self.history << 1 | u128::from(is_taken);
+        self.path = (self.path << 4) ^ (to >> 1);
+        Followed { is_mispredicted: !(is_direction_right && is_target_right), is_taken }
+    }
+
+    /// Whether the direction was predicted.
+    fn direction(&mut self, pc: u64, is_taken: bool) -> bool {
+        let mut places = [(0, 0); HISTORIES.len()];
+        let (mut provider, mut other) = (None, None);
+        for (table, bits) in HISTORIES.into_iter().enumerate() {
+            let hash = hash(pc, self.history & ((1 << bits) - 1));
+            let place = (hash >> 48) as usize % (1 << TAGGED_LOG2);
+            let tag = (hash >> 20) as u16 & 0xfff | 0x1000;
+            places[table] = (place, tag);
+            if self.tagged[table][place].tag == tag {
+                (provider, other) = (Some(table), provider);
+            }
+        }
+        let base = &mut self.base[(pc ^ pc >> BASE_LOG2) as usize % (1 << BASE_LOG2)];
+        let of_base = *base >= 0;
+        let of_other =
+            other.map_or(of_base, |table| self.tagged[table][places[table].0].counter >= 0);
+        let predicted = match provider {
+            None => {
+                *base = trained(*base, is_taken, 1);
+                of_base
+            }
+            Some(table) => {
+                let entry = &mut self.tagged[table][places[table].0];
+                let own = entry.counter >= 0;
+                // A new entry has not learned enough.
+                let is_new = entry.useful == 0 && (entry.counter == 0 || entry.counter == -1);
+                if own != of_other {
+                    entry.useful = match own == is_taken {
+                        true => (entry.useful + 1).min(3),
+                        false => entry.useful.saturating_sub(1),
+                    };
+                }
+                entry.counter = trained(entry.counter, is_taken, 3);
+                if is_new { of_other } else { own }
+            }
+        };
+        if predicted != is_taken {
+            self.allocate(provider.map_or(0, |table| table + 1), &places, is_taken);
+        }
+        self.grow_older();
+        predicted == is_taken
+    }
+
+    /// Gives the branch an entry in a table of longer history, if one is of no use.
+    fn allocate(&mut self, from: usize, places: &[(usize, u16)], is_taken: bool) {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        // Half of the time the next table is passed over, so that branches spread.
+        let from = if self.random & 1 == 0 { from } else { (from + 1).min(HISTORIES.len()) };
+        for (table, (place, tag)) in places.iter().copied().enumerate().skip(from) {
+            let entry = &mut self.tagged[table][place];
+            if entry.useful == 0 {
+                *entry = Tagged { tag, counter: if is_taken { 0 } else { -1 }, useful: 0 };
+                return;
+            }
+        }
+        for (table, (place, _)) in places.iter().enumerate().skip(from) {
+            self.tagged[table][*place].useful -= 1;
+        }
+    }
+
+    fn grow_older(&mut self) {
+        self.age += 1;
+        if self.age == AGING_BRANCHES {
+            self.age = 0;
+            for entry in self.tagged.iter_mut().flatten() {
+                entry.useful >>= 1;
+            }
+        }
+    }
+
+    /// Whether the target of a taken branch was predicted.
+    fn target(&mut self, exit: &Exit, to: u64) -> bool {
+        let top = self.calls[self.depth];
+        let is_behind_call = (1..=MAX_INSTRUCTION_BYTES).contains(&to.wrapping_sub(top));
+        let place = (exit.pc ^ exit.pc >> TARGETS_LOG2) as usize % (1 << TARGETS_LOG2);
+        let target = &mut self.targets[place];
+        if exit.loads && (target.pc == exit.pc && target.returns || is_behind_call) {
+            self.depth = (self.depth + RETURNS - 1) % RETURNS;
+            *target = Target { pc: exit.pc, to, varies: false, returns: true };
+            return is_behind_call;
+        }
+        if target.pc != exit.pc {
+            *target = Target { pc: exit.pc, to, varies: false, returns: false };
+            return false;
+        }
+        let hash = hash(exit.pc, u128::from(self.path & 0xff_ffff));
+        let by_path = &mut self.paths[(hash >> 48) as usize % (1 << PATHS_LOG2)];
+        let tag = (hash >> 16) as u32;
+        let of_path = (by_path.0 == tag).then_some(by_path.1);
+        let predicted = of_path.filter(|_| target.varies).unwrap_or(target.to);
+        target.varies |= target.to != to;
+        if target.varies {
+            *by_path = (tag, to);
+        }
+        target.to = to;
+        predicted == to
+    }
+}
+
+#[inline(always)]
+fn hash(pc: u64, history: u128) -> u64 {
+    let folded = history as u64 ^ ((history >> 64) as u64).rotate_left(29);
+    let mixed = (folded ^ pc.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29 ^ pc).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+#[inline(always)]
+fn trained(counter: i8, is_taken: bool, most: i8) -> i8 {
+    if is_taken { (counter + 1).min(most) } else { (counter - 1).max(-most - 1) }
+}
