@@ -510,6 +510,7 @@ class Analysis(Generic[_Found]):
         warm_up_instructions: int,
         interval_instructions: int | None,
         checked: bool,
+        timing: str,
         processes: str,
     ) -> Analysis[SimResult]:
         """Designs on machines of their own: `machine` is a preset or a file that ends with

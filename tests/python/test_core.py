@@ -83,6 +83,7 @@ def sim(**choices: Any) -> Analysis[Any]:
         "warm_up_instructions": 0,
         "interval_instructions": None,
         "checked": True,
+        "timing": "additive",
         "processes": "apart",
     }
     return Analysis.sim(**{**allowed, **choices})

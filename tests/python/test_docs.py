@@ -28,6 +28,7 @@ RESULTS = {
     "traces.md": "result/manifest.json",
     "curves.md": "result/manifest.json",
     "sim.md": "result/manifest.json",
+    "core.md": "result/manifest.json",
     "perforated.md": "result/manifest.json",
     "softvm.md": "softvm.json",
     "snapshot.md": "now.json",

@@ -21,7 +21,7 @@ from octavo.report.sim import render_sim, sim_figures
 from octavo.report.sim_data import MOST_POINTS, report_data
 from octavo.report.theme import UNORDERED
 from octavo.simulation.api import SimResult
-from octavo.simulation.configuration import configure_sim
+from octavo.simulation.configuration import TIMINGS, configure_sim
 from octavo.simulation.rows import COLUMNS
 from pages import assert_loads_nothing, charts_of
 from schemas import first_error, validator_of
@@ -74,6 +74,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "settings of designs": octavo.sim(TRACE, designs=WITH_SETTINGS),
         "stopped": octavo.sim(TRACE, settings=["memory.bytes=4MiB"]),
         "faulty, merging": octavo.sim(TRACE, designs=["gtsm:same_pages=base"], settings=faults),
+        "out of order": octavo.sim(TRACE, timing="out-of-order"),
         "several processes": sim_result(several, configure_sim(designs=["base4k"])),
     }
     return {name: json.loads(json.dumps(result.document())) for name, result in made.items()}
@@ -124,7 +125,7 @@ def test_the_schema_refuses_others(documents: dict[str, Any], validator: Validat
 
 
 def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
-    pages = [(DOCS / name).read_text() for name in ("sim.md", "softvm.md")]
+    pages = [(DOCS / name).read_text() for name in ("sim.md", "core.md", "softvm.md")]
     lines = [line.split(" | ") for page in pages for line in page.splitlines()]
     explained = {
         (component, counter)
@@ -179,6 +180,32 @@ def test_the_command_writes_the_result_of_the_call(tmp_path: Path) -> None:
     assert (status, "--force overwrites" in said) == (2, True)
 
 
+def test_a_core_gives_times() -> None:
+    status, said = octavo_sim("--timing", "out-of-order", "--design", "base4k,thp", TRACE)
+    assert status == 0
+    for text in (
+        "cycles per instruction",
+        "the same, all latencies added up, over base4k",
+        "Cycles of the core, by what the next instruction waited for",
+        "page walks",
+        "Times are of the machine's core model",
+    ):
+        assert text in " ".join(said.split()), text
+    assert "An additive estimate" not in said
+
+
+def test_timing_changes_counters_of_cores_only() -> None:
+    designs = ["base4k", "thp", "tps", "softvm"]
+    added, timed = (octavo.sim(TRACE, designs=designs, timing=name) for name in TIMINGS)
+    for before, after in zip(added.total, timed.total, strict=True):
+        new = {key: value for key, value in after.counts.items() if key not in before.counts}
+        assert {of for of, _ in new} == {"core", "core.stack", "memory"}
+        assert {**before.counts, **new} == after.counts
+        stack = sum(value for (of, _), value in new.items() if of == "core.stack")
+        assert stack == new["core", "cycles"] == after.cycles
+        assert new["core", "instructions"] == after.instructions
+
+
 def test_designs_may_be_given_in_several_options() -> None:
     status, said = octavo_sim("--design", "thp", "--design", "base4k", TRACE)
     assert status == 0
@@ -197,6 +224,12 @@ def test_help_names_the_designs() -> None:
     [
         (["--design", "tph", TRACE], "octavo: no design `tph`: give one of base4k, thp"),
         (["--machine", "skylak", TRACE], "did you mean `skylake`?"),
+        (["--timing", "out-of-ordr", TRACE], "did you mean `out-of-order`?"),
+        (
+            ["--timing", "out-of-order", "--machine", "r3000", TRACE],
+            "octavo: --timing out-of-order: the machine `r3000` does not say how its core executes "
+            "instructions: give it [core.pipeline], or --timing additive",
+        ),
         (["--set", "tlb", TRACE], "--set: tlb: give KEY=VALUE"),
         (["--cores", "300", TRACE], "--cores 300: give a number from 1 to 256"),
         (["--interval", "5", TRACE], "--interval 5: give instructions from 1000"),

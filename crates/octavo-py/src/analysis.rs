@@ -140,7 +140,7 @@ impl Analysis {
 
     #[staticmethod]
     #[pyo3(signature = (
-        *, machine, settings, designs, layout, warm_up_instructions, interval_instructions, checked,
+        *, machine, settings, designs, layout, warm_up_instructions, interval_instructions, checked, timing,
         processes
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
@@ -152,12 +152,13 @@ impl Analysis {
         warm_up_instructions: u64,
         interval_instructions: Option<NonZeroU64>,
         checked: bool,
+        timing: &str,
         processes: &str,
     ) -> PyResult<Self> {
         let interval = interval_instructions.map(NonZeroU64::get);
         let machine = (machine, settings);
         let mut config =
-            read_sim(machine, designs, layout, warm_up_instructions, interval, checked)?;
+            read_sim(machine, designs, layout, warm_up_instructions, interval, checked, timing)?;
         let at_context_switch = read_processes(processes)?;
         if let Some(at_context_switch) = at_context_switch {
             config.machine.core.address_spaces = match at_context_switch {

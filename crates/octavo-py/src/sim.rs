@@ -29,6 +29,9 @@ pub fn policies() -> Vec<Policy> {
     POLICIES.iter().map(describe).collect()
 }
 
+/// The timing that executes instructions; any other adds latencies up.
+const OUT_OF_ORDER: &str = "out-of-order";
+
 /// Reads a simulation's configuration and checks that its machines can be built.
 pub fn read_sim(
     (machine, settings): (&str, Vec<String>),
@@ -37,12 +40,21 @@ pub fn read_sim(
     warm_up_instructions: u64,
     interval_instructions: Option<u64>,
     is_checked: bool,
+    timing: &str,
 ) -> PyResult<SimConfig> {
     let failed = |error: String| OctavoError::new_err(error);
     let resolved = resolve(machine, &settings).map_err(|error| failed(error.to_string()))?;
     let designs = designs.iter().map(|name| DesignSpec::parse(name));
     let designs = designs.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
     let machine = resolved.into_config();
+    let out_of_order = timing == OUT_OF_ORDER;
+    if out_of_order && machine.core.pipeline.is_none() {
+        return Err(failed(format!(
+            "--timing {OUT_OF_ORDER}: the machine `{}` does not say how its core executes instructions: give it \
+             [core.pipeline], or --timing additive",
+            machine.name
+        )));
+    }
     let start = machine.memory.start();
     let start = start.map_err(|error| failed(format!("memory.fragmentation: {error}")))?;
     let host_start = machine.host.as_ref().map(|host| host.memory.start()).transpose();
@@ -57,6 +69,7 @@ pub fn read_sim(
         warm_up_instructions,
         interval_instructions,
         is_checked,
+        out_of_order,
         instructions: Instructions::best(),
     };
     let footprint = Footprint::of(&config).map_err(|error| failed(error.to_string()))?;

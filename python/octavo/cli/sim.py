@@ -16,6 +16,7 @@ from octavo.simulation.api import ENGINE
 from octavo.simulation.configuration import (
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
+    DEFAULT_TIMING,
     names_in,
 )
 from octavo.terminal.sim import show_sim
@@ -82,6 +83,12 @@ class SimOptions:
     )
     interval: str | None = option(None, "N", "Also report all counters every N instructions.")
     check: bool = flag("Compare each translation with the page table's; slower.")
+    timing: str = option(
+        DEFAULT_TIMING,
+        "NAME",
+        "How cycles are computed: `additive` adds all latencies up, `out-of-order` executes the "
+        "instructions on the machine's core.",
+    )
     virtualised: bool = flag(
         "Run programs in the guest of a virtual machine: its page tables and the host's "
         "are walked, and the machine's memory is the guest's. host.… settings say the rest."
@@ -109,6 +116,7 @@ class SimOptions:
             "warm_up": units.count(self.warm_up),
             "interval": optional(units.count, self.interval),
             "check": self.check,
+            "timing": self.timing,
             "cores": optional(units.count, self.cores),
             "virtualised": self.virtualised,
             "host_policy": self.host_policy,

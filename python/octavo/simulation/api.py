@@ -15,6 +15,7 @@ from octavo.hardware.machines import Setting
 from octavo.simulation.configuration import (
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
+    DEFAULT_TIMING,
     SimConfiguration,
     configure_sim,
 )
@@ -83,7 +84,8 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
 
     def times(self) -> Iterator[tuple[str, list[ExecutionTime | None]]]:
         """Execution times by design, by where they come from: `simulated`, then `measured`."""
-        yield SIMULATED_SOURCE, [simulated_time(one) for one in self.total]
+        if self.configuration.timing == DEFAULT_TIMING:
+            yield SIMULATED_SOURCE, [simulated_time(one) for one in self.total]
         measured = self.configuration.measured
         if measured is not None:
             yield MEASURED_SOURCE, [measured.time(one, self.design(HUGE)) for one in self.total]
@@ -155,6 +157,7 @@ def sim(
     runs programs in the guest of a virtual machine, and so does `host_policy`, the policy of page
     sizes of its host, as "thp"; else that is each design's own; `warm_up` instructions are
     simulated and not counted; there is a row of each counter for every `interval` instructions;
+    `timing` "out-of-order" executes the instructions on the machine's core;
     `check` compares each translation with the page table's; `perf_4k` and `perf_thp` are files of
     `perf stat -x,` of the program without and with transparent huge pages, for an execution time
     from measurements; with `processes` "asid" or "flush" the processes of the traces share a core

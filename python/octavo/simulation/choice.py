@@ -15,6 +15,12 @@ NOT_IN_IT = (
 )
 
 
+NOT_IN_TIME = (
+    "Times are of the machine's core model, which executes each instruction in a cycle, without "
+    "prefetching and without wrong paths; the operating system's own time is not simulated."
+)
+
+
 @dataclass(frozen=True)
 class Choice:
     """The designs to choose from, and the first one that is worse."""
@@ -63,16 +69,20 @@ def sentence(designs: Sequence[Simulated]) -> str:
         names = _listed([one.design for one in choice.chosen])
         is_tied = len(choice.chosen) > 1
         tied, subject = (f" ({_UNRESOLVED})", best.design) if is_tied else ("", "it")
-        return f"Which design? {names}{tied}: {subject} {_beside(best, other)}. {NOT_IN_IT}"
+        return f"Which design? {names}{tied}: {subject} {_beside(best, other)}. {_limits(designs)}"
     if len(choice.chosen) > 1:
         # The figures of the first stand for all, which are as near as that.
         return (
             f"Which design? It makes no difference: {_UNRESOLVED}. {best.design} {costs}. "
-            f"{NOT_IN_IT}"
+            f"{_limits(designs)}"
         )
     has_stopped = any(one.stopped is not None for one in designs)
     alone = "The only one that ran to its end" if has_stopped else "Alone"
-    return f"{alone}, {best.design} {costs}. {NOT_IN_IT}"
+    return f"{alone}, {best.design} {costs}. {_limits(designs)}"
+
+
+def _limits(designs: Sequence[Simulated]) -> str:
+    return NOT_IN_TIME if any(one.is_timed for one in designs) else NOT_IN_IT
 
 
 _UNRESOLVED = (
@@ -83,7 +93,7 @@ _UNRESOLVED = (
 
 def _cost(one: Simulated) -> float:
     """All cycles; without instructions, those of translation."""
-    return one.cycles if one.instructions else one.translation_cycles
+    return one.cycles if one.instructions else one.lost_cycles
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -98,7 +108,7 @@ def _memory(one: Simulated) -> str:
 def _lost(one: Simulated, of: str = " of its cycles") -> str:
     share = one.translation_share
     if share is None:
-        return f"{format_count(one.translation_cycles)} cycles"
+        return f"{format_count(one.lost_cycles)} cycles"
     return f"{format_share(share)}{of}"
 
 

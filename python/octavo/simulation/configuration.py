@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import octavo._core as _core
-from octavo.base.errors import UsageError, check_range
+from octavo.base.errors import UsageError, check_range, choose
 from octavo.base.toml import toml_value
 from octavo.hardware.machines import Setting, check_texts, setting_texts
 from octavo.simulation.execution_time import SIMULATED, Measured, read_measured
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MACHINE = "skylake"
 DEFAULT_DESIGNS = ("base4k", "thp")
+TIMINGS = ("additive", "out-of-order")
+DEFAULT_TIMING = "additive"
 LEAST_INTERVAL_INSTRUCTIONS = 1000
 """An interval ends where a straight run of instructions does, and those are some tens."""
 
@@ -35,6 +37,12 @@ ADDITIVE_NOTE = (
     "out-of-order core overlaps walks with other work, and misses of data with each other; neither "
     "is simulated, so the share of translation may come out too high or too low, and relative "
     "times are estimates, no predictions."
+)
+CORE_NOTE = (
+    "Cycles are those of the machine's core model, which executes the instructions out of order by "
+    "their register dependences: each takes a cycle beside its references, there is no "
+    "prefetching, and nothing runs on a wrong path, so times of a real core differ. The sum of "
+    "all latencies stands beside them."
 )
 SYSTEM_NOTE = (
     "The operating system's work (faults, zeroing, copying, promotions) is counted and costs no "
@@ -64,6 +72,8 @@ class SimConfiguration(SharedScope):
     interval_instructions: int | None
     checked: bool
     """Whether each translation is compared with the page table's."""
+    timing: str
+    """How cycles are computed: one of `TIMINGS`."""
     measured: Measured | None
     """Measurements of the program on a real machine."""
     core_analysis: _core.Analysis[SimResult]
@@ -109,6 +119,7 @@ class SimConfiguration(SharedScope):
             "warm_up_instructions": self.warm_up_instructions,
             "interval_instructions": self.interval_instructions,
             "checked": self.checked,
+            "timing": self.timing,
             "processes": self.processes,
             "quantum_instructions": self.quantum_instructions,
             "measured": None if self.measured is None else self.measured.resolved(),
@@ -123,8 +134,7 @@ class SimConfiguration(SharedScope):
             "simulated and not counted."
         )
         return [
-            ADDITIVE_NOTE,
-            SIMULATED,
+            *([ADDITIVE_NOTE, SIMULATED] if self.timing == DEFAULT_TIMING else [CORE_NOTE]),
             *([] if self.measured is None else [self.measured.note()]),
             SYSTEM_NOTE,
             *([GUEST_NOTE] if self.is_virtualised else []),
@@ -166,6 +176,7 @@ def configure_sim(
     warm_up: int = 0,
     interval: int | None = None,
     check: bool = False,
+    timing: str = DEFAULT_TIMING,
     cores: int | None = None,
     virtualised: bool = False,
     host_policy: str | None = None,
@@ -178,8 +189,9 @@ def configure_sim(
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
 
     `settings` change the machine, as `{"tlb.l2.main.entries": 2048}` or as `KEY=VALUE`.
-    `cores` is how many cores it has; `virtualised` gives it a host, and so does `host_policy`,
-    which is that host's. `scope` is what `octavo.tracing.scope.resolve_scope` takes.
+    `timing` is one of `TIMINGS`; `cores` is how many cores it has; `virtualised` gives it a host,
+    and so does `host_policy`, which is that host's. `scope` is what
+    `octavo.tracing.scope.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
     sharing, quantum_instructions = choose_processes(processes, quantum)
@@ -192,6 +204,7 @@ def configure_sim(
         names = ", ".join(name for name, _ in _core.designs())
         raise UsageError(f"--design is empty: give some of {names}.")
     check_texts(machine, *chosen, *settings)
+    choose(timing, TIMINGS, "--timing")
     most, what = MOST_INSTRUCTIONS, "instructions"
     check_range("--warm-up", warm_up, 0, most, what)
     check_range("--interval", interval, LEAST_INTERVAL_INSTRUCTIONS, most, what)
@@ -204,6 +217,7 @@ def configure_sim(
             warm_up_instructions=warm_up,
             interval_instructions=interval,
             checked=check,
+            timing=timing,
             processes=sharing,
         )
     except (_core.OctavoError, ValueError) as error:
@@ -217,6 +231,7 @@ def configure_sim(
         warm_up_instructions=warm_up,
         interval_instructions=interval,
         checked=check,
+        timing=timing,
         processes=sharing,
         quantum_instructions=quantum_instructions,
         measured=measured,

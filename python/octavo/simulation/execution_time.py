@@ -73,7 +73,7 @@ def simulated_time(one: Simulated) -> ExecutionTime | None:
         return None
     walks = one.count("core", WALKS)
     tlb = one.translation_cycles - walks
-    return ExecutionTime(one.cycles - one.translation_cycles, tlb, walks)
+    return ExecutionTime(one.added_cycles - one.translation_cycles, tlb, walks)
 
 
 @dataclass(frozen=True)

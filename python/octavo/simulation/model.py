@@ -1,7 +1,9 @@
 """The counters of one design, and the metrics computed from them.
 
-Cycles are added up (`octavo.simulation.configuration.ADDITIVE_NOTE`): instructions × base CPI, and
-the counters `cycles_…` of `core`, each of which says what its part costs beyond that.
+Where an out-of-order core executed the instructions, cycles are its own (`core.cycles`), and
+`core.stack` says what they went to. Else they are added up
+(`octavo.simulation.configuration.ADDITIVE_NOTE`): instructions × base CPI, and the counters
+`cycles_…` of `core`, each of which says what its part costs beyond that.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ Counts = Mapping[tuple[str, str], int]
 """Values by component and counter."""
 
 _CORE = "core"
+_STACK = "core.stack"
+_TRANSLATION = ("tlb_l2", "walks")
+"""The parts of `core.stack` that are translation's."""
 _CYCLES = "cycles_"
 _CACHES = ("cycles_fetches", "cycles_data")
 """The cycles of cache misses; all other cycles are translation's."""
@@ -58,9 +63,22 @@ class Simulated:
         """A counter, 0 where the machine has none."""
         return self.counts.get((component, counter), 0)
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether an out-of-order core executed the instructions."""
+        return (_CORE, "cycles") in self.counts
+
     @cached_property
     def cycles_by_part(self) -> dict[str, float]:
         """All cycles, by what they go to: `base`, then `fetches`, `data`, `tlb_l2`, `walks` …"""
+        if not self.is_timed:
+            return self.added_cycles_by_part
+        parts = {counter: value for (of, counter), value in self.counts.items() if of == _STACK}
+        return {"base": parts.pop("base"), **parts}
+
+    @cached_property
+    def added_cycles_by_part(self) -> dict[str, float]:
+        """All latencies added up, by what they go to."""
         parts = {"base": self.instructions * self.base_cpi}
         for (component, counter), value in self.counts.items():
             if component == _CORE and counter.startswith(_CYCLES):
@@ -71,6 +89,18 @@ class Simulated:
     def cycles(self) -> float:
         """All cycles."""
         return sum(self.cycles_by_part.values())
+
+    @property
+    def added_cycles(self) -> float:
+        """All latencies added up."""
+        return sum(self.added_cycles_by_part.values())
+
+    @property
+    def lost_cycles(self) -> float:
+        """Cycles lost to translation: those in which a core waited for it, else all of its own."""
+        if not self.is_timed:
+            return self.translation_cycles
+        return sum(self.cycles_by_part[part] for part in _TRANSLATION)
 
     @property
     def translation_cycles(self) -> int:
@@ -85,7 +115,7 @@ class Simulated:
     @property
     def translation_share(self) -> float | None:
         """The part of all cycles that is translation; None without instructions."""
-        return self.translation_cycles / self.cycles if self.instructions else None
+        return self.lost_cycles / self.cycles if self.instructions and self.cycles else None
 
     @property
     def memory_bytes(self) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count, format_cpi, format_mpki, format_share
 from octavo.simulation.api import SimResult
+from octavo.simulation.configuration import DEFAULT_TIMING
 from octavo.simulation.execution_time import MEASURED_SOURCE, ExecutionTime
 from octavo.simulation.model import RESOLUTION, Simulated
 
@@ -70,6 +71,8 @@ def grids(result: SimResult) -> Iterator[Grid]:
         yield _grid(f"{name}, all processes, each alone on it", result.total)
         which = f"process {main['stream']} ({program}), which did most"
         yield _grid(f"{name}, {which}", result.by_process[result.main])
+    if result.configuration.timing != DEFAULT_TIMING:
+        yield _stack_grid(result.total)
     for source, times in result.times():
         yield _time_grid(source, result.total, times)
 
@@ -144,22 +147,27 @@ def _measures(first: Simulated) -> Iterator[_Measure]:
         return per_thousand
 
     if first.instructions:
+        if first.is_timed:
+            yield _Measure("cycles per instruction", lambda one: one.cycles / per, format_cpi)
+            yield _Measure(
+                "translation, share of cycles lost", lambda one: one.translation_share, format_share
+            )
+            yield _ratio(f"execution time, over {first.design}", lambda one: one.cycles, first)
+            added = f"the same, all latencies added up, over {first.design}"
+            yield _ratio(added, lambda one: one.added_cycles, first)
         yield _Measure(
             "translation, cycles per instruction, added up",
             lambda one: one.translation_cycles / per,
             format_cpi,
         )
-        yield _Measure(
-            "translation, share of all cycles",
-            lambda one: one.translation_share,
-            format_share,
-        )
-        yield _Measure(
-            f"execution time, over {first.design}, an estimate",
-            lambda one: one.cycles / first.cycles if first.cycles else None,
-            lambda value: f"{value:.3f}",
-            resolution=RESOLUTION,
-        )
+        if not first.is_timed:
+            yield _Measure(
+                "translation, share of all cycles",
+                lambda one: one.translation_share,
+                format_share,
+            )
+            estimate = f"execution time, over {first.design}, an estimate"
+            yield _ratio(estimate, lambda one: one.cycles, first)
     for level, name in _LEVELS.items():
         misses = rate(_misses_of(level))
         yield _Measure(f"{name}, per 1000 {unit}", misses, format_mpki)
@@ -189,6 +197,16 @@ def _measures(first: Simulated) -> Iterator[_Measure]:
         yield _os("walks that found a page splintered", "splintered", component="walker")
 
 
+def _ratio(name: str, of: Callable[[Simulated], float], first: Simulated) -> _Measure:
+    """A time over that of the first design."""
+    return _Measure(
+        name,
+        lambda one: of(one) / of(first) if of(first) else None,
+        lambda value: f"{value:.3f}",
+        resolution=RESOLUTION,
+    )
+
+
 def _misses_of(level: str) -> Callable[[Simulated], Value]:
     return lambda one: one.misses(level)
 
@@ -210,6 +228,34 @@ def _bytes(name: str, counter: str, component: str = "os") -> _Measure:
         lambda value: format_bytes(round(value)),
         needs_end=False,
     )
+
+
+def _stack_grid(designs: Sequence[Simulated]) -> Grid:
+    """Where the cycles of a core went."""
+    parts = list(designs[0].cycles_by_part)
+    body = tuple(
+        (_PARTS.get(part, part), *(_share_of(one, part) for one in designs)) for part in parts
+    )
+    heads = (one.design for one in designs)
+    return Grid("Cycles of the core, by what the next instruction waited for", ("", *heads), body)
+
+
+_PARTS = {
+    "base": "nothing, operands, or execution",
+    "branches": "a mispredicted branch",
+    "fetches": "instruction cache misses",
+    "tlb_l2": "second-level TLB",
+    "walks": "page walks",
+    "data_l2": "data from the L2 cache",
+    "data_llc": "data from the last-level cache",
+    "data_memory": "data from memory",
+    "stores": "room in the store queue",
+}
+
+
+def _share_of(one: Simulated, part: str) -> str:
+    cycles = one.cycles_by_part.get(part, 0)
+    return format_share(cycles / one.cycles) if one.cycles else ""
 
 
 def _time_grid(
