@@ -14,7 +14,7 @@ help:  ## say what there is
 # --- setting up ----------------------------------------------------------------------------------
 
 EXTENSION := .venv/octavo-built
-RUST := $(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml) $(shell find crates -name '*.rs')
+RUST := $(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml python/octavo/presets/*/*.toml) $(shell find crates -name '*.rs')
 PAGE_SCRIPT := build/vega.js
 WORKLOADS := $(patsubst workloads/%.c,build/workloads/%,$(wildcard workloads/*.c)) build/workloads/bfs_static
 
