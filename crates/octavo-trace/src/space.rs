@@ -275,18 +275,10 @@ impl AddressSpace {
     }
 
     fn protect(&mut self, range: AddrRange, protection: Protection) {
-        let mut at = range.start();
-        while at < range.end() {
-            let Some((start, mapping)) = self.next_mapping(at, range.end()) else { break };
-            let part_start = start.max(at);
-            let part_end = mapping.end.min(range.end());
-            let part = AddrRange::new(part_start, part_end.raw() - part_start.raw());
-            let region = self.protected_region(mapping.region, protection);
-            self.cut_out(part);
-            let writable = protection.write;
-            self.insert(part_start, Mapping { end: part_end, region, writable, ..mapping });
-            at = part_end;
-        }
+        self.change_parts(range, |space, mapping| {
+            let region = space.protected_region(mapping.region, protection);
+            Some(Mapping { region, writable: protection.write, ..mapping })
+        });
     }
 
     fn advise(&mut self, range: AddrRange, advice: u64) {
@@ -295,17 +287,26 @@ impl AddressSpace {
             MADV_NOHUGEPAGE => false,
             _ => return,
         };
+        self.change_parts(range, |_, mapping| {
+            (mapping.is_huge != is_huge).then_some(Mapping { is_huge, ..mapping })
+        });
+    }
+
+    /// Changes the parts of all mappings that lie in a range; `None` leaves a part as it is.
+    fn change_parts(
+        &mut self,
+        range: AddrRange,
+        mut change: impl FnMut(&mut Self, Mapping) -> Option<Mapping>,
+    ) {
         let mut at = range.start();
         while at < range.end() {
             let Some((start, mapping)) = self.next_mapping(at, range.end()) else { break };
-            let part_start = start.max(at);
-            let part_end = mapping.end.min(range.end());
-            let part = AddrRange::new(part_start, part_end.raw() - part_start.raw());
-            if mapping.is_huge != is_huge {
-                self.cut_out(part);
-                self.insert(part_start, Mapping { end: part_end, is_huge, ..mapping });
+            let (start, end) = (start.max(at), mapping.end.min(range.end()));
+            if let Some(changed) = change(self, mapping) {
+                self.cut_out(AddrRange::new(start, end.raw() - start.raw()));
+                self.insert(start, Mapping { end, ..changed });
             }
-            at = part_end;
+            at = end;
         }
     }
 
