@@ -197,7 +197,7 @@ def _core(of: CountedStream, core: CoreCurves) -> StreamCurves:
         stack=_stack(core),
         sets=_sets(core),
         caches=read_caches(core["caches"]),
-        pairs=tuple(_core_pair(pair, tlbs) for pair, tlbs in pairs),
+        pairs=tuple(_pair(pair, tlbs) for pair, tlbs in pairs),
         classes=read_classes(core["classes"]),
     )
 
@@ -212,31 +212,19 @@ def _sets(of: CountedStream | CoreCurves) -> dict[tuple[str, int], Counts]:
     return {(sets["index"], sets["page_size"]): words(sets["misses"]) for sets in of["sets"]}
 
 
-def _pair(of: CorePair) -> Pair:
+def _pair(of: CorePair, core: TwoSizesTlbs | None = None) -> Pair:
+    """A pair, or a core's share of it: its look-ups, without the policy's counters."""
+    tlbs = of if core is None else core
     windows = zip(of["windows_refs"], of["working_set_byte_refs"], strict=True)
     return Pair(
         small=of["small"],
         large=of["large"],
         window_refs=of["window_refs"],
         threshold_blocks=of["threshold_blocks"],
-        counters=of["counters"],
-        full=_counts(of["small_misses"], of["large_misses"], of["invalidated"]),
-        sets=_pair_sets(of),
-        byte_refs=dict(windows),
-    )
-
-
-def _core_pair(of: CorePair, core: TwoSizesTlbs) -> Pair:
-    """A core's share of a pair: its look-ups, without the policy's counters."""
-    return Pair(
-        small=of["small"],
-        large=of["large"],
-        window_refs=of["window_refs"],
-        threshold_blocks=of["threshold_blocks"],
-        counters=core["counters"],
-        full=_counts(core["small_misses"], core["large_misses"], core["invalidated"]),
-        sets=_pair_sets(core),
-        byte_refs={},
+        counters=tlbs["counters"],
+        full=_counts(tlbs["small_misses"], tlbs["large_misses"], tlbs["invalidated"]),
+        sets=_pair_sets(tlbs),
+        byte_refs=dict(windows) if core is None else {},
     )
 
 
