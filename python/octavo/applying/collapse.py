@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from octavo.applying.mappings import Mapping, parse_mappings
-from octavo.applying.remote import RemoteProcess
+from octavo.applying.remote import RemoteProcess, looking_at
 from octavo.applying.selection import Selection
 from octavo.base.errors import CannotRun
 from octavo.base.huge_pages import PMD_PAGE
@@ -61,15 +61,8 @@ class Work:
 
 def read_mappings(pid: int) -> list[Mapping]:
     """All mappings of a process. Raises CannotRun."""
-    try:
+    with looking_at(pid):
         return parse_mappings(Path(f"/proc/{pid}/smaps").read_bytes())
-    except (FileNotFoundError, ProcessLookupError):
-        raise CannotRun(f"there is no process {pid}.") from None
-    except PermissionError:
-        raise CannotRun(
-            f"the memory of process {pid} may not be looked at: be its user, or root "
-            "(CAP_SYS_PTRACE)."
-        ) from None
 
 
 def plan(

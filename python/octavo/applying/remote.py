@@ -13,7 +13,8 @@ import fcntl
 import os
 import select
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from octavo.base.errors import CannotRun
 from octavo.base.huge_pages import PMD_PAGE
@@ -45,6 +46,20 @@ def _load_syscall() -> Callable[..., int]:
     return function
 
 
+@contextmanager
+def looking_at(pid: int) -> Iterator[None]:
+    """Says why a process cannot be looked at, if it cannot. Raises CannotRun."""
+    try:
+        yield
+    except (ProcessLookupError, FileNotFoundError):
+        raise CannotRun(f"there is no process {pid}.") from None
+    except PermissionError:
+        raise CannotRun(
+            f"the memory of process {pid} may not be looked at: be its user, or root "
+            "(CAP_SYS_PTRACE)."
+        ) from None
+
+
 class RemoteProcess:
     """A process whose memory is to be changed; it is held by a descriptor, not by its number.
 
@@ -72,14 +87,8 @@ class RemoteProcess:
 
     def _open(self, opening: Callable[[], int]) -> int:
         try:
-            return opening()
-        except (ProcessLookupError, FileNotFoundError):
-            raise CannotRun(f"there is no process {self.pid}.") from None
-        except PermissionError:
-            raise CannotRun(
-                f"the memory of process {self.pid} may not be looked at: be its user, or root "
-                "(CAP_SYS_PTRACE)."
-            ) from None
+            with looking_at(self.pid):
+                return opening()
         except OSError as error:
             raise CannotRun(f"cannot open process {self.pid}: {error.strerror}.") from None
 
