@@ -55,7 +55,8 @@ const BASE_LOG2: u32 = 14;
 const TAGGED_LOG2: u32 = 11;
 /// Branches of history that index each tagged table.
 const HISTORIES: [u32; 5] = [5, 12, 27, 60, 126];
-const TARGETS_LOG2: u32 = 12;
+const TARGET_SETS_LOG2: u32 = 10;
+const TARGET_WAYS: usize = 8;
 const PATHS_LOG2: u32 = 11;
 const RETURNS: usize = 32;
 /// The longest instruction of x86.
@@ -90,7 +91,8 @@ pub struct Branches {
     tagged: [Box<[Tagged]>; HISTORIES.len()],
     history: u128,
     path: u64,
-    targets: Box<[Target]>,
+    /// The target used last stands first in its set.
+    targets: Box<[[Target; TARGET_WAYS]]>,
     paths: Box<[(u32, u64)]>,
     /// The addresses of calls. Those of returns are not known: formats differ in whether they tell lengths.
     calls: [u64; RETURNS],
@@ -109,7 +111,7 @@ impl Branches {
             tagged: std::array::from_fn(|_| vec![Tagged::default(); 1 << TAGGED_LOG2].into()),
             history: 0,
             path: 0,
-            targets: vec![Target::default(); 1 << TARGETS_LOG2].into(),
+            targets: vec![Default::default(); 1 << TARGET_SETS_LOG2].into(),
             paths: vec![(0, 0); 1 << PATHS_LOG2].into(),
             calls: [0; RETURNS],
             depth: 0,
@@ -213,14 +215,16 @@ impl Branches {
     fn target(&mut self, exit: &Exit, to: u64) -> bool {
         let top = self.calls[self.depth];
         let is_behind_call = (1..=MAX_INSTRUCTION_BYTES).contains(&to.wrapping_sub(top));
-        let place = (exit.pc ^ exit.pc >> TARGETS_LOG2) as usize % (1 << TARGETS_LOG2);
-        let target = &mut self.targets[place];
-        if exit.loads && (target.pc == exit.pc && target.returns || is_behind_call) {
+        let set = &mut self.targets[(hash(exit.pc, 0) >> (64 - TARGET_SETS_LOG2)) as usize];
+        let found = set.iter().position(|target| target.pc == exit.pc);
+        set[..=found.unwrap_or(TARGET_WAYS - 1)].rotate_right(1);
+        let target = &mut set[0];
+        if exit.loads && (found.is_some() && target.returns || is_behind_call) {
             self.depth = (self.depth + RETURNS - 1) % RETURNS;
             *target = Target { pc: exit.pc, to, varies: false, returns: true };
             return is_behind_call;
         }
-        if target.pc != exit.pc {
+        if found.is_none() {
             *target = Target { pc: exit.pc, to, varies: false, returns: false };
             return false;
         }
