@@ -24,9 +24,7 @@ impl InOrder {
     #[inline(always)]
     pub fn take(&mut self, earliest: u64) -> u64 {
         self.wait(earliest);
-        if self.taken == self.width {
-            self.wait(self.cycle + 1);
-        }
+        self.make_room();
         self.taken += 1;
         self.cycle
     }
@@ -36,6 +34,14 @@ impl InOrder {
     pub fn wait(&mut self, until: u64) {
         if until > self.cycle {
             (self.cycle, self.taken) = (until, 0);
+        }
+    }
+
+    /// Goes on to the next cycle, if this one is full.
+    #[inline(always)]
+    pub fn make_room(&mut self) {
+        if self.taken == self.width {
+            self.wait(self.cycle + 1);
         }
     }
 
@@ -147,8 +153,10 @@ impl Servers {
         let busy = &mut self.busy[server];
         let over = busy.iter().take_while(|(_, end)| *end <= now).count();
         busy.drain(..over);
-        let place = busy.partition_point(|(from, _)| *from < start);
-        busy.insert(place, (start, end));
+        if start < end {
+            let place = busy.partition_point(|(from, _)| *from < start);
+            busy.insert(place, (start, end));
+        }
     }
 
     /// Reserves the first server that is free for `cycles`. Returns the start.

@@ -6,6 +6,8 @@
 
 mod calendar;
 mod dram;
+#[cfg(test)]
+mod naive;
 mod pipeline;
 mod stack;
 

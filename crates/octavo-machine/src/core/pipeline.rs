@@ -43,6 +43,8 @@ const MANY_IN_FLIGHT: usize = 1 << 10;
 struct InFlight {
     start: u64,
     end: u64,
+    /// What a wait for it is counted as.
+    part: Part,
 }
 
 /// A core.
@@ -101,10 +103,17 @@ struct Waits {
     fetch_lookups: u64,
     fetch_walks: u64,
     stores: u64,
+    slowest: ReferenceWaits,
+}
+
+/// The waits of a reference.
+#[derive(Clone, Copy, Default)]
+struct ReferenceWaits {
     lookups: u64,
     walks: u64,
     data: u64,
-    served: Option<Part>,
+    /// What served the data.
+    served: Part,
 }
 
 /// The entry being collected from words.
@@ -223,11 +232,11 @@ impl Pipeline {
 
         let since = self.commit.cycle();
         let committed = self.commit.take(complete);
-        let served = waits.served.unwrap_or(Part::DataMemory);
+        let ReferenceWaits { lookups, walks, data, served } = waits.slowest;
         let waits = [
-            (served, waits.data),
-            (Part::Walks, waits.walks),
-            (Part::TlbL2, waits.lookups),
+            (served, data),
+            (Part::Walks, walks),
+            (Part::TlbL2, lookups),
             (Part::Stores, waits.stores),
             (Part::Fetches, waits.fetches),
             (Part::Walks, waits.fetch_walks),
@@ -274,6 +283,7 @@ impl Pipeline {
         for (reference, access, cost) in &entry.references {
             let Some(cost) = cost.filter(|_| reference.is_fetch()) else { continue };
             let cost = context.costs.costs[cost];
+            self.fetch.make_room();
             let start = self.fetch.cycle();
             let looked_up = start + u64::from(cost.lookup_cycles);
             let translated = self.translate(*access, looked_up, Some(cost), context);
@@ -295,8 +305,9 @@ impl Pipeline {
         let mut earliest =
             fetched.max(self.before(u64::from(self.config.reorder_buffer)).committed);
         // Registers are freed in the order in which they were taken: the last one waits longest.
-        let freed =
-            (self.registers + written).wrapping_sub(u64::from(self.config.rename_registers) + 1);
+        // An instruction that writes more than there are waits for all before it.
+        let room = u64::from(self.config.rename_registers).max(written);
+        let freed = (self.registers + written).wrapping_sub(room + 1);
         if written > 0 {
             earliest = earliest.max(self.register_ends[freed as usize % RING]);
         }
@@ -335,7 +346,7 @@ impl Pipeline {
             return start + 1;
         }
         let mut complete = ready;
-        let (mut loaded, mut slowest) = (ready, 0);
+        let (mut loaded, mut of_loads) = (ready, ReferenceWaits::default());
         for (reference, access, cost) in &entry.references {
             if reference.is_fetch() {
                 continue;
@@ -351,31 +362,29 @@ impl Pipeline {
             ports.take(start);
             let looked_up = start + u64::from(cost.map_or(0, |cost| cost.lookup_cycles));
             let translated = self.translate(*access, looked_up, cost, context);
-            let end = match reference.is_store() {
-                true => translated + 1,
-                false => self.load(*access, translated, cost, entry.forwarded, context),
+            let mut own = ReferenceWaits {
+                lookups: looked_up - start,
+                walks: translated - looked_up,
+                ..ReferenceWaits::default()
             };
-            if !reference.is_store() {
-                loaded = loaded.max(end);
-            }
-            if end >= slowest {
-                slowest = end;
-                // A store that waited for a load of its instruction adds its waits to the load's.
-                if earliest == ready {
-                    (waits.lookups, waits.walks, waits.data) = (0, 0, 0);
+            let end = if reference.is_store() {
+                // It adds its waits to those of the load that it waited for.
+                own.lookups += of_loads.lookups;
+                own.walks += of_loads.walks;
+                (own.data, own.served) = (of_loads.data, of_loads.served);
+                translated + 1
+            } else {
+                let (end, data, served) =
+                    self.load(*access, translated, cost, entry.forwarded, context);
+                (own.data, own.served) = (data, served);
+                if end >= loaded {
+                    (loaded, of_loads) = (end, own);
                 }
-                waits.lookups += looked_up - start;
-                waits.walks += translated - looked_up;
-                if !reference.is_store() {
-                    waits.data = (end - translated).saturating_sub(self.l1d_cycles);
-                    waits.served = cost.map(|cost| match cost.served {
-                        ServedBy::L1 | ServedBy::L2 => Part::DataL2,
-                        ServedBy::Llc => Part::DataLlc,
-                        ServedBy::Memory => Part::DataMemory,
-                    });
-                }
+                end
+            };
+            if end >= complete {
+                (complete, waits.slowest) = (end, own);
             }
-            complete = complete.max(end);
         }
         complete
     }
@@ -412,13 +421,14 @@ impl Pipeline {
 
     #[inline(never)]
     fn walk(&mut self, access: LineAccess, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
-        let late = self.transfer(context.costs.other_transfers(&cost), at, context);
-        let cycles = u64::from(cost.walk_cycles).saturating_add_signed(late).max(1);
-        let start = self.walkers.reserve(at, cycles, context.now);
-        let end = start + cycles;
+        let cycles = u64::from(cost.walk_cycles);
+        let (start, walker) = self.walkers.find(at, cycles);
+        let late = self.transfer(context.costs.other_transfers(&cost), start, context);
+        let end = start + cycles.saturating_add_signed(late).max(1);
+        self.walkers.occupy(walker, start, end, context.now);
         let log2 = cost.page_size.log2();
         let page = self.lines.page(access.line()).raw() >> (log2 - PageSize::BASE.log2());
-        self.in_flight_pages.insert((page, log2), InFlight { start, end });
+        self.in_flight_pages.insert((page, log2), InFlight { start, end, part: Part::Walks });
         self.page_sizes |= 1 << log2;
         self.walks_end = self.walks_end.max(end);
         end
@@ -436,7 +446,7 @@ impl Pipeline {
         late
     }
 
-    /// When a load has its data, from its translation on.
+    /// When a load has its data, from its translation on; how long it waits for its line, and what for.
     #[inline(always)]
     fn load(
         &mut self,
@@ -445,33 +455,40 @@ impl Pipeline {
         cost: Option<Cost>,
         forwarded: Option<u64>,
         context: &Context<'_>,
-    ) -> u64 {
-        if let Some(cost) = cost.filter(|cost| cost.cache_cycles > 0) {
-            return self.miss(access, at, cost, context) + self.l1d_cycles;
-        }
-        if let Some(stored) = forwarded {
-            return at.max(stored + u64::from(self.config.forward_cycles));
-        }
-        self.hit(access, at, context) + self.l1d_cycles
+    ) -> (u64, u64, Part) {
+        let (line, part) = match cost.filter(|cost| cost.cache_cycles > 0) {
+            Some(cost) => (self.miss(access, at, cost, context), part_of(cost.served)),
+            None => match forwarded {
+                Some(stored) => {
+                    let from_store = stored + u64::from(self.config.forward_cycles);
+                    return (from_store.max(at + self.l1d_cycles), 0, Part::Base);
+                }
+                None => self.hit(access, at, context),
+            },
+        };
+        (line + self.l1d_cycles, line - at, part)
     }
 
-    /// When a line is in the first-level cache that hits there in program order: it may be under way.
+    /// When a line is in the first-level cache that hits there in program order, and what serves it: it may be
+    /// under way.
     #[inline(always)]
-    fn hit(&mut self, access: LineAccess, at: u64, context: &Context<'_>) -> u64 {
+    fn hit(&mut self, access: LineAccess, at: u64, context: &Context<'_>) -> (u64, Part) {
         if at < self.lines_end
             && let Some(line) = self.in_flight_lines.get_mut(&access.line())
             && at < line.end
         {
-            return join(line, &mut self.outstanding[0], at, context.now);
+            let end = join(line, &mut self.outstanding[0], at, context.now);
+            return (end, line.part);
         }
-        at
+        (at, Part::Base)
     }
 
     /// When a line comes that misses the first-level cache.
     #[inline(never)]
     fn miss(&mut self, access: LineAccess, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
         let (start, end) = self.send(at, cost, context);
-        self.in_flight_lines.insert(access.line(), InFlight { start, end });
+        let part = part_of(cost.served);
+        self.in_flight_lines.insert(access.line(), InFlight { start, end, part });
         self.lines_end = self.lines_end.max(end);
         end
     }
@@ -535,7 +552,7 @@ impl Pipeline {
                 cost.map(|cost| context.costs.costs[cost]).filter(|cost| cost.cache_cycles > 0);
             let arrived = match cost {
                 Some(cost) => self.miss(*access, committed, cost, context),
-                None => self.hit(*access, committed, context),
+                None => self.hit(*access, committed, context).0,
             };
             self.drain.wait(arrived);
             self.store_ends[self.stores as usize % RING] = self.drain.take(committed);
@@ -568,6 +585,15 @@ impl Pipeline {
     }
 }
 
+/// What a wait for data is counted as that a level serves.
+fn part_of(served: ServedBy) -> Part {
+    match served {
+        ServedBy::L1 | ServedBy::L2 => Part::DataL2,
+        ServedBy::Llc => Part::DataLlc,
+        ServedBy::Memory => Part::DataMemory,
+    }
+}
+
 /// What executing a part of a batch needs to know.
 struct Context<'a> {
     costs: &'a Costs,
@@ -597,7 +623,7 @@ fn join(of: &mut InFlight, servers: &mut Servers, at: u64, now: u64) -> u64 {
         let (start, server) = servers.find(at, cycles);
         if start < of.start {
             servers.occupy(server, start, start + cycles, now);
-            *of = InFlight { start, end: start + cycles };
+            *of = InFlight { start, end: start + cycles, ..*of };
         }
     }
     of.end

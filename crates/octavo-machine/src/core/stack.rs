@@ -4,10 +4,11 @@
 use crate::counters::Counters;
 
 /// What a cycle goes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(usize)]
 pub enum Part {
     /// Commits, execution and waiting for operands.
+    #[default]
     Base,
     /// The right path after a mispredicted branch.
     Branches,

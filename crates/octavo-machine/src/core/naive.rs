@@ -1,0 +1,862 @@
+//! A slow core, written from `docs/core.md`: all times in plain vectors, all that is taken in plain lists that are
+//! searched from the first time on. [`Pipeline`] gives exactly its numbers.
+
+use octavo_config::{DramConfig, MachineConfig, OutstandingMisses, PipelineConfig};
+use octavo_hw::{MemoryTransfer, ServedBy};
+use octavo_types::{Access, PageSize};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::{Cost, Costs, Pipeline};
+use crate::counters::Counters;
+use crate::front::{Followed, LineAccess, Lines, Ops, Reference, Word, decode, each_distance};
+
+/// What the next instruction to commit waits for.
+const KINDS: [&str; 9] = [
+    "base",
+    "branches",
+    "fetches",
+    "tlb_l2",
+    "walks",
+    "data_l2",
+    "data_llc",
+    "data_memory",
+    "stores",
+];
+const BASE: usize = 0;
+const BRANCHES: usize = 1;
+const FETCHES: usize = 2;
+const TLB_L2: usize = 3;
+const WALKS: usize = 4;
+const STORES: usize = 8;
+
+/// Waits of an instruction, the first first: from, to, and an index of [`KINDS`].
+type Waits = Vec<(u64, u64, usize)>;
+
+fn kind_of(served: ServedBy) -> usize {
+    match served {
+        ServedBy::L1 => BASE,
+        ServedBy::L2 => 5,
+        ServedBy::Llc => 6,
+        ServedBy::Memory => 7,
+    }
+}
+
+/// Times in order, at most so many in a cycle.
+struct InOrder {
+    width: u32,
+    times: Vec<u64>,
+}
+
+impl InOrder {
+    fn new(width: u32) -> Self {
+        InOrder { width, times: Vec::new() }
+    }
+
+    /// The first cycle that the next may have.
+    fn first(&self, from: u64) -> u64 {
+        let mut at = from.max(self.times.last().copied().unwrap_or(0));
+        while self.times.iter().rev().take_while(|time| **time == at).count() >= self.width as usize
+        {
+            at += 1;
+        }
+        at
+    }
+
+    fn take(&mut self, from: u64) -> u64 {
+        let at = self.first(from);
+        self.times.push(at);
+        at
+    }
+}
+
+/// Slots of each cycle, in any order.
+struct Slots {
+    width: u32,
+    /// By cycle.
+    taken: Vec<u32>,
+}
+
+impl Slots {
+    fn new(width: u32) -> Self {
+        Slots { width, taken: Vec::new() }
+    }
+
+    fn is_free(&self, at: u64) -> bool {
+        self.taken.get(at as usize).is_none_or(|taken| *taken < self.width)
+    }
+
+    fn take(&mut self, at: u64) {
+        let at = at as usize;
+        self.taken.resize(self.taken.len().max(at + 1), 0);
+        self.taken[at] += 1;
+    }
+}
+
+/// Numbered places, each of which is taken for some times: from, to.
+struct Places {
+    taken: Vec<Vec<(u64, u64)>>,
+}
+
+impl Places {
+    fn new(count: u32) -> Self {
+        Places { taken: vec![Vec::new(); count as usize] }
+    }
+
+    /// The first place that is free for `cycles`.
+    fn free(&self, from: u64, cycles: u64) -> Option<usize> {
+        let is_free = |of: &&(u64, u64)| of.1 <= from || from + cycles <= of.0;
+        self.taken.iter().position(|times| times.iter().filter(is_free).count() == times.len())
+    }
+
+    /// Takes the first place that is free for `cycles`, until a time.
+    fn take(&mut self, from: u64, cycles: u64, to: u64) {
+        let place = self.free(from, cycles).expect("a free place");
+        self.taken[place].extend((from < to).then_some((from, to)));
+    }
+}
+
+/// The first time from which all have a place for `cycles`: `from`, or the end of something else.
+fn first_free(all: &[&Places], from: u64, cycles: u64) -> u64 {
+    let taken = all.iter().flat_map(|places| places.taken.iter().flatten());
+    let mut times: Vec<u64> =
+        taken.map(|of| of.1).filter(|end| *end > from).chain([from]).collect();
+    times.sort_unstable();
+    let is_free = |at: &u64| all.iter().all(|places| places.free(*at, cycles).is_some());
+    times.into_iter().find(is_free).expect("after all of them there is room")
+}
+
+struct Dram {
+    config: DramConfig,
+    line_bytes: u64,
+    /// The open row of each bank of each channel.
+    open: Vec<Option<u64>>,
+    banks: Vec<Places>,
+    channels: Vec<Places>,
+    row_hits: u64,
+    row_conflicts: u64,
+}
+
+impl Dram {
+    fn new(config: DramConfig, line_bytes: u64) -> Self {
+        let banks = (config.channels * config.banks) as usize;
+        Dram {
+            config,
+            line_bytes,
+            open: vec![None; banks],
+            banks: (0..banks).map(|_| Places::new(1)).collect(),
+            channels: (0..config.channels).map(|_| Places::new(1)).collect(),
+            row_hits: 0,
+            row_conflicts: 0,
+        }
+    }
+
+    /// How many cycles later than from a closed row of an idle bank a line comes that is asked for at a time.
+    fn transfer(&mut self, transfer: MemoryTransfer, from: u64) -> i64 {
+        let of = self.config;
+        let (channels, banks) = (u64::from(of.channels), u64::from(of.banks));
+        let channel = transfer.line() % channels;
+        let row = transfer.line() / channels / (of.row_bytes / self.line_bytes);
+        let bank = channel * banks + (row ^ (row / banks)) % banks;
+        let (channel, bank) = (channel as usize, bank as usize);
+        let opens = match self.open[bank].replace(row) {
+            None => of.activate_cycles,
+            Some(open) if open == row => {
+                self.row_hits += 1;
+                0
+            }
+            Some(_) => {
+                self.row_conflicts += 1;
+                of.precharge_cycles + of.activate_cycles
+            }
+        };
+        let (opens, moves) = (u64::from(opens), u64::from(of.transfer_cycles));
+        let begin = first_free(&[&self.banks[bank]], from, opens + moves);
+        self.banks[bank].take(begin, opens + moves, begin + opens + moves);
+        let begin = first_free(&[&self.channels[channel]], begin + opens, moves);
+        self.channels[channel].take(begin, moves, begin + moves);
+        begin as i64 - (from + u64::from(of.activate_cycles)) as i64
+    }
+}
+
+/// A walk or a line under way.
+struct UnderWay {
+    /// The size of the page; 0 for a line.
+    page_bytes: u64,
+    /// The number of the page, or the line.
+    number: u64,
+    from: u64,
+    to: u64,
+    kind: usize,
+}
+
+/// One instruction.
+#[derive(Default)]
+struct Entry {
+    is_redirected: bool,
+    is_after_taken: bool,
+    continues: bool,
+    writes: u32,
+    distances: Vec<u64>,
+    forwards: Vec<u64>,
+    references: Vec<(Reference, LineAccess, Option<Cost>)>,
+}
+
+/// What takes so long, and comes so much later, takes a cycle at least.
+fn later(cycles: u32, late: i64) -> u64 {
+    (i64::from(cycles) + late).max(1) as u64
+}
+
+struct NaiveCore {
+    config: PipelineConfig,
+    lines: Lines,
+    l1d_cycles: u64,
+    instructions: u64,
+    taken: u64,
+    mispredicted: u64,
+    complete: Vec<u64>,
+    fetch: InOrder,
+    dispatch: InOrder,
+    commit: InOrder,
+    /// When each register written, and each load, is committed, and when each store is in the data cache.
+    registers: Vec<u64>,
+    loads: Vec<u64>,
+    stores: InOrder,
+    issue: Slots,
+    load_ports: Slots,
+    store_ports: Slots,
+    walkers: Places,
+    outstanding: [Places; 3],
+    dram: Option<Dram>,
+    under_way: Vec<UnderWay>,
+    stack: [u64; 9],
+}
+
+impl NaiveCore {
+    fn new(machine: &MachineConfig, config: &PipelineConfig, lines: Lines) -> Self {
+        let OutstandingMisses { l1d, l2, llc } = config.outstanding;
+        NaiveCore {
+            lines,
+            l1d_cycles: u64::from(machine.cache.l1d.latency_cycles),
+            instructions: 0,
+            taken: 0,
+            mispredicted: 0,
+            complete: Vec::new(),
+            fetch: InOrder::new(config.width),
+            dispatch: InOrder::new(config.width),
+            commit: InOrder::new(config.commit_width),
+            registers: Vec::new(),
+            loads: Vec::new(),
+            stores: InOrder::new(config.store_ports),
+            issue: Slots::new(config.issue_width),
+            load_ports: Slots::new(config.load_ports),
+            store_ports: Slots::new(config.store_ports),
+            walkers: Places::new(machine.walker.walkers),
+            outstanding: [l1d, l2, llc].map(Places::new),
+            dram: machine.dram.map(|dram| Dram::new(dram, machine.cache.line_bytes)),
+            under_way: Vec::new(),
+            stack: [0; 9],
+            config: config.clone(),
+        }
+    }
+
+    fn execute(&mut self, words: &[u32], accesses: &[LineAccess], first: usize, costs: &Costs) {
+        let mut entries: Vec<Entry> = Vec::new();
+        for word in words {
+            if let Word::Header(header) = decode(*word) {
+                entries.push(Entry {
+                    is_redirected: header.is_redirected(),
+                    is_after_taken: header.is_after_taken(),
+                    continues: header.continues(),
+                    writes: header.registers_written(),
+                    ..Entry::default()
+                });
+            }
+            let entry = entries.last_mut().expect("a header comes first");
+            match decode(*word) {
+                Word::Header(header) => {
+                    each_distance(header.distances(), |distance| entry.distances.push(distance));
+                }
+                Word::Distances(more) => {
+                    each_distance(more, |distance| entry.distances.push(distance));
+                }
+                Word::Forward(distance) => entry.forwards.push(u64::from(distance)),
+                Word::Reference(reference) => {
+                    let of = |cost: &&Cost| first + cost.access as usize == reference.place();
+                    let cost = costs.costs.iter().find(of).filter(|_| reference.is_fresh());
+                    let access = accesses[reference.place()];
+                    entry.references.push((reference, access, cost.copied()));
+                }
+            }
+        }
+        for entry in &entries {
+            self.instruction(entry, costs);
+        }
+    }
+
+    fn instruction(&mut self, entry: &Entry, costs: &Costs) {
+        let number = self.complete.len();
+        let mut waits = Waits::new();
+        self.instructions += u64::from(!entry.continues);
+        self.taken += u64::from(entry.is_after_taken);
+        self.mispredicted += u64::from(entry.is_redirected);
+
+        // 1. Fetch.
+        let mut from = 0;
+        if entry.is_after_taken && !entry.is_redirected {
+            from = self.fetch.times[number - 1] + 1;
+        }
+        if let Some(before) = number.checked_sub(self.config.fetch_buffer as usize) {
+            from = from.max(self.dispatch.times[before]);
+        }
+        if entry.is_redirected {
+            let redirected = self.complete[number - 1] + u64::from(self.config.mispredict_cycles);
+            waits.push((from.max(self.fetch.times[number - 1]), redirected, BRANCHES));
+            from = from.max(redirected);
+        }
+        let mut fetched = self.fetch.first(from);
+        for (_, access, cost) in entry.references.iter().filter(|of| of.0.is_fetch()) {
+            let Some(cost) = cost else { continue };
+            fetched = self.translate(fetched, *access, Some(cost), costs, &mut waits);
+            // Fetch waits for one miss at a time, which takes no place and is not followed.
+            let late = self.line_late(cost, costs, fetched);
+            if cost.cache_cycles > 0 {
+                let arrived = fetched + later(cost.cache_cycles, late);
+                waits.push((fetched, arrived, FETCHES));
+                fetched = arrived;
+            }
+        }
+        self.fetch.take(fetched);
+
+        // 2. Dispatch.
+        let count = |is_store: bool| {
+            let is_data = |of: &&(Reference, LineAccess, Option<Cost>)| !of.0.is_fetch();
+            entry.references.iter().filter(is_data).filter(|of| of.0.is_store() == is_store).count()
+        };
+        let mut from = fetched + u64::from(self.config.front_end_cycles);
+        if let Some(before) = number.checked_sub(self.config.reorder_buffer as usize) {
+            from = from.max(self.commit.times[before]);
+        }
+        // All but the last of them; an instruction that needs more than there are waits for all before it.
+        let must_be_free = |ends: &[u64], own: usize, room: u32| {
+            let count = (ends.len() + own).saturating_sub(room as usize);
+            ends.iter().take(count).copied().max().unwrap_or(0)
+        };
+        if entry.writes > 0 {
+            let room = self.config.rename_registers;
+            from = from.max(must_be_free(&self.registers, entry.writes as usize, room));
+        }
+        if count(false) > 0 {
+            from = from.max(must_be_free(&self.loads, count(false), self.config.load_queue));
+        }
+        let mut with_stores = from;
+        if count(true) > 0 {
+            with_stores =
+                from.max(must_be_free(&self.stores.times, count(true), self.config.store_queue));
+            let in_order = self.dispatch.times.last().copied().unwrap_or(0);
+            waits.push((from.max(in_order), with_stores, STORES));
+        }
+        let dispatched = self.dispatch.take(with_stores);
+
+        // 3. Execution.
+        let producers = entry.distances.iter().filter_map(|of| number.checked_sub(*of as usize));
+        let ready = producers.map(|of| self.complete[of]).max().unwrap_or(0).max(dispatched + 1);
+        let forwarded = entry.forwards.iter().map(|of| self.complete[number - *of as usize]).max();
+        let mut complete = ready;
+        let (mut loaded, mut of_loads, mut slowest) = (ready, Waits::new(), Waits::new());
+        if count(false) + count(true) == 0 {
+            let at = (ready..).find(|at| self.issue.is_free(*at)).expect("a free slot");
+            self.issue.take(at);
+            complete = at + 1;
+        }
+        for (reference, access, cost) in entry.references.iter().filter(|of| !of.0.is_fetch()) {
+            let is_store = reference.is_store();
+            let ports = if is_store { &mut self.store_ports } else { &mut self.load_ports };
+            let is_free = |at: &u64| self.issue.is_free(*at) && ports.is_free(*at);
+            let from = if is_store { loaded } else { ready };
+            let at = (from..).find(is_free).expect("a free slot");
+            self.issue.take(at);
+            ports.take(at);
+            let mut own = if is_store { of_loads.clone() } else { Waits::new() };
+            let translated = self.translate(at, *access, cost.as_ref(), costs, &mut own);
+            let hits = cost.is_none_or(|cost| cost.cache_cycles == 0);
+            let end = match forwarded.filter(|_| hits) {
+                _ if is_store => translated + 1,
+                Some(stored) => {
+                    let from_store = stored + u64::from(self.config.forward_cycles);
+                    from_store.max(translated + self.l1d_cycles)
+                }
+                None => {
+                    self.line(translated, *access, cost.as_ref(), costs, &mut own) + self.l1d_cycles
+                }
+            };
+            if !is_store && end >= loaded {
+                (loaded, of_loads) = (end, own.clone());
+            }
+            if end >= complete {
+                (complete, slowest) = (end, own);
+            }
+        }
+        waits.extend(slowest);
+        self.complete.push(complete);
+
+        // 4. Commit.
+        let before = self.commit.times.last().copied().unwrap_or(0);
+        let committed = self.commit.take(complete);
+        self.registers.extend((0..entry.writes).map(|_| committed));
+        self.loads.extend((0..count(false)).map(|_| committed));
+        for (reference, access, cost) in &entry.references {
+            if reference.is_store() {
+                let at = self.line(committed, *access, cost.as_ref(), costs, &mut Waits::new());
+                self.stores.take(at);
+            }
+        }
+        if committed > before {
+            // The cycle of the commit is the base's.
+            let mut left = committed - before - 1;
+            // Of a store that waited for a load the walks and look-ups of both come behind the data.
+            let last_first = |wait: &(u64, u64, usize)| match wait.2 {
+                STORES => 3,
+                kind if kind > WALKS => 0,
+                kind if wait.0 >= dispatched => [0, 0, 0, 2, 1][kind],
+                kind => [0, 7, 4, 6, 5][kind],
+            };
+            waits.sort_by_key(last_first);
+            for (from, to, kind) in waits {
+                let of_wait = to.saturating_sub(from).min(left);
+                self.stack[kind] += of_wait;
+                left -= of_wait;
+            }
+            self.stack[BASE] += left + 1;
+        }
+    }
+
+    /// When an access that begins at a time has its translation.
+    fn translate(
+        &mut self,
+        at: u64,
+        access: LineAccess,
+        cost: Option<&Cost>,
+        costs: &Costs,
+        waits: &mut Waits,
+    ) -> u64 {
+        let address = access.line() << self.lines.log2();
+        let page = |bytes: u64| address / bytes;
+        let from = at + cost.map_or(0, |cost| u64::from(cost.lookup_cycles));
+        waits.push((at, from, TLB_L2));
+        if let Some(cost) = cost.filter(|cost| cost.walk_cycles > 0) {
+            let cycles = u64::from(cost.walk_cycles);
+            let begin = first_free(&[&self.walkers], from, cycles);
+            let mut late = 0;
+            for of in costs.other_transfers(cost) {
+                let of_line = self.dram.as_mut().map_or(0, |dram| dram.transfer(*of, begin));
+                late += if of.is_write() { 0 } else { of_line };
+            }
+            let end = begin + later(cost.walk_cycles, late);
+            self.walkers.take(begin, cycles, end);
+            let bytes = cost.page_size.bytes();
+            self.begin(bytes, page(bytes), begin, end, WALKS);
+            waits.push((from, end, WALKS));
+            return end;
+        }
+        let is_it = |of: &&(usize, &UnderWay)| {
+            of.1.page_bytes > 0 && of.1.number == page(of.1.page_bytes) && of.1.to > from
+        };
+        let all = self.under_way.iter().enumerate();
+        let found = all.filter(|of| is_it(&of)).min_by_key(|of| of.1.page_bytes);
+        let Some((place, _)) = found else { return from };
+        let until = self.wait(place, from, PlacesOf::Walkers);
+        waits.push((from, until, WALKS));
+        until
+    }
+
+    /// How much later than from an idle memory an access's line comes that is asked for at a time. What it and
+    /// its walk wrote back goes with the walk, if there is one.
+    fn line_late(&mut self, cost: &Cost, costs: &Costs, at: u64) -> i64 {
+        let Some(dram) = self.dram.as_mut().filter(|_| cost.cache_cycles > 0) else { return 0 };
+        let late = costs.own_transfer(cost).map_or(0, |own| dram.transfer(own, at));
+        for write in costs.other_transfers(cost).iter().filter(|_| cost.walk_cycles == 0) {
+            dram.transfer(*write, at);
+        }
+        late
+    }
+
+    /// When the line of an access is there that asks for it at a time.
+    fn line(
+        &mut self,
+        at: u64,
+        access: LineAccess,
+        cost: Option<&Cost>,
+        costs: &Costs,
+        waits: &mut Waits,
+    ) -> u64 {
+        if let Some(cost) = cost.filter(|cost| cost.cache_cycles > 0) {
+            let cycles = u64::from(cost.cache_cycles);
+            let misses = match cost.served {
+                ServedBy::L1 => 0,
+                ServedBy::L2 => 1,
+                ServedBy::Llc => 2,
+                ServedBy::Memory => 3,
+            };
+            let places: Vec<&Places> = self.outstanding[..misses].iter().collect();
+            let begin = first_free(&places, at, cycles);
+            let end = begin + later(cost.cache_cycles, self.line_late(cost, costs, begin));
+            self.outstanding[..misses]
+                .iter_mut()
+                .for_each(|places| places.take(begin, cycles, end));
+            self.begin(0, access.line(), begin, end, kind_of(cost.served));
+            waits.push((at, end, kind_of(cost.served)));
+            return end;
+        }
+        let is_it = |of: &UnderWay| of.page_bytes == 0 && of.number == access.line();
+        let Some(place) = self.under_way.iter().position(is_it) else { return at };
+        let kind = self.under_way[place].kind;
+        let end = self.wait(place, at, PlacesOf::FirstLevel);
+        waits.push((at, end, kind));
+        end
+    }
+
+    /// A walk or line begins to be under way.
+    fn begin(&mut self, page_bytes: u64, number: u64, from: u64, to: u64, kind: usize) {
+        self.under_way.retain(|of| (of.page_bytes, of.number) != (page_bytes, number));
+        self.under_way.push(UnderWay { page_bytes, number, from, to, kind });
+    }
+
+    /// When something under way is there, for an access that comes at a time.
+    fn wait(&mut self, place: usize, at: u64, of: PlacesOf) -> u64 {
+        let places = match of {
+            PlacesOf::Walkers => &mut self.walkers,
+            PlacesOf::FirstLevel => &mut self.outstanding[0],
+        };
+        let of = &mut self.under_way[place];
+        if at < of.from {
+            let cycles = of.to - of.from;
+            let begin = first_free(&[places], at, cycles);
+            if begin < of.from {
+                (of.from, of.to) = (begin, begin + cycles);
+                places.take(begin, cycles, begin + cycles);
+            }
+        }
+        of.to.max(at)
+    }
+
+    fn report(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let mut counters = vec![
+            ("core", "instructions", self.instructions),
+            ("core", "cycles", self.commit.times.last().copied().unwrap_or(0)),
+            ("core", "branches_taken", self.taken),
+            ("core", "branches_mispredicted", self.mispredicted),
+            ("memory", "row_hits", self.dram.as_ref().map_or(0, |dram| dram.row_hits)),
+            ("memory", "row_conflicts", self.dram.as_ref().map_or(0, |dram| dram.row_conflicts)),
+        ];
+        counters.extend(
+            KINDS.iter().zip(self.stack).map(|(kind, cycles)| ("core.stack", *kind, cycles)),
+        );
+        counters
+    }
+}
+
+#[derive(Clone, Copy)]
+enum PlacesOf {
+    Walkers,
+    FirstLevel,
+}
+
+/// What a fresh reference costs.
+#[derive(Clone, Debug)]
+struct CostDraft {
+    lookup_cycles: u32,
+    /// Beside its reads from memory.
+    walk: Option<(u32, Vec<u64>, PageSize)>,
+    served: ServedBy,
+    cache_cycles: u32,
+    line: u64,
+    writes: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct ReferenceDraft {
+    is_store: bool,
+    /// An earlier access of the batch, if there is one.
+    repeats: Option<Index>,
+    line: u64,
+    cost: Option<CostDraft>,
+}
+
+#[derive(Clone, Debug)]
+struct EntryDraft {
+    continues: bool,
+    followed: (bool, bool),
+    writes: u32,
+    distances: Vec<u64>,
+    forward: Option<u64>,
+    fetch: Option<(u64, Option<CostDraft>)>,
+    references: Vec<ReferenceDraft>,
+    /// Whether a part ends here, and whether a batch does.
+    ends: (bool, bool),
+}
+
+/// Lines of few pages of both sizes.
+fn line() -> impl Strategy<Value = u64> {
+    (prop::sample::select(&[0u64, 1, 2, 512, 513][..]), 0u64..3)
+        .prop_map(|(page, line)| page << 6 | line)
+}
+
+/// Physical lines, in few rows.
+fn physical() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => 0u64..16, 1 => 0u64..4096]
+}
+
+fn cost() -> impl Strategy<Value = CostDraft> {
+    let sizes = prop::sample::select(&[PageSize::BASE, PageSize::HUGE][..]);
+    let walk = (1u32..60, vec(physical(), 0..3), sizes);
+    let served = prop_oneof![
+        3 => Just(ServedBy::L1),
+        2 => Just(ServedBy::L2),
+        2 => Just(ServedBy::Llc),
+        3 => Just(ServedBy::Memory)
+    ];
+    let lookup = prop_oneof![Just(0u32), 1u32..15];
+    (lookup, prop::option::weighted(0.4, walk), served, 1u32..50, physical(), vec(physical(), 0..3))
+        .prop_map(|(lookup_cycles, walk, served, cycles, line, writes)| {
+            let cache_cycles = if served == ServedBy::L1 { 0 } else { cycles };
+            CostDraft { lookup_cycles, walk, served, cache_cycles, line, writes }
+        })
+}
+
+fn entry() -> impl Strategy<Value = EntryDraft> {
+    let distance = prop_oneof![6 => 1u64..6, 2 => 1u64..60, 1 => 1u64..=1023];
+    let cost = || prop::option::weighted(0.4, cost());
+    let reference = || {
+        (any::<bool>(), prop::option::weighted(0.4, any::<Index>()), line(), cost()).prop_map(
+            |(is_store, repeats, line, cost)| ReferenceDraft { is_store, repeats, line, cost },
+        )
+    };
+    let references = prop_oneof![4 => vec(reference(), 0..=1), 1 => vec(reference(), 0..=4)];
+    let fetch = prop::option::weighted(0.1, (line(), cost()));
+    let flag = |weight| prop::bool::weighted(weight);
+    (
+        (flag(0.05), (flag(0.05), flag(0.15)), prop_oneof![0u32..=2, 0u32..=7]),
+        prop_oneof![3 => vec(distance.clone(), 0..=2), 1 => vec(distance.clone(), 0..=5)],
+        prop::option::weighted(0.15, distance),
+        (fetch, references, (flag(0.05), flag(0.02))),
+    )
+        .prop_map(
+            |((continues, followed, writes), distances, forward, (fetch, references, ends))| {
+                EntryDraft {
+                    continues,
+                    followed,
+                    writes,
+                    distances,
+                    forward,
+                    fetch,
+                    references,
+                    ends,
+                }
+            },
+        )
+}
+
+fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
+    let width = || prop_oneof![1u32..4, 1u32..=64];
+    let queue = || prop_oneof![2 => 1u32..4, 2 => 1u32..40, 1 => 1u32..=1023];
+    let cycles = || 0u32..20;
+    let dram = ((0u32..3, 0u32..5, 6u32..14), (0u32..20, 0u32..20, 0u32..20)).prop_map(
+        |((channels, banks, row), (activate_cycles, precharge_cycles, transfer_cycles))| {
+            DramConfig {
+                channels: 1 << channels,
+                banks: 1 << banks,
+                row_bytes: 1 << row,
+                activate_cycles,
+                precharge_cycles,
+                transfer_cycles,
+            }
+        },
+    );
+    (
+        [width(), width(), width(), width(), width()],
+        [queue(), queue(), queue(), queue(), queue(), queue(), queue(), queue()],
+        [cycles(), cycles(), cycles()],
+        (1u32..8, 40u32..200, 1u32..5, prop::option::of(dram)),
+    )
+        .prop_map(|(widths, queues, cycles, (l1d, memory, walkers, dram))| {
+            let mut machine = octavo_config::resolve("skylake", &[""; 0]).unwrap().into_config();
+            machine.cache.l1d.latency_cycles = l1d;
+            machine.cache.memory_latency_cycles = memory;
+            machine.walker.walkers = walkers;
+            machine.dram = dram;
+            let pipeline = machine.core.pipeline.clone().expect("skylake has a pipeline");
+            let config = PipelineConfig {
+                width: widths[0],
+                issue_width: widths[1],
+                commit_width: widths[2],
+                load_ports: widths[3],
+                store_ports: widths[4],
+                reorder_buffer: queues[0],
+                rename_registers: queues[1],
+                load_queue: queues[2],
+                store_queue: queues[3],
+                fetch_buffer: queues[4],
+                outstanding: OutstandingMisses { l1d: queues[5], l2: queues[6], llc: queues[7] },
+                forward_cycles: cycles[0],
+                front_end_cycles: cycles[1],
+                mispredict_cycles: cycles[2],
+                ..pipeline
+            };
+            (machine, config)
+        })
+}
+
+/// A batch: its accesses, and of each part its words, the number of its first access, and its costs.
+#[derive(Clone, Default, Debug)]
+struct Batch {
+    accesses: Vec<LineAccess>,
+    parts: Vec<(Vec<u32>, usize, Costs)>,
+}
+
+impl Batch {
+    /// Adds an access with its costs to the last part.
+    fn access(&mut self, line: u64, kind: Access, cost: Option<&CostDraft>, memory: u32) -> usize {
+        let place = self.accesses.len();
+        self.accesses.push(LineAccess::new(line, kind, false, 0));
+        let (_, first, costs) = self.parts.last_mut().expect("a part");
+        if let Some(cost) = cost {
+            let first_transfer = costs.transfers.len();
+            let (cycles, reads, page_size) =
+                cost.walk.clone().unwrap_or((0, Vec::new(), PageSize::BASE));
+            let reads = reads.into_iter().map(|line| MemoryTransfer::new(line, false));
+            let walk_cycles = cycles + reads.len() as u32 * memory;
+            costs.transfers.extend(reads);
+            if walk_cycles > 0 || cost.cache_cycles > 0 {
+                let writes = cost.writes.iter().map(|line| MemoryTransfer::new(*line, true));
+                costs.transfers.extend(writes);
+            }
+            let mut cache_cycles = cost.cache_cycles;
+            if cost.served == ServedBy::Memory {
+                cache_cycles += memory;
+                costs.transfers.push(MemoryTransfer::new(cost.line, false));
+            }
+            costs.costs.push(Cost {
+                access: (place - *first) as u32,
+                lookup_cycles: cost.lookup_cycles,
+                walk_cycles,
+                cache_cycles,
+                served: cost.served,
+                first_transfer: first_transfer as u32,
+                transfers: (costs.transfers.len() - first_transfer) as u32,
+                page_size,
+            });
+        }
+        place
+    }
+}
+
+/// The batches of a program.
+fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    let mut batch = Batch::default();
+    let mut ops = Ops::default();
+    batch.parts.push(Default::default());
+    // Whether each entry stores.
+    let mut stores: Vec<bool> = Vec::new();
+    for (number, entry) in entries.iter().enumerate() {
+        if entry.continues && number > 0 {
+            ops.continuation();
+        } else {
+            let distances: Vec<u64> =
+                entry.distances.iter().copied().filter(|of| *of <= number as u64).collect();
+            let (is_mispredicted, is_taken) =
+                if number > 0 { entry.followed } else { (false, false) };
+            ops.entry(&distances, entry.writes, Followed { is_mispredicted, is_taken });
+        }
+        if let Some((line, cost)) = &entry.fetch {
+            let place = batch.access(*line, Access::Fetch, cost.as_ref(), memory);
+            ops.reference(place, true, true, false);
+        }
+        let (mut loads_, mut stores_) = (false, false);
+        for of in &entry.references {
+            let data: Vec<usize> = (0..batch.accesses.len())
+                .filter(|place| batch.accesses[*place].kind() != Access::Fetch)
+                .collect();
+            let kind = if of.is_store { Access::Store } else { Access::Load };
+            match of.repeats.filter(|_| !data.is_empty()) {
+                Some(index) => ops.reference(*index.get(&data), false, false, of.is_store),
+                None => {
+                    let place = batch.access(of.line, kind, of.cost.as_ref(), memory);
+                    ops.reference(place, true, false, of.is_store);
+                }
+            }
+            loads_ |= !of.is_store;
+            stores_ |= of.is_store;
+        }
+        if let Some(distance) = entry.forward.filter(|_| loads_) {
+            let stored = number.checked_sub(distance as usize).filter(|of| stores[*of]);
+            stored.into_iter().for_each(|_| ops.forward(distance));
+        }
+        stores.push(stores_);
+        let (ends_part, ends_batch) = entry.ends;
+        if ends_part || ends_batch || number + 1 == entries.len() {
+            batch.parts.last_mut().unwrap().0 = ops.words().to_vec();
+            ops.clear();
+            if ends_batch || number + 1 == entries.len() {
+                batches.push(std::mem::take(&mut batch));
+            }
+            let first = batch.accesses.len();
+            batch.parts.push((Vec::new(), first, Costs::default()));
+        }
+    }
+    batches
+}
+
+/// Checks that the fast core gives the numbers of the naive one.
+fn check(
+    (machine, config): &(MachineConfig, PipelineConfig),
+    entries: &[EntryDraft],
+) -> Result<(), TestCaseError> {
+    let lines = Lines::of_bytes(machine.cache.line_bytes);
+    let mut naive = NaiveCore::new(machine, config, lines);
+    let mut fast = Pipeline::new(machine, config, lines);
+    for batch in batches(entries, machine.cache.memory_latency_cycles) {
+        for (words, first, costs) in &batch.parts {
+            naive.execute(words, &batch.accesses, *first, costs);
+            fast.execute(words, &batch.accesses, *first, costs);
+        }
+    }
+    let mut counters = Counters::default();
+    fast.report(&mut counters);
+    let fast: Vec<_> = naive
+        .report()
+        .iter()
+        .map(|(component, counter, _)| {
+            (*component, *counter, counters.get(component, counter).unwrap_or(0))
+        })
+        .collect();
+    prop_assert_eq!(fast, naive.report());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
+    #[test]
+    fn times_equal_those_of_the_naive_core(
+        machine in machine(),
+        entries in prop_oneof![vec(entry(), 1..8), vec(entry(), 1..150)],
+    ) {
+        check(&machine, &entries)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(8))]
+
+    /// More instructions than the largest reorder buffer holds.
+    #[test]
+    fn times_of_long_programs_equal_those_of_the_naive_core(
+        machine in machine(),
+        entries in vec(entry(), 1500..3000),
+    ) {
+        check(&machine, &entries)?;
+    }
+}
