@@ -2,6 +2,7 @@
 
 mod common;
 mod conformance;
+mod core_time;
 mod cores;
 mod degenerate;
 mod designs;

@@ -1,0 +1,288 @@
+//! Laws of the time that an out-of-order core takes, at the level of whole simulations.
+
+use std::collections::BTreeMap;
+
+use crate::common::{cache, config, hosted, play, tiny};
+use octavo_config::{BranchPrediction, MachineConfig, OutstandingMisses, PipelineConfig, Ways};
+use octavo_machine::designs::designs;
+use octavo_machine::{Counters, Sim};
+use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
+use octavo_types::{Dependences, Event, Item, ItemKind, Segment, VirtAddr};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// An instruction's dependences: on some of the instructions before it, and registers read and written.
+fn dependences() -> impl Strategy<Value = Dependences> {
+    let bits = || prop_oneof![Just(0u64), (0u32..12).prop_map(|bit| 1 << bit), 0u64..4096];
+    (bits(), bits(), bits()).prop_map(|(producers, reads, writes)| Dependences {
+        producers,
+        reads,
+        writes,
+    })
+}
+
+/// A segment whose items are changed by a function, and whose instructions have these dependences in turn.
+fn changed(segment: &Segment, all: &[Dependences], change: impl Fn(Item) -> Item) -> Segment {
+    let items: Vec<Item> = segment.items().iter().copied().map(change).collect();
+    let dependences = all.iter().cycle().take(segment.instructions() as usize).copied().collect();
+    Segment::new(items, dependences).expect("every item is sound")
+}
+
+fn with_dependences(
+    stream: impl Strategy<Value = RandomStream>,
+) -> impl Strategy<Value = RandomStream> {
+    (stream, vec(dependences(), 1..40)).prop_map(|(stream, all)| RandomStream {
+        segments: stream
+            .segments
+            .iter()
+            .map(|segment| changed(segment, &all, |item| item))
+            .collect(),
+        ..stream
+    })
+}
+
+/// Streams of all kinds, and loads of few pages.
+fn streams() -> impl Strategy<Value = RandomStream> {
+    with_dependences(prop_oneof![stream(1..80).boxed(), few_pages(60, 1..150).boxed()])
+}
+
+/// Cores of all sizes.
+fn pipelines() -> impl Strategy<Value = PipelineConfig> {
+    let width = || prop_oneof![1u32..6, 1u32..=64];
+    let queue = || prop_oneof![1u32..6, 1u32..80, 1u32..=1023];
+    (
+        [width(), width(), width(), width(), width()],
+        [queue(), queue(), queue(), queue(), queue(), queue(), queue(), queue()],
+        [0u32..12, 0u32..12, 0u32..20],
+        any::<bool>(),
+    )
+        .prop_map(|(widths, queues, cycles, is_perfect)| PipelineConfig {
+            frequency_ghz: 3.0,
+            width: widths[0],
+            issue_width: widths[1],
+            commit_width: widths[2],
+            load_ports: widths[3],
+            store_ports: widths[4],
+            reorder_buffer: queues[0],
+            rename_registers: queues[1],
+            load_queue: queues[2],
+            store_queue: queues[3],
+            fetch_buffer: queues[4],
+            outstanding: OutstandingMisses { l1d: queues[5], l2: queues[6], llc: queues[7] },
+            forward_cycles: cycles[0],
+            front_end_cycles: cycles[1],
+            mispredict_cycles: cycles[2],
+            branches: if is_perfect { BranchPrediction::Perfect } else { BranchPrediction::Tage },
+        })
+}
+
+/// The counters of designs, with the number of the stream's instructions and data references.
+fn counted(
+    mut machine: MachineConfig,
+    pipeline: Option<&PipelineConfig>,
+    names: &[&str],
+    stream: &RandomStream,
+) -> (Vec<Counters>, [u64; 2]) {
+    machine.core.pipeline = pipeline.cloned();
+    let mut config = config(machine, names);
+    config.is_checked = false;
+    let mut sim = Sim::new(&config).unwrap();
+    play(&mut sim, stream);
+    let counts = sim.counts();
+    let counts = [counts.instructions, counts.loads + counts.stores];
+    (sim.machines().iter().map(|machine| machine.counters()).collect(), counts)
+}
+
+fn get(counters: &Counters, component: &str, counter: &'static str) -> u64 {
+    counters.get(component, counter).unwrap_or(0)
+}
+
+/// All counters but those of the core's time.
+fn others(counters: &Counters) -> BTreeMap<(String, &'static str), u64> {
+    let of_time = ["instructions", "cycles", "branches_taken", "branches_mispredicted"];
+    counters
+        .iter()
+        .filter(|(component, counter, _)| {
+            !(*component == "core" && of_time.contains(counter)
+                || *component == "core.stack"
+                || *component == "memory" && counter.starts_with("row_"))
+        })
+        .map(|(component, counter, value)| ((component.to_owned(), counter), value))
+        .collect()
+}
+
+/// Checks that the parts of the stack add up.
+fn check_stack(counters: &Counters, of: &str) -> Result<(), TestCaseError> {
+    let parts = counters.iter().filter(|(component, ..)| *component == "core.stack");
+    let sum: u64 = parts.map(|(.., cycles)| cycles).sum();
+    prop_assert_eq!(sum, get(counters, "core", "cycles"), "{}", of);
+    Ok(())
+}
+
+/// Data caches that hold all lines.
+fn with_large_caches(mut machine: MachineConfig) -> MachineConfig {
+    let of = &mut machine.cache;
+    for (level, latency_cycles) in
+        [(&mut of.l1i, 4), (&mut of.l1d, 4), (&mut of.l2, 12), (&mut of.llc, 40)]
+    {
+        *level = cache(1 << 14, 1, latency_cycles);
+        level.ways = Ways::Full;
+    }
+    machine
+}
+
+/// Streams of references of at most 8 bytes: two lines each.
+fn small_references() -> impl Strategy<Value = RandomStream> {
+    (stream(1..120), vec(dependences(), 1..40)).prop_map(|(stream, all)| {
+        let small = |item: Item| Item { size_bytes: item.size_bytes.min(8), ..item };
+        RandomStream {
+            segments: stream.segments.iter().map(|segment| changed(segment, &all, small)).collect(),
+            ..stream
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(60))]
+
+    /// Premises: data caches that hold everything, and room for everything under way. Slots, walkers and misses
+    /// are given in program order, so that an earlier instruction which asks sooner may delay a
+    /// later one on the critical path. Four instructions of at most 12 line accesses each never need more
+    /// than the 64 slots of a cycle; all else is in program order, and nothing comes sooner when something
+    /// before it comes later.
+    #[test]
+    fn perfect_levels_bound_cycles(stream in small_references(), mut pipeline in pipelines()) {
+        let mut machine = with_large_caches(tiny());
+        machine.memory.bytes = 8 << 30;
+        machine.walker.walkers = 64;
+        pipeline.reorder_buffer = pipeline.reorder_buffer.min(4);
+        (pipeline.issue_width, pipeline.load_ports, pipeline.store_ports) = (64, 64, 64);
+        pipeline.outstanding = OutstandingMisses { l1d: 1023, l2: 1023, llc: 1023 };
+        let names = ["perfect_l1", "perfect_l2", "base4k"];
+        let (all, _) = counted(machine, Some(&pipeline), &names, &stream);
+        let cycles: Vec<u64> = all.iter().map(|of| get(of, "core", "cycles")).collect();
+        prop_assert!(cycles[0] <= cycles[1] && cycles[1] <= cycles[2], "{cycles:?}");
+    }
+
+    /// The instructions one after another, each step of each alone, take at least as long.
+    #[test]
+    fn serial_execution_takes_no_less(stream in small_references(), pipeline in pipelines()) {
+        let machine = tiny();
+        let l1d = u64::from(machine.cache.l1d.latency_cycles);
+        let names = ["base4k", "thp", "perfect_l2", "rmm"];
+        let (all, [instructions, references]) = counted(machine, Some(&pipeline), &names, &stream);
+        for (name, of) in names.iter().zip(&all) {
+            let costs: u64 = of
+                .iter()
+                .filter(|(component, counter, _)| *component == "core" && counter.starts_with("cycles_"))
+                .map(|(.., cycles)| cycles)
+                .sum();
+            prop_assert_eq!(get(of, "core", "instructions"), instructions, "{}", name);
+            // Data before the first instruction of a segment is an entry of its own. Each is fetched, dispatched,
+            // executed and committed.
+            let entries = instructions + stream.steps.len() as u64;
+            let each = u64::from(pipeline.front_end_cycles) + 4;
+            // A reference accesses two lines at most; a store enters the cache.
+            let lines = references * 2;
+            let wrong = get(of, "core", "branches_mispredicted");
+            let serial = costs
+                + entries * each
+                + lines * (l1d + 2 + u64::from(pipeline.forward_cycles))
+                + wrong * u64::from(pipeline.mispredict_cycles);
+            let cycles = get(of, "core", "cycles");
+            prop_assert!(cycles <= serial, "{}: {} > {}", name, cycles, serial);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(16))]
+
+    /// Every design, native and with a host: the time changes no count, and its parts add up.
+    #[test]
+    fn time_changes_no_count(
+        stream in streams(),
+        pipeline in pipelines(),
+        cores in 1u32..4,
+        host in prop::option::of((28u8..34, any::<bool>())),
+    ) {
+        let mut machine = tiny();
+        machine.core.count = cores;
+        if let Some((memory_log2, caches_halves)) = host {
+            machine = hosted(machine, memory_log2, caches_halves);
+        }
+        let names: Vec<&str> = designs().iter().map(|design| design.name).collect();
+        let (without, _) = counted(machine.clone(), None, &names, &stream);
+        let (with, [instructions, _]) = counted(machine, Some(&pipeline), &names, &stream);
+        for ((name, with), without) in names.iter().zip(&with).zip(&without) {
+            prop_assert_eq!(others(with), others(without), "{}", name);
+            check_stack(with, name)?;
+            prop_assert!(get(with, "core", "instructions") <= instructions, "{}", name);
+        }
+    }
+}
+
+/// The stream at other addresses.
+fn moved(stream: &RandomStream, all: &[Dependences], bytes: u64) -> RandomStream {
+    let to = |addr: VirtAddr| addr.wrapping_add(bytes);
+    let change = |item: Item| match item.kind {
+        ItemKind::Fetch => Item { addr: to(item.addr), ..item },
+        _ => item,
+    };
+    let step = |step: &Step| match step {
+        Step::Segment(number, addresses) => {
+            Step::Segment(*number, addresses.iter().copied().map(to).collect())
+        }
+        Step::Event(event) => Step::Event(event.clone()),
+    };
+    RandomStream {
+        segments: stream.segments.iter().map(|segment| changed(segment, all, change)).collect(),
+        steps: stream.steps.iter().map(step).collect(),
+    }
+}
+
+/// A stream of one thread, and then one of another.
+fn joined(first: &RandomStream, second: &RandomStream) -> RandomStream {
+    let own = first.segments.len();
+    let renumbered = second.steps.iter().cloned().map(|step| match step {
+        Step::Segment(number, addresses) => Step::Segment(own + number, addresses),
+        event => event,
+    });
+    let switch = Step::Event(Event::ThreadSwitch { thread: 2 });
+    RandomStream {
+        segments: [&first.segments[..], &second.segments[..]].concat(),
+        steps: first.steps.iter().cloned().chain([switch]).chain(renumbered).collect(),
+    }
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(40))]
+
+    /// Two threads on two cores that share no line take together what each takes alone.
+    #[test]
+    fn cores_of_a_machine_add_up(
+        first in few_pages(40, 1..80),
+        second in few_pages(40, 1..80),
+        all in vec(dependences(), 1..40),
+        pipeline in pipelines(),
+    ) {
+        let first = moved(&first, &all, 0);
+        let second = moved(&second, &all, 1 << 40);
+        let mut machine = with_large_caches(tiny());
+        machine.core.count = 2;
+        machine.core.pipeline = Some(PipelineConfig { branches: BranchPrediction::Perfect, ..pipeline });
+        // A perfect first level: threads share the lines of page tables.
+        let counters = |stream: &RandomStream| {
+            let mut sim = Sim::new(&config(machine.clone(), &["perfect_l1"])).unwrap();
+            play(&mut sim, stream);
+            sim.machines()[0].counters()
+        };
+        let [one, two, both] = [&first, &second, &joined(&first, &second)].map(counters);
+        for (component, counter, value) in both.iter() {
+            if component == "core" || component == "core.stack" {
+                let alone = get(&one, component, counter) + get(&two, component, counter);
+                prop_assert_eq!(value, alone, "{} {}", component, counter);
+            }
+        }
+    }
+}
