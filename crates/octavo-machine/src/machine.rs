@@ -176,17 +176,14 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
     fn run(self) -> Option<()> {
         let AccessRun { machine, accesses } = self;
         let core = machine.env.core();
+        let mut charged = machine.mmus[core].charged(&machine.env);
         for (number, access) in accesses.iter().enumerate() {
-            let charged = if FOR_CORES {
-                machine.mmus[core].charged(&machine.env)
-            } else {
-                Charged::default()
-            };
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
             if FOR_CORES {
-                let since = machine.mmus[core].charged(&machine.env).since(charged);
-                if since != Charged::default() {
-                    machine.note_cost(number, *access, since);
+                let now = machine.mmus[core].charged(&machine.env);
+                if now != charged {
+                    machine.note_cost(number, *access, now.since(charged));
+                    charged = now;
                 }
             }
             if machine.env.observes_accesses() {

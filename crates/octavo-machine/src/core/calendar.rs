@@ -4,7 +4,9 @@
 use rustc_hash::FxHashMap;
 
 /// The number of cycles whose slots lie in an array.
-const NEAR: u64 = 1 << 12;
+const NEAR: u64 = 1 << 11;
+/// Bits for the slots taken in a cycle: no width is larger.
+const TAKEN_BITS: u32 = 8;
 
 /// A place that takes instructions in program order, a limited number in each cycle.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +68,8 @@ pub struct Slots {
     width: u32,
     /// The cycle before which nothing is asked any more.
     now: u64,
-    /// For each cycle of the next [`NEAR`]: the cycle, and the slots taken.
-    near: Box<[(u64, u32)]>,
+    /// For each cycle of the next [`NEAR`]: the cycle, and the slots taken in its low bits.
+    near: Box<[u64; NEAR as usize]>,
     /// Slots taken in later cycles.
     far: FxHashMap<u64, u32>,
 }
@@ -75,7 +77,7 @@ pub struct Slots {
 impl Slots {
     /// `width` slots in each cycle.
     pub fn new(width: u32) -> Self {
-        Slots { width, now: 0, near: vec![(0, 0); NEAR as usize].into(), far: FxHashMap::default() }
+        Slots { width, now: 0, near: Box::new([0; NEAR as usize]), far: FxHashMap::default() }
     }
 
     /// Nothing is asked before the cycle `now` any more.
@@ -101,8 +103,8 @@ impl Slots {
     #[inline(always)]
     pub fn take(&mut self, cycle: u64) {
         if cycle - self.now < NEAR {
-            let taken = self.taken(cycle);
-            self.near[(cycle % NEAR) as usize] = (cycle, taken + 1);
+            let near = &mut self.near[(cycle % NEAR) as usize];
+            *near = if *near >> TAKEN_BITS == cycle { *near } else { cycle << TAKEN_BITS } + 1;
             return;
         }
         *self.far.entry(cycle).or_default() += 1;
@@ -110,8 +112,8 @@ impl Slots {
 
     #[inline(always)]
     fn taken(&self, cycle: u64) -> u32 {
-        let (of, taken) = self.near[(cycle % NEAR) as usize];
-        let near = if of == cycle { taken } else { 0 };
+        let near = self.near[(cycle % NEAR) as usize];
+        let near = if near >> TAKEN_BITS == cycle { near as u32 % (1 << TAKEN_BITS) } else { 0 };
         // A cycle that was far when a slot of it was taken may have come near.
         let far = if self.far.is_empty() { None } else { self.far.get(&cycle) };
         near + far.copied().unwrap_or(0)

@@ -16,6 +16,8 @@ const MAX_WORDS: u64 = 8;
 pub struct Dataflow {
     /// The number of the entry to come. Starts at more than the farthest distance.
     entry: u64,
+    /// Room for the distances of an entry, so that it is not cleared for each.
+    distances: Box<[u64; 2 * u64::BITS as usize]>,
     /// The entry that wrote each register of [`Dependences`] last.
     writers: [u64; u64::BITS as usize],
     /// The last store to a word among those that share a place: the word, and its entry.
@@ -34,6 +36,7 @@ impl Dataflow {
     pub fn new(branches: Branches) -> Self {
         Dataflow {
             entry: MAX_DISTANCE + 1,
+            distances: Box::new([0; 2 * u64::BITS as usize]),
             writers: [0; u64::BITS as usize],
             stores: vec![(u64::MAX, 0); STORES].into(),
             followed: Followed::default(),
@@ -61,7 +64,7 @@ impl Dataflow {
     /// Adds an instruction.
     #[inline(always)]
     pub fn instruction(&mut self, of: &Dependences, ops: &mut Ops) {
-        let mut distances = [0; 2 * u64::BITS as usize];
+        let distances = &mut *self.distances;
         let mut count = 0;
         let mut producers = of.producers;
         while producers != 0 {
