@@ -26,7 +26,7 @@ pub struct PipelineConfig {
     pub load_ports: u32,
     /// Stores that begin in a cycle, and the stores that a data cache takes in one: 1 to 64.
     pub store_ports: u32,
-    /// Cycles from a store's execution until a load that reads its bytes has them.
+    /// Cycles that a load takes whose bytes an earlier store has ready.
     pub forward_cycles: u32,
     /// Instructions fetched ahead of dispatch: 1 to 1023.
     pub fetch_buffer: u32,

@@ -383,10 +383,7 @@ impl NaiveCore {
             let hits = cost.is_none_or(|cost| cost.cache_cycles == 0);
             let end = match forwarded.filter(|_| hits) {
                 _ if is_store => translated + 1,
-                Some(stored) => {
-                    let from_store = stored + u64::from(self.config.forward_cycles);
-                    from_store.max(translated + self.l1d_cycles)
-                }
+                Some(stored) => stored.max(translated) + u64::from(self.config.forward_cycles),
                 None => {
                     self.line(translated, *access, cost.as_ref(), costs, &mut own) + self.l1d_cycles
                 }

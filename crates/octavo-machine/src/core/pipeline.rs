@@ -460,8 +460,8 @@ impl Pipeline {
             Some(cost) => (self.miss(access, at, cost, context), part_of(cost.served)),
             None => match forwarded {
                 Some(stored) => {
-                    let from_store = stored + u64::from(self.config.forward_cycles);
-                    return (from_store.max(at + self.l1d_cycles), 0, Part::Base);
+                    let taken = stored.max(at) + u64::from(self.config.forward_cycles);
+                    return (taken, 0, Part::Base);
                 }
                 None => self.hit(access, at, context),
             },
