@@ -16,7 +16,7 @@ use octavo_types::PageSize;
 
 pub use pipeline::Pipeline;
 
-/// What an access cost beyond hits in first-level TLB and cache.
+/// The cost of an access beyond hits in first-level TLB and cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
     /// The number of the access in its part of the batch.

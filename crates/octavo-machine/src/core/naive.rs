@@ -12,7 +12,7 @@ use super::{Cost, Costs, Pipeline};
 use crate::counters::Counters;
 use crate::front::{Followed, LineAccess, Lines, Ops, Reference, Word, decode, each_distance};
 
-/// What the next instruction to commit waits for.
+/// The parts of the stack: reasons why the next instruction to commit waits.
 const KINDS: [&str; 9] = [
     "base",
     "branches",
@@ -203,7 +203,7 @@ struct Entry {
     references: Vec<(Reference, LineAccess, Option<Cost>)>,
 }
 
-/// What takes so long, and comes so much later, takes a cycle at least.
+/// A duration with a delay of DRAM, which may be negative: at least a cycle.
 fn later(cycles: u32, late: i64) -> u64 {
     (i64::from(cycles) + late).max(1) as u64
 }
@@ -560,7 +560,7 @@ enum PlacesOf {
     FirstLevel,
 }
 
-/// What a fresh reference costs.
+/// The cost of a fresh reference.
 #[derive(Clone, Debug)]
 struct CostDraft {
     lookup_cycles: u32,

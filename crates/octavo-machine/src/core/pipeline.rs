@@ -15,7 +15,7 @@
 //!   earliest time that is free.
 //! - Commit: in order, `commit_width` a cycle. Stores then enter the data cache in order.
 //!
-//! What a walk or a line costs is known from the machine, which has played the accesses in program order. If a
+//! The machine has played the accesses in program order and gives the cost of each walk and line. If a
 //! later instruction uses the page or line before the instruction that missed does, the miss is its own.
 
 use octavo_config::{MachineConfig, PipelineConfig};
@@ -25,8 +25,7 @@ use rustc_hash::FxHashMap;
 
 use super::calendar::{InOrder, Servers, Slots};
 use super::dram::Dram;
-use super::stack::Part;
-use super::stack::Stack;
+use super::stack::{Part, Stack};
 use super::{Cost, Costs};
 use crate::counters::Counters;
 use crate::front::{
@@ -43,7 +42,7 @@ const MANY_IN_FLIGHT: usize = 1 << 10;
 struct InFlight {
     start: u64,
     end: u64,
-    /// What a wait for it is counted as.
+    /// The part of the stack for waits on it.
     part: Part,
 }
 
@@ -112,7 +111,7 @@ struct ReferenceWaits {
     lookups: u64,
     walks: u64,
     data: u64,
-    /// What served the data.
+    /// The level that served the data, as a part of the stack.
     served: Part,
 }
 
@@ -560,7 +559,7 @@ impl Pipeline {
         }
     }
 
-    /// Forgets lines and pages that have come.
+    /// Drops lines and walks that are complete.
     #[inline(always)]
     fn forget_in_flight(&mut self, now: u64) {
         if self.in_flight_lines.len() > MANY_IN_FLIGHT {
@@ -585,7 +584,7 @@ impl Pipeline {
     }
 }
 
-/// What a wait for data is counted as that a level serves.
+/// The part of the stack for waits on data from a level.
 fn part_of(served: ServedBy) -> Part {
     match served {
         ServedBy::L1 | ServedBy::L2 => Part::DataL2,
@@ -594,7 +593,7 @@ fn part_of(served: ServedBy) -> Part {
     }
 }
 
-/// What executing a part of a batch needs to know.
+/// The costs and the time at which an entry is executed.
 struct Context<'a> {
     costs: &'a Costs,
     /// The time before which nothing is asked any more.

@@ -3,7 +3,7 @@
 
 use crate::counters::Counters;
 
-/// What a cycle goes to.
+/// The reason for a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(usize)]
 pub enum Part {

@@ -51,7 +51,7 @@ pub fn tiny(settings: &[&str]) -> MachineConfig {
         "cache.llc.ways=4",
     ];
     let mut machine = resolve("skylake", &[&small[..], settings].concat()).unwrap().into_config();
-    // Twins tell what happens, and not what each walk costs.
+    // Twins count events; they do not charge walks to a core.
     machine.core.pipeline = None;
     machine
 }

@@ -27,8 +27,6 @@ pub struct Dataflow {
     branches: Branches,
     /// The exit of the segment before.
     exit: Option<Exit>,
-    /// Instructions with dependences.
-    with_dependences: u64,
 }
 
 impl Dataflow {
@@ -42,7 +40,6 @@ impl Dataflow {
             followed: Followed::default(),
             branches,
             exit: None,
-            with_dependences: 0,
         }
     }
 
@@ -86,7 +83,6 @@ impl Dataflow {
             self.writers[writes.trailing_zeros() as usize] = self.entry;
             writes &= writes - 1;
         }
-        self.with_dependences += u64::from(count > 0);
         let followed = std::mem::take(&mut self.followed);
         ops.entry(&distances[..count], of.writes.count_ones(), followed);
         self.entry += 1;

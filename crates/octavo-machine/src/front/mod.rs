@@ -254,12 +254,11 @@ impl Play<'_> {
         let (steps, pages) = image.parts(steps);
         let mut addresses = addresses.iter();
         let mut sides = front.sides;
-        let mut out = front.batch.room(most);
         let mut flow = Flow { dataflow: None, ops: Ops::default(), in_instruction: false };
         if FOR_CORES {
             (flow.dataflow, flow.ops) = (front.flow.take(), std::mem::take(&mut front.batch.ops));
-            out = front.batch.room(most);
         }
+        let mut out = front.batch.room(most);
         for step in steps {
             if FOR_CORES && let Some(number) = step.instruction() {
                 flow.instruction(segment.dependences().get(number));
