@@ -72,6 +72,11 @@ pub struct Dependences {
     pub writes: u64,
 }
 
+impl Dependences {
+    /// The register of the flags.
+    const FLAGS: u64 = 1 << 16;
+}
+
 /// A data item as the page-level engines see it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DataItem {
@@ -119,6 +124,7 @@ pub enum SegmentError {
 pub struct Segment {
     items: Box<[Item]>,
     dependences: Box<[Dependences]>,
+    registers_written: Box<[u8]>,
     data: Box<[DataItem]>,
     fetch_pages: Box<[FetchPage]>,
     instructions: u32,
@@ -165,6 +171,7 @@ impl Segment {
         }
         Ok(Segment {
             items: items.into(),
+            registers_written: registers_written(&dependences),
             dependences: dependences.into(),
             data: data.into(),
             fetch_pages: fetch_pages.into(),
@@ -184,6 +191,13 @@ impl Segment {
     /// The register dependences, one per instruction, or none where the source has none.
     pub fn dependences(&self) -> &[Dependences] {
         &self.dependences
+    }
+
+    /// How many registers the instruction of this number writes, as far as is known: those that it leaves
+    /// for after the superblock, without the flags, and at least one if any value of it is used.
+    #[inline(always)]
+    pub fn registers_written(&self, instruction: usize) -> u8 {
+        self.registers_written.get(instruction).copied().unwrap_or(0)
     }
 
     /// The data items in execution order: one address each comes with every execution.
@@ -260,6 +274,27 @@ impl DataItem {
     }
 }
 
+fn registers_written(dependences: &[Dependences]) -> Box<[u8]> {
+    let mut written: Box<[u8]> = dependences
+        .iter()
+        .map(|of| {
+            let without_flags = (of.writes & !Dependences::FLAGS).count_ones() as u8;
+            without_flags.max(u8::from(of.writes != 0))
+        })
+        .collect();
+    for (number, of) in dependences.iter().enumerate() {
+        let mut producers = of.producers;
+        while producers != 0 {
+            // A producer may lie in an earlier segment of the superblock.
+            if let Some(producer) = number.checked_sub(producers.trailing_zeros() as usize + 1) {
+                written[producer] = written[producer].max(1);
+            }
+            producers &= producers - 1;
+        }
+    }
+    written
+}
+
 fn add_fetch(pages: &mut Vec<FetchPage>, item: &Item) {
     let first = item.addr.page(PageSize::BASE);
     let last = item.addr.wrapping_add(u64::from(item.size_bytes) - 1).page(PageSize::BASE);
@@ -299,6 +334,18 @@ mod tests {
             ]
         );
         assert_eq!((segment.instructions(), segment.loads(), segment.stores()), (3, 2, 1));
+    }
+
+    #[test]
+    fn an_instruction_writes_a_register_if_its_value_is_used_or_left() {
+        let items = vec![item(ItemKind::Fetch, 1, 0x1000); 4];
+        let of = |producers, writes| Dependences { producers, reads: 0, writes };
+        // One is used by the next but one; one leaves rax, rcx and the flags; one leaves the flags; the last uses
+        // a value from before the segment.
+        let dependences = vec![of(0, 0), of(0, 0b11 | 1 << 16), of(0b10, 1 << 16), of(0b1000, 0)];
+        let segment = Segment::new(items, dependences).unwrap();
+        let written: Vec<u8> = (0..4).map(|number| segment.registers_written(number)).collect();
+        assert_eq!(written, [1, 2, 1, 0]);
     }
 
     #[test]

@@ -58,9 +58,9 @@ impl Dataflow {
         }
     }
 
-    /// Adds an instruction.
+    /// Adds an instruction, which writes this many registers.
     #[inline(always)]
-    pub fn instruction(&mut self, of: &Dependences, ops: &mut Ops) {
+    pub fn instruction(&mut self, of: &Dependences, written: u8, ops: &mut Ops) {
         let distances = &mut *self.distances;
         let mut count = 0;
         let mut producers = of.producers;
@@ -84,7 +84,7 @@ impl Dataflow {
             writes &= writes - 1;
         }
         let followed = std::mem::take(&mut self.followed);
-        ops.entry(&distances[..count], of.writes.count_ones(), followed);
+        ops.entry(&distances[..count], u32::from(written), followed);
         self.entry += 1;
     }
 

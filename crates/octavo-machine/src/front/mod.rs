@@ -23,7 +23,7 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use octavo_config::BranchPrediction;
-use octavo_types::{Access, Dependences, Event, PageSize, Segment, VirtAddr};
+use octavo_types::{Access, Event, PageSize, Segment, VirtAddr};
 
 pub use batch::{Batch, ControlEvent, ImageId, LineAccess, Lines, Part};
 #[cfg(test)]
@@ -261,7 +261,7 @@ impl Play<'_> {
         let mut out = front.batch.room(most);
         for step in steps {
             if FOR_CORES && let Some(number) = step.instruction() {
-                flow.instruction(segment.dependences().get(number));
+                flow.instruction(segment, number);
                 continue;
             }
             let before = sides.len;
@@ -330,10 +330,11 @@ struct Flow {
 impl Flow {
     /// An instruction begins; without dependences it depends on nothing.
     #[inline(always)]
-    fn instruction(&mut self, dependences: Option<&Dependences>) {
-        let dependences = dependences.copied().unwrap_or_default();
+    fn instruction(&mut self, segment: &Segment, number: usize) {
+        let dependences = segment.dependences().get(number).copied().unwrap_or_default();
+        let written = segment.registers_written(number);
         if let Some(dataflow) = &mut self.dataflow {
-            dataflow.instruction(&dependences, &mut self.ops);
+            dataflow.instruction(&dependences, written, &mut self.ops);
         }
         self.in_instruction = true;
     }
