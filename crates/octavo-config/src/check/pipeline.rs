@@ -70,5 +70,12 @@ fn check_dram(dram: &DramConfig, line_bytes: u64) -> Result<(), InvalidValue> {
     }
     check_latency("dram.activate_cycles", dram.activate_cycles)?;
     check_latency("dram.precharge_cycles", dram.precharge_cycles)?;
-    check_latency("dram.transfer_cycles", dram.transfer_cycles)
+    check_latency("dram.transfer_cycles", dram.transfer_cycles)?;
+    check_latency("dram.refresh_cycles", dram.refresh_cycles)?;
+    if dram.refresh_cycles > 0 && dram.refresh_every_cycles <= dram.refresh_cycles {
+        let advice = format!("give more than dram.refresh_cycles, {}", dram.refresh_cycles);
+        let every = dram.refresh_every_cycles;
+        return Err(InvalidValue::new("dram.refresh_every_cycles", every, advice));
+    }
+    Ok(())
 }

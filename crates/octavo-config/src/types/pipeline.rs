@@ -85,4 +85,8 @@ pub struct DramConfig {
     pub precharge_cycles: u32,
     /// Time that a line occupies its channel.
     pub transfer_cycles: u32,
+    /// Time for which a refresh closes a channel; 0 for a memory without refresh.
+    pub refresh_cycles: u32,
+    /// Time from one refresh of a channel to the next: more than it takes.
+    pub refresh_every_cycles: u32,
 }

@@ -283,14 +283,19 @@ fn pipeline() -> impl Strategy<Value = PipelineConfig> {
 }
 
 fn dram() -> impl Strategy<Value = DramConfig> {
-    (0u32..=6, 0u32..=10, 12u32..=30, 0u32..=1000, 0u32..=1000, 0u32..=1000).prop_map(
-        |(channels, banks, row, activate_cycles, precharge_cycles, transfer_cycles)| DramConfig {
-            channels: 1 << channels,
-            banks: 1 << banks,
-            row_bytes: 1 << row,
-            activate_cycles,
-            precharge_cycles,
-            transfer_cycles,
+    let refresh = (0u32..=1000, 1u32..=10_000);
+    (0u32..=6, 0u32..=10, 12u32..=30, 0u32..=1000, 0u32..=1000, 0u32..=1000, refresh).prop_map(
+        |(channels, banks, row, activate_cycles, precharge_cycles, transfer_cycles, refresh)| {
+            DramConfig {
+                channels: 1 << channels,
+                banks: 1 << banks,
+                row_bytes: 1 << row,
+                activate_cycles,
+                precharge_cycles,
+                transfer_cycles,
+                refresh_cycles: refresh.0,
+                refresh_every_cycles: refresh.0 + refresh.1,
+            }
         },
     )
 }

@@ -45,6 +45,8 @@ impl Dram {
             channels, banks, activate_cycles, precharge_cycles, transfer_cycles, ..
         } = self.config;
         let channel = line % u64::from(channels);
+        let asked_at = at;
+        let at = self.after_refresh(channel, at);
         let row_of_all = line / u64::from(channels) / self.lines_of_row;
         // Rows of different parts of memory spread over banks.
         let folded = row_of_all ^ (row_of_all / u64::from(banks));
@@ -61,6 +63,14 @@ impl Dram {
         let (open, transfer) = (u64::from(open_cycles), u64::from(transfer_cycles));
         let opened = self.banks[bank].reserve(at, open + transfer, now) + open;
         let start = self.channels[channel as usize].reserve(opened, transfer, now);
-        start as i64 - (at + u64::from(activate_cycles)) as i64
+        start as i64 - (asked_at + u64::from(activate_cycles)) as i64
+    }
+
+    /// The end of the channel's refresh that a time falls into, or that time. Channels are refreshed in turn.
+    fn after_refresh(&self, channel: u64, at: u64) -> u64 {
+        let every = u64::from(self.config.refresh_every_cycles.max(1));
+        let first = channel * every / u64::from(self.config.channels);
+        let into = (at + every - first) % every;
+        at + u64::from(self.config.refresh_cycles).saturating_sub(into)
     }
 }

@@ -172,7 +172,20 @@ impl Dram {
             }
         };
         let (opens, moves) = (u64::from(opens), u64::from(of.transfer_cycles));
-        let begin = first_free(&[&self.banks[bank]], from, opens + moves);
+        let refreshed = match u64::from(of.refresh_cycles) {
+            0 => from,
+            refresh => {
+                // A period later than asked for, since channels were refreshed before the beginning, too.
+                let every = u64::from(of.refresh_every_cycles);
+                let is_closed = |at: u64| {
+                    let first = channel as u64 * every / channels;
+                    let begins = (0..).map(|number| first + number * every);
+                    begins.take_while(|begin| *begin <= at).any(|begin| at < begin + refresh)
+                };
+                (from + every..).find(|at| !is_closed(*at)).expect("refreshes end") - every
+            }
+        };
+        let begin = first_free(&[&self.banks[bank]], refreshed, opens + moves);
         self.banks[bank].take(begin, opens + moves, begin + opens + moves);
         let begin = first_free(&[&self.channels[channel]], begin + opens, moves);
         self.channels[channel].take(begin, moves, begin + moves);
@@ -659,8 +672,13 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     let width = || prop_oneof![1u32..4, 1u32..=64];
     let queue = || prop_oneof![2 => 1u32..4, 2 => 1u32..40, 1 => 1u32..=1023];
     let cycles = || 0u32..20;
-    let dram = ((0u32..3, 0u32..5, 6u32..14), (0u32..20, 0u32..20, 0u32..20)).prop_map(
-        |((channels, banks, row), (activate_cycles, precharge_cycles, transfer_cycles))| {
+    let refresh = prop_oneof![Just((0u32, 0u32)), (1u32..100, 1u32..400)];
+    let dram = ((0u32..3, 0u32..5, 6u32..14), (0u32..20, 0u32..20, 0u32..20), refresh).prop_map(
+        |(
+            (channels, banks, row),
+            (activate_cycles, precharge_cycles, transfer_cycles),
+            (refresh_cycles, between),
+        )| {
             DramConfig {
                 channels: 1 << channels,
                 banks: 1 << banks,
@@ -668,6 +686,8 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
                 activate_cycles,
                 precharge_cycles,
                 transfer_cycles,
+                refresh_cycles,
+                refresh_every_cycles: refresh_cycles + between,
             }
         },
     );

@@ -291,23 +291,47 @@ fn a_load_takes_its_value_from_a_store() {
     assert_eq!(program.cycles(core), stored + u64::from(forward_cycles));
 }
 
+const ONE_CHANNEL: DramConfig = DramConfig {
+    channels: 1,
+    banks: 16,
+    row_bytes: 8192,
+    activate_cycles: 40,
+    precharge_cycles: 40,
+    transfer_cycles: 10,
+    refresh_cycles: 0,
+    refresh_every_cycles: 0,
+};
+
+/// Eight loads in a chain, each of another bank. The first falls into the refresh at the beginning, and begins at
+/// its end, 150; the fifth, four misses later, at 950, falls into the next one, from 900 to 1050.
+#[test]
+fn loads_wait_for_the_end_of_a_refresh() {
+    let cycles = |refresh_cycles: u32| {
+        let mut program = Program::default();
+        for number in 0..8 {
+            let producer: &[u64] = if number == 0 { &[] } else { &[1] };
+            program.data(producer, Data::load(number * 128).miss(196));
+        }
+        program.cycles(core(|machine, _| {
+            let refresh_every_cycles = 900;
+            machine.dram = Some(DramConfig { refresh_cycles, refresh_every_cycles, ..ONE_CHANNEL });
+        }))
+    };
+    let first = FIRST_COMMIT - 1;
+    let chain = 8 * (196 + L1D_CYCLES);
+    assert_eq!(cycles(0), first + chain);
+    assert_eq!(cycles(150), 150 + chain + (1050 - 950));
+}
+
 #[test]
 fn channels_bound_the_lines_of_memory() {
-    let dram = DramConfig {
-        channels: 1,
-        banks: 16,
-        row_bytes: 8192,
-        activate_cycles: 40,
-        precharge_cycles: 40,
-        transfer_cycles: 10,
-    };
     let cycles = |channels: u32| {
         let mut program = Program::default();
         for line in 0..64 {
             program.data(&[], Data::load(line).miss(196));
         }
         program.cycles(core(|machine, pipeline| {
-            machine.dram = Some(DramConfig { channels, ..dram });
+            machine.dram = Some(DramConfig { channels, ..ONE_CHANNEL });
             pipeline.outstanding = OutstandingMisses { l1d: 64, l2: 64, llc: 64 };
         }))
     };
