@@ -164,6 +164,7 @@ static void executing(Addr path, Addr argv)
 {
    HChar text[TRACER_PATH_BYTES];
    copy_text(text, sizeof text, path);
+   windows_finished(True);
    exec_record(text);
    ring_slot->exec_name[0] = 0;
    if (readable(argv, sizeof(Addr)))
@@ -326,6 +327,11 @@ static void thread_runs(ThreadId tid, ULong blocks_done)
    }
 }
 
+static void thread_stops(ThreadId tid, ULong blocks_done)
+{
+   windows_stopped();
+}
+
 static void signal_delivered(ThreadId tid, Int signal, Bool alternate_stack)
 {
    ULong payload[] = {(ULong)signal};
@@ -345,6 +351,7 @@ static Bool client_request(ThreadId tid, UWord* args, UWord* answer)
 void events_finished(Int unused)
 {
    ULong payload[] = {(ULong)exit_code};
+   windows_finished(False);
    ring_record(OCTAVO_EXIT, 1, payload);
 }
 
@@ -375,5 +382,6 @@ void events_init(void)
    VG_(track_pre_thread_ll_create)(thread_created);
    VG_(track_pre_thread_ll_exit)(thread_ended);
    VG_(track_start_client_code)(thread_runs);
+   VG_(track_stop_client_code)(thread_stops);
    VG_(track_pre_deliver_signal)(signal_delivered);
 }

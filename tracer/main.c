@@ -38,12 +38,14 @@ static void child_forked(ThreadId tid)
    ring_reopen_in_child(follow_children);
    segments_redefine();
    events_describe_process();
+   windows_forked();
 }
 
 static void post_options(void)
 {
    ring_open(session_fd);
    segments_init();
+   windows_init();
    events_init();
    VG_(atfork)(NULL, NULL, child_forked);
 }

@@ -14,7 +14,7 @@ extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, I
 
 struct octavo_slot* ring_slot;
 
-static struct octavo_session* session;
+struct octavo_session* ring_session;
 static Int session_fd = -1;
 /* A silent process keeps writing, to private memory that is never read. */
 static Bool silent;
@@ -46,7 +46,7 @@ static ULong slot_offset(UInt slot)
 
 void ring_count_untraced(void)
 {
-   __atomic_add_fetch(&session->untraced, 1, __ATOMIC_RELAXED);
+   __atomic_add_fetch(&ring_session->untraced, 1, __ATOMIC_RELAXED);
 }
 
 /* Returns a free slot, now ours, or -1. */
@@ -54,7 +54,7 @@ static Int claim_slot(void)
 {
    for (UInt i = 0; i < OCTAVO_SLOTS; i++) {
       UInt free_state = OCTAVO_SLOT_FREE;
-      if (__atomic_compare_exchange_n(&session->slot_state[i], &free_state, OCTAVO_SLOT_CLAIMED,
+      if (__atomic_compare_exchange_n(&ring_session->slot_state[i], &free_state, OCTAVO_SLOT_CLAIMED,
                                       False, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
          return (Int)i;
    }
@@ -91,6 +91,7 @@ static void reset_slot(UInt parent_stream)
    ring_slot->pid = (UInt)VG_(getpid)();
    ring_slot->parent_stream = parent_stream;
    ring_slot->seccomp = seccomp_mode;
+   ring_slot->instructions = windows_instructions();
    enter_chunk(0);
 }
 
@@ -107,8 +108,8 @@ static void hold_slot(Int slot)
 static void announce_slot(Int slot)
 {
    hold_slot(slot);
-   ring_slot->stream = __atomic_fetch_add(&session->next_stream, 1, __ATOMIC_RELAXED);
-   __atomic_store_n(&session->slot_state[slot], OCTAVO_SLOT_OPEN, __ATOMIC_RELEASE);
+   ring_slot->stream = __atomic_fetch_add(&ring_session->next_stream, 1, __ATOMIC_RELAXED);
+   __atomic_store_n(&ring_session->slot_state[slot], OCTAVO_SLOT_OPEN, __ATOMIC_RELEASE);
 }
 
 static HChar exec_name[OCTAVO_EXEC_NAME_BYTES];
@@ -119,7 +120,7 @@ static void find_last_image(void)
 {
    UInt pid = (UInt)VG_(getpid)(), latest = 0;
    for (UInt i = 0; i < OCTAVO_SLOTS; i++) {
-      if (__atomic_load_n(&session->slot_state[i], __ATOMIC_ACQUIRE) != OCTAVO_SLOT_OPEN)
+      if (__atomic_load_n(&ring_session->slot_state[i], __ATOMIC_ACQUIRE) != OCTAVO_SLOT_OPEN)
          continue;
       struct octavo_slot slot;
       Long got = raw_syscall(__NR_pread64, (ULong)session_fd, (ULong)(Addr)&slot, sizeof slot,
@@ -127,6 +128,7 @@ static void find_last_image(void)
       if (got == (Long)sizeof slot && slot.pid == pid && slot.stream >= latest) {
          latest = slot.stream;
          seccomp_mode = slot.seccomp;
+         windows_continue(slot.instructions);
          VG_(memcpy)(exec_name, slot.exec_name, sizeof exec_name);
          exec_name[sizeof exec_name - 1] = 0;
       }
@@ -148,8 +150,8 @@ void ring_open(Int fd)
       OCTAVO_PAGE_BYTES, VKI_PROT_READ | VKI_PROT_WRITE, session_fd, 0);
    if (sr_isError(mapped))
       fail("cannot map the session file");
-   session = (struct octavo_session*)(Addr)sr_Res(mapped);
-   if (session->magic != OCTAVO_RING_MAGIC || session->version != OCTAVO_RING_VERSION)
+   ring_session = (struct octavo_session*)(Addr)sr_Res(mapped);
+   if (ring_session->magic != OCTAVO_RING_MAGIC || ring_session->version != OCTAVO_RING_VERSION)
       fail("the session file is of another version of octavo: build both anew");
 
    find_last_image();

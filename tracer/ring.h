@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #define OCTAVO_RING_MAGIC 0x00766174634f0a0dULL
-#define OCTAVO_RING_VERSION 3u
+#define OCTAVO_RING_VERSION 4u
 
 #define OCTAVO_PAGE_BYTES 4096u
 #define OCTAVO_SLOTS 960u
@@ -45,13 +45,18 @@ enum octavo_slot_state { OCTAVO_SLOT_FREE = 0, OCTAVO_SLOT_CLAIMED = 1, OCTAVO_S
 struct octavo_session {
    uint64_t magic;
    uint32_t version;
-   uint32_t reserved_too;
+   /* Written by the consumer: nothing is to be traced for now. */
+   uint32_t paused;
    /* Counts up with every slot claimed: the order in which streams began. */
    uint32_t next_stream;
    /* Processes that found no free slot and run on untraced. */
    uint32_t untraced;
    uint32_t reserved[2];
    uint32_t slot_state[OCTAVO_SLOTS];
+   /* Windows by instructions: so many are traced, so many are not, and so on; 0 traced: all are. */
+   uint64_t window_instructions, gap_instructions;
+   /* Written by the consumer now and then: milliseconds since the first process began. */
+   uint64_t elapsed_milliseconds;
 };
 
 struct octavo_slot {
@@ -70,7 +75,10 @@ struct octavo_slot {
    /* The mode of seccomp that the process has asked for (1 strict, 2 filter), or 0: it confines the
       tracer's own system calls as well. */
    uint32_t seccomp;
-   uint8_t pad[256 - 52 - 4 * OCTAVO_CHUNKS];
+   uint32_t reserved;
+   /* Instructions executed by this image and those that it comes from, where windows go by them. */
+   uint64_t instructions;
+   uint8_t pad[256 - 64 - 4 * OCTAVO_CHUNKS];
    /* Written by the consumer, on a line of its own. */
    uint64_t chunks_consumed;
    uint8_t more_pad[256 - 8];
@@ -80,6 +88,7 @@ struct octavo_slot {
 };
 
 #define OCTAVO_NO_PARENT 0xffffffffu
+#define OCTAVO_UNKNOWN 0xffffffffffffffffULL
 
 #define OCTAVO_RECORD (1ULL << 63)
 #define OCTAVO_RECORD_KIND_SHIFT 48
@@ -116,6 +125,12 @@ enum octavo_record {
    OCTAVO_MARK = 14,
    /* exit code. */
    OCTAVO_EXIT = 15,
+   /* 16 is in trace files only. */
+   /* A window begins or ends: instructions of this image so far, or OCTAVO_UNKNOWN; milliseconds
+      since the first process began, or OCTAVO_UNKNOWN. Until the first of them all is traced. The end of an
+      image outside windows is the end of a window once more. */
+   OCTAVO_WINDOW_BEGIN = 17,
+   OCTAVO_WINDOW_END = 18,
 };
 
 enum octavo_source {

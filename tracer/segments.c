@@ -183,6 +183,8 @@ static void end_segment(void)
    tl_assert(sb.offset < 8 * OCTAVO_SLACK_WORDS);
    addStmtToIRSB(sb.out, IRStmt_Store(Iend_LE, constant((ULong)(Addr)&ring_slot->write_address),
                                       at_offset(sb.offset)));
+   if (windows_count())
+      windows_count_instructions(sb.out, sb.instructions);
    begin_segment();
 }
 
@@ -302,6 +304,8 @@ IRSB* segments_instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLa
                           IRType guest_word, IRType host_word)
 {
    tl_assert(guest_word == Ity_I64 && host_word == Ity_I64);
+   if (!windows_on())
+      return windows_instrument(in);
    sb.out = deepCopyIRSBExceptStmts(in);
    sb.first_instruction = sb.instructions = 0;
    begin_segment();

@@ -3,7 +3,7 @@
  * What the tracer's own files share. main.c is the way in; ring.c writes words; segments.c turns
  * superblocks into segments; dependences.c reads register dependences off the IR; events.c
  * watches memory, threads and processes; sharing.c distinguishes shared memory from a process's own;
- * execution.c decides how an executed program is traced;
+ * execution.c decides how an executed program is traced; windows.c turns instrumentation on and off;
  * descriptors.c keeps the tracer's own descriptors; placement.c puts mappings where Linux would.
  */
 #ifndef OCTAVO_TRACER_H
@@ -39,6 +39,8 @@ void ring_reopen_in_child(Bool follow);
 /* The slot, at one address for the life of the process: its fields are compiled into the
    instrumented code. */
 extern struct octavo_slot* ring_slot;
+/* The page that all processes share with the consumer. */
+extern struct octavo_session* ring_session;
 /* Publishes the chunk and waits for a free one. Called from instrumented code. */
 void ring_next_chunk(void);
 /* Begins a record; the payload words follow by ring_word and ring_text; then ring_end. */
@@ -64,6 +66,28 @@ IRSB* segments_instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLa
 void segments_init(void);
 /* Writes every definition made so far: a forked child's stream begins with them. */
 void segments_redefine(void);
+
+/* ---- windows.c ---- */
+
+void windows_init(void);
+/* Whether what executes is traced now. */
+Bool windows_on(void);
+/* Whether instructions are counted, also outside windows. */
+Bool windows_count(void);
+/* Adds to the superblock: so many more instructions have executed. */
+void windows_count_instructions(IRSB* out, UInt instructions);
+/* A superblock that is not traced. */
+IRSB* windows_instrument(IRSB* in);
+/* Instructions executed by this image and those that it comes from. */
+ULong windows_instructions(void);
+/* The last image of this process, or the parent, had executed so many. */
+void windows_continue(ULong instructions);
+/* In a forked child, once its stream describes it. */
+void windows_forked(void);
+/* The image is at its end, or is to be `replaced` by another: says how far it came. */
+void windows_finished(Bool replaced);
+/* The core has left translations. */
+void windows_stopped(void);
 
 /* ---- dependences.c ---- */
 

@@ -7,7 +7,7 @@ run time: import them under TYPE_CHECKING.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, Literal, TypedDict, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from typing_extensions import NotRequired
 
@@ -34,6 +34,10 @@ MAX_WINDOW_REFS: int
 
 class OctavoError(Exception):
     """A failure that a user can act on; its text is one clear sentence."""
+
+def interval_of_rate(windows: list[tuple[int, int]]) -> tuple[float, float] | None:
+    """The 95% interval of events per thousand instructions, from the (events, instructions) of
+    windows, by resampling these; None of fewer than two."""
 
 def parse_page_size(text: str) -> int:
     """`64KiB` → 65536. Raises ValueError (with the sentence to show) for anything that is not a
@@ -126,6 +130,28 @@ def memory_counted_again(
     other processes (a file's kind and path; None: the address alone), start and pages.
     """
 
+class TracedWindow(TypedDict):
+    """A part of an execution that was traced. Places are None where they are not known."""
+
+    begin_instructions: int | None
+    begin_milliseconds: int | None
+    end_instructions: int | None
+    end_milliseconds: int | None
+    instructions: int
+    """Those of it that counted."""
+    references: int
+    counts: list[int]
+    """What `window_counts` of the process describes."""
+
+class WindowCount(TypedDict):
+    """A number that is counted in each window: misses of a level of TLBs."""
+
+    stream: Literal["fetch", "data"]
+    page_size: int
+    level: int
+    modelled: bool
+    """Of the machine, not of the fully associative TLB."""
+
 class ProcessCounts(TypedDict):
     """One traced process image: a fork or an exec begins another."""
 
@@ -155,6 +181,13 @@ class ProcessCounts(TypedDict):
     """The first of those addresses, as it was."""
     address_bits: int
     """The bits of a canonical address, where any was folded."""
+    windows: NotRequired[list[TracedWindow]]
+    """The windows that were traced, if not all was; some of them where there were too many."""
+    windows_total: NotRequired[int]
+    """How many there were."""
+    executed_instructions: NotRequired[int | None]
+    """Those outside windows too, if they were counted."""
+    window_counts: NotRequired[list[WindowCount]]
     threads: int
     thread_switches: int
     events: dict[str, int]
@@ -536,6 +569,7 @@ class LiveRun(Generic[_Found]):
         skip_instructions: int,
         max_instructions: int | None,
         between_marks: bool,
+        windows: dict[str, Any] | None = None,
     ) -> None:
         """Checks its arguments; starts nothing.
 
@@ -1075,6 +1109,7 @@ class Recording:
         skip_instructions: int,
         max_instructions: int | None,
         between_marks: bool,
+        windows: dict[str, Any] | None = None,
     ) -> None:
         """Checks its arguments, which are those of LiveRun; starts nothing. `about` is JSON, for
         the trace's manifest. Raises ValueError."""

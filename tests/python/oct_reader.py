@@ -44,6 +44,8 @@ RECORDS = {
     14: ("mark", 1, False),
     15: ("exit", 1, False),
     16: ("translation", 2, False),
+    17: ("window begins", 2, False),
+    18: ("window ends", 2, False),
 }
 
 

@@ -14,7 +14,6 @@ mod sampling;
 mod sets;
 mod sharing;
 mod sizes;
-mod splitmix;
 mod stack;
 mod study;
 mod touches;

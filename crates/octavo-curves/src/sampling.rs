@@ -3,26 +3,23 @@
 //! The trace is cut into periods, of each of which one window at a random place is kept (stratified
 //! random sampling). All records are kept, so that mappings and definitions are complete. Two
 //! studies run at the same time: of the whole trace, and of the kept windows. So the error is
-//! measured: the result has the misses of both, with an interval from resampling the windows (the
-//! percentile bootstrap, Efron 1979).
+//! measured: the result has the misses of both, with an interval from resampling the windows.
 
 use std::collections::BTreeMap;
 
 use octavo_trace::source::{Batch, Facts, Place, Progress, Source, Step, TraceError};
 use octavo_trace::{
     Decoder, Observer, SegmentRoom, Start, StreamEnd, StreamIdentity, WordConsumer,
+    interval_of_rate, splitmix,
 };
 use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 use serde_json::{Value, json};
 
 use crate::sizes::Sizes;
-use crate::splitmix::splitmix;
 use crate::study::{Study, StudyConfig};
 
 /// The number of entries of the TLB whose error is stated.
 const ENTRIES: u32 = 64;
-/// How often the windows are resampled.
-const RESAMPLES: usize = 1000;
 /// How many windows' counts are kept for it; of more, every other one goes, and so on.
 const MAX_WINDOWS: usize = 1 << 16;
 
@@ -310,28 +307,9 @@ impl Sampler {
     /// The 95% interval of the misses per thousand instructions that the windows show, of one
     /// stream and page size; none of fewer than two windows.
     fn interval(&self, index: usize) -> Option<(f64, f64)> {
-        let windows = self.windows.len();
-        if windows < 2 {
-            return None;
-        }
-        let mut state = self.spec.seed;
-        let mut draw = || {
-            state = state.wrapping_add(1);
-            &self.windows[(splitmix(state) % windows as u64) as usize]
-        };
-        let mut means: Vec<f64> = (0..RESAMPLES)
-            .map(|_| {
-                let (mut misses, mut instructions) = (0u64, 0u64);
-                for _ in 0..windows {
-                    let window = draw();
-                    misses += window.shrunk[index];
-                    instructions += window.instructions;
-                }
-                1000.0 * misses as f64 / instructions.max(1) as f64
-            })
-            .collect();
-        means.sort_by(f64::total_cmp);
-        Some((means[RESAMPLES * 25 / 1000], means[RESAMPLES * 975 / 1000 - 1]))
+        let misses = |window: &Window| (window.shrunk[index], window.instructions);
+        let windows: Vec<_> = self.windows.iter().map(misses).collect();
+        interval_of_rate(&windows, self.spec.seed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, PhysAddr, Protection, Segment, VirtAddr,
+    WindowPlace,
 };
 
 /// The most items of a segment.
@@ -99,6 +100,11 @@ impl Bytes<'_> {
         Segment::new(items, Vec::new()).ok()
     }
 
+    fn place(&mut self) -> WindowPlace {
+        let instructions = Some(self.next()).filter(|byte| *byte < 200).map(u64::from);
+        WindowPlace { instructions, milliseconds: Some(u64::from(self.next())) }
+    }
+
     fn range(&mut self) -> AddrRange {
         let start = self.addr();
         let bytes = match self.next() {
@@ -137,6 +143,8 @@ impl Bytes<'_> {
             43 => Event::Signal { signal: u32::from(self.next()) },
             44 => Event::Mark { value: u64::from(self.next()) },
             45 => Event::Translation { virt: self.addr(), phys: PhysAddr::new(self.addr().raw()) },
+            46 => Event::WindowBegin { at: self.place() },
+            47 => Event::WindowEnd { at: self.place() },
             _ => Event::Exit { code: i32::from(self.next()) },
         }
     }

@@ -25,10 +25,19 @@ use pyo3::prelude::*;
 
 create_exception!(octavo._core, OctavoError, PyException, "A failure that a user can act on.");
 
+/// How windows of a live run are resampled.
+const WINDOWS_SEED: u64 = 1;
+
 /// `64KiB` → 65536.
 #[pyfunction]
 fn parse_page_size(text: &str) -> PyResult<u64> {
     text.parse::<PageSize>().map(PageSize::bytes).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+/// The 95% interval of events per thousand instructions, from (events, instructions) of windows.
+#[pyfunction]
+fn interval_of_rate(windows: Vec<(u64, u64)>) -> Option<(f64, f64)> {
+    octavo_trace::interval_of_rate(&windows, WINDOWS_SEED)
 }
 
 #[pymodule(name = "_core")]
@@ -45,6 +54,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("MAX_WINDOW_REFS", options::MAX_WINDOW_REFS)?;
     m.add("OctavoError", m.py().get_type::<OctavoError>())?;
     m.add_function(wrap_pyfunction!(parse_page_size, m)?)?;
+    m.add_function(wrap_pyfunction!(interval_of_rate, m)?)?;
     m.add_function(wrap_pyfunction!(trace::looks_like_a_trace, m)?)?;
     m.add_function(wrap_pyfunction!(trace::trace_formats, m)?)?;
     m.add_function(wrap_pyfunction!(trace::trace_overview, m)?)?;

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::OctavoError;
 use crate::options::read_timeout;
 use crate::results::{self, dict};
-use crate::run::live_options;
+use crate::run::{Windows, live_options};
 use crate::trace::failed;
 
 /// A program under the tracer, written to a native trace by background threads as it runs.
@@ -28,7 +28,7 @@ impl Recording {
     #[new]
     #[pyo3(signature = (
         argv, *, path, about, valgrind, tool_dir, tracer, follow_children, skip_instructions,
-        max_instructions, between_marks
+        max_instructions, between_marks, windows=None
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -42,6 +42,7 @@ impl Recording {
         skip_instructions: u64,
         max_instructions: Option<u64>,
         between_marks: bool,
+        windows: Option<Windows>,
     ) -> PyResult<Self> {
         let about =
             serde_json::from_str(about).map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -51,9 +52,11 @@ impl Recording {
             tool_dir,
             tracer,
             follow_children,
-            (skip_instructions, max_instructions, between_marks),
+            (skip_instructions, max_instructions, between_marks, windows),
         )?;
-        Ok(Recording { options, path, manifest: Manifest::recorded(about), running: None })
+        let exact = options.windows.is_none();
+        let manifest = Manifest { exact, ..Manifest::recorded(about) };
+        Ok(Recording { options, path, manifest, running: None })
     }
 
     fn start(&mut self) -> PyResult<u32> {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use octavo_trace::{Limits, LiveOptions, Tracer};
+use octavo_trace::{Limits, LiveOptions, PeriodicWindows, Tracer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -25,7 +25,7 @@ impl LiveRun {
     #[new]
     #[pyo3(signature = (
         argv, *, analysis, valgrind, tool_dir, tracer, follow_children, skip_instructions,
-        max_instructions, between_marks
+        max_instructions, between_marks, windows=None
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -38,8 +38,9 @@ impl LiveRun {
         skip_instructions: u64,
         max_instructions: Option<u64>,
         between_marks: bool,
+        windows: Option<Windows>,
     ) -> PyResult<Self> {
-        let region = (skip_instructions, max_instructions, between_marks);
+        let region = (skip_instructions, max_instructions, between_marks, windows);
         let options = live_options(argv, valgrind, tool_dir, tracer, follow_children, region)?;
         Ok(LiveRun { options, analysis, running: None })
     }
@@ -108,8 +109,34 @@ impl LiveRun {
     }
 }
 
-/// How to run a program; `region` is what to skip, how much to count, and whether only between
-/// marks.
+/// Windows one after another, as Python gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Windows {
+    /// `instructions` or `seconds`.
+    unit: String,
+    traced: f64,
+    gap: f64,
+}
+
+impl Windows {
+    fn read(&self) -> PyResult<PeriodicWindows> {
+        match self.unit.as_str() {
+            "instructions" => {
+                let [traced, gap] = [self.traced, self.gap].map(|of| of as u64);
+                Ok(PeriodicWindows::Instructions { traced, gap })
+            }
+            "seconds" => {
+                let (traced, gap) = (read_timeout(self.traced)?, read_timeout(self.gap)?);
+                Ok(PeriodicWindows::Time { traced, gap })
+            }
+            other => Err(unknown("unit", other, "instructions or seconds")),
+        }
+    }
+}
+
+/// How to run a program; `region` is what to skip, how much to count, whether only between marks,
+/// and the windows that are traced of that.
 #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
 pub fn live_options(
     argv: Vec<OsString>,
@@ -117,7 +144,7 @@ pub fn live_options(
     tool_dir: PathBuf,
     tracer: &str,
     follow_children: bool,
-    region: (u64, Option<u64>, bool),
+    region: (u64, Option<u64>, bool, Option<Windows>),
 ) -> PyResult<LiveOptions> {
     if argv.is_empty() {
         return Err(PyValueError::new_err("there is no program to run"));
@@ -127,9 +154,10 @@ pub fn live_options(
         "lackey" => Tracer::Lackey,
         other => return Err(unknown("tracer", other, "octavo or lackey")),
     };
-    let (skip_instructions, max_instructions, between_marks) = region;
+    let (skip_instructions, max_instructions, between_marks, windows) = region;
     let limits = Limits::new(skip_instructions, max_instructions, between_marks);
-    Ok(LiveOptions { argv, valgrind, tool_dir, tracer, follow_children, limits })
+    let windows = windows.map(|windows| windows.read()).transpose()?;
+    Ok(LiveOptions { argv, valgrind, tool_dir, tracer, follow_children, limits, windows })
 }
 
 fn not_running() -> PyErr {

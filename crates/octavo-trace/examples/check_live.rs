@@ -60,6 +60,7 @@ fn main() {
         tracer: Tracer::Octavo,
         follow_children: true,
         limits: Limits::new(0, None, false),
+        windows: None,
     };
     let checker =
         |of: &StreamIdentity| Watcher(StreamChecker::new(of.stream, of.began == Began::Fork));

@@ -17,6 +17,7 @@ mod observer;
 mod recorder;
 mod relocation;
 mod replay;
+mod resampling;
 mod resource_limits;
 mod ring;
 pub mod sink;
@@ -28,13 +29,14 @@ pub mod synthetic;
 mod threads;
 mod time_slicing;
 mod window;
+mod window_log;
 
 pub use code::CodeMap;
 pub use convert::{ConvertOptions, Converted, convert};
 pub use counts::{Counts, Stream};
 pub use job::{Job, JobProgress, JobState};
 pub use listing::{Content, Entry, ListingOptions, list};
-pub use live::{Live, LiveError, LiveOptions, Tracer};
+pub use live::{Live, LiveError, LiveOptions, PeriodicWindows, Tracer};
 pub use native::{Manifest, NativeFile, NativeSink, NativeSource, Overview, StreamOverview};
 pub use observer::{
     ExitReason, Observer, RunExit, RunProgress, RunResult, StreamProgress, StreamResult,
@@ -42,6 +44,7 @@ pub use observer::{
 pub use recorder::Recorder;
 pub use relocation::Relocation;
 pub use replay::{Replay, Replayed};
+pub use resampling::{interval_of_rate, splitmix};
 pub use ring::{
     DecodeError, Decoder, Encoder, FoldedReferences, SegmentRoom, Session, SessionError, Slot,
     Start, WordConsumer, WordWriter,
@@ -52,3 +55,4 @@ pub use survey::{StreamCounts, StreamSurvey, Survey, survey};
 pub use threads::start_workers;
 pub use time_slicing::{MAX_PROCESSES, TimeSlicedConsumer, TimeSlicing};
 pub use window::{Limits, Window};
+pub use window_log::{TracedWindow, WindowLog};

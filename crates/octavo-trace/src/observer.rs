@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::ring::{FoldedReferences, WordConsumer};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
+use crate::window_log::WindowLog;
 
 /// An observer of a stream: an engine, or a recorder.
 pub trait Observer: WordConsumer + Send + 'static {
@@ -23,6 +24,12 @@ pub trait Observer: WordConsumer + Send + 'static {
         Self: Sized,
     {
         None
+    }
+
+    /// All that it has counted so far and that an interval is wanted of where an execution is traced
+    /// in windows: as many numbers each time, or none of an engine that has none.
+    fn window_counts(&self) -> Vec<u64> {
+        Vec::new()
     }
 
     /// Its progress, for the live line.
@@ -57,6 +64,8 @@ pub struct StreamResult<C> {
     pub folded: FoldedReferences,
     /// The error that ended its reading early.
     pub fault: Option<String>,
+    /// The windows that were traced, if not all was.
+    pub windows: WindowLog,
     /// The engine with its counts.
     pub consumer: C,
 }

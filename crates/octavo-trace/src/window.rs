@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
+use crate::observer::Observer;
 use crate::ring::{Start, WordConsumer};
+use crate::window_log::WindowLog;
 
 /// How many instructions a stream takes from the run's budgets at a time.
 const LUMP_INSTRUCTIONS: u64 = 1 << 16;
@@ -241,12 +243,13 @@ impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
 pub struct Window<C> {
     inner: C,
     region: Region,
+    log: WindowLog,
 }
 
 impl<C> Window<C> {
     /// A window on to `inner` for one stream of a run.
     pub fn new(inner: C, limits: Arc<Limits>) -> Self {
-        Window { inner, region: Region::new(limits) }
+        Window { inner, region: Region::new(limits), log: WindowLog::default() }
     }
 
     /// Looks whether the region is open.
@@ -270,6 +273,26 @@ impl<C> Window<C> {
         self.inner
     }
 
+    /// The consumer as [`Window::into_inner`] gives it, and the windows that it was traced in.
+    pub fn into_parts(mut self) -> (C, WindowLog)
+    where
+        C: Observer,
+    {
+        self.log.finish(&self.inner);
+        let log = std::mem::take(&mut self.log);
+        (self.into_inner(), log)
+    }
+
+    /// The windows so far.
+    pub fn log(&self) -> WindowLog
+    where
+        C: Observer,
+    {
+        let mut log = self.log.clone();
+        log.finish(&self.inner);
+        log
+    }
+
     #[inline(always)]
     fn inside(&mut self) -> Inside<'_, C> {
         self.region.before(&mut self.inner)
@@ -287,7 +310,7 @@ impl<C: Consumer> Consumer for Window<C> {
     }
 }
 
-impl<C: WordConsumer> WordConsumer for Window<C> {
+impl<C: Observer> WordConsumer for Window<C> {
     fn width(&self) -> Option<AddressWidth> {
         self.inner.width()
     }
@@ -298,6 +321,9 @@ impl<C: WordConsumer> WordConsumer for Window<C> {
     }
 
     fn record(&mut self, words: &[u64], event: Option<&Event>) {
+        if let Some(event) = event {
+            self.log.event(event, &self.inner);
+        }
         self.inside().record(words, event);
     }
 

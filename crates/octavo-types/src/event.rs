@@ -42,6 +42,15 @@ pub enum MapSource {
     Shared,
 }
 
+/// A place in the execution of a process image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowPlace {
+    /// Instructions executed before it, outside windows too, if they were counted.
+    pub instructions: Option<u64>,
+    /// Milliseconds since the first process began, if that was recorded.
+    pub milliseconds: Option<u64>,
+}
+
 /// One event of a reference stream. Addresses are the traced program's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -124,6 +133,16 @@ pub enum Event {
         /// Where it lay.
         phys: PhysAddr,
     },
+    /// A window begins: from here on everything is traced.
+    WindowBegin {
+        /// Where.
+        at: WindowPlace,
+    },
+    /// A window ends: until the next one begins, nothing but events is traced.
+    WindowEnd {
+        /// Where.
+        at: WindowPlace,
+    },
     /// The process ends.
     Exit {
         /// Its exit code.
@@ -151,6 +170,16 @@ impl fmt::Display for MapSource {
     }
 }
 
+impl fmt::Display for WindowPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.instructions, self.milliseconds) {
+            (Some(instructions), _) => write!(f, " after {instructions} instructions"),
+            (None, Some(milliseconds)) => write!(f, " after {milliseconds} ms"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
 /// One line for people.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,6 +202,8 @@ impl fmt::Display for Event {
             Event::Translation { virt, phys } => {
                 write!(f, "translation {virt} at {:#x}", phys.raw())
             }
+            Event::WindowBegin { at } => write!(f, "window begins{at}"),
+            Event::WindowEnd { at } => write!(f, "window ends{at}"),
             Event::Exit { code } => write!(f, "exit {code}"),
         }
     }
@@ -203,7 +234,7 @@ impl Event {
         first.into_iter().chain(second)
     }
 
-    /// The name that the event is counted under; threads and the exit are not.
+    /// The name that the event is counted under; threads, windows and the exit are not.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {
             Event::Map { .. } => "map",

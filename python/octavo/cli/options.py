@@ -74,6 +74,13 @@ class Following:
         None, "N", "End the run after counting so many instructions."
     )
     marks: bool = flag("Count only between the begin and end marks of octavo.h.")
+    window: str | None = option(
+        None,
+        "ON/OFF",
+        "Trace windows only: so many instructions (20M/1980M) or so much time (0.1s/10s), then "
+        "none for the second length, and so on. Between windows the program runs without "
+        "instrumentation.",
+    )
 
     def scope(self) -> dict[str, Any]:
         """The arguments of `octavo.tracing.scope.resolve_scope`. Raises UsageError."""
@@ -82,6 +89,7 @@ class Following:
             "follow_children": self.follow is not False,
             **self.counted(),
             "between_marks": self.marks,
+            "window": self.window,
         }
 
     def counted(self) -> dict[str, Any]:

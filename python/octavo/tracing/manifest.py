@@ -15,6 +15,7 @@ from octavo.base.host import describe_host, versions
 from octavo.base.metrics import rated_instructions
 from octavo.tracing.scope import Scope
 from octavo.tracing.valgrind import diagnose, first_line, seccomp_death, untraced_program
+from octavo.tracing.windows import Windows, windows_of, windows_warning
 
 _MOST_ADDRESS_BITS = 57
 
@@ -228,6 +229,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
     status = exit_status(ended, facts.interrupted_by)
     notes = configuration.notes()
     trace: dict[str, Any] = {}
+    windows = windows_of(result, _periodic_windows(facts))
     if facts.trace is not None:
         status = _replay_status(ended, facts.interrupted_by)
         notes += facts.trace.notes
@@ -250,8 +252,21 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
         "host": describe_host(),
         "processes": [_identity(process) for process in result["processes"]],
         "notes": notes,
-        "warnings": _warnings(result["processes"]),
+        "warnings": [
+            *([windows_warning(windows)] if windows and windows["periodic"] else []),
+            *_warnings(result["processes"]),
+        ],
+        **({} if windows is None else {"windows": windows}),
     }
+
+
+def _periodic_windows(facts: Circumstances) -> Windows | None:
+    """The windows that the program was traced in, now or when the trace was recorded."""
+    if facts.trace is None:
+        return facts.configuration.windows
+    options = (facts.trace.record["about"] or {}).get("options") or {}
+    recorded = options.get("windows")
+    return None if recorded is None else Windows(**recorded)
 
 
 def _identity(process: ProcessCounts) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def record(
     skip_instructions: int = 0,
     max_instructions: int | None = None,
     between_marks: bool = False,
+    window: str | None = None,
     force: bool = False,
     on_progress: Callable[[RecordProgress], None] | None = None,
 ) -> RecordedTrace:
@@ -105,6 +106,7 @@ def record(
         skip_instructions=skip_instructions,
         max_instructions=max_instructions,
         between_marks=between_marks,
+        window=window,
     )
     return execute_recording(
         command, str(path), Scope(**scope), on_progress or (lambda progress: None), force=force

@@ -32,6 +32,10 @@ def replay_trace(
     """Reads a trace, or several whose processes share a core, to the end, or as far as can be read.
     Raises OctavoError.
     """
+    if scope.windows is not None:
+        raise UsageError(
+            "--window is for a program that runs; octavo convert --sample keeps windows of a trace."
+        )
     started_at = datetime.now(timezone.utc)
     traces = [open_trace(name, format=format) for name in names]
     all_said = [manifest_of(name, trace) for name, trace in zip(names, traces, strict=True)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from octavo.base.errors import UsageError, check_range, choose
 from octavo.tracing.phase import Phase
+from octavo.tracing.windows import Windows, read_windows
 
 if TYPE_CHECKING:
     from octavo._core import Analysis
@@ -44,6 +45,8 @@ class Scope:
     between_marks: bool
     phase: Phase | None = field(default=None, kw_only=True)
     """When counting begins and ends by time, of a live run."""
+    windows: Windows | None = field(default=None, kw_only=True)
+    """The parts of a live run that are traced; all of it without windows."""
 
     @property
     def uncounted(self) -> str | None:
@@ -70,6 +73,7 @@ class Scope:
             "skip_instructions": self.skip_instructions,
             "max_instructions": self.max_instructions,
             "between_marks": self.between_marks,
+            **({} if self.windows is None else {"windows": self.windows.resolved()}),
         }
 
     def resolved(self) -> dict[str, Any]:
@@ -123,6 +127,7 @@ def resolve_scope(
     max_instructions: int | None = None,
     between_marks: bool = False,
     phase: Phase | None = None,
+    window: str | None = None,
 ) -> dict[str, Any]:
     """Checks what every kind of run is asked; the fields of a `Scope`. Raises UsageError."""
     if max_instructions is not None and max_instructions < 1:
@@ -133,6 +138,16 @@ def resolve_scope(
         raise UsageError(f"no run has more than {_MOST_COUNTED} instructions.")
     choose(layout, get_args(Layout), "layout")
     choose(tracer, get_args(Tracer), "tracer")
+    windows = None if window is None else read_windows(window)
+    if windows is not None and tracer != "octavo":
+        raise UsageError(
+            f"--window needs octavo's own tracer; --tracer {tracer} traces everything."
+        )
+    if windows is not None and skip_instructions:
+        raise UsageError(
+            "--window and a number of instructions to skip exclude each other, since what lies "
+            "outside windows is not traced: give --start-after a time, or `ctl`."
+        )
     return {
         "layout": layout,
         "tracer": tracer,
@@ -141,6 +156,7 @@ def resolve_scope(
         "max_instructions": max_instructions,
         "between_marks": between_marks,
         "phase": phase,
+        "windows": windows,
     }
 
 

@@ -19,9 +19,9 @@ mod tests;
 use octavo_types::PageSize;
 
 use crate::sizes::Sizes;
-use crate::splitmix::splitmix;
 use crate::touches::{Rows, Run};
 use filter::Filter;
+use octavo_trace::splitmix;
 use one_size::OneSize;
 
 pub use estimate::Estimate;

@@ -153,6 +153,23 @@ impl Study {
         misses
     }
 
+    /// The misses of the machine's TLBs so far, of fetches and of data; accesses are left out.
+    pub fn machine_curves(&self) -> Vec<(Stream, MachineCurve)> {
+        let machine = self.memory.machine.as_deref().into_iter();
+        let sides = [(Stream::Fetch, Side::Fetch), (Stream::Data, Side::Data)];
+        let of = |machine: &MachineState, (stream, side)| {
+            machine.curves(side, None, |_| 0).into_iter().map(move |curve| (stream, curve))
+        };
+        machine
+            .flat_map(|machine| sides.map(|side| of(machine, side)).into_iter().flatten())
+            .collect()
+    }
+
+    /// The page sizes of the study.
+    pub fn page_sizes(&self) -> impl Iterator<Item = PageSize> + '_ {
+        self.sizes.iter()
+    }
+
     /// The whole process.
     pub fn total(&self) -> RegionResult {
         let sum = |stream: &PageStream| {
@@ -430,6 +447,12 @@ impl Observer for Study {
             native_layout: self.native_layout,
             counts: self.counts.clone(),
         })
+    }
+
+    fn window_counts(&self) -> Vec<u64> {
+        let mut counts = self.first_level_misses();
+        counts.extend(self.machine_curves().iter().map(|(_, curve)| curve.misses));
+        counts
     }
 
     fn progress(&self) -> StreamProgress {

@@ -5,7 +5,7 @@ mod sim;
 mod study;
 
 use octavo_curves::{Counts, Stream};
-use octavo_trace::{ExitReason, RunExit, RunProgress, RunResult, StreamResult};
+use octavo_trace::{ExitReason, RunExit, RunProgress, RunResult, StreamResult, WindowLog};
 use octavo_types::VirtAddr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -88,7 +88,7 @@ fn process<'py, C>(py: Python<'py>, stream: &StreamResult<C>, counts: &Counts) -
     for (name, count) in &counts.events {
         events.set_item(name, count)?;
     }
-    Ok(dict!(py,
+    let dict = dict!(py,
         stream: stream.identity.stream,
         parent_stream: stream.identity.parent,
         pid: stream.identity.pid,
@@ -110,7 +110,30 @@ fn process<'py, C>(py: Python<'py>, stream: &StreamResult<C>, counts: &Counts) -
         folded_references: stream.folded.count,
         first_folded_address: stream.folded.first.map(VirtAddr::raw),
         address_bits: stream.folded.bits,
-    ))
+    );
+    if let Some(last) = stream.windows.last() {
+        dict.set_item("windows", windows(py, &stream.windows)?)?;
+        dict.set_item("windows_total", stream.windows.total())?;
+        dict.set_item("executed_instructions", last.instructions)?;
+    }
+    Ok(dict)
+}
+
+/// The `TracedWindow`s of a stream.
+fn windows<'py>(py: Python<'py>, log: &WindowLog) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for window in log.windows() {
+        list.append(dict!(py,
+            begin_instructions: window.begin.instructions,
+            begin_milliseconds: window.begin.milliseconds,
+            end_instructions: window.end.and_then(|at| at.instructions),
+            end_milliseconds: window.end.and_then(|at| at.milliseconds),
+            instructions: window.instructions,
+            references: window.references,
+            counts: &window.counts,
+        ))?;
+    }
+    Ok(list)
 }
 
 pub(crate) fn stream_name(stream: Stream) -> &'static str {

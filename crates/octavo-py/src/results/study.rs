@@ -1,6 +1,6 @@
 //! Results of a study of misses and memory as Python data.
 
-use octavo_curves::{Curve, Footprint, MachineCurve, RegionResult, Study};
+use octavo_curves::{Curve, Footprint, MachineCurve, RegionResult, Stream, Study};
 use octavo_trace::{Region, StreamResult};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -22,8 +22,36 @@ impl Engine for Study {
         dict.set_item("machine_curves", machine_curves(py, &total)?)?;
         dict.set_item("footprints", footprints(py, &total.footprints)?)?;
         dict.set_item("regions", regions)?;
+        if !stream.windows.windows().is_empty() {
+            dict.set_item("window_counts", window_counts(py, study)?)?;
+        }
         Ok(dict)
     }
+}
+
+/// Describes each number of a window's counts: the misses of a level.
+fn window_counts<'py>(py: Python<'py>, study: &Study) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for stream in [Stream::Fetch, Stream::Data] {
+        for page_size in study.page_sizes() {
+            let level = 1;
+            list.append(dict!(py,
+                stream: stream_name(stream),
+                page_size: page_size.bytes(),
+                level: level,
+                modelled: false,
+            ))?;
+        }
+    }
+    for (stream, curve) in study.machine_curves() {
+        list.append(dict!(py,
+            stream: stream_name(stream),
+            page_size: curve.page_size.bytes(),
+            level: curve.level,
+            modelled: true,
+        ))?;
+    }
+    Ok(list)
 }
 
 fn region<'py>(py: Python<'py>, region: &Region, result: &RegionResult) -> Dict<'py> {

@@ -383,6 +383,8 @@ fn name_of(event: &Event) -> &'static str {
         Event::Signal { .. } => "a signal",
         Event::Mark { .. } => "a mark",
         Event::Translation { .. } => "a translation",
+        Event::WindowBegin { .. } => "a window's begin",
+        Event::WindowEnd { .. } => "a window's end",
         Event::Exit { .. } => "another exit",
     }
 }

@@ -156,6 +156,7 @@ fn copy<C: Observer>(of: &StreamResult<C>) -> Option<StreamResult<C>> {
         hash: of.hash,
         folded: of.folded,
         fault: of.fault.clone(),
+        windows: of.windows.clone(),
         consumer: of.consumer.snapshot()?,
     })
 }

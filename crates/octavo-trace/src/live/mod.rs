@@ -52,6 +52,39 @@ pub struct LiveOptions {
     pub follow_children: bool,
     /// The part of the run that is counted.
     pub limits: Arc<Limits>,
+    /// Which parts of that are traced; all of it without windows. Of our own tool only.
+    pub windows: Option<PeriodicWindows>,
+}
+
+/// Windows one after another, and how far they lie apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeriodicWindows {
+    /// By the instructions of each process, which has those of its parent behind it.
+    Instructions {
+        /// The length of a window.
+        traced: u64,
+        /// From its end to the beginning of the next one.
+        gap: u64,
+    },
+    /// By the time since the program's first process was traced.
+    Time {
+        /// The length of a window.
+        traced: Duration,
+        /// From its end to the beginning of the next one.
+        gap: Duration,
+    },
+}
+
+impl PeriodicWindows {
+    /// Whether windows go by time and none is open.
+    fn is_gap(self, elapsed: Duration) -> bool {
+        match self {
+            PeriodicWindows::Time { traced, gap } => {
+                elapsed.as_nanos() % (traced + gap).as_nanos().max(1) >= traced.as_nanos()
+            }
+            PeriodicWindows::Instructions { .. } => false,
+        }
+    }
 }
 
 /// Why a run could not be.
@@ -102,7 +135,7 @@ impl<C: Observer> Live<C> {
         if let Some(why) = resource_limits::too_few_open_files() {
             return Err(LiveError::TooFewOpenFiles(why));
         }
-        let shared = Arc::new(Shared::new(options.limits.clone()));
+        let shared = Arc::new(Shared::new(options.limits.clone(), options.windows));
         let desk = Arc::new(Desk::new());
         let watch = Watch::start(options, shared.clone(), desk.clone(), observer)?;
         let root = watch.root();
@@ -134,8 +167,14 @@ impl<C: Observer> Live<C> {
 
     /// Opens or closes the region of interest: what the program had done by now counts, or does
     /// not, as before the call.
+    ///
+    /// While it is closed the program runs without instrumentation: each process from the next time
+    /// slice on after it has closed, and before its next instruction where it waits.
     pub fn set_open(&self, open: bool) {
         self.shared.limits.set_open(open);
+        if open {
+            self.shared.set_paused();
+        }
         self.desk.announce();
     }
 

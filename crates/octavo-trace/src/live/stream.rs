@@ -15,6 +15,7 @@ use crate::ring::{Decoder, MOST_BATCHES, Slot, Start, WordConsumer};
 use crate::source::{Batch, Input, InputOptions, Source};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
+use crate::window_log::WindowLog;
 
 /// After this long without a whole chunk, an unfinished chunk is read too: the progress of an idle
 /// program stays current.
@@ -140,7 +141,7 @@ pub fn follow_ring<C: Observer>(
                 seat.answer(|| {
                     let engine = witness.inner.inner().snapshot()?;
                     let fault = fault.as_ref().map(ToString::to_string);
-                    Some(running(&identity, &decoder, fault, engine))
+                    Some(running(&identity, &decoder, fault, (engine, witness.inner.log())))
                 });
             }
         }
@@ -173,6 +174,7 @@ pub fn follow_ring<C: Observer>(
     let seccomp = slot.seccomp();
     slot.release();
     name(&mut identity, &decoder);
+    let (consumer, windows) = witness.inner.into_parts();
     let result = StreamResult {
         identity,
         ended,
@@ -181,7 +183,8 @@ pub fn follow_ring<C: Observer>(
         hash: decoder.hash(),
         folded: decoder.folded(),
         fault: fault.map(|fault| fault.to_string()),
-        consumer: witness.inner.into_inner(),
+        windows,
+        consumer,
     };
     Followed { result: finish(&state, result), said: String::new(), seccomp }
 }
@@ -199,7 +202,7 @@ fn running<C>(
     identity: &StreamIdentity,
     decoder: &Decoder,
     fault: Option<String>,
-    consumer: C,
+    (consumer, windows): (C, WindowLog),
 ) -> StreamResult<C> {
     StreamResult {
         identity: identity.clone(),
@@ -209,6 +212,7 @@ fn running<C>(
         hash: decoder.hash(),
         folded: decoder.folded(),
         fault,
+        windows,
         consumer,
     }
 }
@@ -257,6 +261,7 @@ pub fn follow_lackey<C: Observer>(
         hash: 0,
         folded: decoder.folded(),
         fault,
+        windows: WindowLog::default(),
         consumer: window.into_inner(),
     };
     Followed { result: finish(&state, result), said, seccomp: None }

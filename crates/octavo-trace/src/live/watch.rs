@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::desk::{Desk, Followed, Seat};
 use super::log::Log;
 use super::process::{Pid, Process};
 use super::stream::{StreamState, follow_lackey, follow_ring};
-use super::{LiveError, LiveOptions, Tracer};
+use super::{LiveError, LiveOptions, PeriodicWindows, Tracer};
 use crate::observer::{ExitReason, Observer, RunExit, RunProgress, RunResult};
 use crate::ring::{Seccomp, Session, Slot};
 use crate::stream::{Began, Ended, StreamIdentity};
@@ -39,6 +39,12 @@ pub struct Shared {
     /// Children that run untraced.
     pub untraced: AtomicU32,
     pub limits: Arc<Limits>,
+    windows: Option<PeriodicWindows>,
+    session: OnceLock<Arc<Session>>,
+    /// When the first stream began: windows by time begin there.
+    began: OnceLock<Instant>,
+    /// Held from reading whether anything is to be traced until the tracer's flag is set.
+    pausing: Mutex<()>,
     /// Each stream, and its process while the stream is followed.
     streams: Mutex<Vec<(Weak<Process>, Arc<StreamState>)>>,
     done: Mutex<bool>,
@@ -46,17 +52,31 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn new(limits: Arc<Limits>) -> Self {
+    pub fn new(limits: Arc<Limits>, windows: Option<PeriodicWindows>) -> Self {
         Shared {
             stop: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             root_ended: AtomicBool::new(false),
             untraced: AtomicU32::new(0),
             limits,
+            windows,
+            session: OnceLock::new(),
+            began: OnceLock::new(),
+            pausing: Mutex::default(),
             streams: Mutex::default(),
             done: Mutex::new(false),
             ended: Condvar::new(),
         }
+    }
+
+    /// Lets the tracer know whether anything is to be traced now.
+    pub fn set_paused(&self) {
+        let Some(session) = self.session.get() else { return };
+        let elapsed = self.began.get().map(Instant::elapsed).unwrap_or_default();
+        let _turn = self.pausing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_gap = self.windows.is_some_and(|windows| windows.is_gap(elapsed));
+        session.set_elapsed(elapsed);
+        session.set_paused(is_gap || !self.limits.is_open());
     }
 
     pub fn wait(&self, timeout: Duration) {
@@ -171,6 +191,11 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         let (child, source) = match options.tracer {
             Tracer::Octavo => {
                 let session = Session::create()?;
+                if let Some(PeriodicWindows::Instructions { traced, gap }) = options.windows {
+                    session.set_windows(traced, gap);
+                }
+                shared.session.get_or_init(|| session.clone());
+                shared.set_paused();
                 let (log, ring) = (Log::create().map_err(failed)?, session.descriptor());
                 let writer = log.writer().map_err(failed)?;
                 let child = start_octavo(&options, ring.map_err(failed)?, writer);
@@ -212,6 +237,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             let ended = status.is_some();
             self.shared.root_ended.store(ended, Ordering::Relaxed);
             self.look_for_streams(&mut seen);
+            self.shared.set_paused();
             if !killed
                 && (self.shared.stop.load(Ordering::Relaxed)
                     || self.shared.limits.exhausted()
@@ -262,6 +288,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             }
         };
         for slot in fresh {
+            self.shared.began.get_or_init(Instant::now);
             let pid = seen.pid_of(&slot);
             let process = Arc::new(pid.map_or(Process::Gone, |pid| Process::open(Pid(pid))));
             let state = self.shared.add(&process);

@@ -9,6 +9,7 @@ use crate::ring::{DecodeError, Decoder};
 use crate::stream::{StreamEnd, StreamIdentity};
 use crate::time_slicing::TimeSlicedConsumer;
 use crate::window::{Limits, Region, Window};
+use crate::window_log::WindowLog;
 
 /// An engine for each stream.
 pub struct Apart<C, F> {
@@ -44,14 +45,14 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C> Audience for Apart<C, F> {
         decoder.decode(words, self.streams.get_mut(&stream).expect("it has begun"))
     }
 
-    fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> C {
+    fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (C, WindowLog) {
         let window = self.streams.remove(&identity.stream).expect("it has begun");
-        let mut consumer = window.into_inner();
+        let (mut consumer, windows) = window.into_parts();
         consumer.ended(identity, end);
         let progress = consumer.progress();
         self.over.references += progress.references;
         self.over.instructions += progress.instructions;
-        consumer
+        (consumer, windows)
     }
 
     fn progress(&self) -> StreamProgress {
@@ -110,9 +111,9 @@ impl<C: TimeSlicedConsumer> Audience for Together<C> {
         decoder.decode(words, &mut self.region.before(&mut self.engine))
     }
 
-    fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> C::Process {
+    fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (C::Process, WindowLog) {
         self.marked.remove(&identity.stream);
-        self.engine.process_ended(identity, end)
+        (self.engine.process_ended(identity, end), WindowLog::default())
     }
 
     fn progress(&self) -> StreamProgress {

@@ -16,6 +16,7 @@ use crate::source::{Batch, Facts, Progress, ReadAhead, Source, Step, TraceError}
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::time_slicing::TimeSlicedConsumer;
 use crate::window::Limits;
+use crate::window_log::WindowLog;
 use audiences::{Apart, Together};
 
 /// The results of a replay.
@@ -145,8 +146,8 @@ trait Audience {
         decoder: &mut Decoder,
     ) -> Result<(), DecodeError>;
 
-    /// A stream that has begun is over.
-    fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> Self::Process;
+    /// A stream that has begun is over: its result, and the windows that it was traced in.
+    fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (Self::Process, WindowLog);
 
     /// How far it is: all streams, and the memory of those under way.
     fn progress(&self) -> StreamProgress;
@@ -243,7 +244,7 @@ impl<A: Audience> Player<'_, A> {
         if let Some(program) = program.filter(|program| !program.is_empty()) {
             identity.program = program;
         }
-        let consumer = self.audience.end(&identity, end);
+        let (consumer, windows) = self.audience.end(&identity, end);
         self.results.push(StreamResult {
             identity,
             ended: end.ended,
@@ -252,6 +253,7 @@ impl<A: Audience> Player<'_, A> {
             hash: decoder.hash(),
             folded: decoder.folded(),
             fault,
+            windows,
             consumer,
         });
     }

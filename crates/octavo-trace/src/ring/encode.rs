@@ -3,7 +3,7 @@
 
 use octavo_types::{
     AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, Protection, Segment,
-    VirtAddr,
+    VirtAddr, WindowPlace,
 };
 use rustc_hash::FxHashMap;
 
@@ -74,6 +74,11 @@ impl WordWriter {
         self.record(kind, |words| words.push(value));
     }
 
+    fn window(&mut self, kind: u8, at: WindowPlace) {
+        let words = [at.instructions, at.milliseconds].map(|of| of.unwrap_or(format::UNKNOWN));
+        self.record(kind, |payload| payload.extend(words));
+    }
+
     fn record(&mut self, kind: u8, payload: impl FnOnce(&mut Vec<u64>)) {
         let header = self.words.len();
         self.words.push(0);
@@ -86,7 +91,7 @@ impl WordWriter {
     pub fn event(&mut self, event: &Event) {
         use Event::{
             Advise, Exec, Exit, Fork, Map, Mark, Protect, Remap, Signal, ThreadEnd, ThreadStart,
-            ThreadSwitch, Translation, Unmap,
+            ThreadSwitch, Translation, Unmap, WindowBegin, WindowEnd,
         };
         match event {
             Map { range, protection, source, flags } => {
@@ -127,6 +132,8 @@ impl WordWriter {
             Translation { virt, phys } => {
                 self.record(kind::TRANSLATION, |words| words.extend([virt.raw(), phys.raw()]));
             }
+            WindowBegin { at } => self.window(kind::WINDOW_BEGIN, *at),
+            WindowEnd { at } => self.window(kind::WINDOW_END, *at),
             Exit { code } => self.number(kind::EXIT, *code as u64),
         }
     }

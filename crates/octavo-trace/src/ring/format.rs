@@ -1,7 +1,7 @@
 //! The numbers of `tracer/ring.h`: change both together, and the version with them.
 
 pub const MAGIC: u64 = 0x0076_6174_634f_0a0d;
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 pub const PAGE_BYTES: usize = 4096;
 pub const SLOTS: usize = 960;
@@ -15,13 +15,19 @@ pub const SLOT_FREE: u32 = 0;
 pub const SLOT_OPEN: u32 = 2;
 
 pub const NO_PARENT: u32 = u32::MAX;
+/// A place in a window's record that is not known.
+pub const UNKNOWN: u64 = u64::MAX;
 
 /// Byte offsets in `struct octavo_session`.
 pub mod session {
     pub const MAGIC: usize = 0;
     pub const VERSION: usize = 8;
+    pub const PAUSED: usize = 12;
     pub const UNTRACED: usize = 20;
     pub const SLOT_STATE: usize = 32;
+    pub const WINDOW_INSTRUCTIONS: usize = SLOT_STATE + 4 * super::SLOTS;
+    pub const GAP_INSTRUCTIONS: usize = WINDOW_INSTRUCTIONS + 8;
+    pub const ELAPSED_MILLISECONDS: usize = GAP_INSTRUCTIONS + 8;
 }
 
 /// Byte offsets in `struct octavo_slot`.
@@ -68,6 +74,8 @@ pub mod kind {
     pub const EXIT: u8 = 15;
     /// In trace files only: no tracer of ours writes it.
     pub const TRANSLATION: u8 = 16;
+    pub const WINDOW_BEGIN: u8 = 17;
+    pub const WINDOW_END: u8 = 18;
 }
 
 /// Ranges in `struct octavo_layout`.

@@ -2,7 +2,7 @@
 
 use octavo_types::{
     AddrRange, AddressWidth, Dependences, Event, Item, ItemKind, MapSource, PhysAddr, Protection,
-    Segment, VirtAddr,
+    Segment, VirtAddr, WindowPlace,
 };
 
 use super::error::DecodeError;
@@ -58,6 +58,11 @@ impl<'w> Payload<'w> {
 
     fn number(&mut self) -> Result<u32, DecodeError> {
         Ok(self.word()? as u32)
+    }
+
+    fn window_place(&mut self) -> Result<WindowPlace, DecodeError> {
+        let known = |word| (word != format::UNKNOWN).then_some(word);
+        Ok(WindowPlace { instructions: known(self.word()?), milliseconds: known(self.word()?) })
     }
 
     fn text(&mut self) -> Result<String, DecodeError> {
@@ -183,6 +188,8 @@ pub fn read_event(
         kind::TRANSLATION => {
             Event::Translation { virt: words.addr(1)?, phys: PhysAddr::new(words.word()?) }
         }
+        kind::WINDOW_BEGIN => Event::WindowBegin { at: words.window_place()? },
+        kind::WINDOW_END => Event::WindowEnd { at: words.window_place()? },
         kind::EXIT => Event::Exit { code: words.word()? as i32 },
         _ => return Err(words.bad()),
     })

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::format::{self, session};
 use crate::{memory_file, resource_limits};
@@ -112,6 +113,25 @@ impl Session {
         self.word(session::UNTRACED).load(Ordering::Relaxed)
     }
 
+    /// Windows by instructions, for all processes from their next look on: so many are traced, so
+    /// many are not, and so on. Called before the program starts.
+    pub fn set_windows(&self, traced: u64, gap: u64) {
+        self.wide(session::WINDOW_INSTRUCTIONS).store(traced, Ordering::Relaxed);
+        self.wide(session::GAP_INSTRUCTIONS).store(gap, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is to be traced for now, besides what windows leave out. Each process follows
+    /// when the core next enters its translations: before it executes anything where it waits.
+    pub fn set_paused(&self, paused: bool) {
+        self.word(session::PAUSED).store(u32::from(paused), Ordering::SeqCst);
+    }
+
+    /// The time that windows are recorded with.
+    pub fn set_elapsed(&self, elapsed: Duration) {
+        let milliseconds = elapsed.as_millis() as u64;
+        self.wide(session::ELAPSED_MILLISECONDS).store(milliseconds, Ordering::Relaxed);
+    }
+
     /// The numbers of the slots in which a stream has begun.
     pub fn open_slots(&self) -> impl Iterator<Item = usize> + '_ {
         (0..format::SLOTS)
@@ -142,6 +162,11 @@ impl Session {
 
     fn state(&self, slot: usize) -> &AtomicU32 {
         self.word(session::SLOT_STATE + 4 * slot)
+    }
+
+    fn wide(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: as below.
+        unsafe { &*self.at(offset).cast() }
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {

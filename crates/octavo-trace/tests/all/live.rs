@@ -54,6 +54,7 @@ fn dependences_are_those_of_the_instructions() {
         tracer: Tracer::Octavo,
         follow_children: true,
         limits: Limits::new(0, None, false),
+        windows: None,
     };
     let live = Live::start(options, |_| Log::default()).expect("make setup workloads has been run");
     while live.wait(Duration::from_secs(1)).running {}

@@ -1,0 +1,39 @@
+//! Intervals of rates that were counted in windows of an execution, by resampling the windows (the
+//! percentile bootstrap, Efron 1979).
+
+/// How often the windows are resampled.
+const RESAMPLES: usize = 1000;
+
+/// Steele, Lea and Flood's SplitMix64 (2014): one step from a state.
+pub fn splitmix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// The 95% interval of the events per thousand instructions that windows show, each with its events
+/// and its instructions; none of fewer than two windows.
+pub fn interval_of_rate(windows: &[(u64, u64)], seed: u64) -> Option<(f64, f64)> {
+    if windows.len() < 2 {
+        return None;
+    }
+    let mut state = seed;
+    let mut draw = || {
+        state = state.wrapping_add(1);
+        windows[(splitmix(state) % windows.len() as u64) as usize]
+    };
+    let mut means: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            let (mut events, mut instructions) = (0u64, 0u64);
+            for _ in 0..windows.len() {
+                let window = draw();
+                events += window.0;
+                instructions += window.1;
+            }
+            1000.0 * events as f64 / instructions.max(1) as f64
+        })
+        .collect();
+    means.sort_by(f64::total_cmp);
+    Some((means[RESAMPLES * 25 / 1000], means[RESAMPLES * 975 / 1000 - 1]))
+}

@@ -1,0 +1,162 @@
+"""Windows of a live run: the parts of an execution that are traced, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from octavo._core import interval_of_rate
+from octavo.base.errors import UsageError
+from octavo.base.text import quoted
+from octavo.base.units import format_bytes, format_count, format_mpki
+from octavo.tracing.phase import read_span
+
+if TYPE_CHECKING:
+    from octavo._core import ProcessCounts
+    from octavo.tracing.manifest import Counted
+
+LEAST_INSTRUCTIONS = 10_000
+LEAST_SECONDS = 0.01
+"""The tracer looks whether a window begins or ends once a time slice, some milliseconds long."""
+_MOST_INSTRUCTIONS = 1 << 53
+_MOST_SECONDS = 10**9
+
+Unit = Literal["instructions", "seconds"]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of `traced`, with a `gap` between each and the next one."""
+
+    unit: Unit
+    traced: float
+    gap: float
+
+    def resolved(self) -> dict[str, Any]:
+        """Plain data, for the manifest and the extension."""
+        return {"unit": self.unit, "traced": self.traced, "gap": self.gap}
+
+
+def read_windows(text: str) -> Windows:
+    """`20M/1980M` or `0.1s/10s`: the length of a window, and of the gap after it.
+
+    Raises UsageError.
+    """
+    parts = text.split("/")
+    if len(parts) != 2:
+        raise UsageError(
+            f"--window `{quoted(text)}`: give the length of a window and of the gap after it, such "
+            "as 20M/1980M (instructions) or 0.1s/10s."
+        )
+    traced_seconds, traced = read_span(parts[0], "--window")
+    if parts[1].strip() == "0":
+        gap_seconds, gap = (0.0, None) if traced is None else (None, 0)
+    else:
+        gap_seconds, gap = read_span(parts[1], "--window")
+    if traced is not None and gap is not None:
+        found = Windows("instructions", traced, gap)
+        least, most, what = float(LEAST_INSTRUCTIONS), _MOST_INSTRUCTIONS, "instructions"
+    elif traced_seconds is not None and gap_seconds is not None:
+        found = Windows("seconds", traced_seconds, gap_seconds)
+        least, most, what = LEAST_SECONDS, _MOST_SECONDS, "seconds"
+    else:
+        raise UsageError(
+            f"--window `{quoted(text)}`: give both lengths in instructions, or both as times."
+        )
+    if not least <= found.traced <= most or found.gap > most:
+        raise UsageError(
+            f"--window `{quoted(text)}`: a window must have from {least:g} to {most:g} {what}, and "
+            f"the gap at most {most:g}."
+        )
+    return found
+
+
+def windows_of(result: Counted, windows: Windows | None) -> dict[str, Any] | None:
+    """The windows that a result was counted in, as the manifest has them; None without any.
+
+    `windows` are periodic ones, for which each count has an interval; None where they were begun
+    and ended by hand.
+    """
+    processes = [process for process in result["processes"] if process.get("windows_total")]
+    if not processes:
+        return None
+    executed = [process["executed_instructions"] for process in processes]
+    return {
+        "periodic": None if windows is None else windows.resolved(),
+        "windows": sum(process["windows_total"] for process in processes),
+        "instructions": sum(process["instructions"] for process in processes),
+        "references": sum(process["references"] for process in processes),
+        "executed_instructions": _sum_of_known(executed),
+        "processes": [
+            {
+                "stream": process["stream"],
+                "windows": process["windows_total"],
+                "executed_instructions": process["executed_instructions"],
+                "kept": [
+                    {key: value for key, value in window.items() if key != "counts"}
+                    for window in process["windows"]
+                ],
+            }
+            for process in processes
+        ],
+        "intervals": [] if windows is None else _intervals(processes),
+    }
+
+
+def _sum_of_known(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+def _intervals(processes: Sequence[ProcessCounts]) -> list[dict[str, Any]]:
+    """Of each number that windows count, its rate per thousand instructions with its interval."""
+    labels = next((process.get("window_counts") for process in processes), None) or []
+    windows = [window for process in processes for window in process["windows"]]
+    found = []
+    for at, label in enumerate(labels):
+        counts = [(window["counts"][at], window["instructions"]) for window in windows]
+        instructions = sum(instructions for _, instructions in counts)
+        if not instructions:
+            continue
+        interval = interval_of_rate(counts)
+        found.append(
+            {
+                **label,
+                "misses_per_kilo_instruction": 1000 * sum(n for n, _ in counts) / instructions,
+                "low": None if interval is None else interval[0],
+                "high": None if interval is None else interval[1],
+            }
+        )
+    return found
+
+
+def windows_warning(found: dict[str, Any]) -> str:
+    """The share that was traced and an interval, in a sentence."""
+    number, executed = found["windows"], found["executed_instructions"]
+    of = "" if executed is None else f" of {format_count(executed)}"
+    text = (
+        f"WINDOWS: {number} window{'s' if number != 1 else ''} of the execution "
+        f"{'were' if number != 1 else 'was'} traced, {format_count(found['instructions'])}{of} "
+        "instructions; counts are those of windows, at whose beginning TLBs are as the window "
+        "before left them"
+    )
+    data = [one for one in found["intervals"] if one["stream"] == "data" and one["low"] is not None]
+    if data:
+        # The last level of the machine, or of the plain TLB where none is modelled.
+        smallest = min(one["page_size"] for one in data)
+        shown = max(
+            (one for one in data if one["page_size"] == smallest),
+            key=lambda one: (one["modelled"], one["level"]),
+        )
+        text += (
+            f"; {_name_of(shown)} per 1000 instructions at {format_bytes(smallest)}: "
+            f"{format_mpki(shown['misses_per_kilo_instruction'])}, 95% interval "
+            f"{format_mpki(shown['low'])} to {format_mpki(shown['high'])}"
+        )
+    return f"{text}."
+
+
+def _name_of(shown: dict[str, Any]) -> str:
+    modelled = f"level {shown['level']}" if shown["modelled"] else "the data TLB"
+    return f"data misses of {modelled}"

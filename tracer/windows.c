@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * Windows: which parts of an execution are traced. Outside them superblocks are translated without
+ * instrumentation, so that the program runs as under `--tool=none`; at a switch all translations are
+ * discarded, and made anew as the program comes to them.
+ *
+ * A switch happens between two superblocks only, where the core enters translations: after each
+ * time slice (100,000 superblocks at most), system call or signal. Where windows go by instructions,
+ * every superblock adds its instructions to a counter beside the guest's registers, and the time
+ * slice in which a switch is due is cut so that it ends there: late by one superblock at most.
+ */
+#include "tracer.h"
+#include "libvex_guest_amd64.h"
+#include "libvex_trc_values.h"
+
+/* Exported by the core's archive, not declared in the headers that tools get. The tools' way in,
+   VG_(discard_translations_safely), wants a client request to be under way. */
+extern void VG_(discard_translations)(Addr start, ULong bytes, const HChar* who);
+
+/* As the core has it in pub_core_dispatch_asm.h: the next superblock has to be looked up. */
+#define VG_TRC_INNER_FASTMISS 37
+/* Where the core's first shadow of the guest's registers begins; nothing but this tool uses it. */
+#define COUNTER_OFFSET ((Int)sizeof(VexGuestAMD64State))
+/* A superblock has at most so many instructions: VEX's limit is 60. */
+#define MOST_INSTRUCTIONS 64
+
+static Bool on = True;
+/* Instructions executed by this image and those that it comes from; those before this image; and
+   where the next switch is due. */
+static ULong executed, executed_before, next_switch;
+/* The guest state that runs translations now. */
+static VexGuestAMD64State* running;
+
+Bool windows_on(void)
+{
+   return on;
+}
+
+Bool windows_count(void)
+{
+   return ring_session->window_instructions != 0;
+}
+
+ULong windows_instructions(void)
+{
+   return executed;
+}
+
+/* Where in its period an instruction lies. */
+static void find_next_switch(void)
+{
+   const ULong window = ring_session->window_instructions;
+   const ULong period = window + ring_session->gap_instructions;
+   const ULong begin = executed - executed % period;
+   next_switch = executed < begin + window ? begin + window : begin + period;
+}
+
+void windows_init(void)
+{
+   if (windows_count())
+      find_next_switch();
+}
+
+void windows_continue(ULong instructions)
+{
+   executed = executed_before = instructions;
+}
+
+static void record(enum octavo_record kind)
+{
+   const Bool by_time = !windows_count();
+   ULong payload[] = {by_time ? OCTAVO_UNKNOWN : executed - executed_before,
+                      by_time ? ring_session->elapsed_milliseconds : OCTAVO_UNKNOWN};
+   ring_record(kind, 2, payload);
+}
+
+void windows_forked(void)
+{
+   executed_before = executed;
+   if (!on)
+      record(OCTAVO_WINDOW_END);
+}
+
+void windows_finished(Bool replaced)
+{
+   /* The image that replaces this one goes on where it ends, in a window as well. */
+   if (!on || (!replaced && windows_count()))
+      record(OCTAVO_WINDOW_END);
+}
+
+/* ---- superblocks ---- */
+
+void windows_count_instructions(IRSB* out, UInt instructions)
+{
+   IRTemp before = newIRTemp(out->tyenv, Ity_I64), after = newIRTemp(out->tyenv, Ity_I64);
+   addStmtToIRSB(out, IRStmt_WrTmp(before, IRExpr_Get(COUNTER_OFFSET, Ity_I64)));
+   IRExpr* sum = IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(before),
+                              IRExpr_Const(IRConst_U64(instructions)));
+   addStmtToIRSB(out, IRStmt_WrTmp(after, sum));
+   addStmtToIRSB(out, IRStmt_Put(COUNTER_OFFSET, IRExpr_RdTmp(after)));
+}
+
+IRSB* windows_instrument(IRSB* in)
+{
+   if (!windows_count())
+      return in;
+   IRSB* out = deepCopyIRSBExceptStmts(in);
+   UInt instructions = 0;
+   for (Int i = 0; i < in->stmts_used; i++) {
+      IRStmt* st = in->stmts[i];
+      if (st->tag == Ist_IMark && st->Ist.IMark.len > 0)
+         instructions++;
+      /* As a segment: what executes up to an exit. */
+      if (st->tag == Ist_Exit && instructions) {
+         windows_count_instructions(out, instructions);
+         instructions = 0;
+      }
+      addStmtToIRSB(out, st);
+   }
+   if (instructions)
+      windows_count_instructions(out, instructions);
+   return out;
+}
+
+/* ---- switching ---- */
+
+static ULong* counter(VexGuestAMD64State* state)
+{
+   return (ULong*)((Addr)state + COUNTER_OFFSET);
+}
+
+static void switch_to(Bool wanted)
+{
+   if (on)
+      record(OCTAVO_WINDOW_END);
+   if (wanted)
+      record(OCTAVO_WINDOW_BEGIN);
+   if (wanted != on)
+      VG_(discard_translations)(VKI_PAGE_SIZE, ~(ULong)(VKI_PAGE_SIZE - 1), "octavo");
+   on = wanted;
+}
+
+/* Switches if that is due; says whether translations have been discarded. */
+static Bool switch_if_due(void)
+{
+   const Bool before = on;
+   Bool wanted = !*(volatile UInt*)&ring_session->paused, passed = False;
+   if (windows_count()) {
+      passed = executed >= next_switch;
+      find_next_switch();
+      const ULong period = ring_session->window_instructions + ring_session->gap_instructions;
+      wanted = wanted && executed % period < ring_session->window_instructions;
+   }
+   if (wanted != on || (on && passed))
+      switch_to(wanted);
+   return on != before;
+}
+
+/* How many of these superblocks are not to be executed before the next look. */
+static UInt superblocks_held_back(UInt superblocks)
+{
+   ULong sure = 1;
+   if (!windows_count())
+      return 0;
+   if (next_switch > executed + MOST_INSTRUCTIONS)
+      sure = (next_switch - executed) / MOST_INSTRUCTIONS;
+   return sure < superblocks ? superblocks - (UInt)sure : 0;
+}
+
+/* The core enters translations. */
+extern void __real_vgPlain_disp_run_translations(HWord* result, volatile void* state, Addr code);
+void __wrap_vgPlain_disp_run_translations(HWord* result, volatile void* state, Addr code);
+void __wrap_vgPlain_disp_run_translations(HWord* result, volatile void* state, Addr code)
+{
+   /* The translation of a function as it is without its replacement has to be entered at once, and
+      alone: the core does not note which one it was. */
+   static Bool unreplaced;
+   if (!unreplaced && switch_if_due()) {
+      result[0] = VG_TRC_INNER_FASTMISS;
+      return;
+   }
+   running = (VexGuestAMD64State*)(Addr)state;
+   *counter(running) = 0;
+   UInt* left = &running->host_EvC_COUNTER;
+   const UInt held_back = unreplaced ? 0 : superblocks_held_back(*left);
+   *left -= held_back;
+   __real_vgPlain_disp_run_translations(result, state, code);
+   unreplaced = result[0] == VEX_TRC_JMP_NOREDIR;
+   if (held_back && (Int)*left < 0) {
+      *left = held_back;
+      result[0] = VG_TRC_INNER_FASTMISS;
+   } else {
+      *left += held_back;
+   }
+}
+
+/* Also after a fault, which leaves translations by a jump past the function above. */
+void windows_stopped(void)
+{
+   if (!running)
+      return;
+   executed += *counter(running);
+   *counter(running) = 0;
+   ring_slot->instructions = executed;
+   running = NULL;
+}
