@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from itertools import pairwise
 from math import exp, log
 from pathlib import Path
@@ -20,17 +18,17 @@ import octavo
 from curve_fakes import curves_process, curves_result, falling, small_configuration
 from octavo.base.units import KIB, format_bytes, page_size
 from octavo.cli import app
+from octavo.report.curves import answer as curves_answer
 from octavo.report.curves import curves_figures, render_curves
 from octavo.report.curves_data import report_data
 from octavo.report.figures import FORMATS, figure_files
+from octavo.report.labels import spread
 from octavo.report.theme import ordered_colours
 from octavo.report.thinning import TOLERANCE, thinned
 from octavo.results.archive import files_of
 from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.configuration import CurvesConfiguration
 from pages import assert_loads_nothing, charts_of
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def made(processes: int = 1, **choices: Any) -> CurvesResult:
@@ -144,11 +142,43 @@ def test_the_figures_hold_the_counts() -> None:
     assert working["4 KiB + 32 KiB", "1000"]["size"] == 32 * KIB
 
 
+def test_the_answer_names_the_smallest_tlbs() -> None:
+    result = octavo.curves("synth:zipf?table=16MiB&references=30k", streams=["data"])
+    data = report_data(result)
+    curves = result.total["data"]
+    needed = data["needed"]["Data"]
+    assert {record["rate"] for record in needed} == {0.1, 1, 10}
+    for record in needed:
+        misses = curves.stack[record["size"]].misses
+        most = record["rate"] * (curves.rated_instructions or curves.references) / 1000
+        assert misses[record["entries"] - 1] <= most
+        assert record["entries"] == 1 or misses[record["entries"] - 2] > most
+    missing = {**data, "needed": {"Data": []}}
+    assert curves_answer(missing) == ""
+    one = {"pages": "4 KiB", "size": 4 * KIB, "rate": 1.0, "entries": 1234}
+    assert "data needs 1,234 with 4 KiB pages" in curves_answer({**data, "needed": {"Data": [one]}})
+
+
+@given(st.lists(st.floats(0, 200), min_size=1, max_size=20))
+def test_names_of_lines_stand_apart(places: list[float]) -> None:
+    found = spread(places, 13, 200)
+    gap = min(13, 200 / max(len(places) - 1, 1))
+    ordered = sorted(found)
+    assert all(later - sooner >= gap - 1e-6 for sooner, later in pairwise(ordered))
+    assert ordered[0] >= -1e-6
+    assert ordered[-1] <= 200 + 1e-6
+    # As the lines end, so stand their names.
+    by_end = [found[at] for at in sorted(range(len(places)), key=lambda at: places[at])]
+    assert by_end == ordered
+    if all(later - sooner >= 13 for sooner, later in pairwise(sorted(places))):
+        assert found == pytest.approx(places)
+
+
 def test_colours_run_from_end_to_end() -> None:
     assert ordered_colours(1) == ["#1f77c8"]
     eleven = ordered_colours(11)
     assert len(set(eleven)) == 11
-    assert (eleven[0], eleven[-1]) == ("#1f77c8", "#cf9f00")
+    assert (eleven[0], eleven[-1]) == ("#1f77c8", "#b08500")
 
 
 # --- the page ------------------------------------------------------------------------------------
@@ -159,7 +189,7 @@ def test_a_page_loads_nothing_and_has_its_charts(result: CurvesResult) -> None:
     assert_loads_nothing(page)
     configuration = result.configuration
     wanted = {
-        *({"misses", "cost-0"} if configuration.max_entries else ()),
+        *({"misses-0", "cpi"} if configuration.max_entries else ()),
         *({"sets"} if configuration.indexes else ()),
         *({"working-sets"} if configuration.windows_refs else ()),
     }
@@ -175,48 +205,6 @@ def test_rebuilding_gives_the_same_page(result: CurvesResult, tmp_path: Path) ->
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / "report.html").read_text() == before
-
-
-def _browser() -> str | None:
-    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
-
-
-_CHOOSE = """<script>addEventListener("load", () => setTimeout(() => {
-  const of = (name) => document.querySelector(`select[name=${name}]`);
-  const set = (name, value) => {
-    of(name).value = value;
-    of(name).dispatchEvent(new Event("change"));
-  };
-  set("pages", "4 KiB + 32 KiB"); set("index", "large"); set("stream", "Code");
-  document.body.dataset.index = [...of("index").options].map((o) => o.value).join();
-  document.body.dataset.pages = of("pages").value + "/" + of("index").value;
-}, 500));
-addEventListener("error", (event) => { document.body.dataset.failed = event.message; });
-addEventListener("unhandledrejection", (event) => { document.body.dataset.failed = event.reason; });
-</script></head>"""
-
-
-@pytest.mark.long
-@pytest.mark.skipif(_browser() is None, reason="no browser")
-def test_a_browser_draws_every_chart_and_lets_the_reader_choose(tmp_path: Path) -> None:
-    page = render_curves(report_data(RESULTS["everything"]))
-    file = tmp_path / "report.html"
-    file.write_text(page.replace("</head>", _CHOOSE, 1), encoding="utf-8")
-    browser = _browser()
-    assert browser is not None
-    options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000")
-    done = subprocess.run(
-        [browser, *options, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", file.as_uri()],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    assert "data-failed" not in done.stdout
-    charts = charts_of(page)
-    assert len(re.findall(r'<svg [^>]*class="marks"', done.stdout)) == len(charts)
-    assert 'data-index="exact,small,large"' in done.stdout
-    assert 'data-pages="4 KiB + 32 KiB/large"' in done.stdout
 
 
 # --- figures for a paper -------------------------------------------------------------------------

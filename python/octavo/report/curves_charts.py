@@ -6,158 +6,210 @@ the page puts others in the place of those when the reader chooses.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from octavo.base.units import format_bytes
 from octavo.report import vegalite as vl
+from octavo.report.curves_data import NEEDED
+from octavo.report.labels import label_room, labelled_lines, with_labels
 from octavo.report.theme import (
-    MARKS,
+    HEAT,
     PAIR_COLOURS,
     Spec,
     Values,
     finished,
+    heat,
     inline,
+    log_ticks,
     ordered_colours,
+    row_axis,
     size_axis,
     wide_legend,
 )
 from octavo.tlb_curves.caches import SHOWN_BYTES, SHOWN_WAYS
 
 _WIDTH, _HEIGHT = 520, 300
-_PANEL_WIDTH, _PANEL_HEIGHT = 270, 190
+_SMALL_WIDTH, _SMALL_HEIGHT = 200, 110
+_GREY = "#8d969f"
 _MAP_WIDTH, _MAP_HEIGHT = 190, 140
 _ENTRIES_TICKS = [1 << power for power in range(0, 13, 2)]
 _WAYS_TICKS = [1, 2, 4, 8, 12, 16]
-_DASHES = ([6, 3], [2, 2], [8, 2, 2, 2], [4, 4])
 
 
-def misses_chart(data: dict[str, Any], values: Values) -> Spec:
-    """Misses over entries, a line for each page size; two sizes are dashed."""
+def misses_panels(data: dict[str, Any], values: Values) -> dict[str, vl.Chart]:
+    """Misses over entries, a panel for each page size and pair, with the smallest size in grey."""
     pages, colours = _pages(data)
-    dashes = [[1, 0] for _ in data["sizes"]] + [
-        _DASHES[number % len(_DASHES)] for number in range(len(data["pairs"]))
-    ]
-    chart = (
-        inline(values)
-        .filter("datum.misses > 0")
-        .mark("line", strokeWidth=1.8)
-        .encode(
-            x=vl.X(
-                "entries:Q",
-                title="TLB entries, fully associative",
-                scale=vl.Scale(type="log", base=2, nice=False),
-                axis=vl.Axis(values=_ENTRIES_TICKS, format="d", grid=False),
-            ),
-            y=vl.Y(
-                "rate:Q",
-                title=rate_name(data),
-                scale=vl.Scale(type="log", nice=False),
-                axis=vl.Axis(format="~g", tickCount=6),
-            ),
-            color=vl.named("pages:N", pages, colours, legend=wide_legend(None)),
-            strokeDash=vl.named("pages:N", pages, dashes),
-            opacity=vl.highlighted(1, 0.12),
-            tooltip=[
-                vl.Tooltip("pages:N", title="pages"),
-                vl.Tooltip("entries:Q", title="entries", format=","),
-                vl.Tooltip("misses:Q", title="misses", format=","),
-                vl.Tooltip("rate:Q", title=rate_name(data), format=".4~g"),
-            ],
-        )
-        .choose_in_legend("pages")
-        .properties(width=_WIDTH, height=_HEIGHT)
+    return {
+        name: _misses_panel(data, colour, panel_values(values, name, pages[0]))
+        for name, colour in zip(pages, colours, strict=True)
+    }
+
+
+def panel_values(values: Values, pages: str, base: str) -> Values:
+    """The records of a panel: its own, and those of the smallest page size."""
+    return [value for value in values if value["pages"] in (pages, base) and value["misses"]]
+
+
+def _misses_panel(data: dict[str, Any], colour: str, values: Values) -> vl.Chart:
+    base = _pages(data)[0][0]
+    x = vl.X(
+        "entries:Q",
+        title="TLB entries",
+        scale=vl.Scale(type="log", base=2, nice=False),
+        axis=vl.Axis(
+            values=_ENTRIES_TICKS, format="d", grid=False, labelOverlap="greedy", labelSeparation=5
+        ),
     )
-    return finished(chart)
-
-
-def cost_chart(data: dict[str, Any], values: Values) -> Spec:
-    """Cost of the misses of one TLB, a bar for each page size and pair of sizes."""
-    return finished(_cost_panel(data, values).properties(width=_PANEL_WIDTH))
-
-
-def cost_figure(data: dict[str, Any], values: Values) -> Spec:
-    """The same for several TLBs, a panel for each, with a scale of its own."""
-    tlbs = list(dict.fromkeys(value["tlb"] for value in values))
-    panels = [
-        _cost_panel(data, [value for value in values if value["tlb"] == tlb]).properties(
-            width=_PANEL_WIDTH, title=tlb
-        )
-        for tlb in tlbs
-    ]
-    return finished(vl.concat(panels, columns=2, spacing=24))
-
-
-def _cost_panel(data: dict[str, Any], values: Values) -> vl.Chart:
-    pages, colours = _pages(data)
-    chart: vl.Chart = (
-        inline(values)
-        .mark("bar")
-        .encode(
-            x=vl.X(
-                "pages:N",
-                title=None,
-                sort=None,
-                scale=vl.Scale(paddingInner=0.2),
-                axis=vl.Axis(labelAngle=-45, grid=False, labelOverlap=False),
-            ),
-            y=vl.Y("cost:Q", title=cost_name(data), axis=vl.Axis(tickCount=4, minExtent=52)),
-            color=vl.named("pages:N", pages, colours, legend=None),
-            tooltip=[
-                vl.Tooltip("pages:N", title="pages"),
-                vl.Tooltip("misses:Q", title="misses", format=","),
-                vl.Tooltip("cost:Q", title=cost_name(data), format=".4~g"),
-            ],
-        )
-        .properties(height=_PANEL_HEIGHT)
+    ends = _rates(data)
+    y = vl.Y(
+        "rate:Q",
+        title=None,
+        scale=vl.Scale(type="log", domain=list(ends), nice=False),
+        axis=vl.Axis(format="~g", values=log_ticks(*ends)[::2], minExtent=40),
     )
-    return chart
+    is_base = f"datum.pages === {json.dumps(base)}"
+    is_other = f"!({is_base})" if any(value["pages"] != base for value in values) else "true"
+    tooltip = [
+        vl.Tooltip("pages:N", title="pages"),
+        vl.Tooltip("entries:Q", title="entries", format=","),
+        vl.Tooltip("misses:Q", title="misses", format=","),
+        vl.Tooltip("rate:Q", title=rate_name(data), format=".4~g"),
+    ]
+    both = vl.Chart().encode(x=x, y=y, tooltip=tooltip)
+    grey = both.filter(is_base).mark("line", strokeWidth=1.2, color=_GREY)
+    line = both.filter(is_other).mark("line", strokeWidth=2, color=colour)
+    chart = vl.layer(grey, line, data={"values": values})
+    return chart.properties(width=_SMALL_WIDTH, height=_SMALL_HEIGHT)
+
+
+def _rates(data: dict[str, Any]) -> tuple[float, float]:
+    """The least rate and the greatest, of all streams: panels have one scale."""
+    rates = [
+        value["rate"]
+        for values in data["misses"].values()
+        for value in values
+        if value["misses"] and value["rate"]
+    ]
+    return min(rates, default=0.1), max(rates, default=1.0)
+
+
+def misses_figure(data: dict[str, Any], values: Values) -> Spec:
+    """The panels of all page sizes."""
+    panels = [panel.properties(title=name) for name, panel in misses_panels(data, values).items()]
+    return finished(vl.concat(panels, columns=4, spacing=16))
+
+
+def needed_chart(data: dict[str, Any], values: Values) -> Spec:
+    """Entries that a TLB needs to miss no more than so often, over the page size."""
+    per = "1000 instructions" if data["has_instructions"] else "1000 references"
+    names = [f"{rate:g}" for rate in NEEDED]
+    x = vl.X(
+        "size:Q",
+        title="page size",
+        scale=vl.Scale(type="log", base=2, nice=False, padding=6),
+        axis=size_axis([(size, name) for size, name in data["sizes"]]),
+    )
+    y = vl.Y(
+        "entries:Q",
+        title=f"entries for so many misses per {per}",
+        scale=vl.Scale(type="log", base=2, nice=False),
+        axis=vl.Axis(values=[1 << power for power in range(13)], format="d", labelOverlap="greedy"),
+    )
+    tooltip = [
+        vl.Tooltip("pages:N", title="pages"),
+        vl.Tooltip("name:N", title=f"misses per {per}, at most"),
+        vl.Tooltip("entries:Q", title="entries", format=","),
+    ]
+    colours = dict(zip(names, ordered_colours(len(names)), strict=True))
+    chart = labelled_lines(values, x, y, "name", colours, tooltip, point={"size": 30})
+    return finished(chart.properties(width=_WIDTH, height=_HEIGHT, padding=label_room(names)))
+
+
+def needed_values(values: Values) -> Values:
+    """The records of `needed_chart`."""
+    named = [{**value, "name": f"{value['rate']:g}"} for value in values]
+    return with_labels(named, "name", "size", "entries", height=_HEIGHT)
+
+
+def costs_chart(data: dict[str, Any], values: Values) -> Spec:
+    """Cost of the misses of a few TLBs by page size, as heat."""
+    pages, _ = _pages(data)
+    x = vl.X(
+        "pages:N",
+        title=None,
+        sort=None,
+        scale=vl.Scale(domain=pages),
+        axis=vl.Axis(labelAngle=-45, labelOverlap=False, domain=False),
+    )
+    y = vl.Y(
+        "tlb:N",
+        title=None,
+        sort=None,
+        axis=row_axis(labelExpr="replace(datum.label, 'fully associative', 'full')"),
+    )
+    tooltip = [
+        vl.Tooltip("tlb:N", title="TLB"),
+        vl.Tooltip("pages:N", title="pages"),
+        vl.Tooltip("misses:Q", title="misses", format=","),
+        vl.Tooltip("cost:Q", title=cost_name(data), format=".4~g"),
+    ]
+    cells = vl.Chart().encode(x=x, y=y, tooltip=tooltip)
+    chart = vl.layer(
+        cells.mark("rect", color=HEAT, opacity=0.05),
+        cells.filter("datum.cost > 0")
+        .mark("rect", color=HEAT)
+        .encode(opacity=heat("cost", cost_name(data))),
+        data={"values": values},
+    )
+    tlbs = {value["tlb"] for values in data["costs"].values() for value in values}
+    return finished(chart.properties(width=_WIDTH, height=26 * len(tlbs)))
 
 
 def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
-    """Normalised working sets over the page size, a line a window; two sizes are marks."""
+    """Working sets over the page size, relative to 4 KiB pages: a line a window; two sizes are
+    marks, at the larger one.
+    """
     x = vl.X(
         "size:Q",
-        title="page size (marks: the larger of two)",
-        scale=vl.Scale(type="log", base=2, nice=False, padding=10),
+        title="page size",
+        scale=vl.Scale(type="log", base=2, nice=False, padding=6),
         axis=size_axis([(size, name) for size, name in data["sizes"]]),
     )
     y = vl.Y(
         "normalised:Q",
         title="working set, over 4 KiB pages",
-        scale=vl.Scale(type="log", base=2, nice=False, padding=6),
+        scale=vl.Scale(type="log", base=2, nice=False),
         axis=vl.Axis(format=".3~g", tickCount=6),
     )
-    colour = vl.named(
-        "window:N",
-        data["windows"],
-        ordered_colours(len(data["windows"])),
-        title="window (references of the program)",
-        legend=wide_legend("window, in references of the program"),
-    )
+    colours = dict(zip(data["windows"], ordered_colours(len(data["windows"])), strict=True))
     tooltip = [
         vl.Tooltip("pages:N", title="pages"),
         vl.Tooltip("window:N", title="window, in references of the program"),
         vl.Tooltip("average:N", title="average working set"),
         vl.Tooltip("normalised:Q", title="over 4 KiB pages", format=".4~g"),
     ]
-    base = vl.Chart().encode(x=x, y=y, color=colour, tooltip=tooltip)
-    lines = base.mark("line", strokeWidth=1.8, point={"size": 26}).filter("datum.sizes === 'one'")
-    layers: list[vl.Chart] = [lines]
+    chart = labelled_lines(
+        values, x, y, "window", colours, tooltip, only="datum.sizes === 'one'", point={"size": 26}
+    )
     if data["pairs"]:
-        marks = [MARKS[(number + 1) % len(MARKS)] for number in range(len(data["pairs"]))]
-        shape = vl.Shape(
-            "pages:N",
-            scale=vl.Scale(domain=data["pairs"], range=marks),
-            legend=wide_legend("two page sizes", symbolStrokeColor="#777777"),
-            sort=None,
-        )
-        layers.append(
-            base.mark("point", size=90, strokeWidth=2, filled=False)
-            .encode(shape=shape)
+        colour = vl.named("window:N", list(colours), list(colours.values()), legend=None)
+        marks = (
+            vl.Chart()
             .filter("datum.sizes === 'two'")
+            .mark("point", shape="diamond", size=70, strokeWidth=1.5, filled=False)
+            .encode(x=x, y=y, color=colour, tooltip=tooltip)
         )
-    chart = vl.layer(*layers, data={"values": values})
-    return finished(chart.properties(width=_WIDTH, height=_HEIGHT))
+        chart = vl.Chart(**{**chart.spec, "layer": [*chart.spec["layer"], marks.spec]})
+    padding = label_room(data["windows"])
+    return finished(chart.properties(width=_WIDTH, height=_HEIGHT, padding=padding))
+
+
+def working_set_values(values: Values) -> Values:
+    """The records of `working_set_chart`."""
+    single = [value for value in values if value["sizes"] == "one"]
+    pairs = [value for value in values if value["sizes"] != "one"]
+    return [*with_labels(single, "window", "size", "normalised", height=_HEIGHT), *pairs]
 
 
 def sets_chart(data: dict[str, Any], values: Values) -> Spec:

@@ -5,6 +5,7 @@ The rows have every number; the report keeps as many points as a figure can show
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
@@ -21,6 +22,8 @@ from octavo.tlb_curves.view import STREAM_NAMES, grids, headline, shown_tlbs
 
 SCHEMA = "octavo/curves-report/1"
 WAYS = tuple(range(1, 17))
+NEEDED = (10.0, 1.0, 0.1)
+"""Misses per 1000 instructions, or references, for which the entries needed are shown."""
 _PAIR_INDEXES = ("exact", "small", "large")
 
 Record = dict[str, Any]
@@ -47,6 +50,7 @@ def report_data(result: CurvesResult) -> Record:
         "windows": [_window_name(window) for window in configuration.windows_refs],
         "grids": [asdict(grid) for grid in grids(result) if grid.rows],
         "misses": {name: list(of.misses()) for name, of in shown.items()},
+        "needed": {name: list(of.needed()) for name, of in shown.items()},
         "costs": {name: list(of.costs()) for name, of in shown.items()},
         "working_sets": {name: list(of.working_sets()) for name, of in shown.items()},
         "sets": {name: of.sets() for name, of in shown.items()},
@@ -80,6 +84,20 @@ class _Shown:
             entries = range(1, len(pair.full.small_misses) + 1)
             counts = [pair.full.misses(number - 1) for number in entries]
             yield from self._curve(pair_name(pair.small, pair.large), counts)
+
+    def needed(self) -> Iterator[Record]:
+        """The entries of a fully associative TLB with which it misses no more than each of NEEDED,
+        by page size; nothing where more would be needed than were counted.
+        """
+        rated = self._curves.rated_instructions or self._curves.references
+        for size, stack in self._curves.stack.items():
+            for rate in NEEDED:
+                most = rate * rated / 1000
+                # Misses fall with the entries.
+                entries = bisect_left(stack.misses, -most, key=lambda count: -count) + 1
+                if entries <= len(stack.misses):
+                    pages = format_bytes(size)
+                    yield {"pages": pages, "size": size, "rate": rate, "entries": entries}
 
     def _curve(self, pages: str, counts: Any, first: int = 1) -> Iterator[Record]:
         for place in thinned(counts, first=first):

@@ -1,6 +1,7 @@
 """Puts figures, tables and advice into a page; the libraries for the figures go in whole."""
 
 import json
+import re
 import shlex
 from functools import cache
 from typing import Any
@@ -56,6 +57,15 @@ def chosen(
     return {"spec": bare, "data": data, "selects": selects, "first": first}
 
 
+def in_parts(text: str) -> tuple[str, str, str]:
+    """An answer: the question, its first sentence, and the others."""
+    question, _, rest = (
+        text.rpartition("? ") if text.startswith(("Which ", "How ")) else ("", "", text)
+    )
+    lead, *others = re.split(r"(?<=\.) (?=\w)", rest, maxsplit=1)
+    return f"{question}?" if question else "", lead, " ".join(others)
+
+
 def _facts(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     """The manifest, flattened to names and values."""
     facts: list[tuple[str, str]] = []
@@ -85,7 +95,7 @@ def _finalize(value: Any) -> Any:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("octavo.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
@@ -93,3 +103,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["in_parts"] = in_parts
+    return environment

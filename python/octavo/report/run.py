@@ -1,5 +1,6 @@
 """The report of a run."""
 
+from dataclasses import replace
 from typing import Any
 
 from octavo.analysis.programs import rows_by_program
@@ -12,9 +13,14 @@ from octavo.analysis.view import (
     process_grid,
     region_grid,
 )
-from octavo.report.charts import memory_chart, misses_chart, region_charts, tradeoff_chart
+from octavo.base.table import Grid
+from octavo.report.charts import gains_chart, map_chart, memory_chart, misses_chart
 from octavo.report.page import render_page
 from octavo.report.theme import Spec
+
+_RATES = slice(4, 6)
+"""The columns of misses in `region_grid`."""
+_COLD = ("", "<0.001")
 
 
 def render_run(document: dict[str, Any]) -> str:
@@ -24,37 +30,44 @@ def render_run(document: dict[str, Any]) -> str:
     depth = _depth(document)
     charts = run_charts(document)
     programs = document.get("programs", [])
+    regions = region_grid(rows, advice, depth, programs)
+    warm = _warm(regions)
     return render_page(
         "run.html.jinja",
         manifest,
         charts,
         headline=headline(manifest, rows),
-        answer=answer,
+        advised=answer,
+        shown=list(charts),
         whole=[item for item in items if item["scope"] == "program"],
         regions=one_of_each_family(notable_regions(items)),
         grids=[
             *filter(None, [machine_grid(rows, manifest)]),
             *(page_size_grid(rows, level) for level in range(1, depth + 1)),
         ],
-        region_grid=region_grid(rows, advice, depth, programs),
+        region_grid=warm,
+        colder=len(regions.rows) - len(warm.rows),
         process_grid=process_grid(rows, manifest, depth, programs),
-        has_region_charts="regions" in charts,
     )
 
 
 def run_charts(document: dict[str, Any]) -> dict[str, Spec]:
     """The figures, by name."""
-    rows, items, depth = document["rows"], document["advice"][1:], _depth(document)
-    advised = {item["stream"]: item["page_size"] for item in items if item["scope"] == "program"}
-    charts: dict[str, Spec] = {}
-    for stream in ("fetch", "data"):
-        charts[f"tradeoff-{stream}"] = tradeoff_chart(rows, stream, depth, advised.get(stream))
-        charts[f"misses-{stream}"] = misses_chart(rows, stream, depth, advised.get(stream))
-        charts[f"memory-{stream}"] = memory_chart(rows, stream, advised.get(stream))
-    regions = region_charts(rows_by_program(rows, document.get("programs", [])), depth)
-    if regions is not None:
-        charts["regions"] = regions
-    return charts
+    rows, advice, depth = document["rows"], document["advice"], _depth(document)
+    advised = {item["stream"]: item["page_size"] for item in advice if item["scope"] == "program"}
+    charts = {
+        "gains": gains_chart(advice),
+        "misses": misses_chart(rows, depth, advised),
+        "memory": memory_chart(rows, advised),
+        "map": map_chart(rows_by_program(rows, document.get("programs", [])), advice, depth),
+    }
+    return {name: chart for name, chart in charts.items() if chart is not None}
+
+
+def _warm(grid: Grid) -> Grid:
+    """The regions without those that next to never miss; all, where that would leave none."""
+    rows = tuple(row for row in grid.rows if not set(row[_RATES]) <= set(_COLD))
+    return replace(grid, rows=rows or grid.rows)
 
 
 def _depth(document: dict[str, Any]) -> int:

@@ -7,14 +7,16 @@ from typing import Any
 from octavo.report.page import render_page
 from octavo.report.sim_charts import (
     Panels,
-    cycles_chart,
-    memory_panels,
+    baseline,
+    difference_panels,
     misses_panels,
-    panel_chart,
     panels_figure,
+    parts_chart,
+    same_misses,
     series_charts,
 )
-from octavo.report.theme import Spec
+from octavo.report.theme import Spec, finished
+from octavo.simulation.model import RESOLUTION
 
 
 def render_sim(data: dict[str, Any]) -> str:
@@ -24,24 +26,28 @@ def render_sim(data: dict[str, Any]) -> str:
     def placed(what: str, panels: Panels) -> list[tuple[str, str]]:
         """The panels' places in the page, and their names."""
         places = [(f"{what}-{number}", name) for number, name in enumerate(panels)]
-        charts.update((place, panel_chart(panels[name])) for place, name in places)
+        charts.update((place, finished(panels[name])) for place, name in places)
         return places
 
+    differences = placed("difference", difference_panels(data))
+    parts = parts_chart(data)
+    if parts is not None:
+        charts["parts"] = parts
     misses = placed("misses", misses_panels(data))
-    if data["cycles"]:
-        charts["cycles"] = cycles_chart(data)
-    memory = placed("memory", memory_panels(data))
     series = series_charts(data)
-    charts.update(series)
-    shown = ("headline", "answer", "remarks", "grids", "unit", "lived")
+    charts.update((place, chart) for place, (_, chart) in series.items())
+    shown = ("headline", "answer", "remarks", "grids", "lived")
     return render_page(
         "sim.html.jinja",
         data["run"],
         charts,
+        base=baseline(data),
+        resolution=f"{RESOLUTION:.0%}",
+        differences=differences,
+        has_parts=parts is not None,
         misses=misses,
-        has_cycles="cycles" in charts,
-        memory=memory,
-        series=list(series),
+        same_misses=same_misses(data),
+        series=[(place, name) for place, (name, _) in series.items()],
         **{name: data[name] for name in shown},
     )
 
@@ -49,9 +55,10 @@ def render_sim(data: dict[str, Any]) -> str:
 def sim_figures(data: dict[str, Any]) -> dict[str, Spec]:
     """Every figure for a paper, by the name of its file."""
     figures: dict[str, Spec] = {}
-    if data["misses"]:
-        figures["misses"] = panels_figure(misses_panels(data))
-    if data["cycles"]:
-        figures["cycles"] = cycles_chart(data)
-    figures["memory"] = panels_figure(memory_panels(data))
-    return {**figures, **series_charts(data)}
+    for name, panels in (("differences", difference_panels(data)), ("misses", misses_panels(data))):
+        if panels:
+            figures[name] = panels_figure(panels)
+    parts = parts_chart(data)
+    if parts is not None:
+        figures["cycles"] = parts
+    return {**figures, **{name: chart for name, (_, chart) in series_charts(data).items()}}

@@ -1,13 +1,15 @@
 """The theme of all figures: colours, fonts, axes; in the page and on paper.
 
 Colours differ for colour-blind eyes too: ordered values (page sizes, windows)
-runs from blue to yellow, what has none takes the palette of Okabe and Ito (2008). All stand out on
+runs from blue to yellow, what has none takes the palette of Okabe and Ito (2008),
+its lighter colours darkened. All stand out on
 white and on the page's dark ground.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, floor, log10
 from typing import Any
 
 from octavo.report import vegalite as vl
@@ -16,18 +18,22 @@ Spec = vl.Spec
 Values = list[dict[str, Any]]
 """A figure's data, a record for each mark."""
 
+HEAT = "#c8500a"
+"""Heat, by how opaque it is."""
 COLOURS = {"code": "#0b6e99", "data": "#d1600a"}
-UNORDERED = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b", "#777777")
+UNORDERED = ("#0072b2", "#d55e00", "#009e73", "#c0649a", "#2a8fc4", "#a87908", "#777777")
 PAIR_COLOURS = ("#0a8f6a", "#5aa02c", "#8c6d31", "#7f7f7f")
 """Colours of pairs of page sizes, beside those of single sizes."""
 MARKS = ("circle", "diamond", "square", "triangle-up", "triangle-down")
-_ORDERED = ("#1f77c8", "#6f6ad6", "#a95bbf", "#d2559a", "#e2655f", "#e08030", "#cf9f00")
+_ORDERED = ("#1f77c8", "#6f6ad6", "#a95bbf", "#d2559a", "#e2655f", "#d9742a", "#b08500")
 _INK = "#1d2733"
 _GRID = "#e8ebee"
 _PAGE_FONT = "system-ui, sans-serif"
 _PAPER_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 """The first is in every copy of the library that draws."""
 _CONFIG: Spec = {
+    # A page names each figure for a screen reader; its tables hold the numbers.
+    "aria": False,
     "font": _PAGE_FONT,
     "background": "transparent",
     "axis": {
@@ -82,10 +88,46 @@ def size_axis(sizes: Sequence[tuple[int, str]], **more: Any) -> vl.Part:
     return vl.Axis(
         values=[size for size, _ in sizes],
         labelExpr=f"{{{names}}}[datum.value]",
-        labelAngle=-45,
+        labelAngle=0,
+        labelOverlap="greedy",
+        labelSeparation=6,
         grid=False,
         **more,
     )
+
+
+def row_axis(**more: Any) -> vl.Part:
+    """An axis with a name for each row."""
+    return vl.Axis(labelLimit=130, domain=False, ticks=False, labelPadding=6, **more)
+
+
+def heat(field: str, title: str) -> vl.Field:
+    """Values as heat on a logarithmic scale, which stands out on white and on dark ground."""
+    return vl.Field(
+        f"{field}:Q",
+        title=title,
+        scale=vl.Scale(type="log", range=[0.08, 1], nice=False),
+        legend=vl.Legend(
+            orient="top",
+            direction="horizontal",
+            format="~g",
+            symbolType="square",
+            symbolFillColor=HEAT,
+            symbolStrokeWidth=0,
+            symbolSize=160,
+            tickCount=4,
+            columns=vl.expression("windowSize()[0] < 600 ? 2 : 6"),
+            titleLimit=170,
+        ),
+    )
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten between two values; where there are few, twice and five times them too."""
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    steps = (1,) if log10(high / low) > 2 else (1, 2, 5)
+    ticks = (step * 10.0**power for power in decades for step in steps)
+    return [float(f"{tick:.3g}") for tick in ticks if low <= tick <= high]
 
 
 def wide_legend(title: str | None, **more: Any) -> vl.Part:
@@ -109,7 +151,9 @@ def finished(chart: vl.Chart) -> Spec:
 
 def for_page(spec: Spec) -> Spec:
     """As wide as its place in the page; figures of several panels keep their width."""
-    return {**spec, "width": "container"} if "width" in spec else spec
+    if "width" not in spec:
+        return spec
+    return {**spec, "width": "container"}
 
 
 def for_paper(spec: Spec) -> Spec:

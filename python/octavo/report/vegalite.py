@@ -13,7 +13,6 @@ Spec = dict[str, Any]
 """A specification."""
 
 _TYPES = {"Q": "quantitative", "N": "nominal", "O": "ordinal"}
-_CHOSEN = "chosen"
 
 
 class Field(Spec):
@@ -53,11 +52,6 @@ def expression(text: str) -> Spec:
     return {"expr": text}
 
 
-def highlighted(lit: float, dimmed: float) -> Spec:
-    """A channel's value for what the reader chose in the legend, and for the rest."""
-    return {"condition": {"param": _CHOSEN, "value": lit}, "value": dimmed}
-
-
 class Chart:
     """A specification under way; each method returns another chart."""
 
@@ -79,19 +73,9 @@ class Chart:
         """Leaves out records that fail the test."""
         return self._with(transform=[{"filter": test}])
 
-    def choose_in_legend(self, field: str) -> Chart:
-        """Lets the reader choose values of a field in its legend: see `highlighted`."""
-        select = {"type": "point", "fields": [field]}
-        return self._with(params=[{"name": _CHOSEN, "select": select, "bind": "legend"}])
-
     def properties(self, **more: Any) -> Chart:
         """Sets a title, a width or a height."""
         return self._with(**more)
-
-    def facet(self, by: Field, **layout: Any) -> Chart:
-        """Repeats the chart for each value of a field, on the data of that value."""
-        inner = {name: part for name, part in self.spec.items() if name != "data"}
-        return Chart(data=self.spec["data"], facet=by, spec=inner, **layout)
 
     def resolve_scale(self, **channels: str) -> Chart:
         """Gives panels a scale each (`independent`) or one for all (`shared`)."""

@@ -35,7 +35,7 @@ class _Measure:
     """Whether the least of the row is marked as the best."""
     needs_end: bool = True
     """Whether it says nothing of a machine that stopped on its way."""
-    resolution: float = 0.0
+    resolution: float = RESOLUTION
     """Values that differ by no more than this share are marked together, or not at all."""
 
 
@@ -186,7 +186,6 @@ def _measures(first: Simulated) -> Iterator[_Measure]:
         lambda one: one.memory_bytes,
         lambda value: format_bytes(round(value)),
         needs_end=False,
-        resolution=RESOLUTION,
     )
     yield _os("faults", "faults")
     yield _bytes("zeroed", "bytes_zeroed")
@@ -203,7 +202,6 @@ def _ratio(name: str, of: Callable[[Simulated], float], first: Simulated) -> _Me
         name,
         lambda one: of(one) / of(first) if of(first) else None,
         lambda value: f"{value:.3f}",
-        resolution=RESOLUTION,
     )
 
 

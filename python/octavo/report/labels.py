@@ -1,0 +1,125 @@
+"""Lines that bear their names at their ends, so that no reader looks from a legend to a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import exp, log
+from typing import Any
+
+from octavo.report import vegalite as vl
+from octavo.report.theme import Values
+
+LONGEST = 14
+"""Characters of a name; the rest is cut."""
+_CHARACTER_PIXELS, _LABEL_DISTANCE = 6.4, 11
+_LABEL_PIXELS = 13
+"""Between two names below one another."""
+
+
+def label_room(names: Iterable[str]) -> dict[str, int]:
+    """The padding of a figure, with room at its right for the names of its lines."""
+    longest = min(max(map(len, names), default=0), LONGEST)
+    right = round(longest * _CHARACTER_PIXELS) + _LABEL_DISTANCE
+    return {"left": 5, "top": 5, "bottom": 5, "right": right}
+
+
+def labelled_lines(
+    values: Values,
+    x: vl.X,
+    y: vl.Y,
+    key: str,
+    colours: dict[str, str],
+    tooltip: Sequence[vl.Field],
+    *,
+    only: str = "true",
+    **mark: Any,
+) -> vl.Chart:
+    """A line of each name in `colours`, with the name behind its last point. `values` come from
+    `with_labels`; a page gives them later where the reader chooses. `only` records that pass a
+    test are points of lines.
+    """
+    colour = vl.named(f"{key}:N", list(colours), list(colours.values()), legend=None)
+    lines = (
+        vl.Chart()
+        .filter(only)
+        .mark("line", **{"strokeWidth": 1.8, **mark})
+        .encode(x=x, y=y, color=colour, tooltip=list(tooltip))
+    )
+    names = (
+        vl.Chart()
+        .filter("isValid(datum.label_y)")
+        .mark(
+            "text",
+            align="left",
+            dx=_LABEL_DISTANCE,
+            fontSize=11,
+            limit=LONGEST * _CHARACTER_PIXELS,
+        )
+        .encode(x=x, y={**y, "field": "label_y"}, color=colour, text=vl.Field(f"{key}:N"))
+    )
+    return vl.layer(lines, names, data={"values": values})
+
+
+def with_labels(
+    values: Values, key: str, x: str, y: str, *, height: int, is_log: bool = True
+) -> Values:
+    """The records, those at the ends of lines with the place of the name: `label_y`, near the
+    line's end, and apart from the other names in a figure of so many pixels.
+    """
+    if not values:
+        return []
+    ends: dict[str, dict[str, Any]] = {}
+    for value in values:
+        last = ends.get(value[key])
+        if last is None or value[x] >= last[x]:
+            ends[value[key]] = value
+    # Between the least and the greatest value are all pixels.
+    every = [value[y] for value in values]
+    low, high = min(every), max(every)
+    if not is_log:
+        low = min(low, 0.0)
+    start, span = (log(low), log(high / low)) if is_log else (low, high - low)
+    if span == 0:
+        return [
+            {**value, **({"label_y": value[y]} if value in ends.values() else {})}
+            for value in values
+        ]
+    pixels = [
+        ((log(end[y]) if is_log else end[y]) - start) / span * height for end in ends.values()
+    ]
+    placed = [start + pixel / height * span for pixel in spread(pixels, _LABEL_PIXELS, height)]
+    places = {
+        id(end): exp(place) if is_log else place
+        for end, place in zip(ends.values(), placed, strict=True)
+    }
+    return [
+        {**value, "label_y": places[id(value)]} if id(value) in places else value
+        for value in values
+    ]
+
+
+def spread(places: Sequence[float], gap: float, room: float) -> list[float]:
+    """The places, moved as little as need be to stand at least `gap` apart, within 0 to `room`;
+    nearer to each other only where there is no room for all.
+    """
+    gap = min(gap, room / max(len(places) - 1, 1))
+    order = sorted(range(len(places)), key=lambda at: places[at])
+    blocks: list[tuple[float, list[int]]] = []
+    """Places that touch: where the first is, and all of them."""
+
+    def within(first: float, members: Sequence[int]) -> float:
+        return max(0.0, min(first, room - gap * (len(members) - 1)))
+
+    for at in order:
+        block = [at]
+        first = within(places[at], block)
+        while blocks and blocks[-1][0] + gap * len(blocks[-1][1]) > first:
+            block = [*blocks.pop()[1], *block]
+            wanted = sum(places[one] - gap * number for number, one in enumerate(block))
+            first = within(wanted / len(block), block)
+        blocks.append((first, block))
+    found = [0.0] * len(places)
+    for first, block in blocks:
+        for number, at in enumerate(block):
+            found[at] = first + gap * number
+    return found
