@@ -1,6 +1,8 @@
 //! Derives front settings from a machine description, and the errors of machine construction.
 
-use octavo_config::{FirstLevel, MachineConfig, MachineError, SoftvmConfig, TlbConfig, TlbsHold};
+use octavo_config::{
+    BranchPrediction, FirstLevel, MachineConfig, MachineError, SoftvmConfig, TlbConfig, TlbsHold,
+};
 use octavo_hw::{CacheError, GeometryError, VirtualCacheError, WalkCacheError};
 use octavo_os::frames::MemorySizeError;
 use octavo_os::frames::fragmentation::FragmentationError;
@@ -86,6 +88,27 @@ pub enum ConfigError {
 /// The line geometry of the caches.
 pub fn lines(config: &MachineConfig) -> Lines {
     Lines::of_bytes(config.cache.line_bytes)
+}
+
+/// The settings of a machine that its front depends on, beside the filter.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FrontShape {
+    lines: Lines,
+    fetch_sets: FetchSets,
+    levels: u8,
+    cores: u32,
+    branches: Option<BranchPrediction>,
+}
+
+/// The settings of a machine that its front depends on, beside the filter.
+pub fn shape(config: &MachineConfig) -> FrontShape {
+    FrontShape {
+        lines: lines(config),
+        fetch_sets: fetch_sets(config),
+        levels: config.page_table.levels,
+        cores: config.core.count,
+        branches: config.core.pipeline.as_ref().map(|pipeline| pipeline.branches),
+    }
 }
 
 /// The front for a machine.

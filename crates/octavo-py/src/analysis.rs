@@ -7,7 +7,7 @@ use octavo_curves::{
     AtContextSwitch, Counts, Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, MachineTlbs, Sizes,
     Study, StudyConfig, TwoSizesConfig,
 };
-use octavo_machine::{Sim, SimConfig};
+use octavo_machine::{Footprint, Sim, SimConfig, StreamShape};
 use octavo_trace::source::{Progress, Source};
 use octavo_trace::{Limits, Live, LiveOptions, Replay, RunProgress, start_workers};
 use octavo_types::Instructions;
@@ -32,6 +32,8 @@ type Dict<'py> = PyResult<Bound<'py, PyDict>>;
 #[pyclass(frozen)]
 pub struct Analysis {
     config: Config,
+    /// The demands of a simulation's machines on a stream.
+    stream: Option<StreamShape>,
 }
 
 enum Config {
@@ -39,7 +41,8 @@ enum Config {
     Curves(CurvesConfig),
     /// All processes take turns on one core.
     SharedCurves(CurvesConfig),
-    Sim(Box<SimConfig>),
+    /// Machines of several configurations, of which none wants another stream than the first.
+    Sim(Box<[SimConfig]>),
     /// All processes take turns on the cores of one machine a design.
     SharedSim(Box<SimConfig>),
 }
@@ -61,7 +64,7 @@ impl Analysis {
             machine: machine.map(read_machine_tlbs).transpose()?,
             native_layout: read_layout(layout)?,
         });
-        Ok(Analysis { config })
+        Ok(Analysis { config, stream: None })
     }
 
     #[staticmethod]
@@ -135,7 +138,7 @@ impl Analysis {
             Some(_) => Config::SharedCurves(config),
             None => Config::Curves(config),
         };
-        Ok(Analysis { config })
+        Ok(Analysis { config, stream: None })
     }
 
     #[staticmethod]
@@ -157,7 +160,7 @@ impl Analysis {
     ) -> PyResult<Self> {
         let interval = interval_instructions.map(NonZeroU64::get);
         let machine = (machine, settings);
-        let mut config =
+        let (mut config, stream) =
             read_sim(machine, designs, layout, warm_up_instructions, interval, checked, timing)?;
         let at_context_switch = read_processes(processes)?;
         if let Some(at_context_switch) = at_context_switch {
@@ -165,24 +168,66 @@ impl Analysis {
                 AtContextSwitch::Keep => AddressSpaces::Tagged,
                 AtContextSwitch::Flush => AddressSpaces::Flushed,
             };
-            return Ok(Analysis { config: Config::SharedSim(Box::new(config)) });
+            let config = Config::SharedSim(Box::new(config));
+            return Ok(Analysis { config, stream: Some(stream) });
         }
-        Ok(Analysis { config: Config::Sim(Box::new(config)) })
+        Ok(Analysis { config: Config::Sim(Box::new([config])), stream: Some(stream) })
+    }
+
+    /// Simulations whose machines one stream drives, in order.
+    #[staticmethod]
+    fn together(py: Python<'_>, analyses: Vec<Py<Analysis>>) -> PyResult<Self> {
+        let mut all = Vec::new();
+        for analysis in &analyses {
+            match &analysis.bind(py).get().config {
+                Config::Sim(configs) => all.extend_from_slice(configs),
+                _ => return Err(OctavoError::new_err("not a simulation of separate processes")),
+            }
+        }
+        let streams = analyses.iter().map(|one| one.bind(py).get().stream.clone());
+        let streams: Vec<_> = streams.collect();
+        let Some(first) = streams.first().filter(|first| streams.iter().all(|one| one == *first))
+        else {
+            return Err(OctavoError::new_err("the machines want different streams"));
+        };
+        Ok(Analysis { config: Config::Sim(all.into()), stream: first.clone() })
     }
 
     /// The machine of a simulation, as JSON, and its hash.
     #[getter]
     fn machine(&self) -> Option<(String, String)> {
-        match &self.config {
-            Config::Sim(config) | Config::SharedSim(config) => {
-                Some((config.machine.to_json(), config.machine.hash()))
-            }
-            _ => None,
-        }
+        let config = self.first_sim()?;
+        Some((config.machine.to_json(), config.machine.hash()))
+    }
+
+    /// The demands of a simulation's machines on a stream, as a text.
+    #[getter]
+    fn stream(&self) -> Option<String> {
+        self.stream.as_ref().map(|stream| format!("{stream:?}"))
+    }
+
+    /// An upper bound of the memory that the machines of a simulation start with, in bytes.
+    #[getter]
+    fn footprint_bytes(&self) -> Option<u64> {
+        let configs: &[SimConfig] = match &self.config {
+            Config::Sim(configs) => configs,
+            Config::SharedSim(config) => std::slice::from_ref(config),
+            _ => return None,
+        };
+        let bytes = |config| Footprint::of(config).expect(MADE).bytes();
+        Some(configs.iter().map(bytes).sum())
     }
 }
 
 impl Analysis {
+    fn first_sim(&self) -> Option<&SimConfig> {
+        match &self.config {
+            Config::Sim(configs) => configs.first(),
+            Config::SharedSim(config) => Some(config),
+            _ => None,
+        }
+    }
+
     /// Starts the threads that the engine works on.
     pub fn start_workers(&self) -> PyResult<()> {
         match &self.config {
@@ -196,7 +241,7 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => run(options, config, Study::new),
             Config::Curves(config) => run(options, config, Curves::new),
-            Config::Sim(config) => run(options, &**config, new_sim),
+            Config::Sim(configs) => run(options, configs, new_sim),
             Config::SharedCurves(_) | Config::SharedSim(_) => {
                 let error = "processes of a live program take turns by chance: record it first";
                 Err(OctavoError::new_err(error))
@@ -209,9 +254,9 @@ impl Analysis {
         match &self.config {
             Config::Study(config) => replay(source, limits, config, Study::new),
             Config::Curves(config) => replay(source, limits, config, Curves::new),
-            Config::Sim(config) => replay(source, limits, &**config, new_sim),
+            Config::Sim(configs) => replay(source, limits, configs, new_sim),
             Config::SharedSim(config) => {
-                Box::new(Replay::start_together(source, limits, new_sim(config)))
+                Box::new(Replay::start_together(source, limits, Sim::new(config).expect(MADE)))
             }
             Config::SharedCurves(config) => {
                 Box::new(Replay::start_together(source, limits, Curves::new(config)))
@@ -233,8 +278,11 @@ fn read_machine_tlbs(name: &str) -> PyResult<MachineTlbs> {
     MachineTlbs::of(&resolved.config().tlb).map_err(|error| failed(error.to_string()))
 }
 
-fn new_sim(config: &SimConfig) -> Sim {
-    Sim::new(config).expect("it was made once already")
+/// [`read_sim`] has made the machines of each configuration.
+const MADE: &str = "it was made once already";
+
+fn new_sim(configs: &Box<[SimConfig]>) -> Sim {
+    Sim::of_several(configs).expect(MADE)
 }
 
 fn run<C: Engine, O: Clone + Send + 'static>(

@@ -2,7 +2,7 @@
 
 use octavo_config::resolve;
 use octavo_machine::designs::{DesignSpec, registry};
-use octavo_machine::{Footprint, Sim, SimConfig};
+use octavo_machine::{Footprint, Sim, SimConfig, StreamShape};
 use octavo_os::policy::{OsConfig, POLICIES, PolicyEntry};
 use octavo_types::Instructions;
 use octavo_types::host_memory::HostMemory;
@@ -32,7 +32,8 @@ pub fn policies() -> Vec<Policy> {
 /// The timing that executes instructions; any other adds latencies up.
 const OUT_OF_ORDER: &str = "out-of-order";
 
-/// Reads a simulation's configuration and checks that its machines can be built.
+/// Reads a simulation's configuration and checks that its machines can be built. Returns their demands on a
+/// stream, too.
 pub fn read_sim(
     (machine, settings): (&str, Vec<String>),
     designs: Vec<String>,
@@ -41,7 +42,7 @@ pub fn read_sim(
     interval_instructions: Option<u64>,
     is_checked: bool,
     timing: &str,
-) -> PyResult<SimConfig> {
+) -> PyResult<(SimConfig, StreamShape)> {
     let failed = |error: String| OctavoError::new_err(error);
     let resolved = resolve(machine, &settings).map_err(|error| failed(error.to_string()))?;
     let designs = designs.iter().map(|name| DesignSpec::parse(name));
@@ -77,6 +78,6 @@ pub fn read_sim(
         footprint.check(&available).map_err(|error| failed(error.to_string()))?;
     }
     // Build the machines once now: a simulation thread could not report the error.
-    Sim::new(&config).map_err(|error| failed(error.to_string()))?;
-    Ok(config)
+    let sim = Sim::new(&config).map_err(|error| failed(error.to_string()))?;
+    Ok((config, sim.stream().clone()))
 }

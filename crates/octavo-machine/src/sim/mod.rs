@@ -18,7 +18,7 @@ use octavo_types::{
     VirtAddr,
 };
 
-use crate::config::{self, ConfigError};
+use crate::config::{self, ConfigError, FrontShape};
 use crate::designs::{DesignSpec, Setup};
 use crate::front::{Batch, ControlEvent, Filter, Front, Image, ImageId};
 use crate::machine::{AnyMachine, Outcome};
@@ -54,10 +54,34 @@ pub struct SimConfig {
     pub instructions: Instructions,
 }
 
+impl SimConfig {
+    /// The machine, without a pipeline where latencies are added up.
+    fn timed_machine(&self) -> MachineConfig {
+        let mut machine = self.machine.clone();
+        if !self.out_of_order {
+            machine.core.pipeline = None;
+        }
+        machine
+    }
+}
+
+/// The demands of machines on a stream; see [`Sim::stream`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct StreamShape {
+    front: FrontShape,
+    /// A weaker filter than its own does not change what a machine does, but moves the instructions by which
+    /// walks overlap.
+    filter: Filter,
+    native_layout: bool,
+    warm_up_instructions: u64,
+    interval_instructions: Option<u64>,
+}
+
 /// Machines of several designs that play one process, or several time-sliced processes.
 pub struct Sim {
     config: SimConfig,
     front: Front,
+    shape: StreamShape,
     placement: Placement,
     running: Process,
     /// The stream of the running process, where the input has several streams.
@@ -79,27 +103,39 @@ pub struct Sim {
 impl Sim {
     /// Creates the machines in their initial state.
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
-        let mut config = config.clone();
-        if !config.out_of_order {
-            config.machine.core.pipeline = None;
+        Sim::of_several(std::slice::from_ref(config))
+    }
+
+    /// Creates the machines of several configurations, which one stream drives: those of the first
+    /// configuration, then those of the second, and so on. Each counts what it counts alone.
+    ///
+    /// # Panics
+    ///
+    /// If the [`Sim::stream`] of one alone differs from the first's, or there is none.
+    pub fn of_several(configs: &[SimConfig]) -> Result<Self, ConfigError> {
+        let mut machines = Vec::new();
+        let mut stream = None;
+        for config in configs {
+            let (made, filter) = make(config)?;
+            let wanted = StreamShape {
+                front: config::shape(&config.timed_machine()),
+                filter,
+                native_layout: config.native_layout,
+                warm_up_instructions: config.warm_up_instructions,
+                interval_instructions: config.interval_instructions,
+            };
+            let first = stream.get_or_insert_with(|| wanted.clone());
+            assert!(*first == wanted, "the machines want different streams");
+            machines.extend(made);
         }
-        let SimConfig { machine, designs, .. } = &config;
-        let setup = Setup {
-            instructions: config.instructions,
-            is_checked: config.is_checked,
-            start: Arc::clone(&config.start),
-            host_start: config.host_start.clone(),
-        };
-        let configs = designs.iter().map(|spec| spec.machine(machine));
-        let configs = configs.collect::<Result<Vec<_>, _>>()?;
-        let make =
-            |(spec, machine): (&DesignSpec, _)| spec.hardware().make(machine, &setup, spec.os());
-        let machines = designs.iter().zip(&configs).map(make).collect::<Result<Vec<_>, _>>()?;
-        let of_machines = configs.iter().chain([machine]).map(config::filter);
-        let of_designs = machines.iter().map(|machine| machine.filter());
-        let filter = of_machines.chain(of_designs).fold(Filter::BySide, Filter::min);
+        let stream = stream.expect("a configuration");
+        let mut config = configs[0].clone();
+        config.machine = config.timed_machine();
+        config.designs = configs.iter().flat_map(|one| one.designs.clone()).collect();
+        let machine = &config.machine;
         let mut sim = Sim {
-            front: config::front(machine, filter),
+            front: config::front(machine, stream.filter),
+            shape: stream,
             placement: Placement::new(machine.core.count as usize),
             running: Process::new(ImageId(0), Image::new(machine.page_table.levels), false),
             stream: None,
@@ -162,6 +198,11 @@ impl Sim {
         Sim { machines: Workers::new(machines), ..self }
     }
 
+    /// The demands of the machines on a stream: [`Sim::of_several`] takes configurations that agree in it.
+    pub fn stream(&self) -> &StreamShape {
+        &self.shape
+    }
+
     /// The designs.
     pub fn designs(&self) -> &[DesignSpec] {
         &self.config.designs
@@ -216,6 +257,26 @@ impl Sim {
             self.front.event(&self.running.image, &everything());
         }
     }
+}
+
+/// The machines of a configuration, and the strongest filter that keeps their counts.
+fn make(config: &SimConfig) -> Result<(Vec<Box<dyn AnyMachine>>, Filter), ConfigError> {
+    let given = config.timed_machine();
+    let setup = Setup {
+        instructions: config.instructions,
+        is_checked: config.is_checked,
+        start: Arc::clone(&config.start),
+        host_start: config.host_start.clone(),
+    };
+    let mut machines = Vec::new();
+    let mut filter = Filter::BySide.min(config::filter(&given));
+    for spec in &config.designs {
+        let adapted = spec.machine(&given)?;
+        let machine = spec.hardware().make(&adapted, &setup, spec.os())?;
+        filter = filter.min(config::filter(&adapted)).min(machine.filter());
+        machines.push(machine);
+    }
+    Ok((machines, filter))
 }
 
 /// The mapping of a process whose trace records none: the whole address space, anonymous.

@@ -2,8 +2,8 @@
 //! is lost, and counts add up.
 
 use crate::common::{check_laws, config, hosted, play, play_on, tiny};
-use octavo_machine::Sim;
 use octavo_machine::designs::designs;
+use octavo_machine::{Sim, SimConfig};
 use octavo_oracle::strategies::stream;
 use octavo_types::PageSize;
 use proptest::prelude::*;
@@ -59,6 +59,66 @@ proptest! {
             prop_assert!(behind.iter().eq(at_once.iter()));
         }
     }
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(8))]
+
+    /// Other designs and other machines may be fed by the same stream.
+    #[test]
+    fn a_design_counts_alone_what_it_counts_beside_others(
+        stream in stream(1..200),
+        out_of_order in prop::bool::ANY,
+        interval in prop::option::of(1000u64..5000),
+    ) {
+        let skylake = octavo_config::resolve::<&str>("skylake", &[]).unwrap().into_config();
+        let mut machine = tiny();
+        machine.walker.walkers = 2;
+        machine.walker.window_instructions = 3;
+        machine.core.pipeline = skylake.core.pipeline;
+        let mut larger = machine.clone();
+        larger.memory.bytes *= 4;
+        for array in larger.tlb.l2.iter_mut().flat_map(|level| level.arrays.values_mut()) {
+            array.entries *= 2;
+        }
+        let mut groups: Vec<(Vec<SimConfig>, Vec<Sim>)> = Vec::new();
+        for machine in [larger, machine] {
+            for design in designs() {
+                let mut config = config(machine.clone(), &[design.name]);
+                config.out_of_order = out_of_order;
+                config.interval_instructions = interval;
+                let alone = Sim::new(&config).unwrap();
+                let same = groups.iter_mut().find(|(_, sims)| sims[0].stream() == alone.stream());
+                match same {
+                    Some((configs, sims)) => {
+                        configs.push(config);
+                        sims.push(alone);
+                    }
+                    None => groups.push((vec![config], vec![alone])),
+                }
+            }
+        }
+        prop_assert!(groups.len() < 8, "hardly any design shares a stream");
+        for (configs, sims) in groups {
+            let mut together = Sim::of_several(&configs).unwrap();
+            play(&mut together, &stream);
+            for (mut alone, beside) in sims.into_iter().zip(together.machines()) {
+                play(&mut alone, &stream);
+                let name = alone.designs()[0].name().to_owned();
+                let alone = &alone.machines()[0];
+                prop_assert!(alone.counters().iter().eq(beside.counters().iter()), "{}", name);
+                prop_assert_eq!(alone.stopped(), beside.stopped(), "{}", name);
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "different streams")]
+fn machines_that_want_different_streams_are_not_put_together() {
+    let mut other = tiny();
+    other.cache.line_bytes *= 2;
+    let _ = Sim::of_several(&[config(tiny(), &["base4k"]), config(other, &["base4k"])]);
 }
 
 #[test]
