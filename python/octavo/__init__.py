@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from octavo.hardware.machines import machine, machines
     from octavo.runs.api import RunResult, run
     from octavo.simulation.api import SimResult, sim
+    from octavo.sweeps.api import sweep
+    from octavo.sweeps.results import SweepResult
     from octavo.tlb_curves.api import CurvesResult, curves
     from octavo.tracing.recording import RecordedTrace, record
     from octavo.verification.api import verify
@@ -22,6 +24,7 @@ __all__ = [
     "RecordedTrace",
     "RunResult",
     "SimResult",
+    "SweepResult",
     "VerifyResult",
     "__version__",
     "ctl",
@@ -31,6 +34,7 @@ __all__ = [
     "record",
     "run",
     "sim",
+    "sweep",
     "verify",
 ]
 
@@ -48,6 +52,8 @@ _PLACES = {
     "run": ("octavo.runs.api", "run"),
     "sim": ("octavo.simulation.api", "sim"),
     "SimResult": ("octavo.simulation.api", "SimResult"),
+    "sweep": ("octavo.sweeps.api", "sweep"),
+    "SweepResult": ("octavo.sweeps.results", "SweepResult"),
     "verify": ("octavo.verification.api", "verify"),
     "VerifyResult": ("octavo.verification.outcome", "Outcome"),
 }

@@ -14,6 +14,9 @@ from typing_extensions import NotRequired
 VERSION: str
 """Octavo's version, e.g. "0.1.0"."""
 
+MODEL: str
+"""The version of what simulations count: Octavo's, and a hash of the sources that decide it."""
+
 MAX_ENTRIES: int
 """The most entries that curves tell apart."""
 MAX_SETS: int
@@ -550,9 +553,23 @@ class Analysis(Generic[_Found]):
         .toml, which settings `KEY=VALUE` change. `checked` compares each translation with the
         page table's. Raises OctavoError, or ValueError."""
 
+    @staticmethod
+    def together(analyses: list[Analysis[SimResult]]) -> Analysis[SimResult]:
+        """Simulations whose `stream` is the same, fed by one run: the machines of the first, then
+        those of the second, and so on. Raises OctavoError."""
+
     @property
     def machine(self) -> tuple[str, str] | None:
         """The machine of a simulation, as canonical JSON with every key, and its hash."""
+
+    @property
+    def stream(self) -> str | None:
+        """What the machines of a simulation want of a run; the same text for those that one run
+        can feed."""
+
+    @property
+    def footprint_bytes(self) -> int | None:
+        """What the machines of a simulation take at the start, at most."""
 
 class LiveRun(Generic[_Found]):
     """A program under the tracer, consumed by background threads as it runs."""

@@ -62,3 +62,73 @@ def arrow_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -
     import pyarrow as pa
 
     return pa.Table.from_pylist(list(rows), schema=arrow_schema(columns))
+
+
+_SHOWN_ROWS, _SHOWN_COLUMNS = 20, 12
+
+
+class Tabular:
+    """A result with a table: short in a terminal, a table in a notebook, and a table to whatever
+    reads Arrow.
+    """
+
+    def table(self) -> pa.Table:
+        """The result as an Arrow table."""
+        raise NotImplementedError
+
+    def _headline(self) -> str:
+        """The result in a few words."""
+        raise NotImplementedError
+
+    def _shown(self) -> Grid | None:
+        """The table for a notebook; None for the first rows and columns of `table`."""
+        return None
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table by the Arrow C stream interface, which polars, pandas and DuckDB read."""
+        return self.table().__arrow_c_stream__(requested_schema)  # type: ignore[no-untyped-call]
+
+    def to_pandas(self) -> Any:
+        """The table as a `pandas.DataFrame`. Raises ImportError without pandas."""
+        return self.table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The table as a `polars.DataFrame`. Raises ImportError without polars."""
+        import polars
+
+        return polars.from_arrow(self.table())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._headline()}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        grid = self._shown() or _beginning(self.table())
+        head = "".join(f"<th>{escape(name)}</th>" for name in grid.head)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in grid.rows
+        )
+        title = escape(self._headline())
+        return (
+            f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
+
+
+def _beginning(table: pa.Table) -> Grid:
+    """The first rows and columns; those that are null throughout are left out."""
+    beginning = table.slice(0, _SHOWN_ROWS)
+    names = [name for name in table.column_names if beginning[name].null_count < len(beginning)]
+    names = names[:_SHOWN_COLUMNS]
+    rows = tuple(
+        tuple(_cell(row[name]) for name in names) for row in beginning.select(names).to_pylist()
+    )
+    return Grid("", tuple(names), rows, left_columns=len(names))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

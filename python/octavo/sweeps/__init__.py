@@ -1,0 +1,1 @@
+"""Many simulations: crossed, spread over processes or a cluster, kept in a data set of results."""

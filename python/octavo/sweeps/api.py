@@ -1,0 +1,158 @@
+"""`octavo.sweep`: many simulations by one call, and their results as one table."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from octavo.base.errors import CannotRun, Interrupted, UsageError, choose
+from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
+from octavo.sweeps.data_set import DataSet
+from octavo.sweeps.local import LocalWorkers
+from octavo.sweeps.plan import Names, Variants, crossed, named, resolve, variants
+from octavo.sweeps.results import SweepResult
+from octavo.sweeps.running import SweepProgress, Workers, prepare, run_prepared
+from octavo.sweeps.simulation import COUNTING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+LOCAL, RAY = "local", "ray"
+_RAY_ADDRESS = f"{RAY}://"
+
+
+def sweep(
+    traces: Names,
+    machines: Names = DEFAULT_MACHINE,
+    designs: str | Sequence[str] = DEFAULT_DESIGNS,
+    settings: Variants | None = None,
+    seeds: int | Sequence[int] = (),
+    *,
+    out: str | os.PathLike[str] | None = None,
+    on: str = LOCAL,
+    workers: int | None = None,
+    format: str | None = None,
+    progress: bool | None = None,
+    on_progress: Callable[[SweepProgress], None] | None = None,
+    **counting: Any,
+) -> SweepResult:
+    """Simulates every combination of traces, machines, designs and settings.
+
+    >>> result = octavo.sweep("gzip.oct", ["skylake", "zen4"], ["base4k", "thp"],
+    ...     {"tlb.l2.main.entries": [1024, 2048]}, out="results")  # doctest: +SKIP
+    >>> result.to_pandas().pivot_table(
+    ...     "translation_share", "tlb.l2.main.entries", ["machine", "design"])  # doctest: +SKIP
+
+    `traces` and `machines` are names or lists of names, or mappings that give each the name that
+    the tables have. A trace is a file, `synth:…`, or the URI of a file in any file system that
+    Arrow or fsspec knows; a machine is a preset or a TOML file. `settings` change machines: the
+    lists of a mapping are crossed, and a list of mappings is taken as it is. `seeds` set
+    `memory.fragmentation.seed`.
+
+    Each trace is decoded once for up to 32 simulations. They run in `workers` processes of this
+    machine (as many as it has processors), or, with `on="ray"` or `on="ray://HOST:PORT"`, on a Ray
+    cluster. Results are kept in the directory `out`, under a key of all that decides them, and what
+    is there is not simulated again; without `out` they go with the result. Ctrl-C ends what is in
+    hand and keeps what is done: the result is partial then.
+
+    `progress` shows a bar (by default on terminals and in notebooks). Of the other arguments,
+    `layout`, `skip_instructions`, `max_instructions`, `between_marks`, `warm_up`, `interval` and
+    `timing` are as of `octavo.sim`.
+    Raises OctavoError with one clear sentence; where some simulations fail, `failed` says why, and
+    only if all do is that an error.
+    """
+    for name in counting:
+        choose(name, COUNTING, "argument")
+    designs = [designs] if isinstance(designs, str) else list(dict.fromkeys(designs))
+    if not designs:
+        raise UsageError("a sweep needs designs.")
+    seeds = [seeds] if isinstance(seeds, int) else list(seeds)
+    of_traces, of_machines = named(traces, "traces"), named(machines, "machines")
+    combinations = list(
+        crossed(of_traces, of_machines, designs, variants(settings), seeds or [None])
+    )
+    where = workers_of(on, workers)
+    plan = resolve(combinations, of_traces, of_machines, format=format, **counting)
+    kept = None
+    if out is None:
+        kept = tempfile.TemporaryDirectory(prefix="octavo-sweep-")
+        out = kept.name
+    prepared = prepare(plan, DataSet(out), where)
+    with _shown(progress) as show:
+        if show is not None:
+            print(prepared.estimate.sentence(where.describe()), file=sys.stderr)
+        result = run_prepared(prepared, _both(show, on_progress))
+    # The directory lives as long as the data set that is in it.
+    result.data_set.kept = kept
+    if result.is_partial and not any(one in result.data_set for one in plan.simulations):
+        raise Interrupted(2, "before any simulation was done")
+    if result.failed and len(result.failed) == len(plan.simulations):
+        raise CannotRun(next(iter(result.failed.values())))
+    return result
+
+
+def workers_of(on: str, workers: int | None) -> Workers:
+    """The workers that `on` names. Raises UsageError."""
+    if workers is not None and workers < 1:
+        raise UsageError(f"workers {workers}: give a number from 1.")
+    if on == LOCAL:
+        return LocalWorkers(workers)
+    if on == RAY or on.startswith(_RAY_ADDRESS):
+        from octavo.sweeps.cluster import RayWorkers
+
+        return RayWorkers(None if on == RAY else on)
+    raise UsageError(f"unknown place `{on}` to run on: give local, ray or ray://HOST:PORT.")
+
+
+def _both(
+    *listeners: Callable[[SweepProgress], None] | None,
+) -> Callable[[SweepProgress], None]:
+    def show(progress: SweepProgress) -> None:
+        for listener in listeners:
+            if listener is not None:
+                listener(progress)
+
+    return show
+
+
+@contextmanager
+def _shown(wanted: bool | None) -> Iterator[Callable[[SweepProgress], None] | None]:
+    """A bar on standard error, or in a notebook."""
+    is_notebook = "ipykernel" in sys.modules
+    if wanted is None:
+        wanted = is_notebook or (sys.stderr is not None and sys.stderr.isatty())
+    if not wanted:
+        yield None
+        return
+    with progress_bar() as bar:
+        number = bar.add_task("simulations", total=None)
+
+        def show(progress: SweepProgress) -> None:
+            bar.update(number, completed=progress.done, total=progress.total)
+
+        yield show
+
+
+def progress_bar() -> Progress:
+    """As rich draws one on terminals and in notebooks."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -1,0 +1,99 @@
+"""Tasks on a Ray cluster, whose nodes have the same Octavo installed.
+
+A task goes to any node with a free processor and enough memory. Ray runs it again if its node is
+lost, which changes nothing: its tables depend on the task alone. Only some tasks more than there
+are processors are under way at a time, so that neither the scheduler nor the object store fills up,
+and tables are taken as they come.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import octavo._core as _core
+from octavo.base.errors import CannotRun, UsageError
+from octavo.sweeps.local import Answer
+from octavo.sweeps.tasks import Finished, Task
+from octavo.sweeps.worker import answer
+
+_UNDER_WAY = 2
+"""Tasks for each processor: one that runs and one that waits for it."""
+_MOST_RETRIES = 5
+"""Of a task whose node or process is lost."""
+_PROCESS_BYTES = 200 << 20
+"""Of a process before it simulates."""
+_WAIT_SECONDS = 0.5
+
+
+class RayWorkers:
+    """The processors of a Ray cluster."""
+
+    def __init__(self, address: str | None) -> None:
+        """Connects to a cluster: the one at `address`, or as `ray.init()` finds or starts one.
+        Raises OctavoError.
+        """
+        try:
+            import ray
+        except ImportError:
+            raise UsageError("--on ray needs Ray: pip install 'octavo[ray]'.") from None
+        self._ray: Any = ray
+        if not self._ray.is_initialized():
+            try:
+                self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            except Exception as error:
+                first = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise CannotRun(f"no Ray cluster at {address or 'hand'}: {first}") from None
+        self.count = self._processors()
+
+    def describe(self) -> str:
+        """Where the tasks run, as part of a sentence."""
+        nodes = sum(node["Alive"] for node in self._ray.nodes())
+        return f"{self.count} processors of {nodes} Ray node{'s' if nodes > 1 else ''}"
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Answer]:
+        """What comes of the tasks, as it comes. Whoever stops iterating cancels the rest."""
+        ray = self._ray
+        remote = ray.remote(_answer)
+        waiting = list(reversed(tasks))
+        under_way: dict[Any, Task] = {}
+        try:
+            while waiting or under_way:
+                while waiting and len(under_way) < _UNDER_WAY * self._processors():
+                    task = waiting.pop()
+                    options = remote.options(
+                        num_cpus=1,
+                        memory=task.footprint_bytes + _PROCESS_BYTES,
+                        max_retries=_MOST_RETRIES,
+                        scheduling_strategy="SPREAD",
+                        runtime_env={"env_vars": {"RAYON_NUM_THREADS": "1"}},
+                    )
+                    under_way[options.remote(task, _core.MODEL)] = task
+                done, _ = ray.wait(list(under_way), num_returns=1, timeout=_WAIT_SECONDS)
+                for reference in done:
+                    yield self._answered(under_way.pop(reference), reference)
+        finally:
+            for reference in under_way:
+                ray.cancel(reference, force=True)
+
+    def _processors(self) -> int:
+        """Those of the nodes that are there now: nodes come and go."""
+        return max(int(self._ray.cluster_resources().get("CPU", 0)), 1)
+
+    def _answered(self, task: Task, reference: Any) -> Answer:
+        try:
+            found = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            lines = str(error).strip().splitlines()
+            return Answer(task, None, f"Ray: {lines[-1] if lines else type(error).__name__}")
+        if isinstance(found, Finished):
+            return Answer(task, found)
+        return Answer(task, None, found)
+
+
+def _answer(task: Task, model: str) -> Finished | str:
+    """What a node does."""
+    if model != _core.MODEL:
+        return f"a node has another model of machines ({_core.MODEL}) than the driver ({model})."
+    return answer(task)

@@ -1,0 +1,175 @@
+"""The data set of results: a directory with a Parquet file for each simulation, under the key of
+all that decides its content.
+
+A file is written under another name, synchronised and renamed, so that it is whole wherever it is;
+and since its bytes depend on its key alone, it does not matter which of several writers was last.
+What differs from run to run (times, failures) is kept beside `data/`, in `journal/`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import octavo._core as _core
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.files import failing_with
+from octavo.sweeps.simulation import Simulation
+from octavo.sweeps.tasks import COLUMNS, METADATA
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA = "octavo/results/1"
+_MARK = "octavo.json"
+_DATA, _STAGING, _JOURNAL = "data", "staging", "journal"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A result, and what it says of itself."""
+
+    table: pa.Table
+    """With the columns `octavo.sweeps.tasks.COLUMNS`."""
+    about: Mapping[str, Any]
+    """`resolved`, `metrics`, `stopped` and `is_bound`."""
+
+
+class DataSet:
+    """A directory of results."""
+
+    def __init__(self, directory: str | os.PathLike[str], *, create: bool = True) -> None:
+        """Opens a data set, or makes one of a directory that is absent or empty. Raises
+        OctavoError.
+        """
+        self.directory = Path(directory)
+        mark = self.directory / _MARK
+        with failing_with(f"to `{self.directory}`"):
+            if not mark.exists():
+                self._make(create)
+        try:
+            schema = json.loads(mark.read_text(encoding="utf-8"))["schema"]
+        except (OSError, ValueError, KeyError, TypeError):
+            schema = None
+        if schema != SCHEMA:
+            raise CannotRun(f"`{mark}` is not that of a data set of results ({SCHEMA}).")
+        host = "".join(each if each.isalnum() else "_" for each in socket.gethostname())
+        self._writer = f"{host}-{os.getpid()}"
+        self.kept: object = None
+        """What has to live as long as this object: the directory, where it is temporary."""
+
+    def _make(self, create: bool) -> None:
+        if not create:
+            raise UsageError(f"`{self.directory}` is no data set of results.")
+        if self.directory.exists() and not self.directory.is_dir():
+            raise CannotRun(f"cannot write to `{self.directory}`: it is not a directory.")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if any(each.name != _STAGING for each in self.directory.iterdir()):
+            # Another writer may have made it a moment ago.
+            if (self.directory / _MARK).exists():
+                return
+            raise UsageError(f"`{self.directory}` is neither empty nor a data set of results.")
+        staging = self.directory / _STAGING
+        staging.mkdir(exist_ok=True)
+        new = staging / uuid.uuid4().hex
+        new.write_text(json.dumps({"schema": SCHEMA}) + "\n", encoding="utf-8")
+        new.replace(self.directory / _MARK)
+
+    def path(self, simulation: Simulation) -> Path:
+        """The file of a result, there or not."""
+        return (
+            self.directory
+            / _DATA
+            / f"model={_core.MODEL}"
+            / f"trace={simulation.trace.hash}"
+            / f"{simulation.key}.parquet"
+        )
+
+    def __contains__(self, simulation: Simulation) -> bool:
+        return self.path(simulation).exists()
+
+    def missing(self, simulations: Iterable[Simulation]) -> list[Simulation]:
+        """Those without a result, each once."""
+        by_key = {one.key: one for one in simulations}
+        return [one for one in by_key.values() if one not in self]
+
+    def write(self, simulation: Simulation, table: pa.Table) -> None:
+        """Adds a result; it is there whole or not at all. Raises CannotRun."""
+        import pyarrow.parquet as pq
+
+        place = self.path(simulation)
+        staging = self.directory / _STAGING
+        with failing_with(f"`{place}`"):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            staging.mkdir(exist_ok=True)
+            new = staging / f"{self._writer}-{uuid.uuid4().hex}"
+            try:
+                pq.write_table(table, new, compression="zstd")
+                with new.open("rb+") as file:
+                    os.fsync(file.fileno())
+                new.replace(place)
+            finally:
+                new.unlink(missing_ok=True)
+
+    def read(self, simulation: Simulation) -> Stored:
+        """A result. Raises CannotRun."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        place = self.path(simulation)
+        try:
+            # Without the columns that the directories' names stand for.
+            table = pq.ParquetFile(place).read()
+            about = json.loads((table.schema.metadata or {})[METADATA])
+        except FileNotFoundError:
+            raise CannotRun(f"there is no result `{place}`.") from None
+        except (OSError, pa.ArrowInvalid, KeyError, ValueError):
+            raise CannotRun(
+                f"`{place}` is damaged: delete it, and the simulation is run again."
+            ) from None
+        return Stored(table.select(list(COLUMNS)), about)
+
+    def remove_abandoned(self) -> None:
+        """Removes what writers of this machine left unfinished that run no more."""
+        host = self._writer.rsplit("-", 1)[0]
+        staging = self.directory / _STAGING
+        for path in staging.iterdir() if staging.is_dir() else ():
+            of, _, rest = path.name.partition("-")
+            pid = rest.split("-")[0]
+            if of == host and pid.isdigit() and not Path("/proc", pid).exists():
+                path.unlink(missing_ok=True)
+
+    def note(self, **fact: Any) -> None:
+        """Appends a line to the journal of this process: what a task took, or why it failed."""
+        journal = self.directory / _JOURNAL
+        with failing_with(f"to `{journal}`"):
+            journal.mkdir(exist_ok=True)
+            line = json.dumps({"at": round(time.time(), 3), **fact})
+            with (journal / f"{self._writer}.jsonl").open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+    def notes(self) -> Iterator[dict[str, Any]]:
+        """The lines of all journals; a last line that was cut off is left out."""
+        for path in sorted((self.directory / _JOURNAL).glob("*.jsonl")):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    continue
+
+    def failures(self, simulations: Sequence[Simulation]) -> dict[str, str]:
+        """Why simulations without a result failed last, by key."""
+        wanted = {one.key for one in self.missing(simulations)}
+        found: dict[str, tuple[float, str]] = {}
+        for note in self.notes():
+            for key in note.get("failed", ()):
+                if key in wanted and note["at"] >= found.get(key, (0.0, ""))[0]:
+                    found[key] = (note["at"], note["why"])
+        return {key: why for key, (_, why) in found.items()}

@@ -1,0 +1,126 @@
+"""What a sweep will take, before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import octavo._core as _core
+from octavo.base.units import count, format_bytes, format_count, format_duration
+from octavo.sweeps.data_set import DataSet
+from octavo.sweeps.tasks import Task
+from octavo.traces.by_name import SYNTHETIC, overview_of
+
+_READING_NS, _SIMULATION_NS = 2.5, 6.0
+"""Of a reference, where nothing is known yet: the means of docs/results/machine.md."""
+_PROCESS_BYTES = 120 << 20
+"""Of a worker before it simulates."""
+_STARTING_SECONDS = 0.4
+_DEFAULT_REFERENCES, _DEFAULT_INSTRUCTIONS = 100_000_000, "4"
+"""Of a synthetic trace: docs/traces.md."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is left to do, and what it takes."""
+
+    simulations: int
+    there: int
+    """Simulations whose results are there already."""
+    tasks: int
+    seconds: float | None
+    """None where the length of a trace is not known before it is read."""
+    memory_bytes: int
+    """At most at the start of the simulations, by all workers together."""
+    is_measured: bool
+    """Whether the time rests on simulations of this data set."""
+
+    def document(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "simulations": self.simulations,
+            "there": self.there,
+            "tasks": self.tasks,
+            "seconds": self.seconds,
+            "memory_bytes": self.memory_bytes,
+            "is_measured": self.is_measured,
+        }
+
+    def sentence(self, where: str) -> str:
+        """For people."""
+        there = f", {format_count(self.there)} of them there already" if self.there else ""
+        if not self.tasks:
+            return f"{format_count(self.simulations)} simulations{there}: nothing is left to do."
+        time = (
+            "a time not known" if self.seconds is None else f"about {format_duration(self.seconds)}"
+        )
+        basis = "" if self.is_measured or self.seconds is None else " (by usual speeds)"
+        return (
+            f"{format_count(self.simulations)} simulations{there}: {time}{basis} on {where}, and "
+            f"{format_bytes(self.memory_bytes)} of memory or more."
+        )
+
+
+def estimate(
+    data_set: DataSet, tasks: Sequence[Task], simulations: int, there: int, workers: int
+) -> Estimate:
+    """What tasks take on so many workers."""
+    nanoseconds, known = _measured(data_set)
+    total: float | None = 0.0
+    lengths: dict[str, int | None] = {}
+    for task in tasks:
+        trace = task.simulations[0].trace
+        if trace.hash not in lengths:
+            lengths[trace.hash] = known.get(trace.hash) or references_of(trace.uri)
+        length = lengths[trace.hash]
+        if length is None or total is None:
+            total = None
+            continue
+        if nanoseconds is None:
+            each = _READING_NS + _SIMULATION_NS * len(task.simulations)
+        else:
+            each = nanoseconds * len(task.simulations)
+        total += length * each / 1e9
+    active = min(workers, len(tasks))
+    seconds = None if total is None else total / max(active, 1) + _STARTING_SECONDS
+    largest = sorted((task.footprint_bytes for task in tasks), reverse=True)[:active]
+    memory = sum(largest) + active * _PROCESS_BYTES
+    measured = nanoseconds is not None
+    return Estimate(simulations, there, len(tasks), seconds, memory, measured)
+
+
+def _measured(data_set: DataSet) -> tuple[float | None, dict[str, int]]:
+    """Nanoseconds of a reference and simulation, and the references of traces, by the journal."""
+    seconds = work = 0.0
+    known: dict[str, int] = {}
+    for note in data_set.notes():
+        if "seconds" in note and note["model"] == _core.MODEL:
+            seconds += note["seconds"]
+            work += note["references"] * note["simulations"]
+            known[note["trace"]] = note["references"]
+    return (seconds / work * 1e9 if work else None), known
+
+
+def references_of(uri: str) -> int | None:
+    """The references of a trace; None where its headers do not say."""
+    if uri.startswith(SYNTHETIC):
+        return _synthetic_references(parse_qs(uri.partition("?")[2]))
+    if "://" in uri or not Path(uri).is_file():
+        return None
+    overview = overview_of(uri)
+    if overview is None:
+        return None
+    return sum(chunk["references"] for chunk in overview["streams"])
+
+
+def _synthetic_references(given: Mapping[str, list[str]]) -> int:
+    """With the fetches of instructions."""
+    accesses = _DEFAULT_REFERENCES
+    for name, references in (("references", 1), ("length", 1), ("updates", 2)):
+        if name in given:
+            accesses = references * count(given[name][0])
+    instructions = given.get("instructions", [_DEFAULT_INSTRUCTIONS])[0]
+    return accesses * (1 + count(instructions))

@@ -1,0 +1,151 @@
+"""Tasks in processes of this machine, each of which does one at a time."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from octavo.sweeps.tasks import Finished, Task
+
+MOST_ATTEMPTS = 3
+"""Of a task whose worker dies (the kernel may end what takes too much memory)."""
+_WAIT_SECONDS = 0.2
+_LEAST_THREADS = 2
+"""Of a worker: the last tasks of a sweep can use what others leave idle."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a task: its tables, or why there are none."""
+
+    task: Task
+    finished: Finished | None
+    why: str = ""
+
+
+def processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class LocalWorkers:
+    """Worker processes of this machine."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.count = workers or processors()
+
+    def describe(self) -> str:
+        """Where the tasks run, as part of a sentence."""
+        return f"{self.count} process{'es' if self.count > 1 else ''} of this machine"
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Answer]:
+        """What comes of the tasks, as it comes. Whoever stops iterating ends the workers."""
+        waiting = deque((task, 1) for task in tasks)
+        answers: queue.Queue[Answer | BaseException | None] = queue.Queue()
+        count = min(self.count, len(tasks))
+        threads = max(_LEAST_THREADS, processors() // max(count, 1))
+        workers = [_Worker(waiting, answers, threads) for _ in range(count)]
+        try:
+            left = count
+            while left:
+                try:
+                    # Not for ever: a signal is handled between two waits.
+                    answer = answers.get(timeout=_WAIT_SECONDS)
+                except queue.Empty:
+                    continue
+                if isinstance(answer, BaseException):
+                    raise answer
+                if answer is None:
+                    left -= 1
+                else:
+                    yield answer
+        finally:
+            for worker in workers:
+                worker.end()
+
+
+class _Worker:
+    """A process and the thread that feeds it."""
+
+    def __init__(
+        self,
+        waiting: deque[tuple[Task, int]],
+        answers: queue.Queue[Answer | BaseException | None],
+        threads: int,
+    ) -> None:
+        self._waiting, self._answers, self._threads = waiting, answers, threads
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_ended = False
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def end(self) -> None:
+        """Kills the process; no other begins."""
+        with self._lock:
+            self._is_ended = True
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+
+    def _serve(self) -> None:
+        try:
+            while not self._is_ended:
+                try:
+                    task, attempt = self._waiting.popleft()
+                except IndexError:
+                    break
+                self._do(task, attempt)
+            self._answers.put(None)
+        except BaseException as error:
+            self._answers.put(error)
+
+    def _do(self, task: Task, attempt: int) -> None:
+        process = self._started()
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            pickle.dump(task, process.stdin)
+            process.stdin.flush()
+            found = pickle.load(process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            self._lost(task, attempt, process)
+            return
+        if isinstance(found, Finished):
+            self._answers.put(Answer(task, found))
+        else:
+            self._answers.put(Answer(task, None, found))
+
+    def _lost(self, task: Task, attempt: int, process: subprocess.Popen[bytes]) -> None:
+        status = process.wait()
+        self._process = None
+        if self._is_ended:
+            return
+        if attempt < MOST_ATTEMPTS:
+            self._waiting.append((task, attempt + 1))
+            return
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        why = f"its process {how}, {MOST_ATTEMPTS} times in turn."
+        self._answers.put(Answer(task, None, why))
+
+    def _started(self) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            if self._is_ended or self._process is not None:
+                return None if self._is_ended else self._process
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "octavo.sweeps.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                # The terminal's Ctrl-C is for the process that started it.
+                start_new_session=True,
+                env={**os.environ, "RAYON_NUM_THREADS": str(self._threads)},
+            )
+            return self._process

@@ -1,0 +1,146 @@
+"""What a sweep is asked for, crossed: a simulation for each combination, and its labels."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from octavo.base.errors import UsageError
+from octavo.hardware.machines import Setting
+from octavo.sweeps.content import trace_hash
+from octavo.sweeps.simulation import (
+    Machine,
+    Simulation,
+    TraceContent,
+    resolve_counting,
+    resolve_on,
+)
+from octavo.traces.by_name import check_format
+
+SEED_KEY = "memory.fragmentation.seed"
+"""What a seed sets: the random places of what memory holds at the start."""
+LABELS = ("trace", "machine", "design", "seed")
+"""Columns of every table that say what a row is about; those of settings come after them."""
+Names = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
+Variants = Mapping[str, "Setting | Sequence[Setting]"] | Sequence[Mapping[str, Setting]]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A simulation and what it is called."""
+
+    labels: Mapping[str, Any]
+    """By column: `LABELS`, and the settings."""
+    simulation: Simulation
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All simulations of a sweep, in order."""
+
+    planned: tuple[Planned, ...]
+
+    @property
+    def simulations(self) -> list[Simulation]:
+        """Each once, however many combinations come to it."""
+        return list({one.simulation.key: one.simulation for one in self.planned}.values())
+
+    @property
+    def settings(self) -> list[str]:
+        """The columns of settings, in order."""
+        names = dict.fromkeys(name for one in self.planned for name in one.labels)
+        return [name for name in names if name not in LABELS]
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One trace, machine and design, with settings of the machine."""
+
+    trace: str
+    machine: str
+    design: str
+    settings: Mapping[str, Setting]
+    seed: int | None = None
+
+
+def named(given: Names, what: str) -> dict[str, str]:
+    """The names that users gave, or the texts themselves, with the texts. Raises UsageError."""
+    if isinstance(given, str | os.PathLike):
+        given = [given]
+    if isinstance(given, Mapping):
+        found = {str(name): os.fspath(value) for name, value in given.items()}
+    else:
+        found = {os.fspath(value): os.fspath(value) for value in given}
+    if not found or not all(found.values()):
+        raise UsageError(f"a sweep needs {what}.")
+    return found
+
+
+def variants(settings: Variants | None) -> list[dict[str, Setting]]:
+    """The settings of each variant of a machine: lists of a mapping are crossed, and a sequence of
+    mappings is taken as it is. Raises UsageError.
+    """
+    if not settings:
+        return [{}]
+    if not isinstance(settings, Mapping):
+        if not all(isinstance(one, Mapping) for one in settings):
+            raise UsageError("settings: give a mapping of lists, or a list of mappings.")
+        return [dict(one) for one in settings]
+    lists = [
+        list(values) if isinstance(values, list | tuple | range) else [values]
+        for values in settings.values()
+    ]
+    for key, values in zip(settings, lists, strict=True):
+        if not values:
+            raise UsageError(f"settings: `{key}` has no values.")
+    return [dict(zip(settings, values, strict=True)) for values in itertools.product(*lists)]
+
+
+def crossed(
+    traces: Mapping[str, str],
+    machines: Mapping[str, str],
+    designs: Sequence[str],
+    settings: Sequence[Mapping[str, Setting]],
+    seeds: Sequence[int | None],
+) -> Iterator[Combination]:
+    """Every combination, traces slowest."""
+    for trace, machine, variant, seed, design in itertools.product(
+        traces, machines, settings, seeds, designs
+    ):
+        yield Combination(trace, machine, design, variant, seed)
+
+
+def resolve(
+    combinations: Sequence[Combination],
+    traces: Mapping[str, str],
+    machines: Mapping[str, str],
+    *,
+    format: str | None = None,
+    **counting: Any,
+) -> Plan:
+    """The plan of combinations, all of which can be simulated. Raises OctavoError."""
+    if format is not None:
+        check_format(format)
+    counted = resolve_counting(**counting)
+    contents = {name: TraceContent(uri, trace_hash(uri), format) for name, uri in traces.items()}
+    resolved: dict[tuple[str, str, str], Machine] = {}
+    planned = []
+    for one in combinations:
+        settings = {**one.settings, **({} if one.seed is None else {SEED_KEY: one.seed})}
+        which = (one.machine, json.dumps(settings), one.design)
+        if which not in resolved:
+            resolved[which] = resolve_on(machines[one.machine], settings, (one.design,), counting)
+        labels = {
+            "trace": one.trace,
+            "machine": one.machine,
+            "design": one.design,
+            "seed": one.seed,
+            **one.settings,
+        }
+        simulation = Simulation(contents[one.trace], resolved[which], one.design, counted)
+        planned.append(Planned(labels, simulation))
+    return Plan(tuple(planned))

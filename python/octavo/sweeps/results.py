@@ -1,0 +1,149 @@
+"""The tables of a sweep: one row for each simulation, and every counter in rows of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from octavo.base.table import Tabular
+from octavo.sweeps.data_set import DataSet, Stored
+from octavo.sweeps.plan import LABELS, Plan, Planned
+from octavo.sweeps.tasks import COLUMNS, METRICS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROW_COLUMNS = ("process", "interval", "component", "counter", "value")
+
+
+@dataclass(frozen=True, repr=False)
+class SweepResult(Tabular):
+    """The results of a sweep, as far as there are any."""
+
+    plan: Plan
+    data_set: DataSet
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Why simulations failed, by their key."""
+    is_partial: bool = False
+    """Whether some simulations were not tried: the user stopped them."""
+
+    @cached_property
+    def _stored(self) -> list[tuple[Planned, Stored]]:
+        read: dict[str, Stored] = {}
+        found = []
+        for one in self.plan.planned:
+            key = one.simulation.key
+            if key not in read:
+                if one.simulation not in self.data_set:
+                    continue
+                read[key] = self.data_set.read(one.simulation)
+            found.append((one, read[key]))
+        return found
+
+    def table(self) -> pa.Table:
+        """One row for each simulation: what it is about, metrics, and each counter of the whole
+        run in a column `component.counter`, null where a design has no such counter.
+        """
+        return self._table
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        import pyarrow as pa
+
+        counters: dict[str, None] = {}
+        rows = []
+        for one, stored in self._stored:
+            whole = _whole(stored.table)
+            counters.update(dict.fromkeys(whole))
+            about = stored.about
+            rows.append(
+                {
+                    **self._labels(one),
+                    "key": one.simulation.key,
+                    "stopped": about["stopped"],
+                    "is_bound": about["is_bound"],
+                    **about["metrics"],
+                    **whole,
+                }
+            )
+        fields = [
+            *self._label_fields(),
+            pa.field("key", pa.string()),
+            pa.field("stopped", pa.string()),
+            pa.field("is_bound", pa.bool_()),
+            *(pa.field(name, _metric_type(name)) for name in METRICS),
+            *(pa.field(name, pa.int64()) for name in counters),
+        ]
+        return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+
+    def rows(self) -> pa.Table:
+        """Every counter in a row of its own, those of processes and of intervals too: the labels,
+        and `process`, `interval`, `component`, `counter` and `value`.
+        """
+        import pyarrow as pa
+
+        fields = self._label_fields()
+        tables = []
+        for one, stored in self._stored:
+            labels, count = self._labels(one), stored.table.num_rows
+            columns = [pa.repeat(pa.scalar(labels[of.name], of.type), count) for of in fields]
+            kept = stored.table.select(_ROW_COLUMNS)
+            tables.append(
+                pa.table(
+                    [*columns, *(column.combine_chunks() for column in kept.columns)],
+                    schema=pa.schema([*fields, *kept.schema]).remove_metadata(),
+                )
+            )
+        if not tables:
+            from octavo.base.table import arrow_schema
+
+            own = arrow_schema({name: COLUMNS[name] for name in _ROW_COLUMNS})
+            return pa.schema([*fields, *own]).empty_table()
+        return pa.concat_tables(tables)
+
+    def _labels(self, one: Planned) -> dict[str, Any]:
+        return {name: _plain(one.labels.get(name)) for name in (*LABELS, *self.plan.settings)}
+
+    def _label_fields(self) -> list[pa.Field[Any]]:
+        import pyarrow as pa
+
+        fields: list[pa.Field[Any]] = [pa.field(name, pa.string()) for name in LABELS[:-1]]
+        fields.append(pa.field("seed", pa.int64()))
+        for name in self.plan.settings:
+            values = [_plain(one.labels.get(name)) for one in self.plan.planned]
+            try:
+                fields.append(pa.field(name, pa.array(values).type))
+            except pa.ArrowInvalid:
+                fields.append(pa.field(name, pa.string()))
+        return fields
+
+    def _headline(self) -> str:
+        count, all_of = len(self._stored), len(self.plan.planned)
+        missing = "" if count == all_of else f" of {all_of}"
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"{count}{missing} simulations{failed}"
+
+
+def _plain(value: Any) -> Any:
+    """A label; tables of a machine are texts."""
+    return json.dumps(value) if isinstance(value, dict | list | tuple) else value
+
+
+def _metric_type(name: str) -> pa.DataType:
+    import pyarrow as pa
+
+    whole = ("instructions", "references", "walk_cycles", "walks", "memory_bytes")
+    return pa.int64() if name in whole else pa.float64()
+
+
+def _whole(table: pa.Table) -> dict[str, int]:
+    """The counters of the whole run."""
+    columns = (table[name].to_pylist() for name in _ROW_COLUMNS)
+    return {
+        f"{component}.{counter}": value
+        for process, interval, component, counter, value in zip(*columns, strict=True)
+        if process is None and interval is None
+    }

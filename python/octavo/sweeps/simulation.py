@@ -1,0 +1,151 @@
+"""One simulation of a sweep: a design on a machine, fed by a trace, and the key of its result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import octavo._core as _core
+from octavo.base.errors import UsageError
+from octavo.hardware.machines import Setting, resolve_machine, setting_texts
+from octavo.simulation.configuration import SimConfiguration, configure_sim
+from octavo.sweeps.content import file_hash
+
+_NAMES = ("name", "description", "source")
+"""Keys of a machine that decide no number."""
+COUNTING = (
+    "layout",
+    "skip_instructions",
+    "max_instructions",
+    "between_marks",
+    "warm_up",
+    "interval",
+    "timing",
+)
+"""The arguments of `configure_sim` that simulations of one sweep share and that decide numbers."""
+
+
+@dataclass(frozen=True)
+class TraceContent:
+    """A trace and what is in it."""
+
+    uri: str
+    hash: str
+    """Of its content: see `octavo.sweeps.content.trace_hash`."""
+    format: str | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine with all its settings, checked."""
+
+    toml: str
+    """It stands alone."""
+    numbers: str
+    """Canonical JSON of what decides numbers, with hashes in place of files."""
+    stream: str
+    """Machines with the same text can be fed by one reading of a trace."""
+    footprint_bytes: int
+    """What one design takes at most at the start."""
+
+    @cached_property
+    def hash(self) -> str:
+        """Of the numbers."""
+        return digest(self.numbers)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One design on one machine, fed by one trace."""
+
+    trace: TraceContent
+    machine: Machine
+    design: str
+    counting: str
+    """Canonical JSON of the arguments in `COUNTING`, each with its value."""
+
+    @cached_property
+    def resolved(self) -> dict[str, Any]:
+        """Everything that decides the result, as plain data."""
+        return {
+            "model": _core.MODEL,
+            "trace": self.trace.hash,
+            "format": self.trace.format,
+            "design": self.design,
+            "machine": json.loads(self.machine.numbers),
+            "counting": json.loads(self.counting),
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the result: 32 hex digits."""
+        return digest(canonical(self.resolved))
+
+
+def canonical(data: Any) -> str:
+    """JSON with one spelling for equal data."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def digest(text: str) -> str:
+    """A hash of 32 hex digits."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def resolve_on(
+    machine: str,
+    settings: Mapping[str, Setting],
+    designs: tuple[str, ...],
+    counting: Mapping[str, Any],
+) -> Machine:
+    """The machine with these settings, on which all designs can be built. Raises UsageError."""
+    texts = setting_texts(settings)
+    try:
+        configuration = configure_sim(machine=machine, designs=designs, settings=texts, **counting)
+        resolved = resolve_machine(machine, texts)
+    except UsageError as error:
+        where = f" with {', '.join(texts)}" if texts else ""
+        raise UsageError(f"machine {machine}{where}: {error}") from None
+    analysis = configuration.core_analysis
+    assert analysis.stream is not None, "it is a simulation's"
+    assert analysis.footprint_bytes is not None, "it is a simulation's"
+    numbers = {key: value for key, value in resolved.config.items() if key not in _NAMES}
+    return Machine(
+        toml=resolved.toml,
+        numbers=canonical(_with_contents(numbers)),
+        stream=analysis.stream,
+        footprint_bytes=-(-analysis.footprint_bytes // len(designs)),
+    )
+
+
+def resolve_counting(**choices: Any) -> str:
+    """The `counting` of simulations. Raises UsageError."""
+    configuration = configure_sim(**choices)
+    return canonical(_counting_of(configuration))
+
+
+def _counting_of(configuration: SimConfiguration) -> dict[str, Any]:
+    return {
+        "layout": configuration.layout,
+        "skip_instructions": configuration.skip_instructions,
+        "max_instructions": configuration.max_instructions,
+        "between_marks": configuration.between_marks,
+        "warm_up": configuration.warm_up_instructions,
+        "interval": configuration.interval_instructions,
+        "timing": configuration.timing,
+    }
+
+
+def _with_contents(value: Any) -> Any:
+    """The same with a hash of its content for each file that a machine names."""
+    if isinstance(value, dict):
+        return {
+            key: file_hash(Path(inner)) if key == "file" else _with_contents(inner)
+            for key, inner in value.items()
+        }
+    return value

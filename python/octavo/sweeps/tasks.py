@@ -1,0 +1,169 @@
+"""The unit of work of a sweep: designs, on machines that one reading of a trace can feed, and the
+function that makes their tables. A task is plain data, and its tables depend on it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import octavo._core as _core
+from octavo.base.errors import CannotRun
+from octavo.base.table import arrow_schema
+from octavo.simulation.api import SimResult
+from octavo.simulation.configuration import configure_sim
+from octavo.simulation.model import Simulated
+from octavo.sweeps.content import local_trace
+from octavo.sweeps.simulation import Simulation
+from octavo.tracing.replay import replay_trace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_SIMULATIONS = 32
+"""In a task: more would lose more when one is killed, and save little decoding."""
+METADATA = b"octavo"
+"""The key of the metadata of a table: JSON."""
+COLUMNS = {
+    "key": "string",
+    "model": "string",
+    "trace_hash": "string",
+    "machine_hash": "string",
+    "design": "string",
+    "process": "int32",
+    "interval": "int32",
+    "component": "string",
+    "counter": "string",
+    "value": "int64",
+}
+"""The columns of a result: those of `octavo.simulation.rows`, and what they are about."""
+_WHOLE = ("exited", "signalled", "limit")
+"""How a trace ends that was read as far as it was to be read."""
+_PER = 1000
+
+
+@dataclass(frozen=True)
+class Task:
+    """Simulations that share the reading of a trace."""
+
+    simulations: tuple[Simulation, ...]
+
+    @property
+    def footprint_bytes(self) -> int:
+        """What its machines take at most at the start."""
+        return sum(one.machine.footprint_bytes for one in self.simulations)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of a task."""
+
+    tables: dict[str, pa.Table]
+    """By the key of the simulation."""
+    references: int
+    """Read from the trace."""
+    seconds: float
+
+
+def divide(simulations: Iterable[Simulation], most_bytes: int | None = None) -> list[Task]:
+    """Tasks for simulations, in the order of their traces. Those that can share a reading do, up to
+    `MOST_SIMULATIONS`, and unless they take more than `most_bytes` together.
+    """
+    groups: dict[tuple[Any, ...], list[Simulation]] = defaultdict(list)
+    for one in simulations:
+        groups[one.trace, one.machine.stream, one.counting].append(one)
+    tasks = []
+    for group in groups.values():
+        pieces = max(-(-len(group) // MOST_SIMULATIONS), 1)
+        if most_bytes:
+            whole = Task(tuple(group)).footprint_bytes
+            pieces = min(max(pieces, -(-whole // most_bytes)), len(group))
+        tasks += [Task(tuple(group[at::pieces])) for at in range(pieces)]
+    return tasks
+
+
+def run_task(task: Task, on_progress: Callable[[Any], None] = lambda progress: None) -> Finished:
+    """Simulates; the same task gives the same tables on any machine. Raises OctavoError."""
+    first = task.simulations[0]
+    counting = json.loads(first.counting)
+    with tempfile.TemporaryDirectory(prefix="octavo-task-") as name:
+        configurations = []
+        for number, one in enumerate(task.simulations):
+            place = Path(name) / f"{number}.toml"
+            place.write_text(one.machine.toml, encoding="utf-8")
+            configurations.append(
+                configure_sim(machine=str(place), designs=(one.design,), **counting)
+            )
+    analysis = _core.Analysis.together([one.core_analysis for one in configurations])
+    trace = local_trace(first.trace.uri, first.trace.hash)
+    counted, _ = replay_trace(
+        [trace], configurations[0], lambda: analysis, on_progress, first.trace.format
+    )
+    if counted["exit"]["reason"] not in _WHOLE:
+        reason = counted["exit"]["diagnostics"].rstrip(".") or counted["exit"]["reason"]
+        raise CannotRun(f"`{first.trace.uri}`: {reason}.")
+    tables = {}
+    for at, one in enumerate(task.simulations):
+        processes = [
+            {**process, "machines": [process["machines"][at]]} for process in counted["processes"]
+        ]
+        alone: Any = {**counted, "processes": processes}
+        configuration = replace(configurations[at], designs=(one.design,))
+        tables[one.key] = _table(one, SimResult({}, configuration, alone))
+    references = sum(process["references"] for process in counted["processes"])
+    return Finished(tables, references, counted["elapsed_seconds"])
+
+
+def _table(simulation: Simulation, result: SimResult) -> pa.Table:
+    import pyarrow as pa
+
+    fixed = {
+        "key": simulation.key,
+        "model": _core.MODEL,
+        "trace_hash": simulation.trace.hash,
+        "machine_hash": simulation.machine.hash,
+        "design": simulation.design,
+    }
+    rows = [{**fixed, **row, "design": simulation.design} for row in result.rows]
+    (total,) = result.total
+    about = {
+        "resolved": simulation.resolved,
+        "stopped": total.stopped,
+        "is_bound": total.is_bound,
+        "metrics": dict(_metrics(total)),
+    }
+    schema = arrow_schema(COLUMNS).with_metadata({METADATA: json.dumps(about, sort_keys=True)})
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _metrics(total: Simulated) -> Iterator[tuple[str, float | None]]:
+    """What most comparisons are about; None where it is undefined."""
+    instructions = total.instructions if total.stopped is None else 0
+    yield "instructions", total.instructions
+    yield "references", total.references
+    yield "cycles", total.cycles if instructions else None
+    yield "translation_cycles", total.lost_cycles if instructions else None
+    yield "translation_share", total.translation_share if instructions else None
+    yield "walk_cycles", total.walk_cycles
+    yield "walks", total.walks
+    yield "walks_per_1000_instructions", _rate(total.walks, instructions)
+    for level in ("l1i", "l1d", "l2"):
+        name = f"tlb_{level}_misses_per_1000_instructions"
+        yield name, _rate(total.misses(level), instructions)
+    yield "references_per_walk", total.references_per_walk
+    yield "memory_bytes", total.memory_bytes
+
+
+def _rate(count: int | None, instructions: int) -> float | None:
+    return None if count is None or not instructions else count * _PER / instructions
+
+
+METRICS = tuple(
+    name for name, _ in _metrics(Simulated("", {}, instructions=0, references=0, base_cpi=0.0))
+)
+"""Their names, in order."""

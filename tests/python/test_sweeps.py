@@ -1,0 +1,389 @@
+"""`octavo.sweep`: its simulations are those of `octavo.sim`, and each is made once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import octavo
+from octavo._core import MODEL, OctavoError, designs
+from octavo.base.errors import CannotRun, Interrupted, UsageError
+from octavo.hardware.machines import resolve_machine
+from octavo.sweeps.content import file_hash, local_trace, trace_hash
+from octavo.sweeps.data_set import DataSet
+from octavo.sweeps.local import MOST_ATTEMPTS, LocalWorkers
+from octavo.sweeps.plan import crossed, resolve, variants
+from octavo.sweeps.running import SweepProgress, prepare
+from octavo.sweeps.tasks import MOST_SIMULATIONS, divide
+from sim_fakes import STRIDED
+from traces_made import convert, write_csv
+
+ZIPF = "synth:zipf?bytes=16MiB&references=20k"
+TRACES = {"strided": STRIDED, "zipf": ZIPF}
+ENTRIES = {"tlb.l2.main.entries": [768, 1536]}
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """The data set proper: names and bytes."""
+    data = directory / "data"
+    return {
+        str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> octavo.SweepResult:
+    out = tmp_path_factory.mktemp("results")
+    return octavo.sweep(TRACES, ["skylake", "zen3"], ["base4k", "thp"], ENTRIES, out=out)
+
+
+def test_one_row_is_one_simulation(swept: octavo.SweepResult) -> None:
+    table = swept.table()
+    labels = table.select(["trace", "machine", "tlb.l2.main.entries", "design"]).to_pylist()
+    assert [tuple(row.values()) for row in labels] == [
+        (trace, machine, entries, design)
+        for trace in TRACES
+        for machine in ("skylake", "zen3")
+        for entries in (768, 1536)
+        for design in ("base4k", "thp")
+    ]
+    assert swept.failed == {}
+    assert not swept.is_partial
+
+
+@pytest.mark.parametrize("timing", ["additive", "out-of-order"])
+def test_every_design_counts_what_sim_counts(timing: str) -> None:
+    """All designs by one reading of the trace, beside each other and beside another machine."""
+    names = [name for name, _ in designs()]
+    counting: dict[str, Any] = {"warm_up": 5000, "interval": 20_000, "timing": timing}
+    swept = octavo.sweep(ZIPF, ["skylake", "zen3"], names, **counting).rows().to_pylist()
+    for machine in ("skylake", "zen3"):
+        for name in names:
+            alone = octavo.sim(ZIPF, machine, [name], **counting).rows
+            found = [
+                {
+                    key: row[key]
+                    for key in ("process", "interval", "component", "counter", "value")
+                    if row[key] is not None
+                }
+                for row in swept
+                if (row["machine"], row["design"]) == (machine, name)
+            ]
+            expected = [{k: v for k, v in row.items() if k != "design"} for row in alone]
+            assert found == expected, (machine, name)
+
+
+def test_metrics_are_those_of_sim(swept: octavo.SweepResult) -> None:
+    sim = octavo.sim(STRIDED, "skylake", ["base4k", "thp"], {"tlb.l2.main.entries": 768})
+    rows = swept.table().slice(0, 2).to_pylist()
+    for row, one in zip(rows, sim.total, strict=True):
+        assert row["translation_share"] == one.translation_share
+        assert row["cycles"] == one.cycles
+        assert row["memory_bytes"] == one.memory_bytes
+        assert row["walks_per_1000_instructions"] == 1000 * one.walks / one.instructions
+        assert row["walker.walks"] == one.walks == row["walks"]
+
+
+def test_nothing_is_simulated_twice(swept: octavo.SweepResult) -> None:
+    out = swept.data_set.directory
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    seen: list[SweepProgress] = []
+    again = octavo.sweep(
+        {"other name": STRIDED}, "skylake", "thp", ENTRIES, out=out, on_progress=seen.append
+    )
+    assert [progress.total for progress in seen] == [0]
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before
+    assert again.table()["trace"].to_pylist() == ["other name"] * 2
+    assert len(before) == 16
+
+
+def test_results_do_not_depend_on_what_else_was_simulated(
+    swept: octavo.SweepResult, tmp_path: Path
+) -> None:
+    for design in ("thp", "base4k"):
+        for entries in (1536, 768):
+            octavo.sweep(
+                TRACES,
+                ["zen3", "skylake"],
+                design,
+                {"tlb.l2.main.entries": entries},
+                out=tmp_path / "one by one",
+                workers=1,
+            )
+    assert files(tmp_path / "one by one") == files(swept.data_set.directory)
+
+
+def test_the_key_covers_all_that_decides_a_result(tmp_path: Path) -> None:
+    def key(
+        trace: str = STRIDED, machine: str = "skylake", design: str = "thp", **more: Any
+    ) -> str:
+        settings = more.pop("settings", {})
+        one = list(crossed({"t": trace}, {"m": machine}, [design], [settings], [None]))
+        return resolve(one, {"t": trace}, {"m": machine}, **more).simulations[0].key
+
+    renamed = tmp_path / "renamed.toml"
+    text = resolve_machine("skylake", []).toml
+    renamed.write_text(text.replace('name = "skylake"', 'name = "mine"'))
+    assert key() == key(machine=str(renamed)) == key(settings={"core.base_cpi": 0.5})
+    others = [
+        key(trace=ZIPF),
+        key(machine="zen3"),
+        key(design="base4k"),
+        key(settings={"core.base_cpi": 0.75}),
+        key(warm_up=1000),
+        key(interval=1000),
+        key(timing="out-of-order"),
+        key(max_instructions=1000),
+        key(skip_instructions=1000),
+        key(layout="as-traced"),
+        key(between_marks=True),
+    ]
+    assert len({key(), *others}) == 1 + len(others)
+
+
+def test_the_hash_of_a_trace_covers_content_and_suffix_and_not_its_place(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    one = write_csv(tmp_path / "a.csv", [("load", 0x1000, 8)])
+    same = write_csv(tmp_path / "sub" / "b.csv", [("load", 0x1000, 8)])
+    other = write_csv(tmp_path / "c.csv", [("load", 0x2000, 8)])
+    assert trace_hash(one) == trace_hash(same)
+    assert trace_hash(one) != trace_hash(other)
+    (tmp_path / "a.txt").write_bytes(Path(one).read_bytes())
+    assert trace_hash(one) != trace_hash(str(tmp_path / "a.txt"))
+    before = trace_hash(str(tmp_path / "sub"))
+    Path(same).rename(tmp_path / "sub" / "d.csv")
+    assert trace_hash(str(tmp_path / "sub")) != before
+
+
+def test_a_trace_that_changed_since_planning_is_refused(tmp_path: Path) -> None:
+    name = write_csv(tmp_path / "a.csv", [("load", 0x1000, 8)])
+    expected = trace_hash(name)
+    assert local_trace(name, expected) == name
+    write_csv(tmp_path / "a.csv", [("load", 0x1000, 8), ("load", 0x3000, 8)])
+    with pytest.raises(CannotRun, match="content differs"):
+        local_trace(name, expected)
+
+
+def test_files_that_machines_name_are_keyed_by_content(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "b").write_text("2")
+    assert file_hash(tmp_path / "a") != file_hash(tmp_path / "b")
+
+
+def test_seeds_are_a_column_and_change_memory() -> None:
+    fragmented = {
+        "memory.fragmentation": {
+            "kind": "holes",
+            "portion": 0.9,
+            "fraction": 0.5,
+            "layout": "dispersed",
+            "holes": "immovable",
+        }
+    }
+    table = octavo.sweep(ZIPF, "skylake", "base4k", fragmented, seeds=[1, 2]).table()
+    assert table["seed"].to_pylist() == [1, 2]
+    cycles = table["cycles"].to_pylist()
+    assert cycles[0] != cycles[1]
+
+
+def test_settings_are_crossed_or_taken_as_they_are() -> None:
+    assert variants({"a": [1, 2], "b": 3}) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
+    assert variants([{"a": 1}, {"b": 2}]) == [{"a": 1}, {"b": 2}]
+    assert variants(None) == [{}]
+
+
+def test_tasks_share_a_trace_and_are_bounded() -> None:
+    values = {"core.base_cpi": [0.5 + 0.01 * n for n in range(MOST_SIMULATIONS + 3)]}
+    named = dict(TRACES)
+    combinations = list(crossed(named, {"skylake": "skylake"}, ["thp"], variants(values), [None]))
+    plan = resolve(combinations, named, {"skylake": "skylake"})
+    tasks = divide(plan.simulations)
+    assert [len(task.simulations) for task in tasks] == [18, 17, 18, 17]
+    assert all(len({one.trace for one in task.simulations}) == 1 for task in tasks)
+    one_by_one = divide(plan.simulations, most_bytes=1)
+    assert {len(task.simulations) for task in one_by_one} == {1}
+    keys = {one.key for task in tasks for one in task.simulations}
+    assert keys == {one.key for one in plan.simulations}
+
+
+def test_what_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"machines": "skylak"}, "did you mean `skylake`"),
+        ({"designs": "thpp"}, "did you mean `thp`"),
+        ({"settings": {"tlb.l2.main.entrys": 5}}, "machine skylake with tlb.l2.main.entrys=5"),
+        ({"interva": 5}, "did you mean `interval`"),
+        ({"traces": []}, "a sweep needs traces"),
+        ({"traces": "nowhere.oct"}, "cannot read `nowhere.oct`"),
+        ({"traces": "-"}, "give files"),
+        ({"on": "rai"}, "give local, ray or ray://HOST:PORT"),
+        ({"workers": 0}, "give a number from 1"),
+        ({"settings": {"core.base_cpi": []}}, "`core.base_cpi` has no values"),
+    ]
+    for given, sentence in cases:
+        with pytest.raises(OctavoError, match=sentence.replace("`", ".")) as caught:
+            octavo.sweep(**{"traces": STRIDED, "out": tmp_path / "out", **given})
+        assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_broken_trace_fails_alone(tmp_path: Path) -> None:
+    good = convert(ZIPF, tmp_path / "good.oct")
+    content = Path(good).read_bytes()
+    (tmp_path / "bad.oct").write_bytes(content[: len(content) // 2])
+    traces = {"good": good, "bad": str(tmp_path / "bad.oct")}
+    result = octavo.sweep(traces, designs=["thp", "base4k"], out=tmp_path / "out")
+    assert result.table()["trace"].to_pylist() == ["good"] * 2
+    assert len(result.failed) == 2
+    assert "bad.oct" in next(iter(result.failed.values()))
+    assert repr(result) == "<SweepResult: 2 of 4 simulations, 2 failed>"
+    assert result.data_set.failures(result.plan.simulations) == dict(result.failed)
+    with pytest.raises(CannotRun, match=r"bad\.oct"):
+        octavo.sweep(traces["bad"], designs="thp", out=tmp_path / "out")
+
+
+def test_a_worker_that_is_killed_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one that does the task; after some attempts it counts as failed."""
+    killer = tmp_path / "killer.py"
+    killer.write_text(
+        "import os, pickle, sys, pathlib\n"
+        "from octavo.sweeps import worker\n"
+        f"left = pathlib.Path({str(tmp_path / 'left')!r})\n"
+        "n = int(left.read_text())\n"
+        "left.write_text(str(n - 1))\n"
+        "if n > 0:\n"
+        "    pickle.load(sys.stdin.buffer)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "worker.main()\n"
+    )
+    started = subprocess.Popen
+
+    def popen(command: list[str], **options: Any) -> Any:
+        assert command[1:] == ["-m", "octavo.sweeps.worker"]
+        return started([sys.executable, str(killer)], **options)
+
+    monkeypatch.setattr("octavo.sweeps.local.subprocess.Popen", popen)
+    for deaths, fails in ((MOST_ATTEMPTS - 1, False), (MOST_ATTEMPTS, True)):
+        (tmp_path / "left").write_text(str(deaths))
+        named = {"t": STRIDED}
+        one = list(crossed(named, {"m": "skylake"}, ["thp"], [{}], [None]))
+        plan = resolve(one, named, {"m": "skylake"})
+        answers = list(LocalWorkers(1).run(divide(plan.simulations)))
+        assert len(answers) == 1
+        assert (answers[0].finished is None) == fails
+        assert ("killed by signal 9" in answers[0].why) == fails
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
+    """And ends the workers; what is left is simulated by the next call."""
+
+    def interrupt(progress: SweepProgress) -> None:
+        if progress.done:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0)
+
+    traces = {str(seed): f"{ZIPF}&seed={seed}" for seed in range(6)}
+    arguments: dict[str, Any] = {"designs": "thp", "out": tmp_path / "out", "workers": 1}
+    result = octavo.sweep(traces, on_progress=interrupt, **arguments)
+    assert result.is_partial
+    done = result.table().num_rows
+    assert 0 < done < 6
+    whole = octavo.sweep(traces, **arguments)
+    assert not whole.is_partial
+    assert whole.table().num_rows == 6
+
+
+def test_ctrl_c_before_anything_is_done_is_an_error(tmp_path: Path) -> None:
+    def interrupt(progress: SweepProgress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises((Interrupted, KeyboardInterrupt)):
+        octavo.sweep(STRIDED, designs="thp", out=tmp_path / "out", on_progress=interrupt)
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    data_set = DataSet(tmp_path / "out")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    host = data_set._writer.rsplit("-", 1)[0]
+    (tmp_path / "out/staging").mkdir(exist_ok=True)
+    for name in (f"{host}-{ended.pid}-x", f"{host}-{os.getpid()}-x", f"elsewhere-{ended.pid}-x"):
+        (tmp_path / "out/staging" / name).write_text("half")
+    data_set.remove_abandoned()
+    left = {path.name for path in (tmp_path / "out/staging").iterdir()}
+    assert left == {f"{host}-{os.getpid()}-x", f"elsewhere-{ended.pid}-x"}
+
+
+def test_only_a_data_set_or_an_empty_directory_is_written_to(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").write_text("mine")
+    with pytest.raises(UsageError, match="neither empty nor a data set"):
+        DataSet(tmp_path / "full")
+    with pytest.raises(CannotRun, match="not a directory"):
+        DataSet(tmp_path / "full/file")
+    with pytest.raises(UsageError, match="no data set"):
+        DataSet(tmp_path / "none", create=False)
+    assert not (tmp_path / "none").exists()
+    DataSet(tmp_path / "new")
+    (tmp_path / "new/octavo.json").write_text('{"schema": "octavo/results/9"}')
+    with pytest.raises(CannotRun, match="octavo/results/1"):
+        DataSet(tmp_path / "new")
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    result = octavo.sweep(STRIDED, designs="thp", out=tmp_path / "out")
+    (path,) = (tmp_path / "out").rglob("*.parquet")
+    path.write_bytes(path.read_bytes()[:100])
+    again = octavo.sweep(STRIDED, designs="thp", out=tmp_path / "out")
+    assert again.plan == result.plan
+    with pytest.raises(CannotRun, match="damaged: delete it"):
+        again.table()
+
+
+def test_a_file_says_what_it_is_the_result_of(swept: octavo.SweepResult) -> None:
+    path = next(swept.data_set.directory.rglob("*.parquet"))
+    file = pq.ParquetFile(path)
+    about = json.loads(file.schema_arrow.metadata[b"octavo"])
+    assert about["resolved"]["model"] == MODEL
+    assert set(about["resolved"]) == {"model", "trace", "format", "design", "machine", "counting"}
+    assert file.read()["key"].unique().to_pylist() == [path.stem]
+
+
+def test_the_result_is_read_by_other_libraries(swept: octavo.SweepResult) -> None:
+    assert pa.table(swept) == swept.table()
+    assert polars.DataFrame(swept).height == 16
+    assert swept.to_polars().height == 16
+    assert len(swept.to_pandas()) == 16
+    assert repr(swept) == "<SweepResult: 16 simulations>"
+    page = swept._repr_html_()
+    assert page.startswith("<table>")
+    assert page.count("<tr>") == 17
+    hostile = octavo.sweep({"<script>": STRIDED}, designs="thp")
+    assert "<script>" not in hostile._repr_html_()
+
+
+def test_an_estimate_comes_before(tmp_path: Path) -> None:
+    combinations = list(crossed(TRACES, {"m": "skylake"}, ["thp", "base4k"], [{}], [None]))
+    plan = resolve(combinations, TRACES, {"m": "skylake"})
+    data_set, workers = DataSet(tmp_path / "out"), LocalWorkers(2)
+    expected = prepare(plan, data_set, workers).estimate
+    assert (expected.simulations, expected.there, expected.tasks) == (4, 0, 2)
+    assert expected.seconds is not None
+    assert expected.memory_bytes > 0
+    assert not expected.is_measured
+    octavo.sweep(STRIDED, designs=["thp", "base4k"], out=tmp_path / "out")
+    expected = prepare(plan, data_set, workers).estimate
+    assert (expected.simulations, expected.there, expected.tasks) == (4, 2, 1)
+    assert expected.is_measured
