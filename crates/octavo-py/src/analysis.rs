@@ -42,7 +42,7 @@ enum Config {
     /// All processes take turns on one core.
     SharedCurves(CurvesConfig),
     /// Machines of several configurations, of which none wants another stream than the first.
-    Sim(Box<[SimConfig]>),
+    Sim(Arc<[SimConfig]>),
     /// All processes take turns on the cores of one machine a design.
     SharedSim(Box<SimConfig>),
 }
@@ -171,7 +171,7 @@ impl Analysis {
             let config = Config::SharedSim(Box::new(config));
             return Ok(Analysis { config, stream: Some(stream) });
         }
-        Ok(Analysis { config: Config::Sim(Box::new([config])), stream: Some(stream) })
+        Ok(Analysis { config: Config::Sim(Arc::new([config])), stream: Some(stream) })
     }
 
     /// Simulations whose machines one stream drives, in order.
@@ -281,7 +281,7 @@ fn read_machine_tlbs(name: &str) -> PyResult<MachineTlbs> {
 /// [`read_sim`] has made the machines of each configuration.
 const MADE: &str = "it was made once already";
 
-fn new_sim(configs: &Box<[SimConfig]>) -> Sim {
+fn new_sim(configs: &Arc<[SimConfig]>) -> Sim {
     Sim::of_several(configs).expect(MADE)
 }
 
