@@ -53,7 +53,7 @@ class RayWorkers:
         return f"{self.count} processors of {nodes} Ray node{'s' if nodes > 1 else ''}"
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Answer]:
-        """What comes of the tasks, as it comes. Whoever stops iterating cancels the rest."""
+        """The answers to the tasks, as they come. The end of the iteration cancels the rest."""
         ray = self._ray
         remote = ray.remote(_answer)
         waiting = list(reversed(tasks))
@@ -78,7 +78,7 @@ class RayWorkers:
                 ray.cancel(reference, force=True)
 
     def _processors(self) -> int:
-        """Those of the nodes that are there now: nodes come and go."""
+        """The processors of the nodes that are there now: nodes come and go."""
         return max(int(self._ray.cluster_resources().get("CPU", 0)), 1)
 
     def _answered(self, task: Task, reference: Any) -> Answer:
@@ -93,7 +93,7 @@ class RayWorkers:
 
 
 def _answer(task: Task, model: str) -> Finished | str:
-    """What a node does."""
+    """The work of a node."""
     if model != _core.MODEL:
         return f"a node has another model of machines ({_core.MODEL}) than the driver ({model})."
     return answer(task)

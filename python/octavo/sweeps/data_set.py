@@ -63,7 +63,7 @@ class DataSet:
         host = "".join(each if each.isalnum() else "_" for each in socket.gethostname())
         self._writer = f"{host}-{os.getpid()}"
         self.kept: object = None
-        """What has to live as long as this object: the directory, where it is temporary."""
+        """The directory, if it is temporary: it lives as long as this object."""
 
     def _make(self, create: bool) -> None:
         if not create:
@@ -96,7 +96,7 @@ class DataSet:
         return self.path(simulation).exists()
 
     def missing(self, simulations: Iterable[Simulation]) -> list[Simulation]:
-        """Those without a result, each once."""
+        """The simulations without a result, each once."""
         by_key = {one.key: one for one in simulations}
         return [one for one in by_key.values() if one not in self]
 

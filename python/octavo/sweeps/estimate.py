@@ -1,4 +1,4 @@
-"""What a sweep will take, before it begins."""
+"""The time and memory of a sweep, estimated before it begins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEFAULT_REFERENCES, _DEFAULT_INSTRUCTIONS = 100_000_000, "4"
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is left to do, and what it takes."""
+    """The work that is left, and its time and memory."""
 
     simulations: int
     there: int
@@ -67,7 +67,7 @@ class Estimate:
 def estimate(
     data_set: DataSet, tasks: Sequence[Task], simulations: int, there: int, workers: int
 ) -> Estimate:
-    """What tasks take on so many workers."""
+    """The time and memory of tasks on so many workers."""
     nanoseconds, known = _measured(data_set)
     total: float | None = 0.0
     lengths: dict[str, int | None] = {}

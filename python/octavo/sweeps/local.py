@@ -23,7 +23,7 @@ _LEAST_THREADS = 2
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a task: its tables, or why there are none."""
+    """The outcome of a task: its tables, or why there are none."""
 
     task: Task
     finished: Finished | None
@@ -46,7 +46,7 @@ class LocalWorkers:
         return f"{self.count} process{'es' if self.count > 1 else ''} of this machine"
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Answer]:
-        """What comes of the tasks, as it comes. Whoever stops iterating ends the workers."""
+        """The answers to the tasks, as they come. The end of the iteration ends the workers."""
         waiting = deque((task, 1) for task in tasks)
         answers: queue.Queue[Answer | BaseException | None] = queue.Queue()
         count = min(self.count, len(tasks))

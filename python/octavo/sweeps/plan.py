@@ -1,4 +1,4 @@
-"""What a sweep is asked for, crossed: a simulation for each combination, and its labels."""
+"""The plan of a sweep: a simulation for each combination, with its labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from octavo.sweeps.simulation import (
 from octavo.traces.by_name import check_format
 
 SEED_KEY = "memory.fragmentation.seed"
-"""What a seed sets: the random places of what memory holds at the start."""
+"""A seed sets the random places of what memory holds at the start."""
 LABELS = ("trace", "machine", "design", "seed")
 """Columns of every table that say what a row is about; those of settings come after them."""
 Names = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]

@@ -28,7 +28,7 @@ class Workers(Protocol):
         """As part of a sentence."""
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Answer]:
-        """What comes of the tasks, as it comes."""
+        """The answers to the tasks, as they come."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Machine:
     stream: str
     """Machines with the same text can be fed by one reading of a trace."""
     footprint_bytes: int
-    """What one design takes at most at the start."""
+    """An upper bound of the memory of one design at the start."""
 
     @cached_property
     def hash(self) -> str:

@@ -55,13 +55,13 @@ class Task:
 
     @property
     def footprint_bytes(self) -> int:
-        """What its machines take at most at the start."""
+        """An upper bound of the memory of its machines at the start."""
         return sum(one.machine.footprint_bytes for one in self.simulations)
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What came of a task."""
+    """The outcome of a task."""
 
     tables: dict[str, pa.Table]
     """By the key of the simulation."""
@@ -142,7 +142,7 @@ def _table(simulation: Simulation, result: SimResult) -> pa.Table:
 
 
 def _metrics(total: Simulated) -> Iterator[tuple[str, float | None]]:
-    """What most comparisons are about; None where it is undefined."""
+    """The numbers that most comparisons are about; None where one is undefined."""
     instructions = total.instructions if total.stopped is None else 0
     yield "instructions", total.instructions
     yield "references", total.references

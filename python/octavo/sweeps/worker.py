@@ -17,7 +17,7 @@ from octavo.sweeps.tasks import Finished, Task, run_task
 def main() -> None:
     """Serves until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    # What libraries print must not get between the answers.
+    # The output of libraries must not get between the answers.
     os.dup2(2, 1)
     tasks: queue.Queue[Task] = queue.Queue()
     threading.Thread(target=_read, args=(tasks,), daemon=True).start()
@@ -35,7 +35,7 @@ def _read(tasks: queue.Queue[Task]) -> None:
         while True:
             tasks.put(pickle.load(sys.stdin.buffer))
     except EOFError:
-        # Nobody waits for the task in hand.
+        # The task in hand has no use any more.
         os._exit(0)
 
 
