@@ -101,11 +101,12 @@ lint: setup  ## format, clippy, ruff, types, wording, C warnings
 	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c
 
 # Private items too: the reference is for those who work on the code.
-docs: setup  ## the reference of all crates and of the Python package, in build/docs
+docs: setup  ## the reference of all crates and of the Python package, and man pages, in build/docs
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps \
 		--document-private-items --locked --profile bench
 	mkdir -p build/docs && rm -rf build/docs/rust && cp -r target/doc build/docs/rust
 	.venv/bin/python -W error scripts/python-reference build/docs/python
+	.venv/bin/python scripts/man-pages build/docs/man
 
 # PEER=… names a Python that has libcachesim.
 bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a textbook, and memory over a long run

@@ -494,6 +494,13 @@ def policies() -> list[tuple[str, str, list[tuple[str, str]]]]:
 def designs() -> list[tuple[str, str]]:
     """Every translation design's name and what it is."""
 
+def explain_design(name: str) -> tuple[str, str, str, str | None, str] | None:
+    """A named design's hardware, policy, description, table of the machine description if it has
+    one, and the documentation of its hardware (Markdown); None if there is none of this name."""
+
+def sim_pages() -> str:
+    """docs/sim.md, core.md and softvm.md, whose tables give the meaning of each counter (Markdown)."""
+
 # --- runs --------------------------------------------------------------------------------------
 
 _Found = TypeVar("_Found", covariant=True)
@@ -644,6 +651,9 @@ class TraceFormat(TypedDict):
 
 def trace_formats() -> list[TraceFormat]:
     """Every format that the extension knows, the native one first."""
+
+def synthetic_kinds() -> list[tuple[str, str]]:
+    """Every kind of synthetic trace: what stands behind `synth:`, and what it is."""
 
 def looks_like_a_trace(path: str) -> bool:
     """Whether a file begins as a trace of exactly one format does."""

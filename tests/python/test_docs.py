@@ -37,6 +37,7 @@ RESULTS = {
     "machines.md": "mine.toml",
     "verify.md": "verify.json",
     "calibrate.md": "quick.toml",
+    "commands.md": "diff.json",
     "workloads.md": "result/manifest.json",
 }
 """Each page with a file that its examples leave behind."""

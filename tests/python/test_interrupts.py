@@ -207,7 +207,9 @@ def test_an_interrupted_read_is_marked_in_its_result(keeps_result: bool) -> None
     assert bool(console.file.getvalue()) is keeps_result  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["machines"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["run", "--help"], ["list", "machines"]]
+)
 def test_a_full_standard_output_is_one_sentence(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(

@@ -22,11 +22,11 @@ def test_every_machine_is_listed() -> None:
     listed = octavo.machines()
     assert [one["name"] for one in listed] == machine_presets()
     assert all(one["description"] and one["source"] for one in listed)
-    done = run("machines")
+    done = run("list", "machines")
     assert done.exit_code == 0
     assert all(name in done.stdout for name in machine_presets())
-    document = json.loads(run("machines", "--json", "-").stdout)
-    assert document == {"schema": "octavo/machines/1", "machines": listed}
+    document = json.loads(run("list", "machines", "--json", "-").stdout)
+    assert document == {"schema": "octavo/list/1", "kind": "machines", "entries": listed}
 
 
 def test_a_machine_is_shown_as_a_file_that_makes_it(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_file_extends_a_machine(tmp_path: Path) -> None:
         (["skylake", "--set", "tlb.l2.entires=7"], "--set: tlb.l2.entires: there is no such key"),
         (["\udcff.toml"], "octavo: '\\udcff.toml' is not UTF-8 text."),
         (["skylake", "--set", "core.count"], "--set: core.count: give KEY=VALUE"),
-        (["--set", "core.count=2"], "--set goes with a machine"),
+        (["--set", "core.count=2"], "Missing argument 'MACHINE'"),
     ],
 )
 def test_invalid_machines_are_refused(arguments: list[str], sentence: str) -> None:

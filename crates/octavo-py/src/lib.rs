@@ -58,9 +58,12 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(interval_of_rate, m)?)?;
     m.add_function(wrap_pyfunction!(trace::looks_like_a_trace, m)?)?;
     m.add_function(wrap_pyfunction!(trace::trace_formats, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::synthetic_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(trace::trace_overview, m)?)?;
     m.add_function(wrap_pyfunction!(sim::designs, m)?)?;
     m.add_function(wrap_pyfunction!(sim::policies, m)?)?;
+    m.add_function(wrap_pyfunction!(sim::explain_design, m)?)?;
+    m.add_function(wrap_pyfunction!(sim::sim_pages, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::take_snapshot, m)?)?;
     m.add_function(wrap_pyfunction!(snapshot::read_snapshot, m)?)?;
     m.add_function(wrap_pyfunction!(calibrate::start_calibration, m)?)?;

@@ -17,6 +17,26 @@ pub fn designs() -> Vec<(&'static str, &'static str)> {
     registry::designs().iter().map(|known| (known.name, known.about)).collect()
 }
 
+/// A design's hardware, policy, description, table of the machine description and documentation.
+type Explained = (&'static str, &'static str, &'static str, Option<&'static str>, String);
+
+/// A named design explained; `None` if there is none of this name.
+#[pyfunction]
+pub fn explain_design(name: &str) -> Option<Explained> {
+    let registry::Explained { design, settings, documentation } = registry::explain(name)?;
+    Some((design.hardware, design.policy, design.about, settings, documentation))
+}
+
+/// The documentation of simulations: its tables give the meaning of each counter.
+#[pyfunction]
+pub fn sim_pages() -> &'static str {
+    concat!(
+        include_str!("../../../docs/sim.md"),
+        include_str!("../../../docs/core.md"),
+        include_str!("../../../docs/softvm.md")
+    )
+}
+
 /// A name, what it is, and each setting with its usual value.
 type Policy = (&'static str, &'static str, Vec<(String, String)>);
 

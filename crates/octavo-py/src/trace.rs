@@ -194,6 +194,12 @@ pub fn trace_overview(py: Python<'_>, path: PathBuf) -> PyResult<Option<Bound<'_
     )))
 }
 
+/// Every kind of synthetic trace: its name and what it is.
+#[pyfunction]
+pub fn synthetic_kinds() -> Vec<(&'static str, &'static str)> {
+    octavo_trace::synthetic::KINDS.iter().map(|kind| (kind.name, kind.about)).collect()
+}
+
 /// Every format: name, description, whether it can be written, and its suffixes.
 #[pyfunction]
 pub fn trace_formats(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {

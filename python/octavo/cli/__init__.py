@@ -1,5 +1,6 @@
 """The command line: one file per command, each imported when it is used."""
 
+import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Annotated, Any
@@ -20,10 +21,14 @@ COMMANDS = (
     "apply",
     "snapshot",
     "verify",
+    "list",
+    "explain",
     "machines",
     "calibrate",
     "report",
+    "diff",
     "reproduce",
+    "completion",
 )
 """Each is a module of this package that adds the command of its name, in the order of `--help`."""
 
@@ -52,11 +57,19 @@ class _Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
 
+COMPLETE_VARIABLE = "_OCTAVO_COMPLETE"
+"""Set by the scripts of `octavo completion`."""
+
+
 class _LazyGroup(TyperGroup):
     """The group of all commands, none of which is imported yet."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": _Commands()})
+        if COMPLETE_VARIABLE in os.environ:
+            from typer._completion_classes import completion_init
+
+            completion_init()
 
 
 app = typer.Typer(name="octavo", cls=_LazyGroup, **_LOOK)

@@ -1,19 +1,16 @@
-"""`octavo machines`: the machines of simulations."""
+"""`octavo machines`: a machine of simulations."""
 
 from typing import Annotated
 
 import typer
 
-from octavo.base.errors import UsageError
 from octavo.cli import options
 from octavo.cli.groups import with_groups
 from octavo.cli.guard import guarded
-from octavo.hardware.machines import LIST_SCHEMA, machines, machines_grid, resolve_machine
-from octavo.terminal.console import show_grid
+from octavo.hardware.machines import resolve_machine
 
 _EPILOG = """\b
 Examples:
-  octavo machines
   octavo machines skylake
   octavo machines skylake --set tlb.l2.main.entries=2048 --set tlb.l2.main.ways=16 -o mine.toml
   octavo machines mine.toml --json -
@@ -26,31 +23,24 @@ extends = "skylake" and only the keys that differ.
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("machines", epilog=_EPILOG)(list_machines)
+    app.command("machines", epilog=_EPILOG, no_args_is_help=True)(show_machine)
 
 
 @with_groups
-def list_machines(
+def show_machine(
     machine: Annotated[
-        str | None,
-        typer.Argument(metavar="[MACHINE]", help="A preset, or a file that ends with .toml."),
-    ] = None,
+        str,
+        typer.Argument(metavar="MACHINE", help="A preset, or a file that ends with .toml."),
+    ],
     settings: options.Settings = None,
     *,
     output: options.TextOutput,
 ) -> None:
-    """List the machines that simulations can run on, or show one with every number and its
-    source.
+    """Show a machine that simulations can run on, with every number and its source; `octavo list
+    machines` lists those that ship with Octavo.
     """
     with guarded():
         shown = output.shown()
-        if machine is not None:
-            resolved = resolve_machine(machine, settings or [])
-            shown.write_text([resolved.toml])
-            shown.write_json(resolved.document)
-        else:
-            if settings:
-                raise UsageError("--set goes with a machine: octavo machines skylake --set …")
-            listed = machines()
-            shown.write_console(lambda console: show_grid(console, machines_grid(listed)))
-            shown.write_json(lambda: {"schema": LIST_SCHEMA, "machines": listed})
+        resolved = resolve_machine(machine, settings or [])
+        shown.write_text([resolved.toml])
+        shown.write_json(resolved.document)

@@ -64,7 +64,7 @@ class RunOptions:
     tlb: str | None = option(
         None,
         "MACHINE",
-        "The machine whose TLBs are modelled: a name that octavo machines lists, a file "
+        "The machine whose TLBs are modelled: a name of octavo list machines, a file "
         "that ends with .toml, or lru64 or itanium2 alone (default: this processor, by CPUID).",
     )
     max_growth: str = option(

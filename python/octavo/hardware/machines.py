@@ -13,7 +13,6 @@ from octavo.base.errors import UsageError
 from octavo.base.table import Grid
 from octavo.base.toml import TomlValue, toml_value
 
-LIST_SCHEMA = "octavo/machines/1"
 SCHEMA = "octavo/machine/1"
 
 Setting = TomlValue

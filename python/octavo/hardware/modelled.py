@@ -51,7 +51,7 @@ class ModelledMachine:
         if self.chosen == "nearest":
             return (
                 f"TLBs of {self.name}, the nearest machine known to this processor, "
-                f"{self.nearest}: {self.processor}. --tlb names another; octavo machines lists all."
+                f"{self.nearest}: {self.processor}. --tlb names another of octavo list machines."
             )
         return f"TLBs of {self.name}, this processor: {self.processor}."
 

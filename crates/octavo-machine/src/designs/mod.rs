@@ -18,26 +18,26 @@ pub use rmm::Rmm;
 pub use softvm::{Physical, Softvm};
 pub use spec::{DesignSpec, SpecError};
 
-/// Declares the modules of designs and lists their families.
+/// Declares the modules of designs, each with the file that begins with its idea, and lists their families.
 macro_rules! families {
-    ($($module:ident)*) => {
+    ($($module:ident $file:literal)*) => {
         $(pub mod $module;)*
-        /// All designs, in the order of reports.
-        const FAMILIES: &[registry::Family] = &[$($module::FAMILY),*];
+        /// All designs, in the order of reports, each with its source text.
+        const FAMILIES: &[(registry::Family, &str)] = &[$(($module::FAMILY, include_str!($file))),*];
     };
 }
 
 families! {
-    conventional
-    granule
-    tps
-    colt
-    rmm
-    direct_segment
-    perforated
-    gtsm
-    pom_tlb
-    ech
-    softvm
-    perfect
+    conventional "conventional.rs"
+    granule "granule.rs"
+    tps "tps.rs"
+    colt "colt.rs"
+    rmm "rmm.rs"
+    direct_segment "direct_segment.rs"
+    perforated "perforated.rs"
+    gtsm "gtsm.rs"
+    pom_tlb "pom_tlb/mod.rs"
+    ech "ech/mod.rs"
+    softvm "softvm/mod.rs"
+    perfect "perfect.rs"
 }

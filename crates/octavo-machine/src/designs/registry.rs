@@ -104,14 +104,40 @@ pub struct NamedDesign {
     pub about: &'static str,
 }
 
+fn families() -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().map(|(family, _)| family)
+}
+
+/// A named design with the table of the machine description that only its family uses, and with the idea, the
+/// paper and the assumptions of its hardware: the documentation at the top of its source file.
+pub struct Explained {
+    /// The design.
+    pub design: &'static NamedDesign,
+    /// The table, if there is one.
+    pub settings: Option<&'static str>,
+    /// The documentation, in Markdown.
+    pub documentation: String,
+}
+
+/// Explains a named design; `None` if there is none of this name.
+pub fn explain(name: &str) -> Option<Explained> {
+    FAMILIES.iter().find_map(|(family, source)| {
+        let design = family.designs.iter().find(|design| design.name == name)?;
+        let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
+        let lines = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
+        let documentation = lines.collect::<Vec<_>>().join("\n");
+        Some(Explained { design, settings: family.settings, documentation })
+    })
+}
+
 /// All translation hardware.
 pub fn hardware() -> impl Iterator<Item = &'static TranslationHardware> {
-    FAMILIES.iter().flat_map(|family| family.hardware)
+    families().flat_map(|family| family.hardware)
 }
 
 /// All named designs, in the order of reports: bounds last.
 pub fn designs() -> Vec<&'static NamedDesign> {
-    let all = FAMILIES.iter().flat_map(|family| family.designs);
+    let all = families().flat_map(|family| family.designs);
     let is_bound = |design: &&NamedDesign| {
         TranslationHardware::by_name(design.hardware).is_some_and(|hardware| hardware.is_bound)
     };
@@ -122,12 +148,12 @@ pub fn designs() -> Vec<&'static NamedDesign> {
 
 /// The tables of the machine description that a design may set for itself.
 pub fn own_settings() -> impl Iterator<Item = &'static str> {
-    FAMILIES.iter().filter_map(|family| family.settings)
+    families().filter_map(|family| family.settings)
 }
 
 /// The hardware and the setting that a hardware name of an earlier version stands for.
 pub fn renamed(name: &str) -> Option<&'static RenamedHardware> {
-    FAMILIES.iter().flat_map(|family| family.renamed).find(|renamed| renamed.old == name)
+    families().flat_map(|family| family.renamed).find(|renamed| renamed.old == name)
 }
 
 impl Family {

@@ -1,0 +1,67 @@
+"""`octavo diff`: two results of one command, with a verdict for continuous integration."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from octavo.base.errors import CannotRun, UsageError, check_range
+from octavo.cli import options
+from octavo.cli.groups import option, with_groups
+from octavo.cli.guard import guarded
+from octavo.terminal.console import say, show_grid
+
+WORSE = 1
+_EPILOG = """\b
+Examples:
+  octavo diff before after
+  octavo diff before after --tolerance 5 --json diff.json
+  octavo diff before after --quiet || echo "translation costs more"
+
+\b
+Exit status: 0 where no number is worse, 1 where one is worse by more than
+the tolerance, 2 where the results cannot be compared.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("diff", epilog=_EPILOG, no_args_is_help=True)(diff)
+
+
+@with_groups
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="The result before: a DIR of --out.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The result after.")],
+    tolerance: float = option(
+        2.0, "PERCENT", "A number that grew by more than this is worse.", "--tolerance"
+    ),
+    *,
+    output: options.TextOutput,
+) -> None:
+    """Compare two results of `octavo run`, `curves` or `sim`: what changed, and by how much.
+
+    Less is better: misses, cycles, memory. Instructions and references are shown, and not judged.
+    """
+    with guarded():
+        from octavo.results.archive import read_document
+        from octavo.results.difference import compare
+
+        check_range("--tolerance", tolerance, 0, 1000, "percent")
+        shown = output.shown()
+        try:
+            documents = [read_document(place) for place in (before, after)]
+        except CannotRun as error:
+            raise UsageError(str(error)) from None
+        compared = compare(documents[0], documents[1], tolerance / 100)
+        shown.write_json(compared.document)
+        if not output.quiet:
+
+            def show(console: Console) -> None:
+                show_grid(console, compared.grid())
+                say(console, compared.sentence(), "bold")
+
+            shown.write_console(show)
+        if compared.verdict == "worse":
+            raise typer.Exit(WORSE)

@@ -1,0 +1,56 @@
+"""`octavo explain`: a translation design, its parameters and its counters."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from octavo.base.table import Grid
+from octavo.cli import options
+from octavo.cli.groups import with_groups
+from octavo.cli.guard import guarded
+from octavo.simulation.explanation import Explanation, explain
+from octavo.terminal.console import say, show_grid
+
+_EPILOG = """\b
+Examples:
+  octavo explain tps
+  octavo explain pom_tlb --json pom_tlb.json
+
+\b
+`octavo list designs` lists all.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("explain", epilog=_EPILOG, no_args_is_help=True)(explain_design)
+
+
+@with_groups
+def explain_design(
+    design: Annotated[str, typer.Argument(metavar="DESIGN", help="A named design.")],
+    *,
+    output: options.TextOutput,
+) -> None:
+    """Explain a translation design: its idea, paper, assumptions, parameters and counters."""
+    with guarded():
+        shown = output.shown()
+        explained = explain(design)
+        shown.write_console(lambda console: _show(console, explained))
+        shown.write_json(explained.document)
+
+
+def _show(console: Console, one: Explanation) -> None:
+    say(console, f"{one.name}: {one.about}", "bold")
+    say(console, f"Hardware {one.hardware}, under the policy {one.policy}.")
+    console.print()
+    for line in one.documentation.splitlines():
+        say(console, line)
+    if one.assumptions:
+        console.print()
+        say(console, f"In simulations: {one.assumptions}")
+    parameters = Grid("Parameters", ("key", "default"), one.parameters, left_columns=2)
+    counters = Grid("Counters", ("component", "counter", "meaning"), one.counters, left_columns=3)
+    show_grid(console, parameters)
+    show_grid(console, counters)

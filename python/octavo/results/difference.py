@@ -1,0 +1,216 @@
+"""Differences between two results of one command, such as runs before and after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from octavo.analysis.rows import stream_counters
+from octavo.analysis.view import whole_program
+from octavo.base.errors import UsageError
+from octavo.base.table import Grid
+from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_mpki
+from octavo.report import curves_data, sim_data
+from octavo.runs.api import SCHEMA as RUN_SCHEMA
+from octavo.simulation.model import RESOLUTION
+
+SCHEMA = "octavo/diff/1"
+LEAST_RATE = 0.001
+"""Misses per 1000 instructions, or references, below which a difference is none."""
+_ENTRIES = (16, 64, 512, 1024)
+"""TLBs of `octavo curves` that are compared."""
+_RATE = "per 1000"
+
+Verdict = Literal["better", "same", "worse", "not judged"]
+Measures = dict[str, "Measure"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a result; less is better."""
+
+    value: float
+    unit: str
+    """`per 1000` (instructions, or references), `bytes`, `cycles` or `references`."""
+    is_judged: bool = True
+    resolution: float = 0.0
+    """The share that the result does not resolve, to both sides of the value."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A number of both results."""
+
+    name: str
+    unit: str
+    before: float
+    after: float
+    change: float | None
+    """The difference over the value before; None where that is 0."""
+    low: float | None
+    high: float | None
+    """The change's interval, where values have one."""
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All numbers that two results share."""
+
+    differences: tuple[Difference, ...]
+    tolerance: float
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """`worse` if any number is, else `better` if any is, else `same`."""
+        found = {one.verdict for one in self.differences}
+        return next((of for of in ("worse", "better") if of in found), "same")
+
+    def sentence(self) -> str:
+        """The verdict, with the numbers that are worse or better."""
+        by_verdict: dict[str, list[str]] = {}
+        for one in self.differences:
+            by_verdict.setdefault(one.verdict, []).append(one.name)
+        if self.verdict == "same":
+            return f"No worse: no number differs by more than {100 * self.tolerance:g}%."
+        names = by_verdict[self.verdict]
+        more = f", and {len(names) - 3} more" if len(names) > 3 else ""
+        start = "Worse" if self.verdict == "worse" else "No worse, and better"
+        return f"{start}: {', '.join(names[:3])}{more}."
+
+    def grid(self) -> Grid:
+        """The numbers that differ, the judged ones first."""
+        order: Sequence[Verdict] = ("worse", "better", "not judged", "same")
+        shown = [one for one in self.differences if one.before != one.after]
+        shown.sort(key=lambda one: order.index(one.verdict))
+        rows = tuple(
+            (
+                one.name,
+                _format(one.before, one.unit),
+                _format(one.after, one.unit),
+                _change(one),
+                one.verdict,
+            )
+            for one in shown
+        )
+        return Grid("Differences", ("number", "before", "after", "change", "verdict"), rows)
+
+    def document(self) -> dict[str, Any]:
+        """The document of `octavo diff --json`."""
+        return {
+            "schema": SCHEMA,
+            "verdict": self.verdict,
+            "tolerance": self.tolerance,
+            "only_before": list(self.only_before),
+            "only_after": list(self.only_after),
+            "differences": [asdict(one) for one in self.differences],
+        }
+
+
+def compare(
+    before: Mapping[str, Any], after: Mapping[str, Any], tolerance: float = RESOLUTION
+) -> Comparison:
+    """Compares two documents of `octavo.results.archive.read_document`; a number is worse where it
+    grew by more than `tolerance`, a share. Raises UsageError for results of two commands, and for
+    results without a number in common.
+    """
+    if before["schema"] != after["schema"]:
+        names = (_MEASURES[of["schema"]][0] for of in (before, after))
+        raise UsageError("cannot compare a result of `octavo {}` with one of `{}`.".format(*names))
+    measures = _MEASURES[before["schema"]][1]
+    old, new = dict(measures(before)), dict(measures(after))
+    shared = [name for name in old if name in new]
+    if not shared:
+        raise UsageError(
+            "the results have no number in common; give some with the same page sizes or designs."
+        )
+    return Comparison(
+        tuple(_difference(name, old[name], new[name], tolerance) for name in shared),
+        tolerance,
+        tuple(name for name in old if name not in new),
+        tuple(name for name in new if name not in old),
+    )
+
+
+def _difference(name: str, old: Measure, new: Measure, tolerance: float) -> Difference:
+    change = new.value / old.value - 1 if old.value else None
+    low = high = None
+    if change is not None and new.resolution:
+        low = (1 + change) * (1 - new.resolution) / (1 + old.resolution) - 1
+        high = (1 + change) * (1 + new.resolution) / (1 - old.resolution) - 1
+    verdict: Verdict = "same"
+    if not (new.is_judged and old.is_judged):
+        verdict = "not judged"
+    elif not (new.unit == _RATE and abs(new.value - old.value) < LEAST_RATE):
+        if new.value > old.value * (1 + tolerance):
+            verdict = "worse"
+        elif new.value < old.value * (1 - tolerance):
+            verdict = "better"
+    return Difference(name, new.unit, old.value, new.value, change, low, high, verdict)
+
+
+def _run_measures(document: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
+    """Misses of each TLB, and memory, by page size."""
+    rows = document["rows"]
+    totals = stream_counters(rows)
+    for counter in ("references", "instructions"):
+        yield counter, Measure(totals[counter], counter, is_judged=False)
+    per = totals["instructions"] or totals["references"]
+    for row in whole_program(rows):
+        if "page_size" not in row:
+            continue
+        pages = f"{format_bytes(row['page_size'])} pages"
+        if "misses" in row:
+            rate = 1000 * row["misses"] / per if per else 0.0
+            yield f"{row['component']} misses, {pages}", Measure(rate, _RATE)
+        elif row["stream"] == "all":
+            is_judged = row["page_size"] == BASE_PAGE
+            yield f"memory, {pages}", Measure(row["touched_bytes"], "bytes", is_judged)
+
+
+def _sim_measures(data: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
+    """Cycles, misses and memory of each design."""
+    cycles: dict[str, float] = {}
+    for one in data["cycles"]:
+        cycles[one["design"]] = cycles.get(one["design"], 0) + one["cycles"]
+    for design, total in cycles.items():
+        yield f"{design}: cycles", Measure(total, "cycles", resolution=RESOLUTION)
+    for one in data["misses"]:
+        yield f"{one['design']}: {one['level']} TLB misses", Measure(one["rate"], _RATE)
+    for one in data["memory"]:
+        measure = Measure(one["bytes"], "bytes", resolution=RESOLUTION)
+        yield f"{one['design']}: memory {one['what']}", measure
+
+
+def _curves_measures(data: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
+    """Misses of a few TLBs, and working sets, by page size."""
+    scale = 1 if data["has_instructions"] else 1000
+    for stream, values in data["misses"].items():
+        for one in values:
+            if one["entries"] in _ENTRIES and one["rate"] is not None:
+                name = f"{stream.lower()}: {one['entries']} entries, {one['pages']} pages"
+                yield name, Measure(scale * one["rate"], _RATE)
+
+
+_MEASURES: dict[str, Any] = {
+    RUN_SCHEMA: ("run", _run_measures),
+    curves_data.SCHEMA: ("curves", _curves_measures),
+    sim_data.SCHEMA: ("sim", _sim_measures),
+}
+"""The command and the numbers of a document, by its schema."""
+
+
+def _format(value: float, unit: str) -> str:
+    if unit == _RATE:
+        return f"{format_mpki(value)} {unit}"
+    return format_bytes(round(value)) if unit == "bytes" else f"{format_count(round(value))} {unit}"
+
+
+def _change(one: Difference) -> str:
+    if one.change is None:
+        return "from 0"
+    interval = "" if one.low is None else f" ({one.low:+.1%} to {one.high:+.1%})"
+    return f"{one.change:+.1%}{interval}"

@@ -1,0 +1,119 @@
+"""The explanation of a design, from its source file, the registry, and docs/sim.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import octavo._core as _core
+from octavo.base.errors import choose
+from octavo.simulation.api import sim
+
+SCHEMA = "octavo/explanation/1"
+_PROBE = "synth:zipf?table=4MiB&references=20k"
+"""A short trace that shows which counters a design reports."""
+_ROW = re.compile(r"^\| ([^|\n]+) \| ([^|\n]+) \| (.+) \|$", flags=re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]+)\](?:\([^)]*\))?")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A design: its idea, its settings and its counters."""
+
+    name: str
+    about: str
+    hardware: str
+    policy: str
+    documentation: str
+    """The idea, the paper and the assumptions, as its source file gives them."""
+    assumptions: str
+    """The text of docs/sim.md on it; empty where it is described nowhere else."""
+    parameters: tuple[tuple[str, str], ...]
+    """Settings of its policy, with their defaults and units in their names, and the table of the
+    machine that only it uses.
+    """
+    counters: tuple[tuple[str, str, str], ...]
+    """Component, counter and meaning, of those that it reports."""
+
+    def document(self) -> dict[str, Any]:
+        """The document of `octavo explain DESIGN --json`."""
+        names = ("name", "about", "hardware", "policy", "documentation", "assumptions")
+        return {
+            "schema": SCHEMA,
+            **{name: getattr(self, name) for name in names},
+            "parameters": dict(self.parameters),
+            "counters": [
+                {"component": component, "counter": counter, "meaning": meaning}
+                for component, counter, meaning in self.counters
+            ],
+        }
+
+
+def explain(name: str) -> Explanation:
+    """Explains a named design. Raises UsageError for an unknown one."""
+    names = tuple(known for known, _ in _core.designs())
+    found = _core.explain_design(choose(name, names, "design"))
+    assert found is not None
+    hardware, policy, about, table, documentation = found
+    return Explanation(
+        name=name,
+        about=about,
+        hardware=hardware,
+        policy=policy,
+        documentation=_LINK.sub(r"\1", documentation),
+        assumptions=_assumptions(hardware, name),
+        parameters=tuple(_parameters(policy, table)),
+        counters=tuple(_counters(name)),
+    )
+
+
+def _parameters(policy: str, table: str | None) -> Iterator[tuple[str, str]]:
+    base, *given = policy.split(":")
+    chosen = dict(setting.split("=", 1) for setting in given)
+    settings = next(of for name, _, of in _core.policies() if name == base)
+    for key, value in settings:
+        yield key, chosen.get(key, value)
+    if table is not None:
+        yield f"{table}.…", "keys of the machine: see docs/machines.md"
+
+
+def _assumptions(*names: str) -> str:
+    """The item of docs/sim.md on a design or on its hardware."""
+    for name in names:
+        found = re.search(
+            rf"^- \*\*`{re.escape(name)}`\*\*(.*?)(?=^- |^#|^\n)",
+            _core.sim_pages(),
+            flags=re.MULTILINE | re.DOTALL,
+        )
+        if found:
+            return _LINK.sub(r"\1", " ".join(found[1].split()).lstrip(": "))
+    return ""
+
+
+def _counters(name: str) -> Iterator[tuple[str, str, str]]:
+    """The counters that a design reports on the usual machine, with what docs/sim.md says."""
+    meanings = list(_meanings())
+    for component, counter in sim(_PROBE, designs=[name]).design(name).counts:
+        yield component, counter, _meaning(meanings, component, counter)
+
+
+def _meanings() -> Iterator[tuple[str, str, str]]:
+    """Patterns of components and of counters, and the meaning."""
+    for components, counters, meaning in _ROW.findall(_core.sim_pages()):
+        yield _pattern(components), _pattern(counters), _LINK.sub(r"\1", meaning)
+
+
+def _pattern(names: str) -> str:
+    """An expression for the names in a cell, in which ARRAY, SIZE and N stand for any."""
+    listed = re.findall(r"`([^`]+)`", names)
+    any_of = (re.sub(r"ARRAY|SIZE|(?<=l)N", r"[\\w]+", re.escape(name)) for name in listed)
+    return "|".join(any_of)
+
+
+def _meaning(meanings: list[tuple[str, str, str]], component: str, counter: str) -> str:
+    for components, counters, meaning in meanings:
+        if re.fullmatch(components, component) and re.fullmatch(counters, counter):
+            return meaning
+    return ""

@@ -1,0 +1,193 @@
+"""`octavo list`, `explain`, `diff` and `completion`, and the man pages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import octavo
+import octavo._core as _core
+from octavo.cli import COMMANDS, app
+from octavo.cli.list import KINDS
+from octavo.report import curves_data, sim_data
+from octavo.results.difference import compare
+from octavo.simulation.explanation import explain
+
+ROOT = Path(__file__).parents[2]
+SMALL = "synth:zipf?table=4MiB&references=20k"
+LARGE = "synth:zipf?table=16MiB&references=20k"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+
+
+# --- list ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_name_is_listed(kind: str) -> None:
+    document = json.loads(run("list", kind, "--json", "-").stdout)
+    assert document["kind"] == kind
+    text = run("list", kind).stdout
+    assert document["entries"]
+    for entry in document["entries"]:
+        assert entry["name"] in text
+        assert entry["description"]
+
+
+def test_listed_names_are_taken() -> None:
+    for entry in KINDS["workloads"]():
+        if entry["name"] not in ("synth:phases", "synth:mix"):
+            assert octavo.run(f"{entry['name']}?references=1k").document()["rows"]
+
+
+# --- explain -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("design", [name for name, _ in _core.designs()])
+def test_every_design_is_explained(design: str) -> None:
+    explained = explain(design)
+    assert len(explained.documentation) > 100
+    assert "](" not in explained.documentation
+    assert dict(explained.parameters)
+    assert explained.counters
+    unexplained = {
+        (component, counter) for component, counter, meaning in explained.counters if not meaning
+    }
+    assert {one for one in unexplained if not one[0].startswith(("virtual", "softvm"))} == set()
+
+
+def test_an_explanation_names_paper_parameters_and_counters() -> None:
+    done = run("explain", "gtsm")
+    assert done.exit_code == 0
+    assert "Gap-Tolerant" in done.stdout
+    assert "\\n" not in done.stdout
+    document = json.loads(run("explain", "tps", "--json", "-").stdout)
+    assert "ISCA 2020" in document["documentation"]
+    assert document["parameters"]["promotion_threshold_percent"]
+    assert "32 fully associative entries" in document["assumptions"]
+
+
+# --- diff ----------------------------------------------------------------------------------------
+
+
+def documents(command: str) -> tuple[Any, Any]:
+    if command == "run":
+        before, after = (octavo.run(trace).document() for trace in (SMALL, LARGE))
+    elif command == "curves":
+        before, after = (
+            curves_data.report_data(octavo.curves(trace, streams=["data"]))
+            for trace in (SMALL, LARGE)
+        )
+    else:
+        before, after = (sim_data.report_data(octavo.sim(trace)) for trace in (SMALL, LARGE))
+    return json.loads(json.dumps(before)), json.loads(json.dumps(after))
+
+
+@pytest.mark.parametrize("command", ["run", "curves", "sim"])
+def test_a_larger_table_is_worse(command: str) -> None:
+    before, after = documents(command)
+    assert compare(before, after).verdict == "worse"
+    assert compare(before, before).verdict == "same"
+    assert all(one.change in (0, None) for one in compare(before, before).differences)
+    back = {one.name: one for one in compare(after, before).differences}
+    for one in compare(before, after).differences:
+        assert (one.before, one.after) == (back[one.name].after, back[one.name].before)
+        if one.verdict == "worse":
+            assert one.after > one.before * 1.02
+            assert back[one.name].verdict == "better"
+        if one.low is not None and one.high is not None:
+            assert one.change is not None
+            assert one.low < one.change < one.high
+    assert compare(before, after, tolerance=10**9).verdict in ("same", "better")
+
+
+def test_a_tolerance_is_a_share_of_the_value_before() -> None:
+    before, _ = documents("sim")
+    after = json.loads(json.dumps(before))
+    for one in after["cycles"]:
+        one["cycles"] *= 1.05
+    assert compare(before, after, 0.06).verdict == "same"
+    assert compare(before, after, 0.04).verdict == "worse"
+    assert compare(after, before, 0.04).verdict == "better"
+
+
+def test_the_status_is_the_verdict(tmp_path: Path) -> None:
+    for name, trace in (("a", SMALL), ("b", LARGE)):
+        octavo_run = run("run", "-q", "-o", str(tmp_path / name), trace)
+        assert octavo_run.exit_code == 0, octavo_run.stderr
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    same = run("diff", a, a)
+    assert (same.exit_code, "No worse" in same.stdout) == (0, True)
+    worse = run("diff", a, b, "--json", str(tmp_path / "diff.json"))
+    assert worse.exit_code == 1
+    assert "Worse: " in worse.stdout
+    document = json.loads((tmp_path / "diff.json").read_text())
+    assert document["verdict"] == "worse"
+    assert run("diff", b, a, "-q").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["diff", "nowhere", "nowhere"], "cannot read `nowhere/result.json`"),
+        (["diff", "a", "b", "--tolerance", "-1"], "--tolerance -1: give percent from 0 to 1000"),
+        (["list", "designz"], "unknown kind of list `designz`; did you mean `designs`?"),
+        (["explain", "tsp"], "unknown design `tsp`; did you mean `tps`?"),
+        (["completion", "tcsh"], "unknown shell `tcsh`"),
+    ],
+)
+def test_bad_input_is_one_sentence(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_results_of_two_commands_are_refused() -> None:
+    before, _ = documents("run")
+    other, _ = documents("sim")
+    with pytest.raises(octavo.OctavoError, match="`octavo run` with one of `sim`"):
+        compare(before, other)
+
+
+# --- completion and man pages --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes(shell: str) -> None:
+    script = run("completion", shell)
+    assert script.exit_code == 0
+    assert f"_OCTAVO_COMPLETE=complete_{shell}" in script.stdout
+    words = "octavo sim --tim"
+    asked = {
+        "_OCTAVO_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": words,
+        "COMP_CWORD": "2",
+        "_TYPER_COMPLETE_ARGS": words,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    octavo_command = Path(sys.executable).with_name("octavo")
+    done = subprocess.run(
+        [octavo_command], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+    )
+    assert "--timing" in done.stdout
+
+
+def test_man_pages_have_every_command(tmp_path: Path) -> None:
+    script = ROOT / "scripts/man-pages"
+    subprocess.run([sys.executable, script, tmp_path], check=True)
+    pages = {path.name for path in tmp_path.iterdir()}
+    assert pages == {"octavo.1", *(f"octavo-{command}.1" for command in COMMANDS)}
+    text = (tmp_path / "octavo-diff.1").read_text()
+    assert text.startswith(".TH OCTAVO-DIFF 1")
+    assert r"octavo diff before after \-\-tolerance 5" in text
