@@ -31,7 +31,7 @@ RESULTS = {
     "core.md": "result/manifest.json",
     "perforated.md": "result/manifest.json",
     "softvm.md": "softvm.json",
-    "sweeps.md": "results/octavo.json",
+    "sweeps.md": "difference.json",
     "snapshot.md": "now.json",
     "apply.md": "plan.json",
     "machines.md": "mine.toml",

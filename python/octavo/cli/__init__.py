@@ -29,6 +29,7 @@ COMMANDS = (
     "diff",
     "reproduce",
     "completion",
+    "study",
 )
 """Each is a module of this package that adds the command of its name, in the order of `--help`."""
 

@@ -82,7 +82,7 @@ def sweep(
         kept = tempfile.TemporaryDirectory(prefix="octavo-sweep-")
         out = kept.name
     prepared = prepare(plan, DataSet(out), where)
-    with _shown(progress) as show:
+    with shown_progress(progress) as show:
         if show is not None:
             print(prepared.estimate.sentence(where.describe()), file=sys.stderr)
         result = run_prepared(prepared, _both(show, on_progress))
@@ -120,8 +120,8 @@ def _both(
 
 
 @contextmanager
-def _shown(wanted: bool | None) -> Iterator[Callable[[SweepProgress], None] | None]:
-    """A bar on standard error, or in a notebook."""
+def shown_progress(wanted: bool | None) -> Iterator[Callable[[SweepProgress], None] | None]:
+    """A bar on standard error, or in a notebook: by default on a terminal. None without one."""
     is_notebook = "ipykernel" in sys.modules
     if wanted is None:
         wanted = is_notebook or (sys.stderr is not None and sys.stderr.isatty())

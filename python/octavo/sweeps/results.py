@@ -120,6 +120,10 @@ class SweepResult(Tabular):
                 fields.append(pa.field(name, pa.string()))
         return fields
 
+    def headline(self) -> str:
+        """How many simulations there are, and how many failed."""
+        return self._headline()
+
     def _headline(self) -> str:
         count, all_of = len(self._stored), len(self.plan.planned)
         missing = "" if count == all_of else f" of {all_of}"

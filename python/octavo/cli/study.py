@@ -1,0 +1,224 @@
+"""`octavo study`: sweeps described by TOML files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from octavo.base.errors import CannotRun, UsageError, choose
+from octavo.cli import options
+from octavo.cli.groups import flag, option, with_groups
+from octavo.cli.guard import guarded
+
+if TYPE_CHECKING:
+    from octavo.sweeps.results import SweepResult
+    from octavo.sweeps.study_file import Study
+
+SCHEMA = "octavo/study/1"
+ACTIONS = ("run", "resume", "status", "query", "diff")
+_DIFFERENT = 1
+_EPILOG = """\b
+Examples:
+  octavo study run study.toml
+  octavo study run study.toml --estimate
+  octavo study status study.toml --json -
+  octavo study resume study.toml --on ray://head:10001
+  octavo study query study.toml "select design, avg(translation_share) from simulations group by 1"
+  octavo study diff before.toml after.toml
+
+\b
+Exit status: 0, or
+  1    `diff` found a difference
+  2    wrong options, or a study file that is wrong
+  125  a simulation failed
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("study", epilog=_EPILOG, no_args_is_help=True)(study)
+
+
+@with_groups
+def study(
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="|".join(ACTIONS),
+            help="Simulate what is missing (resume: only in a data set that exists); say what is "
+            "there; ask a question in SQL of the tables `simulations` and `rows`; compare two.",
+        ),
+    ],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A study file.")],
+    more: Annotated[
+        str | None, typer.Argument(metavar="[SQL|FILE]", help="Of query and of diff.")
+    ] = None,
+    on: str = option(
+        "local", "local|ray|ray://HOST:PORT", "Run on this machine, or on a Ray cluster."
+    ),
+    workers: int | None = option(
+        None, "N", "Processes on this machine (default: as many as it has processors)."
+    ),
+    estimate: bool = flag("Of run and resume: only say what it would take."),
+    *,
+    output: options.DocumentOutput,
+) -> None:
+    """Run a study of many simulations, and ask questions of its results."""
+    with guarded():
+        choose(action, ACTIONS, "action")
+        if (more is not None) != (action in ("query", "diff")):
+            wanted = {"query": "a query in SQL", "diff": "a second study file"}.get(action)
+            raise UsageError(
+                f"octavo study {action} FILE takes no more words."
+                if wanted is None
+                else f"octavo study {action} FILE wants {wanted} after the file."
+            )
+        write_document = output.document_file(beside=None)
+        if action == "query":
+            _query(file, str(more), write_document, output)
+        elif action == "diff":
+            _diff(file, str(more), write_document, output)
+        elif action == "status":
+            _status(file, write_document, output)
+        else:
+            _run(file, action, on, workers, estimate, write_document, output)
+
+
+def _run(
+    file: str, action: str, on: str, workers: int | None, only: bool, write: Any, output: Any
+) -> None:
+    from octavo.sweeps.api import shown_progress, workers_of
+    from octavo.sweeps.data_set import DataSet
+    from octavo.sweeps.running import prepare, run_prepared
+    from octavo.sweeps.study_file import read_study
+    from octavo.terminal.console import make_console, say
+
+    given = read_study(file)
+    given.check()
+    where = workers_of(on, workers)
+    data_set = DataSet(given.out, create=action == "run")
+    console = make_console()
+    _record(given, console, output.quiet)
+    prepared = prepare(given.plan(), data_set, where)
+    if not output.quiet:
+        say(console, prepared.estimate.sentence(where.describe()))
+    if only:
+        write(lambda: {"schema": SCHEMA, "estimate": prepared.estimate.document()})
+        return
+    with shown_progress(False if output.quiet else None) as show:
+        result = run_prepared(prepared, show or (lambda progress: None))
+    write(lambda: _document(result, dict(result.failed)))
+    if not output.quiet:
+        say(console, f"{given.out}: {result.headline()}.", "bold")
+        for why in dict.fromkeys(result.failed.values()):
+            say(console, why, "bold yellow")
+    if result.is_partial:
+        raise KeyboardInterrupt
+    if result.failed:
+        raise CannotRun(f"{len(result.failed)} simulations failed.")
+
+
+def _record(given: Study, console: Any, quiet: bool) -> None:
+    """Records the programs that have no trace yet."""
+    from octavo.terminal.console import say
+    from octavo.tracing.recording import record
+
+    for name in given.unrecorded:
+        if not quiet:
+            say(console, f"recording {name}: {' '.join(given.programs[name])}")
+        place = given.recording(name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        new = place.with_name(f"unfinished-{place.name}")
+        record(list(given.programs[name]), str(new), force=True)
+        new.replace(place)
+
+
+def _status(file: str, write: Any, output: Any) -> None:
+    from octavo.terminal.console import make_console, say
+
+    result = _stored(file)
+    failed = result.data_set.failures(result.plan.simulations)
+    write(lambda: _document(result, failed))
+    if not output.quiet:
+        console = make_console()
+        say(console, f"{result.data_set.directory}: {result.headline()}.", "bold")
+        for why in dict.fromkeys(failed.values()):
+            say(console, why, "bold yellow")
+
+
+def _query(file: str, sql: str, write: Any, output: Any) -> None:
+    from octavo.sweeps.queries import query
+    from octavo.terminal.console import make_output_console
+
+    answer = query(_stored(file), sql)
+    write(lambda: {"schema": SCHEMA, "rows": answer.to_pylist()})
+    if output.json is None:
+        _show(
+            make_output_console(), answer.column_names, [row.values() for row in answer.to_pylist()]
+        )
+
+
+def _diff(file: str, other: str, write: Any, output: Any) -> None:
+    from octavo.sweeps.queries import differences
+    from octavo.terminal.console import make_output_console
+
+    found = list(differences(_stored(file), _stored(other)))
+    write(lambda: {"schema": SCHEMA, "differences": [vars(one) for one in found]})
+    if output.json is None and not output.quiet:
+        rows = [
+            (
+                ", ".join(f"{value}" for value in one.labels.values() if value is not None),
+                one.metric,
+                one.before,
+                one.after,
+            )
+            for one in found
+        ]
+        console = make_output_console()
+        if found:
+            _show(console, ["simulation", "metric", Path(file).stem, Path(other).stem], rows)
+        else:
+            console.print("No difference.")
+    if found:
+        raise typer.Exit(_DIFFERENT)
+
+
+def _stored(file: str) -> SweepResult:
+    """The results of a study, as far as there are any."""
+    from octavo.sweeps.data_set import DataSet
+    from octavo.sweeps.results import SweepResult
+    from octavo.sweeps.study_file import read_study
+
+    given = read_study(file)
+    data_set = DataSet(given.out, create=False)
+    if given.unrecorded:
+        raise CannotRun(f"{given.unrecorded[0]} is not recorded yet: octavo study run {file}.")
+    return SweepResult(given.plan(), data_set)
+
+
+def _document(result: SweepResult, failed: dict[str, str]) -> dict[str, Any]:
+    planned = len(result.plan.planned)
+    return {
+        "schema": SCHEMA,
+        "planned": planned,
+        "done": result.table().num_rows,
+        "partial": result.is_partial,
+        "failed": failed,
+        "simulations": result.table().to_pylist(),
+    }
+
+
+def _show(console: Any, head: Any, rows: Any) -> None:
+    from octavo.base.table import Grid
+    from octavo.terminal.console import show_grid
+
+    cells = tuple(
+        tuple(
+            "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+            for cell in row
+        )
+        for row in rows
+    )
+    show_grid(console, Grid("", tuple(head), cells, left_columns=len(head)))

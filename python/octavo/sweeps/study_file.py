@@ -1,0 +1,206 @@
+"""Study files: a sweep as TOML, checked as a whole before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo._core import OctavoError
+from octavo.base.errors import CannotRun, UsageError, nearest
+from octavo.base.text import quoted
+from octavo.base.toml import TomlError, read_toml
+from octavo.base.units import count
+from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
+from octavo.sweeps.plan import Combination, Plan, crossed, resolve, variants
+from octavo.sweeps.simulation import COUNTING
+from octavo.traces.by_name import SYNTHETIC
+
+CROSSED, ZIPPED = "crossed", "zipped"
+_NUMBERS = ("skip_instructions", "max_instructions", "warm_up", "interval")
+_KINDS: dict[str, tuple[type, ...]] = {
+    "out": (str,),
+    "combine": (str,),
+    "traces": (str, list, dict),
+    "programs": (dict,),
+    "machines": (str, list, dict),
+    "designs": (str, list),
+    "parameters": (dict, list),
+    "seeds": (int, list),
+    "format": (str,),
+    **dict.fromkeys(_NUMBERS, (str, int)),
+    "between_marks": (bool,),
+    "layout": (str,),
+    "timing": (str,),
+}
+"""The keys, each with the types of its value."""
+_WORDS = {str: "a text", list: "a list", dict: "a table", int: "a whole number", bool: "true/false"}
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study file, read."""
+
+    path: Path
+    out: Path
+    is_zipped: bool
+    traces: Mapping[str, str]
+    programs: Mapping[str, Sequence[str]]
+    machines: Mapping[str, str]
+    designs: Sequence[str]
+    parameters: Any
+    seeds: Sequence[int | None]
+    format: str | None
+    counting: Mapping[str, Any]
+
+    def recording(self, name: str) -> Path:
+        """The trace of a program, recorded or not yet; another command is another trace."""
+        command = hashlib.blake2b("\0".join(self.programs[name]).encode(), digest_size=6)
+        return self.out / "recordings" / f"{name}-{command.hexdigest()}.oct"
+
+    @property
+    def unrecorded(self) -> list[str]:
+        """The programs without a trace."""
+        return [name for name in self.programs if not self.recording(name).exists()]
+
+    def plan(self) -> Plan:
+        """All simulations. Raises OctavoError; programs have to be recorded."""
+        traces = {**self.traces, **{name: str(self.recording(name)) for name in self.programs}}
+        combinations = self._zipped(traces) if self.is_zipped else self._crossed(traces)
+        try:
+            return resolve(combinations, traces, self.machines, format=self.format, **self.counting)
+        except OctavoError as error:
+            raise _at(self.path, str(error)) from None
+
+    def check(self) -> None:
+        """Refuses what cannot be simulated, before programs are recorded. Raises OctavoError."""
+        traces = {**self.traces, **dict.fromkeys(self.programs, SYNTHETIC)}
+        combinations = self._zipped(traces) if self.is_zipped else self._crossed(traces)
+        try:
+            resolve(combinations, traces, self.machines, format=self.format, **self.counting)
+        except OctavoError as error:
+            raise _at(self.path, str(error)) from None
+
+    def _crossed(self, traces: Mapping[str, str]) -> list[Combination]:
+        settings = variants(self.parameters)
+        return list(crossed(traces, self.machines, self.designs, settings, self.seeds))
+
+    def _zipped(self, traces: Mapping[str, str]) -> list[Combination]:
+        lists: dict[str, Sequence[Any]] = {
+            "traces": list(traces),
+            "machines": list(self.machines),
+            "designs": self.designs,
+            "parameters": _zipped_settings(self.path, self.parameters),
+            "seeds": self.seeds,
+        }
+        lengths = {name: len(values) for name, values in lists.items() if len(values) != 1}
+        if len(set(lengths.values())) > 1:
+            said = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise _at(self.path, f"zipped lists have one length, or one value: {said}.")
+        most = max(lengths.values(), default=1)
+        columns = [[*values] * (most if len(values) == 1 else 1) for values in lists.values()]
+        return [
+            Combination(trace, machine, design, settings, seed)
+            for trace, machine, design, settings, seed in zip(*columns, strict=True)
+        ]
+
+
+def read_study(name: str) -> Study:
+    """Reads and checks a study file. Raises UsageError with a sentence for each error."""
+    path = Path(name)
+    try:
+        given = read_toml(path)
+    except OSError as error:
+        raise CannotRun(f"cannot read `{name}`: {error.strerror}.") from None
+    except (TomlError, UnicodeDecodeError) as error:
+        raise UsageError(f"`{name}` is no TOML file: {error}.") from None
+    errors = list(_errors(given))
+    if errors:
+        raise UsageError(" ".join(f"{name}: {error}" for error in errors))
+    seeds = given.get("seeds", [])
+    counting = {key: given[key] for key in COUNTING if key in given}
+    for key in _NUMBERS:
+        if isinstance(counting.get(key), str):
+            counting[key] = count(counting[key])
+    return Study(
+        path=path,
+        out=path.parent / given.get("out", f"{path.stem}.results"),
+        is_zipped=given.get("combine", CROSSED) == ZIPPED,
+        traces=_named(given.get("traces", []), lambda text: _beside(path, text)),
+        programs=given.get("programs", {}),
+        machines=_named(
+            given.get("machines", DEFAULT_MACHINE),
+            lambda text: _beside(path, text) if text.endswith(".toml") else text,
+        ),
+        designs=_listed(given.get("designs", list(DEFAULT_DESIGNS))),
+        parameters=given.get("parameters"),
+        seeds=_listed(seeds) or [None],
+        format=given.get("format"),
+        counting=counting,
+    )
+
+
+def _errors(given: Mapping[str, Any]) -> Any:
+    for key, value in given.items():
+        if key not in _KINDS:
+            meant = nearest(key, _KINDS)
+            hint = f"; did you mean `{meant}`?" if meant else "."
+            yield f"unknown key `{quoted(key)}`{hint} Allowed: {', '.join(_KINDS)}."
+        elif type(value) not in _KINDS[key]:
+            kinds = " or ".join(_WORDS[kind] for kind in _KINDS[key])
+            yield f"`{key}` is {kinds}."
+        elif value in ([], {}, ""):
+            yield f"`{key}` is empty."
+    combine = given.get("combine", CROSSED)
+    if isinstance(combine, str) and combine not in (CROSSED, ZIPPED):
+        yield f"`combine` is {CROSSED} or {ZIPPED}, not `{quoted(combine)}`."
+    if "traces" not in given and "programs" not in given:
+        yield "give `traces`, `programs` or both."
+    for key in ("traces", "machines", "designs"):
+        values = given.get(key, [])
+        values = values.values() if isinstance(values, dict) else _listed(values)
+        if not all(isinstance(value, str) and value for value in values):
+            yield f"`{key}` has a value that is no text."
+    if not all(type(seed) is int for seed in _listed(given.get("seeds", []))):
+        yield "`seeds` has a value that is no whole number."
+    programs = given.get("programs", {})
+    if isinstance(programs, dict):
+        for name, command in programs.items():
+            if not (isinstance(command, list) and command) or not all(
+                isinstance(word, str) for word in command
+            ):
+                yield f'`programs.{quoted(name)}` is a list of texts, as ["gzip", "-k", "file"].'
+
+
+def _zipped_settings(path: Path, parameters: Any) -> list[dict[str, Any]]:
+    if not isinstance(parameters, Mapping):
+        return variants(parameters)
+    lists = [_listed(values) for values in parameters.values()]
+    most = max((len(values) for values in lists), default=1)
+    if any(len(values) not in (1, most) for values in lists):
+        raise _at(path, "zipped lists of `parameters` have one length, or one value.")
+    columns = [values * most if len(values) == 1 else values for values in lists]
+    return [
+        dict(zip(parameters, values, strict=True)) for values in itertools.zip_longest(*columns)
+    ]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _named(given: Any, place: Callable[[str], str]) -> dict[str, str]:
+    pairs = given.items() if isinstance(given, dict) else ((text, text) for text in _listed(given))
+    return {name: place(text) for name, text in pairs}
+
+
+def _beside(path: Path, text: str) -> str:
+    """A file by its place beside the study file."""
+    return text if text.startswith(SYNTHETIC) or "://" in text else str(path.parent / text)
+
+
+def _at(path: Path, sentence: str) -> UsageError:
+    return UsageError(f"{path}: {sentence}")

@@ -1,0 +1,202 @@
+"""`octavo study`: files that are checked as a whole, and what is done with them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import octavo
+from octavo.base.errors import UsageError
+from octavo.cli import app
+from octavo.sweeps.study_file import read_study
+from schemas import first_error, validator_of
+from sim_fakes import STRIDED
+from test_sweeps import ZIPF, files
+
+STUDY = f"""
+designs = ["base4k", "thp"]
+
+[traces]
+strided = "{STRIDED}"
+zipf = "{ZIPF}"
+
+[parameters]
+"core.base_cpi" = [0.5, 1.0]
+"""
+
+
+def study(*arguments: str) -> Result:
+    """A document on standard output keeps to its schema."""
+    done = CliRunner().invoke(app, ["study", *arguments], prog_name="octavo")
+    if arguments[-2:] == ("--json", "-") and done.stdout:
+        assert first_error(validator_of("study"), json.loads(done.stdout)) is None
+    return done
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    place = tmp_path / "study.toml"
+    place.write_text(STUDY)
+    return str(place)
+
+
+def written(tmp_path: Path, text: str) -> str:
+    place = tmp_path / "one.toml"
+    place.write_text(text)
+    return str(place)
+
+
+def test_a_study_is_a_sweep(path: str, tmp_path: Path) -> None:
+    done = study("run", path, "--quiet", "--json", "-")
+    assert (done.exit_code, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert (document["planned"], document["done"], document["failed"]) == (8, 8, {})
+    octavo.sweep(
+        {"strided": STRIDED, "zipf": ZIPF},
+        settings={"core.base_cpi": [0.5, 1.0]},
+        out=tmp_path / "sweep",
+    )
+    assert files(tmp_path / "study.results") == files(tmp_path / "sweep")
+
+
+def test_an_estimate_runs_nothing(path: str, tmp_path: Path) -> None:
+    done = study("run", path, "--estimate", "--json", "-")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["estimate"]["simulations"] == 8
+    assert "8 simulations: about" in done.stderr
+    assert not files(tmp_path / "study.results")
+
+
+def test_status_resume_query_and_diff(path: str, tmp_path: Path) -> None:
+    assert "no data set" in study("status", path).stderr
+    assert "no data set" in study("resume", path).stderr
+    study("run", path, "-q")
+    removed = next((tmp_path / "study.results").rglob("*.parquet"))
+    removed.unlink()
+    assert "7 of 8 simulations" in study("status", path).stderr
+    assert study("resume", path, "-q").exit_code == 0
+    assert removed.exists()
+    sql = "select design, count(*) as n from simulations group by design order by design"
+    answer = json.loads(study("query", path, sql, "--json", "-").stdout)
+    assert answer["rows"] == [{"design": "base4k", "n": 4}, {"design": "thp", "n": 4}]
+    sql = "select sum(value) as walks from rows where component = 'walker' and counter = 'walks'"
+    assert "walks" in study("query", path, sql).stdout
+    assert study("query", path, "select nothing").exit_code == 2
+    assert study("query", path, "-- nothing").exit_code == 2
+    none = study("query", path, "select * from simulations where design = 'none'", "--json", "-")
+    assert json.loads(none.stdout)["rows"] == []
+    assert study("diff", path, path).exit_code == 0
+    other = tmp_path / "other.toml"
+    other.write_text(STUDY.replace("0.5, 1.0", "0.5") + '"core.count" = 1\n')
+    study("run", str(other), "-q")
+    done = study("diff", path, str(other), "--json", "-")
+    assert done.exit_code == 1
+    assert {one["metric"] for one in json.loads(done.stdout)["differences"]} == {"key"}
+
+
+def test_zipped_lists_go_side_by_side(tmp_path: Path) -> None:
+    text = f"""combine = "zipped"
+traces = ["{STRIDED}", "{ZIPF}"]
+machines = ["skylake", "zen3"]
+designs = "thp"
+[parameters]
+"core.base_cpi" = [0.5, 1.0]
+"""
+    plan = read_study(written(tmp_path, text)).plan()
+    labels = [tuple(one.labels.values()) for one in plan.planned]
+    assert labels == [(STRIDED, "skylake", "thp", None, 0.5), (ZIPF, "zen3", "thp", None, 1.0)]
+    longer = text.replace('["skylake", "zen3"]', '["skylake", "zen3", "zen4"]')
+    with pytest.raises(UsageError, match="traces has 2, machines has 3"):
+        read_study(written(tmp_path, longer)).plan()
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('trace = "x"', "unknown key `trace`; did you mean `traces`?"),
+        ('combine = "zip"', "`combine` is crossed or zipped, not `zip`."),
+        ("designs = 3", "`designs` is a text or a list."),
+        ("seeds = [1.5]", "`seeds` has a value that is no whole number."),
+        ("machines = []", "`machines` is empty."),
+        ("programs = {ls = 'ls'}", "`programs.ls` is a list of texts"),
+    ],
+)
+def test_each_error_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_study(written(tmp_path, f'format = 3\n{line}\n[traces]\na = "{STRIDED}"\n'))
+    assert "one.toml: `format` is a text." in str(caught.value)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "give `traces`, `programs` or both."),
+        ("traces = ", "is no TOML file"),
+        (f'traces = "{STRIDED}"\nmachines = "skylak"', "did you mean `skylake`"),
+        (f'traces = "{STRIDED}"\ndesigns = "thpp"', "did you mean `thp`"),
+        (f'traces = "{STRIDED}"\nparameters = {{"core.cpi" = 1}}', "core.cpi"),
+        ('traces = "none.oct"', "none.oct"),
+        (f'traces = "{STRIDED}"\nwarm_up = "many"', "many"),
+    ],
+)
+def test_nothing_runs_of_a_study_that_is_wrong(text: str, sentence: str, tmp_path: Path) -> None:
+    path = written(tmp_path, text)
+    done = study("run", path)
+    assert done.exit_code in (2, 125)
+    assert sentence in done.stderr
+    assert not (tmp_path / "one.results").exists()
+
+
+def test_words_after_the_file_are_those_of_the_action(path: str) -> None:
+    assert "takes no more words" in study("run", path, "more").stderr
+    assert "wants a query in SQL" in study("query", path).stderr
+    assert "wants a second study file" in study("diff", path).stderr
+    assert "did you mean `status`" in study("statsu", path).stderr
+
+
+@pytest.mark.long
+def test_programs_are_recorded_once(tmp_path: Path) -> None:
+    path = written(tmp_path, 'designs = "thp"\n[programs]\ntrue = ["true"]\n')
+    assert study("run", path, "-q").exit_code == 0
+    (trace,) = (tmp_path / "one.results/recordings").iterdir()
+    before = trace.stat().st_mtime_ns
+    assert study("run", path, "-q").exit_code == 0
+    assert trace.stat().st_mtime_ns == before
+
+
+def killed_study(tmp_path: Path, name: str, kills: int, count: int) -> dict[str, bytes]:
+    """The data set of a study that is killed so often, each time once it has done something."""
+    traces: dict[str, Any] = {f"t{n}": f"{ZIPF}&seed={n}" for n in range(10)}
+    cpis = [0.5 + n / 100 for n in range(count)]
+    named = ", ".join(f'{key} = "{uri}"' for key, uri in traces.items())
+    text = [f"traces = {{{named}}}"]
+    text += ['designs = ["base4k", "thp"]', f'parameters = {{"core.base_cpi" = {cpis}}}']
+    place = tmp_path / f"{name}.toml"
+    place.write_text("\n".join(text))
+    out = tmp_path / f"{name}.results"
+    command = [sys.executable, "-m", "octavo", "study", "run", str(place), "-q"]
+    for _ in range(kills):
+        before = len(files(out))
+        run = subprocess.Popen(command)
+        while run.poll() is None and len(files(out)) <= before:
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    subprocess.run(command, check=True)
+    return files(out)
+
+
+@pytest.mark.long
+def test_a_study_killed_ten_times_is_one_that_was_not(tmp_path: Path) -> None:
+    killed = killed_study(tmp_path, "killed", kills=10, count=50)
+    assert len(killed) == 1000
+    assert killed == killed_study(tmp_path, "whole", kills=0, count=50)

@@ -1,0 +1,84 @@
+"""`octavo.sweep` on a Ray cluster of several node processes on this machine, one of which is lost;
+and with a trace in an object store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import octavo
+from octavo.sweeps.running import SweepProgress
+from test_sweeps import ZIPF, files
+from traces_made import convert
+
+pytestmark = pytest.mark.long
+DESIGNS = ["base4k", "thp", "tps"]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A head without processors, and two nodes with one each."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    nodes.add_node(num_cpus=1)
+    nodes.add_node(num_cpus=1)
+    ray.init(address=nodes.address, log_to_driver=False)
+    try:
+        yield nodes
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+def test_a_lost_node_changes_nothing(cluster: Any, tmp_path: Path) -> None:
+    """Its tasks run again on the nodes that are left."""
+    traces = {str(seed): f"{ZIPF}&seed={seed}" for seed in range(12)}
+    lost: list[Any] = []
+
+    def lose_a_node(progress: SweepProgress) -> None:
+        if progress.done and not lost:
+            lost.append(cluster.list_all_nodes()[-1])
+            cluster.remove_node(lost[0], allow_graceful=False)
+
+    result = octavo.sweep(
+        traces, designs=DESIGNS, out=tmp_path / "ray", on="ray", on_progress=lose_a_node
+    )
+    assert lost
+    assert result.failed == {}
+    octavo.sweep(traces, designs=DESIGNS, out=tmp_path / "local")
+    assert len(files(tmp_path / "ray")) == 36
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+
+
+def test_a_trace_is_read_from_an_object_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import boto3  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        trace = convert(ZIPF, tmp_path / "zipf.oct")
+        keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+        where = f"http://{host}:{port}"
+        store = boto3.client("s3", endpoint_url=where, region_name="us-east-1", **keys)
+        store.create_bucket(Bucket="traces")
+        store.upload_file(trace, "traces", "zipf.oct")
+        for name, value in keys.items():
+            monkeypatch.setenv(name.upper(), value)
+        monkeypatch.setenv("OCTAVO_TRACE_CACHE", str(tmp_path / "cache"))
+        uri = f"s3://traces/zipf.oct?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
+        octavo.sweep(uri, designs=DESIGNS, out=tmp_path / "remote")
+        octavo.sweep(trace, designs=DESIGNS, out=tmp_path / "here")
+    finally:
+        server.stop()
+    assert files(tmp_path / "remote") == files(tmp_path / "here")
+    assert [path.name for path in (tmp_path / "cache").rglob("*.oct")] == ["zipf.oct"]
