@@ -19,6 +19,7 @@ from .conftest import OCTAVO, TIMEOUT_SECONDS, Octavo, Traced, natively, read_do
 ALL = 1 << 40
 # A superblock has at most 60 instructions, and a window ends with one.
 SUPERBLOCK = 64
+WARM = ("--window", "60k/340k", "--window-warm", "40k")
 STATIC = workload("static_count")
 
 Recorded = Callable[..., Path]
@@ -167,7 +168,7 @@ def test_windows_by_time(octavo: Octavo):
     options = ("--window", "50ms/100ms", "--duration", "1s")
     traced = octavo(workload("signals", "spin"), *options)
     windows = windows_of(traced)
-    assert windows["periodic"] == {"unit": "seconds", "traced": 0.05, "gap": 0.1}
+    assert windows["periodic"] == {"unit": "seconds", "traced": 0.05, "gap": 0.1, "warm": 0}
     begins = [window["begin_milliseconds"] for window in windows["processes"][0]["kept"]]
     assert len(begins) >= 3
     # Each in a period of its own, and in the first part of it, as far as a busy machine lets it.
@@ -202,6 +203,51 @@ def test_a_stationary_program_is_estimated_within_the_interval(octavo: Octavo):
     assert found["low"] <= truth <= found["high"]
 
 
+def test_what_warms_does_not_count_and_is_in_the_tlbs(octavo: Octavo):
+    cold = octavo(STATIC, "--window", "30k/30k")
+    warm = octavo(STATIC, "--window", "30k/30k", "--window-warm", "10k")
+    kept = [windows_of(traced)["processes"][0]["kept"] for traced in (cold, warm)]
+    assert kept[0][0] == kept[1][0], "the first window begins with the program"
+    for one, other in zip(kept[0][1:-1], kept[1][1:-1], strict=True):
+        assert 10_000 <= one["instructions"] - other["instructions"] < 10_000 + SUPERBLOCK
+        assert one["begin_instructions"] == other["begin_instructions"]
+    for traced in (cold, warm):
+        traced.check()
+        windows = windows_of(traced)
+        assert windows["instructions"] == traced.count("instructions")
+        (process,) = windows["processes"]
+        assert windows["references"] == sum(one["references"] for one in process["kept"])
+        for side in ("fetch", "data"):
+            tlb = traced.row(component=f"tlb.{side}", page_size=4096)
+            (found,) = (
+                one
+                for one in windows["intervals"]
+                if (one["stream"], one["page_size"], one["modelled"]) == (side, 4096, False)
+            )
+            rate = 1000 * tlb["misses"] / windows["instructions"]
+            assert found["misses_per_kilo_instruction"] == pytest.approx(rate)
+    memory = {"component": "memory", "stream": "data", "page_size": 4096}
+    assert warm.row(**memory) == cold.row(**memory), "what was touched is touched"
+
+
+def test_stale_tlbs_overestimate_misses_and_warming_lessens_that(octavo: Octavo):
+    # Each window finds pages that the program has used since the one before.
+    command = workload("random_reads", "--block", "4MiB", "--reads", "2M", "--check", "no")
+    options = ("--tlb", "zen4", "--page-sizes", "4KiB")
+    rates = []
+    for how in (("--window", "1T/0"), ("--window", "20k/380k"), WARM):
+        windows = windows_of(octavo(command, *options, *how))
+        (last,) = (
+            one
+            for one in windows["intervals"]
+            if (one["stream"], one["level"], one["modelled"]) == ("data", 2, True)
+            and one["page_size"] == 4096
+        )
+        rates.append(last["misses_per_kilo_instruction"])
+    whole, cold, warm = rates
+    assert whole < warm < cold
+
+
 @pytest.mark.parametrize(
     ("window", "said"),
     [
@@ -225,6 +271,7 @@ def test_bad_windows_are_refused_in_a_sentence(window: str, said: str, octavo: O
     ("options", "said"),
     [
         (("--tracer", "lackey"), "needs octavo's own tracer"),
+        (("--window-warm", "1M"), "must be less than the 1000000 instructions"),
         (("--skip-instructions", "1M"), "exclude each other"),
         (("--start-after", "1M"), "exclude each other"),
     ],

@@ -117,6 +117,7 @@ pub struct Windows {
     unit: String,
     traced: f64,
     gap: f64,
+    warm: u64,
 }
 
 impl Windows {
@@ -156,6 +157,9 @@ pub fn live_options(
     };
     let (skip_instructions, max_instructions, between_marks, windows) = region;
     let limits = Limits::new(skip_instructions, max_instructions, between_marks);
+    if let Some(windows) = &windows {
+        limits.set_window_warm(windows.warm);
+    }
     let windows = windows.map(|windows| windows.read()).transpose()?;
     Ok(LiveOptions { argv, valgrind, tool_dir, tracer, follow_children, limits, windows })
 }

@@ -83,6 +83,14 @@ impl Counts {
         }
     }
 
+    /// Sets instructions and references to those of an earlier count; events stay.
+    pub fn roll_back(&mut self, to: &Counts) {
+        self.instructions = to.instructions;
+        self.loads = to.loads;
+        self.stores = to.stores;
+        self.modifies = to.modifies;
+    }
+
     /// A segment has executed, every item of it.
     #[inline(always)]
     pub fn executed(&mut self, segment: &Segment) {

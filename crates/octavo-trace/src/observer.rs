@@ -26,6 +26,13 @@ pub trait Observer: WordConsumer + Send + 'static {
         None
     }
 
+    /// From now on references warm the state and do not count, or they count again; events count
+    /// always. Returns whether the engine can do that.
+    fn set_warming(&mut self, warming: bool) -> bool {
+        let _ = warming;
+        false
+    }
+
     /// All that it has counted so far and that an interval is wanted of where an execution is traced
     /// in windows: as many numbers each time, or none of an engine that has none.
     fn window_counts(&self) -> Vec<u64> {

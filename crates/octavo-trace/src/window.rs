@@ -27,6 +27,8 @@ pub struct Limits {
     ends_softly: AtomicBool,
     /// The region has ended, and the program need not have.
     over: AtomicBool,
+    /// How many instructions of each window but the first warm the engine and do not count.
+    warm: AtomicU64,
 }
 
 impl Limits {
@@ -41,6 +43,7 @@ impl Limits {
             open: AtomicBool::new(true),
             ends_softly: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            warm: AtomicU64::new(0),
         })
     }
 
@@ -67,6 +70,12 @@ impl Limits {
     /// Ends the region for good.
     pub fn set_over(&self) {
         self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets so many instructions at the beginning of each traced window but the first warm the
+    /// engine and not count. To be called before any stream begins.
+    pub fn set_window_warm(&self, instructions: u64) {
+        self.warm.store(instructions, Ordering::Relaxed);
     }
 
     /// Whether the region has ended before the run.
@@ -244,12 +253,17 @@ pub struct Window<C> {
     inner: C,
     region: Region,
     log: WindowLog,
+    /// How many instructions a window warms, and those that this one still has to.
+    warm: u64,
+    warm_left: u64,
 }
 
 impl<C> Window<C> {
     /// A window on to `inner` for one stream of a run.
     pub fn new(inner: C, limits: Arc<Limits>) -> Self {
-        Window { inner, region: Region::new(limits), log: WindowLog::default() }
+        let warm = limits.warm.load(Ordering::Relaxed);
+        let (region, log) = (Region::new(limits), WindowLog::default());
+        Window { inner, region, log, warm, warm_left: 0 }
     }
 
     /// Looks whether the region is open.
@@ -278,6 +292,7 @@ impl<C> Window<C> {
     where
         C: Observer,
     {
+        self.end_warming();
         self.log.finish(&self.inner);
         let log = std::mem::take(&mut self.log);
         (self.into_inner(), log)
@@ -310,6 +325,30 @@ impl<C: Consumer> Consumer for Window<C> {
     }
 }
 
+impl<C: Observer> Window<C> {
+    fn begin_warming(&mut self) {
+        if self.warm > 0 && self.inner.set_warming(true) {
+            self.warm_left = self.warm;
+        }
+    }
+
+    /// Counts instructions that warm the engine.
+    #[cold]
+    fn warmed(&mut self, instructions: u32) {
+        if self.warm_left <= u64::from(instructions) {
+            self.end_warming();
+        } else {
+            self.warm_left -= u64::from(instructions);
+        }
+    }
+
+    fn end_warming(&mut self) {
+        if std::mem::take(&mut self.warm_left) > 0 {
+            self.inner.set_warming(false);
+        }
+    }
+}
+
 impl<C: Observer> WordConsumer for Window<C> {
     fn width(&self) -> Option<AddressWidth> {
         self.inner.width()
@@ -318,11 +357,20 @@ impl<C: Observer> WordConsumer for Window<C> {
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         self.inside().execution(segment, words);
+        if self.warm_left > 0 {
+            self.warmed(segment.instructions());
+        }
     }
 
     fn record(&mut self, words: &[u64], event: Option<&Event>) {
         if let Some(event) = event {
+            if matches!(event, Event::WindowEnd { .. }) {
+                self.end_warming();
+            }
             self.log.event(event, &self.inner);
+            if matches!(event, Event::WindowBegin { .. }) {
+                self.begin_warming();
+            }
         }
         self.inside().record(words, event);
     }

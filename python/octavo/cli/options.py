@@ -137,6 +137,16 @@ class TimedTracing(Tracing):
         "Ctrl-C does; the result is whole.",
     )
 
+    window_warm: str = option(
+        "0",
+        "N",
+        "Let the first N instructions of each window but the first warm TLBs and not count.",
+    )
+
+    def scope(self) -> dict[str, Any]:
+        """The arguments of `octavo.tracing.scope.resolve_scope`. Raises UsageError."""
+        return {**super().scope(), "window_warm": count(self.window_warm)}
+
     def counted(self) -> dict[str, Any]:
         """The part that counts."""
         by_number = super().counted()

@@ -143,6 +143,7 @@ def run(
     start_after: str | None = None,
     duration: str | None = None,
     window: str | None = None,
+    window_warm: int = 0,
     max_growth: float = MAX_GROWTH,
     per_process: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -159,9 +160,9 @@ def run(
     and of the data TLB instead. `max_growth` is the share by which memory may grow for larger pages
     to be advised. `start_after` and `duration` choose the part that counts, in the words of the
     command line: "30s", "200M" (instructions), or "ctl", which waits for `octavo.ctl(pid,
-    "start")`; `window` traces windows of it only, as "20M/1980M" or "0.1s/10s". With
-    `per_process`, processes of one program are judged apart. The program's standard streams are
-    ours. Raises OctavoError with one clear sentence.
+    "start")`; `window` traces windows of it only, as "20M/1980M" or "0.1s/10s", of each of which
+    `window_warm` instructions do not count. With `per_process`, processes of one program are judged
+    apart. The program's standard streams are ours. Raises OctavoError with one clear sentence.
     """
     words = [command] if isinstance(command, str) else command
     is_trace = means_a_trace(words, format=format, tracer=tracer, follow_children=follow_children)
@@ -175,6 +176,7 @@ def run(
         **region_of_interest(start_after, duration, skip=skip_instructions, most=max_instructions),
         between_marks=between_marks,
         window=window,
+        window_warm=window_warm,
         max_growth=max_growth,
     )
     if is_trace:

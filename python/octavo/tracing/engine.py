@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from octavo.base.errors import UsageError
 from octavo.tracing.manifest import Circumstances, Finished, Found
 from octavo.tracing.replay import replay_trace
 from octavo.tracing.run import means_traces, trace_program
@@ -85,6 +86,8 @@ class Engine(Generic[Configuration, Outcome]):
         """Runs a resolved configuration: a program, or traces as far as they can be read. Raises
         OctavoError.
         """
+        if configuration.windows is not None and configuration.windows.warm:
+            raise UsageError(f"octavo {self.verb} has no --window-warm; octavo run has.")
         analysis = configuration.analysis
         if is_trace:
             found = replay_trace(command, configuration, analysis, on_progress, format)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from octavo.base.errors import UsageError, check_range, choose
 from octavo.tracing.phase import Phase
-from octavo.tracing.windows import Windows, read_windows
+from octavo.tracing.windows import Windows, resolve_windows
 
 if TYPE_CHECKING:
     from octavo._core import Analysis
@@ -128,6 +128,7 @@ def resolve_scope(
     between_marks: bool = False,
     phase: Phase | None = None,
     window: str | None = None,
+    window_warm: int = 0,
 ) -> dict[str, Any]:
     """Checks what every kind of run is asked; the fields of a `Scope`. Raises UsageError."""
     if max_instructions is not None and max_instructions < 1:
@@ -138,7 +139,7 @@ def resolve_scope(
         raise UsageError(f"no run has more than {_MOST_COUNTED} instructions.")
     choose(layout, get_args(Layout), "layout")
     choose(tracer, get_args(Tracer), "tracer")
-    windows = None if window is None else read_windows(window)
+    windows = resolve_windows(window, window_warm)
     if windows is not None and tracer != "octavo":
         raise UsageError(
             f"--window needs octavo's own tracer; --tracer {tracer} traces everything."

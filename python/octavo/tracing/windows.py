@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from octavo._core import interval_of_rate
@@ -32,17 +32,30 @@ class Windows:
     unit: Unit
     traced: float
     gap: float
+    warm: int = 0
+    """How many instructions at the beginning of each window but the first do not count."""
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest and the extension."""
-        return {"unit": self.unit, "traced": self.traced, "gap": self.gap}
+        return {"unit": self.unit, "traced": self.traced, "gap": self.gap, "warm": self.warm}
 
 
-def read_windows(text: str) -> Windows:
-    """`20M/1980M` or `0.1s/10s`: the length of a window, and of the gap after it.
+def resolve_windows(window: str | None, warm: int) -> Windows | None:
+    """The windows that `--window` and `--window-warm` ask for, if any. Raises UsageError."""
+    if window is None:
+        if warm:
+            raise UsageError("--window-warm needs --window.")
+        return None
+    windows = _read(window)
+    if windows.unit == "instructions" and not 0 <= warm < windows.traced:
+        raise UsageError(
+            f"--window-warm must be less than the {windows.traced:.0f} instructions of a window."
+        )
+    return replace(windows, warm=warm)
 
-    Raises UsageError.
-    """
+
+def _read(text: str) -> Windows:
+    """`20M/1980M` or `0.1s/10s`: the length of a window, and of the gap after it."""
     parts = text.split("/")
     if len(parts) != 2:
         raise UsageError(

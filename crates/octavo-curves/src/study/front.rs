@@ -246,6 +246,13 @@ impl Front {
         }
     }
 
+    /// Returns the references counted here that no region has got yet; they are no longer owed.
+    pub fn take_owed(&mut self) -> Vec<(RegionId, u64)> {
+        let owed = self.owed().filter(|(_, references)| *references > 0).collect();
+        self.references.fill(0);
+        owed
+    }
+
     /// References counted here that no region has got yet.
     pub fn owed(&self) -> impl Iterator<Item = (RegionId, u64)> + '_ {
         self.pages.iter().map(|page| page.region).zip(self.references)

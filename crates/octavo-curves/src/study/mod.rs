@@ -90,6 +90,16 @@ pub struct Study {
     memory: ProcessMemory,
     native_layout: bool,
     counts: Counts,
+    /// The counts at the beginning of the references that warm TLBs, while these come.
+    before_warming: Option<Box<Checkpoint>>,
+}
+
+/// All counts of a study at a moment.
+struct Checkpoint {
+    fetch: Vec<RegionTally>,
+    data: Vec<RegionTally>,
+    machine: Option<[Vec<u64>; 2]>,
+    counts: Counts,
 }
 
 struct ProcessMemory {
@@ -137,6 +147,7 @@ impl Study {
             },
             native_layout: config.native_layout,
             counts: Counts::default(),
+            before_warming: None,
             sizes,
         }
     }
@@ -446,7 +457,27 @@ impl Observer for Study {
             memory,
             native_layout: self.native_layout,
             counts: self.counts.clone(),
+            before_warming: None,
         })
+    }
+
+    fn set_warming(&mut self, warming: bool) -> bool {
+        if warming {
+            self.before_warming = Some(Box::new(Checkpoint {
+                fetch: self.fetch.checkpoint(),
+                data: self.data.checkpoint(),
+                machine: self.memory.machine.as_ref().map(|machine| machine.checkpoint()),
+                counts: self.counts.clone(),
+            }));
+        } else if let Some(before) = self.before_warming.take() {
+            self.fetch.roll_back(before.fetch);
+            self.data.roll_back(before.data);
+            if let (Some(machine), Some(misses)) = (&mut self.memory.machine, before.machine) {
+                machine.roll_back(misses);
+            }
+            self.counts.roll_back(&before.counts);
+        }
+        true
     }
 
     fn window_counts(&self) -> Vec<u64> {

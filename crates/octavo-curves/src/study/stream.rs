@@ -313,6 +313,38 @@ impl PageStream {
         self.pages.invalidate(page, page + (end - first));
     }
 
+    /// The counts of each region so far, without the pages touched.
+    pub fn checkpoint(&mut self) -> Vec<RegionTally> {
+        for (region, references) in self.front.take_owed() {
+            self.tally(region).references += references;
+        }
+        let without_pages = |region: &RegionTally| RegionTally {
+            references: region.references,
+            misses: region.misses.clone(),
+            spilled: region.spilled,
+            touched: PageSet::default(),
+        };
+        self.regions.iter().map(without_pages).collect()
+    }
+
+    /// Sets the counts of each region to those of a checkpoint: all since then does not count, but
+    /// has changed the TLBs, and the pages that it touched are touched.
+    pub fn roll_back(&mut self, mut to: Vec<RegionTally>) {
+        self.front.take_owed();
+        for (index, region) in self.regions.iter_mut().enumerate() {
+            let mut zero = RegionTally {
+                references: 0,
+                misses: vec![0; region.misses.len()],
+                spilled: [0; ALIGNMENTS],
+                touched: PageSet::default(),
+            };
+            let before = to.get_mut(index).unwrap_or(&mut zero);
+            region.references = before.references;
+            region.misses = std::mem::take(&mut before.misses);
+            region.spilled = before.spilled;
+        }
+    }
+
     /// Drops the TLBs and pages: there are no more accesses, only results are read.
     pub fn keep_results_only(&mut self) {
         *self = self.results_only();

@@ -21,6 +21,10 @@ use crate::window_log::WindowLog;
 /// program stays current.
 const IDLE: Duration = Duration::from_millis(50);
 
+/// How long to sleep when there is nothing to read: the longer, the longer there was nothing.
+const LEAST_NAP: Duration = Duration::from_micros(50);
+const MOST_NAP: Duration = Duration::from_millis(5);
+
 /// Progress of a stream's thread, for the other threads.
 #[derive(Default)]
 pub struct StreamState {
@@ -154,11 +158,9 @@ pub fn follow_ring<C: Observer>(
         } else if ended {
             break;
         } else {
-            std::thread::sleep(Duration::from_micros(if idle_since.elapsed() > IDLE {
-                1000
-            } else {
-                50
-            }));
+            let idle = idle_since.elapsed();
+            let longest = if idle > IDLE { MOST_NAP } else { LEAST_NAP };
+            std::thread::sleep((idle / 100).clamp(LEAST_NAP, longest));
         }
     }
     let ended = if fault.is_some() {

@@ -21,9 +21,9 @@ use crate::stream::{Began, Ended, StreamIdentity};
 use crate::threads;
 use crate::window::Limits;
 
-/// How often slots and processes are looked at. A stream that waits loses nothing: its ring holds
-/// megabytes.
-const INTERVAL: Duration = Duration::from_micros(500);
+/// How often slots and processes are looked at: less often the longer the run, up to `INTERVALS.1`. A
+/// stream that waits loses nothing: its ring holds megabytes.
+const INTERVALS: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(2));
 /// How long the end of a run waits for a forked child to begin its stream, after all streams have ended: on a
 /// busy machine a daemon's first process may end before its child has run at all.
 const CHILD_SECONDS: Duration = Duration::from_secs(10);
@@ -257,7 +257,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             {
                 break;
             }
-            std::thread::sleep(INTERVAL);
+            std::thread::sleep((self.started.elapsed() / 1000).clamp(INTERVALS.0, INTERVALS.1));
         }
         self.collect(status)
     }

@@ -362,6 +362,16 @@ impl MachineState {
         }
     }
 
+    /// The misses so far.
+    pub fn checkpoint(&self) -> [Vec<u64>; 2] {
+        self.misses.clone()
+    }
+
+    /// Sets the misses to those of a checkpoint; the TLBs stay as they are.
+    pub fn roll_back(&mut self, to: [Vec<u64>; 2]) {
+        self.misses = to;
+    }
+
     /// Accesses and misses of a region, or of all together, given the look-ups of the first level at each
     /// page size.
     pub fn curves(
