@@ -188,7 +188,7 @@ def document(argv: Sequence[str], *options: str) -> dict[str, Any]:
 
 
 def estimate(chosen: dict[str, list[str]], warms: Sequence[str]) -> list[dict[str, Any]]:
-    """What windows estimate beside what the whole run has: data misses at 4 KiB."""
+    """Compares estimates of windows with the whole run: data misses at 4 KiB."""
     found = []
     for program, argv in chosen.items():
         # Windows without gaps change no count, and give the same list of numbers.
