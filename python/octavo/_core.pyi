@@ -980,6 +980,36 @@ class CalibrationSamples(TypedDict):
     spread: list[SpreadSamples]
     strides: list[StrideSamples]
     dense: list[DenseSamples]
+    parallel: list[ParallelSamples]
+    streams: list[StreamSamples]
+    faults: list[FaultSamples]
+
+class ChaseSamples(TypedDict):
+    """Times of loads where so many chases run at once."""
+
+    chases: int
+    ticks: list[float]
+
+class ParallelSamples(TypedDict):
+    """Times of loads where several chases run at once over a working set."""
+
+    bytes: int
+    by_chases: list[ChaseSamples]
+
+class StreamSamples(TypedDict):
+    """Times of reading or writing memory from its beginning to its end."""
+
+    direction: str
+    """`read` or `write`."""
+    bytes: int
+    ticks: list[float]
+    """For a line of 64 bytes."""
+
+class FaultSamples(TypedDict):
+    """Times of first touches of fresh memory."""
+
+    page_bytes: int
+    ticks: list[float]
 
 def start_calibration(*, quick: bool, memory_bytes: int) -> TraceJob[str]:
     """Measures this processor with at most so much memory: `CalibrationSamples` as JSON. A job that

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.calibration import measurement as calibrating
+from octavo.calibration.caches import DataCache, data_caches
 from octavo.calibration.file import (
     Calibration,
     MeasuredHost,
@@ -23,8 +24,10 @@ from octavo.calibration.file import (
     parse_calibration,
 )
 from octavo.calibration.measurement import Measurement, default_memory, describe, evaluate, measure
-from octavo.calibration.view import data_caches, headline, latency_grid, tlb_grid
+from octavo.calibration.view import headline, latency_grid, tlb_grid
 from octavo.cli import app
+from octavo.hardware.machines import machine
+from octavo.simulation.host_machine import machine_toml
 
 if TYPE_CHECKING:
     from octavo._core import CalibrationSamples
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SMALL, HUGE = 4 * KIB, 2 * MIB
 RATIO, HIT, ROUNDS = 1.25, 7.0, 5
+MEMORY_CYCLES = 300.0
 PAGES = [
     step << octave for octave in range(15) for step in range(8, 16) if step << octave <= 131072
 ]
@@ -98,7 +102,7 @@ def made_up(
         "latency_page_bytes": HUGE,
         "latency": [
             {"bytes": size, "ticks": [cycles / RATIO] * ROUNDS}
-            for size, cycles in ((16 * KIB, 4.0), (128 * KIB, 12.0), (256 * MIB, 300.0))
+            for size, cycles in ((16 * KIB, 4.0), (128 * KIB, 12.0), (256 * MIB, MEMORY_CYCLES))
         ],
         "spread": [
             *small,
@@ -120,6 +124,20 @@ def made_up(
                 "huge": {"dependent": [240 / RATIO] * ROUNDS, "overlapped": [45 / RATIO] * ROUNDS},
             }
             for size in ((32 * MIB, 64 * MIB) if huge_pages else ())
+        ],
+        "parallel": [
+            {
+                "bytes": 256 * MIB,
+                "by_chases": [
+                    {"chases": chases, "ticks": [MEMORY_CYCLES / min(chases, 8) / RATIO] * ROUNDS}
+                    for chases in (1, 4, 8, 16)
+                ],
+            }
+        ],
+        "streams": [{"direction": "read", "bytes": 128 * MIB, "ticks": [4.0] * ROUNDS}],
+        "faults": [
+            {"page_bytes": SMALL, "ticks": [1000.0] * ROUNDS},
+            {"page_bytes": HUGE, "ticks": []},
         ],
     }
     found: CalibrationSamples = samples
@@ -250,6 +268,16 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
     assert read.entry_bytes == found.entry_bytes
     assert read.host == found.host
     assert list(read.walk_cycles) == [SMALL, HUGE]
+    parallel = read.parallel_load_cycles[256 * MIB]
+    assert {chases: of.median for chases, of in parallel.items()} == {
+        1: 300,
+        4: 75,
+        8: 37.5,
+        16: 37.5,
+    }
+    # A line of 64 bytes in 4 ticks, 2 G ticks a second.
+    assert read.stream_bytes_per_second["read"].median == 32e9
+    assert {size: of.median for size, of in read.fault_cycles.items()} == {SMALL: 1250}
 
 
 def cache_files(root: Path) -> None:
@@ -259,12 +287,16 @@ def cache_files(root: Path) -> None:
         place.mkdir(parents=True)
         for name, text in (("level", level), ("type", kind), ("size", size)):
             (place / name).write_text(f"{text}\n")
+    (root / "sys/devices/system/cpu/cpu0/cache/index0/ways_of_associativity").write_text("8\n")
 
 
 def test_latencies_are_shown_by_cache(tmp_path: Path) -> None:
     found = figures(made_up())
     cache_files(tmp_path)
-    assert data_caches(tmp_path) == [("L1", 32 * KIB), ("L2", 512 * KIB)]
+    assert data_caches(tmp_path) == [
+        DataCache("L1", 32 * KIB, 8),
+        DataCache("L2", 512 * KIB, None),
+    ]
     rows = latency_grid(found, tmp_path).rows
     assert [row[:2] for row in rows] == [
         ("L1", "16 KiB"),
@@ -292,6 +324,57 @@ def test_the_memory_is_a_third_of_what_is_available(tmp_path: Path) -> None:
     assert default_memory(tmp_path) == 8 * GIB
 
 
+def test_the_machine_has_what_was_measured(tmp_path: Path) -> None:
+    cache_files(tmp_path)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(
+        "vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\nmodel name : EPYC\n"
+    )
+    place = tmp_path / "machine.toml"
+    place.write_text(machine_toml(figures(made_up()), tmp_path))
+    found, preset = machine(place), machine("zen3")
+    # Eight chases take an eighth of the time, and more no less.
+    assert found["core"]["pipeline"]["outstanding"]["l1d"] == 8
+    # 64 entries of the first level are the preset's; its 2048 of the second, too.
+    assert found["tlb"]["l2"]["main"]["entries"] == preset["tlb"]["l2"]["main"]["entries"] == 2048
+    assert found["cache"]["l1d"]["bytes"] == "32KiB"
+    # 256 MiB in 2 MiB pages are 128 entries: half of the loads hit the second level, at 7 cycles.
+    dram = found["dram"]
+    refreshes = dram["refresh_cycles"] ** 2 / (2 * dram["refresh_every_cycles"])
+    memory = MEMORY_CYCLES - HIT / 2 - dram["precharge_cycles"] - refreshes
+    assert found["cache"]["memory_latency_cycles"] == round(memory)
+    scale = found["core"]["pipeline"]["frequency_ghz"] / preset["core"]["pipeline"]["frequency_ghz"]
+    assert dram["activate_cycles"] == round(preset["dram"]["activate_cycles"] * scale)
+    assert "host" not in found
+    # Entries that are not between low and high of what was measured are replaced.
+    place.write_text(machine_toml(figures(made_up(first=96)), tmp_path))
+    assert [
+        array["entries"]
+        for name, array in machine(place)["tlb"]["l1d"].items()
+        if isinstance(array, dict)
+    ] == [96]
+
+
+def test_the_measured_machine_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    refused = octavo("machines", "host")
+    assert refused.exit_code == 2
+    assert "run `octavo calibrate`" in refused.stderr
+    (tmp_path / "octavo").mkdir()
+    (tmp_path / "octavo/machine.toml").write_text('extends = "zen3"\nname = "host"\n')
+    assert machine("host")["name"] == "host"
+    assert octavo("machines", "host").exit_code == 0
+
+
+def test_a_busy_machine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrating, "busy_processors", lambda seconds, root: 1.52)
+    refused = octavo("calibrate", "--quick", "-o", str(tmp_path / "new.toml"))
+    assert refused.exit_code != 0
+    assert "other work keeps 1.5 of " in refused.stderr
+    assert "--busy" in refused.stderr
+    assert not (tmp_path / "new.toml").exists()
+
+
 class FakeJob:
     """A measurement that was stopped or not."""
 
@@ -311,9 +394,9 @@ def test_an_interrupted_measurement_is_kept_where_it_is_enough(
     if rounds == 2:
         error = Interrupted if signal else CannotRun
         with pytest.raises(error, match=r"before enough was measured|only 2 rounds"):
-            measure(memory_bytes=GIB)
+            measure(memory_bytes=GIB, busy=True)
         return
-    assert measure(memory_bytes=GIB).interrupted_by == signal
+    assert measure(memory_bytes=GIB, busy=True).interrupted_by == signal
 
 
 def octavo(*arguments: str) -> Result:
@@ -337,7 +420,15 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     place = tmp_path_factory.mktemp("calibration")
     file, document = place / "quick.toml", place / "quick.json"
     done = octavo(
-        "calibrate", "--quick", "--memory", "64MiB", "-o", str(file), "--json", str(document)
+        "calibrate",
+        "--quick",
+        "--busy",
+        "--memory",
+        "64MiB",
+        "-o",
+        str(file),
+        "--json",
+        str(document),
     )
     assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
@@ -416,11 +507,11 @@ def test_quiet_says_nothing_and_the_default_file_is_replaced(
 
     monkeypatch.setattr("octavo.cli.calibrate.measure", fake)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    done = octavo("calibrate", "-q")
+    done = octavo("calibrate", "-q", "--busy")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
     found = load_calibration()
     assert found is not None
-    again = octavo("calibrate")
+    again = octavo("calibrate", "--busy")
     assert f", in place of that of {found.host.measured_at}." in again.stderr
     assert "4 KiB" in again.stderr
 
@@ -433,7 +524,7 @@ def test_an_interrupted_command_writes_what_it_has_and_says_so(
         lambda **options: evaluate(made_up(), host=describe(), interrupted_by=2),
     )
     file = tmp_path / "partial.toml"
-    done = octavo("calibrate", "-o", str(file), "--json", str(tmp_path / "partial.json"))
+    done = octavo("calibrate", "--busy", "-o", str(file), "--json", str(tmp_path / "partial.json"))
     assert done.exit_code == 130
     assert "Interrupted after 5 rounds." in done.stderr
     found = load_calibration(file)

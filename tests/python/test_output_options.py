@@ -32,7 +32,7 @@ COMMANDS: dict[str, list[str]] = {
     "list": ["designs"],
     "explain": ["base4k"],
     "machines": ["skylake"],
-    "calibrate": ["-o", "{new}"],
+    "calibrate": ["--busy", "-o", "{new}"],
     "report": ["{directory}"],
     "diff": ["{directory}", "{directory}"],
     "reproduce": ["base-page-size"],

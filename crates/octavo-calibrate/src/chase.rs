@@ -10,6 +10,9 @@ use rand_xoshiro::rand_core::Rng;
 /// known core.
 pub const OVERLAPPED: usize = 8;
 
+/// Numbers of independent chases whose time is measured: up to more misses than any known core has under way.
+pub const CHASES: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
+
 const UNROLLED: usize = 16;
 
 /// A place in memory that holds the address of the next one; zeroed memory is one that is in no cycle.
@@ -55,14 +58,35 @@ impl<'a> Cycle<'a> {
         made
     }
 
-    /// Follows the cycle from `OVERLAPPED` places at once, `steps` links in all, each chase
-    /// independent of the others. `steps` is rounded up; the steps made are returned.
+    /// Follows the cycle from `OVERLAPPED` places at once: see `follow_from`.
     pub fn follow_overlapped(&self, steps: usize) -> usize {
+        self.follow_from::<OVERLAPPED>(steps)
+    }
+
+    /// Follows the cycle from so many places at once, one of [`CHASES`]: see `follow_from`.
+    pub fn follow_parallel(&self, chases: usize, steps: usize) -> usize {
+        match chases {
+            1 => self.follow(steps),
+            2 => self.follow_from::<2>(steps),
+            4 => self.follow_from::<4>(steps),
+            8 => self.follow_from::<8>(steps),
+            16 => self.follow_from::<16>(steps),
+            24 => self.follow_from::<24>(steps),
+            32 => self.follow_from::<32>(steps),
+            48 => self.follow_from::<48>(steps),
+            64 => self.follow_from::<64>(steps),
+            _ => unreachable!("the plan has the chases that are listed"),
+        }
+    }
+
+    /// Follows the cycle from `CHASES` places at once, `steps` links in all, each chase independent
+    /// of the others. `steps` is rounded up; the steps made are returned.
+    fn follow_from<const CHASES: usize>(&self, steps: usize) -> usize {
         let length = self.order.len();
         let first = self.at.get();
-        let mut at: [&Link; OVERLAPPED] =
-            std::array::from_fn(|chase| self.order[(first + chase * length / OVERLAPPED) % length]);
-        let iterations = steps.div_ceil(OVERLAPPED);
+        let mut at: [&Link; CHASES] =
+            std::array::from_fn(|chase| self.order[(first + chase * length / CHASES) % length]);
+        let iterations = steps.div_ceil(CHASES);
         for _ in 0..iterations {
             for link in &mut at {
                 *link = next(link);
@@ -70,7 +94,7 @@ impl<'a> Cycle<'a> {
         }
         std::hint::black_box(at.map(ptr::from_ref));
         self.at.set((first + iterations) % length);
-        iterations * OVERLAPPED
+        iterations * CHASES
     }
 }
 
@@ -143,8 +167,10 @@ mod tests {
             let memory = links(count);
             let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
             let cycle = Cycle::new(memory.iter().collect(), &mut random);
-            let made = cycle.follow_overlapped(steps);
-            prop_assert!(made >= steps && made < steps + OVERLAPPED);
+            for chases in CHASES {
+                let made = cycle.follow_parallel(chases, steps);
+                prop_assert!(made >= steps && made < steps + chases.max(UNROLLED));
+            }
         }
     }
 

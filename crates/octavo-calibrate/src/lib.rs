@@ -16,16 +16,19 @@
 
 mod chase;
 mod clock;
+mod faults;
 mod measure;
 mod memory;
 mod plan;
+mod streams;
 
 pub use measure::{
-    DenseSamples, LatencySamples, Measured, SpreadSamples, StrideSamples, WorkingSetSamples,
-    measure,
+    ChaseSamples, DenseSamples, FaultSamples, LatencySamples, Measured, ParallelSamples,
+    SpreadSamples, StreamSamples, StrideSamples, WorkingSetSamples, measure,
 };
 pub use memory::Obtained;
 pub use plan::Plan;
+pub use streams::Direction;
 
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]

@@ -7,13 +7,15 @@ use rand_xoshiro::rand_core::SeedableRng;
 use serde::Serialize;
 
 use crate::CalibrateError;
-use crate::chase::{Cycle, shuffle};
+use crate::chase::{CHASES, Cycle, shuffle};
 use crate::clock::{Stopwatch, core_cycles_per_tick, time};
+use crate::faults::ticks_per_fault;
 use crate::memory::{Memory, Obtained};
 use crate::plan::{
-    GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan, SMALL_PAGE, dense_sets, page_counts, piece_counts,
-    strides, working_sets,
+    FAULTS, GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan, SMALL_PAGE, STREAMED, dense_sets,
+    page_counts, parallel_sets, piece_counts, strides, working_sets,
 };
+use crate::streams::{Direction, stream};
 
 /// Loads that are timed at once: so many that reading the clock does not count, and so few that most
 /// are over before the next interrupt.
@@ -62,6 +64,50 @@ pub struct Measured {
     pub strides: Vec<StrideSamples>,
     /// Loads over all lines of working sets, in 4 KiB and in 2 MiB pages.
     pub dense: Vec<DenseSamples>,
+    /// Several chases at once, over two working sets in 2 MiB pages.
+    pub parallel: Vec<ParallelSamples>,
+    /// Memory read and written from beginning to end.
+    pub streams: Vec<StreamSamples>,
+    /// First touches of fresh memory.
+    pub faults: Vec<FaultSamples>,
+}
+
+/// Times of loads where several chases run at once over all lines of a working set.
+#[derive(Debug, Serialize)]
+pub struct ParallelSamples {
+    /// Bytes of the working set.
+    pub bytes: usize,
+    /// By number of chases.
+    pub by_chases: Vec<ChaseSamples>,
+}
+
+/// Times of loads where so many chases run at once.
+#[derive(Debug, Serialize)]
+pub struct ChaseSamples {
+    /// Chases.
+    pub chases: usize,
+    /// Ticks per load.
+    pub ticks: Vec<f64>,
+}
+
+/// Times of reading or writing memory from beginning to end.
+#[derive(Debug, Serialize)]
+pub struct StreamSamples {
+    /// Whether it was read or written.
+    pub direction: Direction,
+    /// Bytes.
+    pub bytes: usize,
+    /// Ticks for a line of 64 bytes.
+    pub ticks: Vec<f64>,
+}
+
+/// Times of first touches of fresh memory.
+#[derive(Debug, Serialize)]
+pub struct FaultSamples {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Ticks for a fault.
+    pub ticks: Vec<f64>,
 }
 
 /// Times of dependent loads over all lines of a working set.
@@ -134,6 +180,9 @@ enum Task {
     Spread(usize),
     Stride(usize),
     Dense(usize),
+    Parallel(usize),
+    Stream(usize),
+    Fault(usize),
 }
 
 /// Measures this processor as `plan` says.
@@ -171,6 +220,14 @@ pub fn measure(
         spread: Vec::new(),
         strides: Vec::new(),
         dense: Vec::new(),
+        parallel: Vec::new(),
+        streams: [Direction::Read, Direction::Write]
+            .map(|direction| {
+                let bytes = STREAMED.min(latency_memory.bytes());
+                StreamSamples { direction, bytes, ticks: Vec::new() }
+            })
+            .into(),
+        faults: FAULTS.map(|(page_bytes, _)| FaultSamples { page_bytes, ticks: Vec::new() }).into(),
     };
     // Without 2 MiB pages there is no control.
     let Some(control) = huge.as_ref() else {
@@ -215,6 +272,13 @@ pub fn measure(
             huge: WorkingSetSamples::default(),
         })
         .collect();
+    measured.parallel = parallel_sets(control.bytes())
+        .into_iter()
+        .map(|bytes| {
+            let by_chases = CHASES.map(|chases| ChaseSamples { chases, ticks: Vec::new() }).into();
+            ParallelSamples { bytes, by_chases }
+        })
+        .collect();
     let memories = |page_bytes: usize| {
         let found = by_size.iter().find(|(bytes, _)| *bytes == page_bytes);
         found.and_then(|(_, memory)| memory.zip(huge.as_ref()))
@@ -247,7 +311,11 @@ impl Rounds<'_> {
         let spreads = (0..measured.spread.len()).map(Task::Spread);
         let strides = (0..measured.strides.len()).map(Task::Stride);
         let dense = (0..measured.dense.len()).map(Task::Dense);
-        let mut tasks: Vec<Task> = latencies.chain(spreads).chain(strides).chain(dense).collect();
+        let parallel = (0..measured.parallel.len()).map(Task::Parallel);
+        let streams = (0..measured.streams.len()).map(Task::Stream);
+        let faults = (0..measured.faults.len()).map(Task::Fault);
+        let chases = latencies.chain(spreads).chain(strides).chain(dense).chain(parallel);
+        let mut tasks: Vec<Task> = chases.chain(streams).chain(faults).collect();
         let total = (tasks.len() * self.plan.rounds) as u64;
         let mut done = 0;
         for round in 0..self.plan.rounds {
@@ -280,6 +348,17 @@ impl Rounds<'_> {
                         let (memory, huge) =
                             memories(SMALL_PAGE).expect("only sets with memory are measured");
                         sample_dense(&mut measured.dense[index], round, memory, huge, self.random);
+                    }
+                    Task::Parallel(index) => {
+                        let samples = &mut measured.parallel[index];
+                        sample_parallel(samples, round, latency_memory, self.random);
+                    }
+                    Task::Stream(index) => {
+                        sample_stream(&mut measured.streams[index], latency_memory)
+                    }
+                    Task::Fault(index) => {
+                        let ticks = ticks_per_fault(FAULTS[index].0, FAULTS[index].1);
+                        measured.faults[index].ticks.extend(ticks);
                     }
                 }
                 done += 1;
@@ -336,6 +415,35 @@ fn sample_dense(
             times.overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
         }
     }
+}
+
+fn sample_parallel(
+    samples: &mut ParallelSamples,
+    round: usize,
+    memory: &Memory,
+    random: &mut Xoshiro256PlusPlus,
+) {
+    let links = samples.bytes / LINE_BYTES;
+    let rounds_between = rounds_between(links);
+    if !round.is_multiple_of(rounds_between) {
+        return;
+    }
+    let cycle = Cycle::new(memory.all(samples.bytes), random);
+    warm(&cycle);
+    for _ in 0..rounds_between {
+        for of in &mut samples.by_chases {
+            let loads = loads(links) * of.chases.div_ceil(4);
+            of.ticks.push(shortest(loads, |loads| cycle.follow_parallel(of.chases, loads)));
+        }
+    }
+}
+
+fn sample_stream(samples: &mut StreamSamples, memory: &Memory) {
+    let lines = samples.bytes / LINE_BYTES;
+    samples.ticks.push(shortest(lines, |lines| {
+        stream(memory, samples.bytes, samples.direction);
+        lines
+    }));
 }
 
 /// A working set of so many links is measured in one round of so many.

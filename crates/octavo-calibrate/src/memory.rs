@@ -63,6 +63,14 @@ impl Memory {
         unsafe { &*self.start.as_ptr().add(line * LINE_BYTES).cast::<Link>() }
     }
 
+    /// The beginnings of the lines of the first `bytes`, at most all.
+    pub fn lines(&self, bytes: usize) -> impl Iterator<Item = *mut u8> {
+        let start = self.start.as_ptr();
+        // SAFETY: the lines lie in the mapping.
+        (0..bytes.min(self.bytes) / LINE_BYTES)
+            .map(move |line| unsafe { start.add(line * LINE_BYTES) })
+    }
+
     /// One link at a random line of each of the first `pages` pages of `page_bytes`.
     pub fn one_in_each(
         &self,

@@ -20,6 +20,12 @@ const MOST_PIECES: usize = 1 << 17;
 const SMALLEST_WORKING_SET: usize = 4 * KIB;
 const LARGEST_WORKING_SET: usize = 256 * MIB;
 const SMALLEST_DENSE_SET: usize = 8 * MIB;
+/// More than second-level caches hold, and less than last-level caches.
+const LAST_LEVEL_SET: usize = 6 * MIB;
+/// Memory that is read or written from beginning to end, bytes.
+pub const STREAMED: usize = 128 * MIB;
+/// Page faults in a sample, by page size.
+pub const FAULTS: [(usize, usize); 2] = [(SMALL_PAGE, 2048), (HUGE_PAGE, 8)];
 
 /// The extent of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +113,13 @@ pub fn working_sets(most: usize) -> Vec<usize> {
 pub fn dense_sets(most: usize) -> Vec<usize> {
     let sizes = std::iter::successors(Some(SMALLEST_DENSE_SET), |size| size.checked_mul(2));
     sizes.take_while(|size| *size <= most).collect()
+}
+
+/// Working sets over which several chases run at once, bytes: one that only last-level caches hold, where there are,
+/// and one of at most `most` that none holds.
+pub fn parallel_sets(most: usize) -> Vec<usize> {
+    let largest = working_sets(most).last().copied();
+    [Some(LAST_LEVEL_SET), largest].into_iter().flatten().filter(|bytes| *bytes <= most).collect()
 }
 
 /// Distances of lines within 2 MiB pages, bytes: powers of two up to a page and up to `most`.

@@ -3,6 +3,8 @@
 import errno
 import os
 import platform
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,10 +28,40 @@ def describe_host(root: Path = Path("/")) -> dict[str, Any]:
     return {
         "cpu_model": cpu_field("model name", root),
         "cores": os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": memory_bytes(),
         "thp_enabled": read_setting(root / _THP / "enabled"),
         "thp_defrag": read_setting(root / _THP / "defrag"),
     }
+
+
+def memory_bytes() -> int:
+    """The memory of this machine that the kernel manages."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def configuration_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where Octavo keeps what it knows of this machine: `octavo` in $XDG_CONFIG_HOME, or in
+    ~/.config where that is not set.
+    """
+    configured = environment.get("XDG_CONFIG_HOME", "")
+    # The XDG Base Directory Specification: a relative path is invalid and ignored.
+    base = Path(configured) if configured.startswith("/") else Path("~/.config").expanduser()
+    return base / "octavo"
+
+
+def busy_processors(seconds: float, root: Path = Path("/")) -> float:
+    """How many processors other programs, or other virtual machines, keep busy, over some time."""
+    before = _busy_seconds(root)
+    time.sleep(seconds)
+    return max(0.0, _busy_seconds(root) - before) / seconds
+
+
+def _busy_seconds(root: Path) -> float:
+    """Seconds of all processors since the start that were neither idle nor waiting for a device."""
+    first = (read_text(root / "proc/stat") or "").partition("\n")[0].split()
+    # proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user.
+    ticks = [int(one) for one in first[1:9] if one.isdecimal()]
+    return (sum(ticks) - sum(ticks[3:5])) / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_field(name: str, root: Path = Path("/")) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import check_new_file, failing_with, replace_text
-from octavo.base.host import cpu_field, open_regular
+from octavo.base.host import configuration_directory, cpu_field, open_regular
 from octavo.base.text import printable, quoted
 from octavo.base.toml import TomlError, parse_toml, toml_value
 from octavo.base.units import BASE_PAGE, KIB, MIB, byte_size
@@ -26,6 +26,7 @@ FORMAT = 1
 
 PAGE_SIZES = {"4KiB": 4 << 10, "2MiB": 2 << 20, "1GiB": 1 << 30}
 """The page sizes of x86-64, by the names that the file's tables use as keys, in bytes."""
+STREAMS = ("read", "write")
 _PAGE_NAMES = {size: name for name, size in PAGE_SIZES.items()}
 
 
@@ -104,6 +105,13 @@ class Calibration:
     """Cycles of a load over all lines of a working set, by page size and by bytes, ascending: with
     its share of walks, while data and page tables compete for the caches. Low: independent loads;
     median and high: each load waits for the one before."""
+    parallel_load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
+    """Cycles of a load where so many independent chases run at once, by the bytes of the working
+    set and by chases, ascending."""
+    stream_bytes_per_second: Mapping[str, Spread] = field(default_factory=dict)
+    """Bandwidth of one core that reads (`read`) or writes (`write`) memory from end to end."""
+    fault_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    """Cycles of a first touch of anonymous memory, by page size, the zeroing included."""
     notes: tuple[str, ...] = ()
     """The limits of the figures, a sentence each."""
     path: Path | None = None
@@ -157,10 +165,7 @@ def default_path(environment: Mapping[str, str] = os.environ) -> Path:
     """Where `octavo calibrate` writes and `load_calibration` reads by default:
     `octavo/calibration.toml` in $XDG_CONFIG_HOME, or in ~/.config where that is not set.
     """
-    configured = environment.get("XDG_CONFIG_HOME", "")
-    # The XDG Base Directory Specification: a relative path is invalid and ignored.
-    base = Path(configured) if configured.startswith("/") else Path("~/.config").expanduser()
-    return base / "octavo" / "calibration.toml"
+    return configuration_directory(environment) / "calibration.toml"
 
 
 def processor(root: Path = Path("/")) -> tuple[str, str]:
@@ -265,6 +270,13 @@ class _Parser:
             entry_bytes=self._sizes(document, "entry_bytes", _page_size, self._bytes),
             latency_cycles=dict(sorted(latency.items())),
             load_cycles=self._sizes(document, "load_cycles", _page_size, self._footprints),
+            parallel_load_cycles=self._sizes(
+                document, "parallel_load_cycles", byte_size, self._chases
+            ),
+            stream_bytes_per_second=self._sizes(
+                document, "stream_bytes_per_second", _direction, self._spread
+            ),
+            fault_cycles=self._sizes(document, "fault_cycles", _page_size, self._spread),
             notes=tuple(notes),
             path=self._place,
         )
@@ -307,9 +319,9 @@ class _Parser:
         self,
         document: dict[str, Any],
         name: str,
-        size_of: Callable[[str], int],
+        size_of: Callable[[str], Any],
         read: Callable[[Any, str], Any],
-    ) -> dict[int, Any]:
+    ) -> dict[Any, Any]:
         found = {}
         for text, value in self._table(document, name).items():
             key = f"{name}.{text}"
@@ -332,6 +344,10 @@ class _Parser:
 
     def _footprints(self, value: Any, key: str) -> dict[int, Spread]:
         found = self._sizes({key: value}, key, byte_size, self._spread)
+        return dict(sorted(found.items()))
+
+    def _chases(self, value: Any, key: str) -> dict[int, Spread]:
+        found = self._sizes({key: value}, key, _count, self._spread)
         return dict(sorted(found.items()))
 
     def _bytes(self, value: Any, key: str) -> int:
@@ -357,6 +373,18 @@ def _page_size(text: str) -> int:
     if text not in PAGE_SIZES:
         raise UsageError(f"give one of {', '.join(PAGE_SIZES)}")
     return PAGE_SIZES[text]
+
+
+def _direction(text: str) -> str:
+    if text not in STREAMS:
+        raise UsageError(f"give one of {', '.join(STREAMS)}")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError("give a number of at least 1")
+    return int(text)
 
 
 class CalibrationFile:
@@ -422,12 +450,21 @@ def _lines(found: Calibration) -> Iterator[str]:
     yield from _table(heading, found.entry_bytes, _PAGE_NAMES.get, lambda size: f'"{_size(size)}"')
     heading = "[latency_cycles]  # of a load, by the size of its working set"
     yield from _table(heading, found.latency_cycles, _size, _spread)
+    for bytes_, costs in sorted(found.parallel_load_cycles.items()):
+        heading = (
+            f'[parallel_load_cycles."{_size(bytes_)}"]  # of a load, by chases that run at once'
+        )
+        yield from _table(heading, costs, str, _spread)
+    heading = "[stream_bytes_per_second]  # of one core, from beginning to end"
+    yield from _table(heading, found.stream_bytes_per_second, str, _spread)
+    heading = "[fault_cycles]  # of a first touch, by page size"
+    yield from _table(heading, found.fault_cycles, _PAGE_NAMES.get, _spread)
 
 
 def _table(
     heading: str,
-    values: Mapping[int, Any],
-    name_of: Callable[[int], str | None],
+    values: Mapping[Any, Any],
+    name_of: Callable[[Any], str | None],
     text_of: Callable[[Any], str],
 ) -> Iterator[str]:
     """A table after its heading, with a line for each size."""

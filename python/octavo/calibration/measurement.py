@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from octavo._core import VERSION, available_memory, start_calibration
 from octavo.base.background import see_through
 from octavo.base.errors import CannotRun, Interrupted, UsageError
-from octavo.base.host import cpu_field, read_setting
+from octavo.base.host import busy_processors, cpu_field, read_setting
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE, GIB, MIB, format_bytes
 from octavo.calibration.file import Calibration, MeasuredHost, Reach, Spread, processor
@@ -37,6 +38,10 @@ _BEYOND_REACH = 1.4
 _FEWEST_STRIDES = 6
 _SURELY_COVERED = 48 * BASE_PAGE
 """Bytes that every first level covers: some have 48 entries."""
+_LINE_BYTES = 64
+_WATCHED_SECONDS = 0.5
+_MOST_BUSY = 0.25
+"""Processors that others may keep busy."""
 _VARYING_CLOCK = 0.05
 _TSC_DIFFERS = 0.02
 _DISTURBED = 1.5
@@ -68,13 +73,15 @@ def measure(
     *,
     quick: bool = False,
     memory_bytes: int | None = None,
+    busy: bool = False,
     on_progress: Callable[[Any], None] = lambda progress: None,
 ) -> Measurement:
     """Measures this processor, in less than two minutes; `quick` takes seconds and finds less.
 
     It uses at most `memory_bytes` of memory, by default a third of what is available and at most
-    8 GiB. Ctrl-C keeps the rounds that are complete. Raises UsageError for too little memory,
-    CannotRun where it cannot be had, and Interrupted before there were enough rounds.
+    8 GiB. A machine that others keep busy is refused, unless `busy`. Ctrl-C keeps the rounds that
+    are complete. Raises UsageError for too little memory, CannotRun where it cannot be had, and
+    Interrupted before there were enough rounds.
     """
     memory = default_memory() if memory_bytes is None else memory_bytes
     if memory < LEAST_MEMORY:
@@ -82,6 +89,8 @@ def measure(
             f"{format_bytes(memory)} of memory are too few: give --memory at least "
             f"{format_bytes(LEAST_MEMORY)}."
         )
+    if not busy:
+        _refuse_busy()
     job = start_calibration(quick=quick, memory_bytes=memory)
     interrupted_by = see_through(job, on_progress, keeps_result=True)
     samples: CalibrationSamples = json.loads(job.result())
@@ -92,6 +101,16 @@ def measure(
             f"only {samples['rounds']} rounds were measured; {_LEAST_ROUNDS} are needed."
         )
     return evaluate(samples, host=describe(), interrupted_by=interrupted_by)
+
+
+def _refuse_busy(root: Path = Path("/")) -> None:
+    """Raises CannotRun where other programs, or other virtual machines, keep processors busy."""
+    busy = busy_processors(_WATCHED_SECONDS, root)
+    if busy > _MOST_BUSY:
+        raise CannotRun(
+            f"other work keeps {busy:.1f} of {os.cpu_count()} processors busy, which disturbs the "
+            "measurement: wait until it is done, or give --busy."
+        )
 
 
 def default_memory(root: Path = Path("/")) -> int:
@@ -157,6 +176,27 @@ def evaluate(
             if one["ticks"]
         },
         load_cycles=_loads(samples, ratio.median),
+        parallel_load_cycles={
+            of["bytes"]: {
+                one["chases"]: _scaled(spread_of(one["ticks"]), ratio.median)
+                for one in of["by_chases"]
+                if one["ticks"]
+            }
+            for of in samples["parallel"]
+            if of["by_chases"][0]["ticks"]
+        },
+        stream_bytes_per_second={
+            one["direction"]: spread_of(
+                [_LINE_BYTES * samples["ticks_per_second"] / ticks for ticks in one["ticks"]]
+            )
+            for one in samples["streams"]
+            if one["ticks"]
+        },
+        fault_cycles={
+            one["page_bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
+            for one in samples["faults"]
+            if one["ticks"]
+        },
         notes=(
             *([f"Interrupted after {samples['rounds']} rounds."] if is_partial else []),
             *_notes(samples, host, ratio, knees, walks, entry_bytes),
@@ -428,5 +468,12 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
         "entry_bytes": {str(size): covered for size, covered in calibration.entry_bytes.items()},
         "latency_cycles": table(calibration.latency_cycles),
         "load_cycles": {str(size): table(costs) for size, costs in calibration.load_cycles.items()},
+        "parallel_load_cycles": {
+            str(size): table(costs) for size, costs in calibration.parallel_load_cycles.items()
+        },
+        "stream_bytes_per_second": {
+            name: one.record() for name, one in calibration.stream_bytes_per_second.items()
+        },
+        "fault_cycles": table(calibration.fault_cycles),
         "notes": list(calibration.notes),
     }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from octavo.base.host import read_text
 from octavo.base.table import Grid
-from octavo.base.units import MIB, byte_size, format_bytes
+from octavo.base.units import MIB, format_bytes
+from octavo.calibration.caches import cache_levels
 from octavo.calibration.file import Calibration, Spread
 
 NOT_FOUND = "not found"
@@ -61,7 +60,7 @@ def scaled(spread: Spread, by: float) -> Spread:
 def latency_grid(found: Calibration, root: Path = Path("/")) -> Grid:
     """Latency of a load in each cache and in memory."""
     rows = []
-    for name, size in _levels(found, root):
+    for name, size in cache_levels(found, root):
         cycles = found.latency_cycles[size]
         ns = scaled(cycles, 1e9 / found.cycles_per_second)
         rows.append((name, format_bytes(size), _spread(cycles), _spread(ns)))
@@ -69,33 +68,32 @@ def latency_grid(found: Calibration, root: Path = Path("/")) -> Grid:
     return Grid("Latency of a load, by its working set", head, tuple(rows))
 
 
-def _levels(found: Calibration, root: Path) -> list[tuple[str, int]]:
-    """Each data cache with a working set of at most half its size and four times that of the
-    cache before; and memory with the largest of all, where that is four times the last cache.
-    """
-    sizes = sorted(found.latency_cycles)
-    levels: list[tuple[str, int]] = []
-    last = 0
-    for name, cache in data_caches(root):
-        most = min(cache // 2, 4 * last or cache)
-        fitting = [size for size in sizes if last < size <= most]
-        if fitting:
-            levels.append((name, fitting[-1]))
-        last = cache
-    if last and sizes and sizes[-1] >= 4 * last:
-        levels.append(("memory", sizes[-1]))
-    return levels or [("unknown", size) for size in sizes[::4]]
+def parallel_grid(found: Calibration) -> Grid:
+    """How much time loads take that do not wait for one another."""
+    rows = []
+    for size, by_chases in found.parallel_load_cycles.items():
+        for chases, cycles in by_chases.items():
+            under_way = by_chases[min(by_chases)].median / max(cycles.median, 1e-9)
+            rows.append((format_bytes(size), str(chases), _spread(cycles), f"{under_way:.1f}"))
+    head = ("working set", "chases\nat once", "cycles\na load", "loads\nunder way")
+    return Grid("Loads that overlap", head, tuple(rows))
 
 
-def data_caches(root: Path = Path("/")) -> list[tuple[str, int]]:
-    """Name and bytes of each cache of the first processor that holds data, as Linux reports."""
-    found = []
-    for index in sorted((root / "sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        texts = [(read_text(index / name) or "").strip() for name in ("level", "type", "size")]
-        level, kind, size = texts
-        if kind in ("Data", "Unified") and re.fullmatch(r"[0-9]+[KMG]?", size):
-            found.append((f"L{level}", byte_size(size)))
-    return sorted(found)
+def stream_grid(found: Calibration) -> Grid:
+    """Bandwidth of one core."""
+    rows = tuple(
+        (name, _spread(scaled(one, 1e-9))) for name, one in found.stream_bytes_per_second.items()
+    )
+    return Grid("Memory from beginning to end, one core", ("direction", "GB/s"), rows)
+
+
+def fault_grid(found: Calibration) -> Grid:
+    """The cost of a first touch of memory."""
+    rows = tuple(
+        (format_bytes(size), _spread(scaled(one, 1e6 / found.cycles_per_second)))
+        for size, one in found.fault_cycles.items()
+    )
+    return Grid("First touch of a page, its zeroing included", ("page size", "microseconds"), rows)
 
 
 def _entries(reach: Spread | None) -> str:

@@ -5,10 +5,18 @@ import typer
 from octavo.base.units import byte_size
 from octavo.calibration.file import CalibrationFile
 from octavo.calibration.measurement import Measurement, measure
-from octavo.calibration.view import headline, latency_grid, tlb_grid
+from octavo.calibration.view import (
+    fault_grid,
+    headline,
+    latency_grid,
+    parallel_grid,
+    stream_grid,
+    tlb_grid,
+)
 from octavo.cli import options
 from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
+from octavo.simulation.host_machine import MachineFile
 from octavo.terminal.console import make_console, say, show_grid
 from octavo.terminal.live import LiveLine, trace_text
 
@@ -17,10 +25,12 @@ Examples:
   octavo calibrate
   octavo calibrate --memory 2GiB
   octavo calibrate --quick -o quick.toml --json -
+  octavo calibrate && octavo sim --machine host gzip.oct
 
 \b
 It takes less than two minutes, --quick a few seconds. What else runs meanwhile disturbs it: the
-spread shows how much. `octavo run` reads the default file.
+spread shows how much. `octavo run` reads the default file, and `--machine host` names the machine
+that is written beside it.
 """
 
 
@@ -45,6 +55,14 @@ def calibrate(
         "8GiB). TLBs with larger reach are not found.",
     ),
     quick: bool = flag("Measure for seconds and with little memory only."),
+    machine_out: str | None = option(
+        None,
+        "FILE.toml",
+        "The machine for `octavo sim --machine`, as measured (default: octavo/machine.toml, "
+        "which `--machine host` names; none with --out).",
+        "--machine-out",
+    ),
+    busy: bool = flag("Measure although other programs keep processors busy."),
     *,
     output: options.DocumentOutput,
 ) -> None:
@@ -54,18 +72,25 @@ def calibrate(
     with guarded():
         memory_bytes = None if memory is None else byte_size(memory)
         file = CalibrationFile(out, force=output.force)
+        machine = None
+        if out is None or machine_out is not None:
+            machine = MachineFile(machine_out, force=output.force)
         write_document = output.document_file(beside=str(file.path))
         with LiveLine(make_console(), quiet=output.quiet, text=trace_text) as line:
-            found = measure(quick=quick, memory_bytes=memory_bytes, on_progress=line.show)
+            found = measure(
+                quick=quick, memory_bytes=memory_bytes, busy=busy, on_progress=line.show
+            )
         file.write(found.calibration)
+        if machine is not None:
+            machine.write(found.calibration)
         if not output.quiet:
-            _show(found, file)
+            _show(found, file, machine)
         write_document(found.document)
         if found.interrupted_by is not None:
             raise typer.Exit(128 + found.interrupted_by)
 
 
-def _show(found: Measurement, file: CalibrationFile) -> None:
+def _show(found: Measurement, file: CalibrationFile, machine: MachineFile | None) -> None:
     console = make_console()
     calibration = found.calibration
     say(console, headline(calibration), "bold")
@@ -80,8 +105,13 @@ def _show(found: Measurement, file: CalibrationFile) -> None:
         "least where eight chains of loads overlap.",
     )
     show_grid(console, latency_grid(calibration))
+    for grid in (parallel_grid(calibration), stream_grid(calibration), fault_grid(calibration)):
+        if grid.rows:
+            show_grid(console, grid)
     say(console, f"Median (10%–90%) of {found.samples['rounds']} interleaved rounds.")
     for note in calibration.notes:
         say(console, note)
     replaced = f", in place of that of {file.replaced_date}" if file.replaced_date else ""
     say(console, f"Written to {file.path}{replaced}.", "bold")
+    if machine is not None:
+        say(console, f"The machine for `octavo sim --machine`: {machine.path}.", "bold")

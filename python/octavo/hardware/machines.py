@@ -6,11 +6,14 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import octavo._core as _core
 from octavo.base.errors import UsageError
+from octavo.base.host import configuration_directory
 from octavo.base.table import Grid
+from octavo.base.text import printable
 from octavo.base.toml import TomlValue, toml_value
 
 SCHEMA = "octavo/machine/1"
@@ -34,6 +37,30 @@ class ResolvedMachine:
         return {"schema": SCHEMA, "hash": self.hash, "machine": self.config}
 
 
+HOST = "host"
+"""The name of the machine that `octavo calibrate` measured."""
+
+
+def default_host_machine(environment: Mapping[str, str] = os.environ) -> Path:
+    """The file of the machine that `host` names."""
+    return configuration_directory(environment) / "machine.toml"
+
+
+def named_machine(name: str) -> str:
+    """The name of a preset, or of a file: that of this machine's for `host`. Raises UsageError
+    where it has not been measured.
+    """
+    if name != HOST:
+        return name
+    place = default_host_machine()
+    if not place.exists():
+        raise UsageError(
+            f"`{HOST}` is this machine as `octavo calibrate` measures it, and there is no "
+            f"`{printable(str(place))}` yet: run `octavo calibrate`."
+        )
+    return str(place)
+
+
 def machines() -> list[dict[str, str]]:
     """The machines that ship with Octavo: `name`, `description` and `source` of each."""
     keys = ("name", "description", "source")
@@ -44,7 +71,7 @@ def machines() -> list[dict[str, str]]:
 def machine(
     name: str | os.PathLike[str], settings: Mapping[str, Setting] | None = None
 ) -> dict[str, Any]:
-    """A machine with every key: a preset, or a TOML file whose name ends with `.toml`.
+    """A machine with every key: a preset, a TOML file whose name ends with `.toml`, or `host`.
 
     `settings` change it in order, such as `{"tlb.l2.main.entries": 2048, "tlb.l2.main.ways": 16}`.
     Raises OctavoError for what is no machine: a sentence that names the key and what is allowed.
@@ -56,7 +83,7 @@ def resolve_machine(name: str, settings: list[str]) -> ResolvedMachine:
     """As `machine`, of settings as the command line has them: `KEY=VALUE`."""
     check_texts(name, *settings)
     try:
-        text, digest, toml = _core.resolve_machine(name, settings)
+        text, digest, toml = _core.resolve_machine(named_machine(name), settings)
     except _core.OctavoError as error:
         raise UsageError(str(error)) from None
     return ResolvedMachine(json.loads(text), digest, toml)

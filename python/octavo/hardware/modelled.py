@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import octavo._core as _core
 from octavo.base.errors import UsageError
-from octavo.hardware.machines import resolve_machine
+from octavo.hardware.machines import named_machine, resolve_machine
 from octavo.hardware.processors import Processor, machine_for, this_processor
 
 Chosen = Literal["this-processor", "nearest", "given"]
@@ -83,7 +83,7 @@ def _modelled(
 ) -> ModelledMachine:
     resolved = resolve_machine(name, [])
     try:
-        _core.check_machine_tlbs(name)
+        _core.check_machine_tlbs(named_machine(name))
     except _core.OctavoError as error:
         raise UsageError(f"TLB `{name}`: {error}.") from None
     description = resolved.config["description"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import octavo._core as _core
 from octavo.base.errors import UsageError, check_range, choose
 from octavo.base.toml import toml_value
-from octavo.hardware.machines import Setting, check_texts, setting_texts
+from octavo.hardware.machines import Setting, check_texts, named_machine, setting_texts
 from octavo.simulation.execution_time import SIMULATED, Measured, read_measured
 from octavo.tracing.scope import (
     KERNEL_NOTE,
@@ -210,7 +210,7 @@ def configure_sim(
     check_range("--interval", interval, LEAST_INTERVAL_INSTRUCTIONS, most, what)
     try:
         analysis = _core.Analysis.sim(
-            machine=machine,
+            machine=named_machine(machine),
             settings=list(settings),
             designs=list(chosen),
             layout=resolved["layout"],

@@ -1,0 +1,284 @@
+"""Predicted beside measured time, on the machine that this runs on.
+
+    .venv/bin/octavo calibrate
+    .venv/bin/python benches/this_machine.py measure|predict [--only NAMES] [--results DIR]
+    .venv/bin/python benches/this_machine.py page [--results DIR] > docs/results/this-machine.md
+
+`measure` runs each program natively, in 4 KiB pages and in huge pages in turn, round after round;
+the machine must be quiet. `predict` simulates the same programs on the machine that `octavo
+calibrate` wrote (`--machine host`, or another by --machine), out of order, once for each. Both keep
+what they found in DIR, and skip what is there. `page` prints tables in Markdown, and writes the
+figure beside docs/results.
+
+GUPS and a pointer chase, over 1 MiB to 4 GiB, show absolute times; seven programs and a sort the
+speed-up of huge pages. Programs and sizes were chosen before any prediction was seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from curves import geometric_mean, table
+from run import OCTAVO, ROOT, WORKLOADS
+
+RESULTS = ROOT / "docs/results"
+SIZES = [f"{1 << octave}MiB" for octave in range(0, 12, 1)] + ["4GiB"]
+CURVE_ROUNDS, SPEEDUP_ROUNDS = 5, 15
+NANOSECONDS = re.compile(r"([0-9.]+) ns per operation")
+BOOTSTRAPS = 2000
+SMALL, HUGE = "4 KiB", "2 MiB"
+DESIGNS = {SMALL: "base4k", HUGE: "thp"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program whose time is predicted and measured."""
+
+    name: str
+    command: Sequence[str]
+    """Of the workloads; `--huge never` or `always` follows it."""
+    operations: int
+    warm_up_instructions: int = 0
+    """Simulated without counting, from the begin mark on."""
+    counted_operations: int | None = None
+    """Operations after the warm-up, where there is one."""
+    rounds: int = SPEEDUP_ROUNDS
+
+
+def curve(name: str, option: str, count: str, instructions: int) -> Iterator[Program]:
+    """A workload over growing memory. Caches and TLBs are warm after two thirds of the simulated
+    operations, each of so many instructions; natively more are run, so that the beginning is of no
+    matter.
+    """
+    warm, counted = 2_000_000, 1_000_000
+    for size in SIZES:
+        operations = warm + counted
+        yield Program(
+            f"{name}-{size}",
+            [name, option, size, count, str(operations)],
+            operations,
+            warm * instructions,
+            counted,
+            CURVE_ROUNDS,
+        )
+
+
+def programs() -> list[Program]:
+    """All programs: the two curves, then those whose speed-up is compared."""
+    fixed = [
+        Program("gups", ["gups", "--table", "512MiB", "--updates", "4M"], 4_000_000),
+        Program("random_reads", ["random_reads", "--block", "512MiB", "--reads", "2M"], 2_000_000),
+        Program("graph500", ["graph500", "--scale", "18", "--roots", "2"], 0),
+        Program("xsbench", ["xsbench", "--points", "4000", "--lookups", "30k"], 30_000),
+        Program("ycsb", ["ycsb", "--records", "500k", "--operations", "400k"], 400_000),
+        Program("hashjoin", ["hashjoin", "--build", "2M", "--probe", "4M"], 6_000_000),
+        Program("btree", ["btree", "--keys", "2M", "--lookups", "300k"], 300_000),
+        Program(
+            "hashjoin-parts",
+            ["hashjoin", "--build", "2M", "--probe", "4M", "--partition-bits", "10"],
+            6_000_000,
+        ),
+    ]
+    return [
+        *curve("gups", "--table", "--updates", 13),
+        *curve("random_reads", "--block", "--reads", 20),
+        *fixed,
+    ]
+
+
+def native(program: Program, pages: str) -> float:
+    """Nanoseconds per operation of one native run."""
+    huge = "never" if pages == SMALL else "always"
+    command = [str(WORKLOADS / program.command[0]), *program.command[1:], "--check", "no"]
+    ran = subprocess.run(
+        [*command, "--huge", huge], check=True, capture_output=True, text=True, timeout=600
+    )
+    found = NANOSECONDS.search(ran.stdout + ran.stderr)
+    if found is None:
+        raise SystemExit(f"{program.name} printed no time")
+    return float(found[1])
+
+
+def measure(program: Program) -> dict[str, list[float]]:
+    """Times of both page sizes, which take turns in random order."""
+    times: dict[str, list[float]] = {SMALL: [], HUGE: []}
+    for _ in range(program.rounds):
+        order = [SMALL, HUGE]
+        random.shuffle(order)
+        for pages in order:
+            times[pages].append(native(program, pages))
+    return times
+
+
+def predict(program: Program, machine: str) -> dict[str, Any]:
+    """Nanoseconds per operation of both page sizes, by the core model of a machine."""
+    with tempfile.TemporaryDirectory() as place:
+        result = Path(place) / "result.json"
+        command = [OCTAVO, "sim", "--quiet", "--marks", "--machine", machine]
+        command += ["--timing", "out-of-order", "--design", ",".join(DESIGNS.values())]
+        command += ["--warm-up", str(program.warm_up_instructions), "--json", result, "--"]
+        command += [str(WORKLOADS / program.command[0]), *program.command[1:], "--check", "no"]
+        started = time.monotonic()
+        ran = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        seconds = time.monotonic() - started
+        found = json.loads(result.read_text())
+    printed = re.search(r"([0-9]+) [a-z ]+, +[0-9.]+ s, ", ran.stdout)
+    operations = program.counted_operations or (int(printed[1]) if printed else 0)
+    gigahertz = found["run"]["configuration"]["machine"]["core"]["pipeline"]["frequency_ghz"]
+    cycles = {
+        row["design"]: row["value"]
+        for row in found["rows"]
+        if (row["component"], row["counter"]) == ("core", "cycles") and "process" not in row
+    }
+    return {
+        "seconds": seconds,
+        **{pages: cycles[design] / operations / gigahertz for pages, design in DESIGNS.items()},
+    }
+
+
+def interval(times: dict[str, list[float]]) -> tuple[float, float, float]:
+    """The median ratio of rounds, with the 95% interval of the bootstrap."""
+    ratios = [small / huge for small, huge in zip(times[SMALL], times[HUGE], strict=True)]
+    draw = random.Random(1)
+    medians = sorted(median(draw.choices(ratios, k=len(ratios))) for _ in range(BOOTSTRAPS))
+    return median(ratios), medians[BOOTSTRAPS // 40], medians[-BOOTSTRAPS // 40]
+
+
+def page(results: Path) -> str:
+    """The tables, of what was measured and predicted."""
+    measured, predicted = read(results, "measured"), read(results, "predicted")
+    both = [one for one in programs() if one.name in measured and one.name in predicted]
+    curves, fixed, errors, points = [], [], [], []
+    for program in both:
+        times, guess = measured[program.name], predicted[program.name]
+        ratio, low, high = interval(times)
+        expected = guess[SMALL] / guess[HUGE]
+        if program.counted_operations is not None:
+            workload, size = program.name.rsplit("-", 1)
+            cells = [f"`{workload}`", size]
+            for pages in DESIGNS:
+                found = median(times[pages])
+                cells += [f"{found:.2f}", f"{guess[pages]:.2f}", f"{guess[pages] / found:.2f}"]
+                for kind, value in (("measured", found), ("predicted", guess[pages])):
+                    points.append(
+                        {
+                            "workload": workload,
+                            "size": size,
+                            "pages": pages,
+                            "kind": kind,
+                            "bytes": bytes_of(size),
+                            "ns": value,
+                        }
+                    )
+            curves.append([*cells, f"{ratio:.2f}", f"{expected:.2f}"])
+            continue
+        errors.append(expected / ratio)
+        fixed.append(
+            [
+                f"`{' '.join(program.command)}`",
+                f"{ratio:.3f} ({low:.3f} to {high:.3f})",
+                f"{expected:.3f}",
+                f"{expected / ratio:.3f}",
+            ]
+        )
+    draw(points)
+    head = ["workload", "memory"]
+    for pages in DESIGNS:
+        head += [f"{pages}: measured, ns", "predicted", "ratio"]
+    curve_table = [[*head, "speed-up measured", "predicted"], ["---"] * 2 + ["---:"] * 8, *curves]
+    fixed_table = [
+        ["program", "speed-up measured (95%)", "predicted", "ratio"],
+        ["---", "---:", "---:", "---:"],
+        *fixed,
+    ]
+    mean = geometric_mean(errors) if errors else math.nan
+    machine = (results / "machine.toml").read_text() if (results / "machine.toml").exists() else ""
+    return (
+        f"{table(curve_table)}\n\n![Predicted and measured time](this-machine.svg)\n\n"
+        f"{table(fixed_table)}\n\nThe geometric mean of predicted over measured is {mean:.3f}.\n\n"
+        f"```toml\n{machine}```\n"
+    )
+
+
+def bytes_of(size: str) -> int:
+    """`4GiB` in bytes."""
+    return int(size[:-3]) << (30 if size.endswith("GiB") else 20)
+
+
+def draw(points: list[dict[str, Any]]) -> None:
+    """Predicted and measured time over memory, a panel for each workload."""
+    import altair as alt
+
+    base = alt.Chart(alt.Data(values=points)).encode(
+        x=alt.X(
+            "bytes:Q",
+            scale=alt.Scale(type="log", base=2),
+            title="memory",
+            axis=alt.Axis(
+                labelExpr="datum.value >= 1073741824 ? datum.value / 1073741824 + "
+                "' GiB' : datum.value / 1048576 + ' MiB'"
+            ),
+        ),
+        y=alt.Y("ns:Q", scale=alt.Scale(type="log"), title="ns per operation"),
+        color=alt.Color("pages:N", title="pages"),
+    )
+    lines = base.transform_filter("datum.kind == 'predicted'").mark_line()
+    dots = base.transform_filter("datum.kind == 'measured'").mark_point(filled=True, size=40)
+    figure = (
+        (lines + dots)
+        .properties(width=320, height=260)
+        .facet(column=alt.Column("workload:N", title="lines: predicted; points: measured"))
+        .resolve_scale(y="independent")
+    )
+    figure.save(RESULTS / "this-machine.svg")
+
+
+def read(results: Path, kind: str) -> dict[str, Any]:
+    """The known times, by program."""
+    place = results / f"{kind}.json"
+    return json.loads(place.read_text()) if place.exists() else {}
+
+
+def main() -> None:
+    """Does what the first argument says."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=["measure", "predict", "page"])
+    parser.add_argument("--results", type=Path, default=ROOT / "build/bench/this-machine")
+    parser.add_argument("--machine", default="host")
+    parser.add_argument("--only", help="a regular expression of names")
+    arguments = parser.parse_args()
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    if arguments.what == "page":
+        sys.stdout.write(page(arguments.results))
+        return
+    kind = "measured" if arguments.what == "measure" else "predicted"
+    known = read(arguments.results, kind)
+    for program in programs():
+        if program.name in known or not re.search(arguments.only or "", program.name):
+            continue
+        measuring = arguments.what == "measure"
+        found = measure(program) if measuring else predict(program, arguments.machine)
+        known[program.name] = found
+        whole = arguments.results / f"{kind}.json.part"
+        whole.write_text(json.dumps(known, indent=1))
+        whole.replace(arguments.results / f"{kind}.json")
+        sys.stderr.write(f"{program.name}: {found}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""The machine of simulations that a calibration describes: the preset of the processor, with what
+was measured in place of what the preset assumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from octavo.base.files import check_new_file, failing_with, replace_text
+from octavo.base.host import memory_bytes
+from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.toml import toml_value
+from octavo.base.units import BASE_PAGE, GIB, format_bytes
+from octavo.calibration.caches import MEMORY, cache_levels, data_caches
+from octavo.calibration.file import Calibration, Reach, Spread
+from octavo.hardware.machines import default_host_machine, machine
+from octavo.hardware.processors import machine_for, this_processor
+
+_LEVELS = {"L1": "l1d", "L2": "l2", "L3": "llc"}
+"""Keys of a machine's caches, by the names of the measured levels."""
+_DRAM_TIMES = (
+    "activate_cycles",
+    "precharge_cycles",
+    "transfer_cycles",
+    "refresh_cycles",
+    "refresh_every_cycles",
+)
+_HOST_MEMORY = 1.5
+"""The memory of a host, as a multiple of its guest's: so that the guest's fits."""
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A key of the machine, and where its value comes from."""
+
+    name: str
+    value: Any
+    source: str
+
+
+class MachineFile:
+    """The place that the machine is to be written to."""
+
+    def __init__(self, name: str | None, *, force: bool = False) -> None:
+        """Checks that it can be written: one that exists with `force` only, but for the default
+        file (`name` is None). Raises UsageError or CannotRun.
+        """
+        self.path = default_host_machine() if name is None else Path(name)
+        check_new_file(str(self.path), force=force or name is None, option="--machine-out")
+
+    def write(self, calibration: Calibration) -> None:
+        """Writes the file whole, or raises CannotRun and leaves what was there before."""
+        with failing_with(f"`{self.path}`"):
+            replace_text(self.path.resolve(), machine_toml(calibration))
+
+
+def machine_toml(found: Calibration, root: Path = Path("/")) -> str:
+    """The machine as a file for `octavo sim --machine`: each key with what was measured, or the
+    rule by which it follows from that; all others are the preset's.
+    """
+    match = machine_for(this_processor(root))
+    preset = machine(match.machine)
+    nearest = f", the nearest known machine: this is {match.nearest}" if match.nearest else ""
+    host = found.host
+    source = (
+        f"octavo calibrate, {host.measured_at}; keys that are not here are assumed as in "
+        f"{match.machine}{nearest}"
+    )
+    lines = [
+        f"extends = {toml_value(match.machine)}",
+        'name = "host"',
+        f"description = {toml_value(f'{host.cpu_model} ({host.cpu_id})')}",
+        f"source = {toml_value(source)}",
+    ]
+    table = ""
+    for key in _keys(found, preset, root):
+        above, _, last = key.name.rpartition(".")
+        if above != table:
+            table = above
+            lines += ["", f"[{table}]"]
+        lines.append(f"{last} = {toml_value(key.value)}  # {key.source}")
+    return "\n".join(lines) + "\n"
+
+
+def _keys(found: Calibration, preset: dict[str, Any], root: Path) -> Iterator[_Key]:
+    pipeline, dram = preset["core"].get("pipeline"), preset.get("dram")
+    gigahertz = found.cycles_per_second / 1e9
+    if pipeline is not None:
+        yield _Key("core.pipeline.frequency_ghz", round(gigahertz, 3), "measured")
+        yield from _outstanding(found, pipeline["outstanding"])
+    total = memory_bytes()
+    if total >= GIB:
+        yield _Key("memory.bytes", f"{total // GIB}GiB", "of /proc/meminfo, whole GiB")
+    yield from _tlbs(found, preset)
+    if dram is not None and pipeline is not None:
+        scale = gigahertz / pipeline["frequency_ghz"]
+        dram = {**dram, **{key: round(dram[key] * scale) for key in _DRAM_TIMES}}
+    yield from _caches(found, dram, root)
+    if dram is not None:
+        for key in _DRAM_TIMES:
+            yield _Key(
+                f"dram.{key}", dram[key], "assumed: the preset's time, in cycles of this clock"
+            )
+    if found.host.virtualised:
+        pages = found.entry_bytes.get(PMD_PAGE, BASE_PAGE)
+        policy = "thp" if pages >= PMD_PAGE else "base"
+        yield _Key(
+            "host.policy", policy, f"measured: an entry covers {format_bytes(pages)} of 2 MiB"
+        )
+        if total >= GIB:
+            bytes_ = f"{int(_HOST_MEMORY * (total // GIB)) + 1}GiB"
+            yield _Key("host.memory.bytes", bytes_, "assumed: more than the guest's")
+
+
+def _outstanding(found: Calibration, preset: Mapping[str, int]) -> Iterator[_Key]:
+    """Misses under way at once: the latency over the least time between loads of many chases, over
+    the largest working set (Little's law).
+    """
+    if not found.parallel_load_cycles:
+        return
+    by_chases = found.parallel_load_cycles[max(found.parallel_load_cycles)]
+    if 1 not in by_chases:
+        return
+    chases, least = min(by_chases.items(), key=lambda pair: pair[1].median)
+    misses = round(by_chases[1].median / max(least.median, 1e-9))
+    measured = max(1, min(misses, chases))
+    source = (
+        f"measured: {by_chases[1].median:.0f} cycles alone, {least.median:.1f} of {chases} chases"
+    )
+    yield _Key("core.pipeline.outstanding.l1d", measured, source)
+    for level in ("l2", "llc"):
+        if preset[level] < measured:
+            yield _Key(
+                f"core.pipeline.outstanding.{level}", measured, "as many as the first level's"
+            )
+
+
+def _tlbs(found: Calibration, preset: dict[str, Any]) -> Iterator[_Key]:
+    reach = found.tlb.get(BASE_PAGE, Reach(None, None))
+    first = "l1d" if "l1d" in preset["tlb"] else "l1"
+    for level, measured in ((first, reach.first), ("l2", reach.second)):
+        arrays = preset["tlb"].get(level)
+        if measured is None or arrays is None:
+            continue
+        if level == "l2" and BASE_PAGE in found.second_level_hit_cycles:
+            hit = found.second_level_hit_cycles[BASE_PAGE]
+            yield _Key("tlb.l2.hit_latency_cycles", round(hit.median), f"measured: {_text(hit)}")
+        holding = {
+            name: array
+            for name, array in arrays.items()
+            if isinstance(array, dict) and _holds(array, "4KiB")
+        }
+        if len(holding) != 1:
+            continue
+        ((name, array),) = holding.items()
+        if measured.low <= array["entries"] <= measured.high:
+            continue
+        ways = array["ways"] if isinstance(array["ways"], int) else 1
+        entries = max(ways, round(measured.median / ways) * ways)
+        yield _Key(f"tlb.{level}.{name}.entries", entries, f"measured: {_text(measured)}")
+
+
+def _holds(array: Mapping[str, Any], size: str) -> bool:
+    sizes = array.get("page_sizes")
+    return sizes == "any" or (isinstance(sizes, list) and size in sizes)
+
+
+def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> Iterator[_Key]:
+    levels = dict(cache_levels(found, root))
+    if MEMORY in levels:
+        bytes_ = levels[MEMORY]
+        cycles = found.latency_cycles[bytes_].median - _translation(found, bytes_)
+        latency = _text(found.latency_cycles[bytes_])
+        source = f"measured: {latency} over {format_bytes(bytes_)}, less walks"
+        if dram is not None:
+            # A random load closes another row, and waits for refreshes now and then.
+            every = max(dram["refresh_every_cycles"], 1)
+            cycles -= dram["precharge_cycles"] + dram["refresh_cycles"] ** 2 / (2 * every)
+            source += ", a row's closing and refreshes"
+        yield _Key("cache.memory_latency_cycles", max(1, round(cycles)), source)
+    for cache in data_caches(root):
+        key = _LEVELS.get(cache.name)
+        if key is None:
+            continue
+        yield _Key(f"cache.{key}.bytes", cache.bytes, "of /sys/devices/system/cpu")
+        if cache.ways is not None:
+            yield _Key(f"cache.{key}.ways", cache.ways, "of /sys/devices/system/cpu")
+        if cache.name in levels:
+            bytes_ = levels[cache.name]
+            spread = found.latency_cycles[bytes_]
+            cycles = max(1, round(spread.median - _translation(found, bytes_)))
+            source = f"measured: {_text(spread)} over {format_bytes(bytes_)}, less TLB misses"
+            yield _Key(f"cache.{key}.latency_cycles", cycles, source)
+
+
+def _translation(found: Calibration, working_set_bytes: int) -> float:
+    """Cycles that TLB misses add to a load over a working set in 2 MiB pages, by its share of pages
+    that neither level holds, and of those that the second holds.
+    """
+    reach = found.tlb.get(BASE_PAGE)
+    covered = found.entry_bytes.get(PMD_PAGE, PMD_PAGE)
+    pages = working_set_bytes / covered
+
+    def missing(level: Spread | None) -> float:
+        return 0.0 if level is None else max(0.0, 1 - level.median / pages)
+
+    first = missing(reach.first if reach else None)
+    second = missing(reach.second if reach else None)
+    hit = found.second_level_hit_cycles.get(BASE_PAGE)
+    walk = found.walk_cycles.get(PMD_PAGE)
+    return (first - second) * (hit.median if hit else 0.0) + second * (walk.median if walk else 0.0)
+
+
+def _text(spread: Spread) -> str:
+    return f"{spread.median:.4g} ({spread.low:.4g} to {spread.high:.4g})"
