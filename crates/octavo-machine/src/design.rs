@@ -1,5 +1,6 @@
 //! The interface of a translation design.
 
+use octavo_hw::ServedBy;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber};
 
@@ -16,6 +17,8 @@ pub trait Design: Send {
     /// in which a miss on one side (fetches or data) may change the outcome of the other side's references
     /// tolerates only [`Filter::Adjacent`] or less.
     const FILTER: Filter = Filter::BySide;
+    /// Whether a walk translates a single line, so that other lines of its page do not wait for it.
+    const TRANSLATES_LINES: bool = false;
 
     /// Translates a reference and [its repeats](LineAccess::lookups). Returns the base frame of its base
     /// page, or `None` when memory has run out.
@@ -47,6 +50,12 @@ pub trait Design: Send {
     #[inline(always)]
     fn charged(&self, env: &Env) -> Charged {
         env.charged()
+    }
+
+    /// The level that served the last line that missed a first-level cache. Designs with caches of their own
+    /// override it.
+    fn served_by(&self, env: &Env) -> ServedBy {
+        env.served_by()
     }
 
     /// Plays one reference: translates its page, then accesses the caches by the physical line. Returns the

@@ -2,7 +2,7 @@
 
 use octavo_os::ProcessId;
 use octavo_os::page_table::Leaf;
-use octavo_types::{Compiled, Instructions, PageNumber, PageSize};
+use octavo_types::{Compiled, Instructions, PageNumber};
 use rustc_hash::FxHashMap;
 
 use crate::core::{Cost, Costs, Pipeline};
@@ -65,6 +65,8 @@ pub struct Machine<D> {
     pipelines: Vec<Pipeline>,
     /// What the accesses of the current part of a batch cost, for the core.
     costs: Costs,
+    /// For each core the cycles of handlers that its pipeline has been charged.
+    handled: Vec<u64>,
     /// Live processes.
     processes: FxHashMap<ImageId, ProcessId>,
     instructions: Instructions,
@@ -79,6 +81,7 @@ impl<D: Design> Machine<D> {
     pub fn new(env: Env, mmus: Vec<D>, instructions: Instructions) -> Self {
         Machine {
             env,
+            handled: vec![0; mmus.len()],
             mmus,
             pipelines: Vec::new(),
             costs: Costs::default(),
@@ -176,7 +179,9 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
     fn run(self) -> Option<()> {
         let AccessRun { machine, accesses } = self;
         let core = machine.env.core();
-        let mut charged = machine.mmus[core].charged(&machine.env);
+        // What software did between two parts interrupts the next access.
+        let mut charged =
+            Charged { handlers: machine.handled[core], ..machine.mmus[core].charged(&machine.env) };
         for (number, access) in accesses.iter().enumerate() {
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
             if FOR_CORES {
@@ -196,6 +201,7 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
                 machine.notify_cores(machine.env.current_core());
             }
         }
+        machine.handled[core] = charged.handlers;
         Some(())
     }
 }
@@ -219,10 +225,11 @@ impl<D: Design> Machine<D> {
     #[inline(never)]
     fn note_cost(&mut self, number: usize, access: LineAccess, charged: Charged) {
         let first_transfer = self.costs.transfers.len();
-        let served = self.env.take_transfers(&mut self.costs.transfers);
+        self.env.take_transfers(&mut self.costs.transfers);
         let cycles = |of: u64| of.min(u64::from(u32::MAX / 2)) as u32;
         let page_size = match charged.walks {
             0 => None,
+            _ if D::TRANSLATES_LINES => None,
             _ => self.leaf(self.env.page(access)).map(|leaf| leaf.size),
         };
         self.costs.costs.push(Cost {
@@ -230,10 +237,11 @@ impl<D: Design> Machine<D> {
             lookup_cycles: cycles(charged.lookups),
             walk_cycles: cycles(charged.walks),
             cache_cycles: cycles(charged.caches),
-            served,
+            served: self.mmus[self.env.core()].served_by(&self.env),
             first_transfer: first_transfer as u32,
             transfers: (self.costs.transfers.len() - first_transfer) as u32,
-            page_size: page_size.unwrap_or(PageSize::BASE),
+            page_size,
+            handler_cycles: cycles(charged.handlers),
         });
     }
 }

@@ -24,7 +24,7 @@ Counts = Mapping[tuple[str, str], int]
 
 _CORE = "core"
 _STACK = "core.stack"
-_TRANSLATION = ("tlb_l2", "walks")
+_TRANSLATION = ("tlb_l2", "walks", "handlers")
 """The parts of `core.stack` that are translation's."""
 _CYCLES = "cycles_"
 _CACHES = ("cycles_fetches", "cycles_data")

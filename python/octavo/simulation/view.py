@@ -230,7 +230,8 @@ def _bytes(name: str, counter: str, component: str = "os") -> _Measure:
 
 def _stack_grid(designs: Sequence[Simulated]) -> Grid:
     """Where the cycles of a core went."""
-    parts = list(designs[0].cycles_by_part)
+    every = designs[0].cycles_by_part
+    parts = [part for part in every if any(one.cycles_by_part.get(part) for one in designs)]
     body = tuple(
         (_PARTS.get(part, part), *(_share_of(one, part) for one in designs)) for part in parts
     )
@@ -248,6 +249,7 @@ _PARTS = {
     "data_llc": "data from the last-level cache",
     "data_memory": "data from memory",
     "stores": "room in the store queue",
+    "handlers": "software that serves misses",
 }
 
 

@@ -34,8 +34,10 @@ pub struct Cost {
     /// How many lines passed between the last cache and memory; the access's own line, if memory served it, is
     /// the last.
     pub transfers: u32,
-    /// The page that was walked for; 4 KiB if none was.
-    pub page_size: PageSize,
+    /// The page that was walked for; `None` if no other access may use the walk.
+    pub page_size: Option<PageSize>,
+    /// Software that interrupts the program before the access.
+    pub handler_cycles: u32,
 }
 
 /// The costs of a part of a batch.

@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::front::{Followed, LineAccess, Lines, Ops, Reference, Word, decode, each_distance};
 
 /// The parts of the stack: reasons why the next instruction to commit waits.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "base",
     "branches",
     "fetches",
@@ -23,6 +23,7 @@ const KINDS: [&str; 9] = [
     "data_llc",
     "data_memory",
     "stores",
+    "handlers",
 ];
 const BASE: usize = 0;
 const BRANCHES: usize = 1;
@@ -30,6 +31,7 @@ const FETCHES: usize = 2;
 const TLB_L2: usize = 3;
 const WALKS: usize = 4;
 const STORES: usize = 8;
+const HANDLERS: usize = 9;
 
 /// Waits of an instruction, the first first: from, to, and an index of [`KINDS`].
 type Waits = Vec<(u64, u64, usize)>;
@@ -243,7 +245,8 @@ struct NaiveCore {
     outstanding: [Places; 3],
     dram: Option<Dram>,
     under_way: Vec<UnderWay>,
-    stack: [u64; 9],
+    stack: [u64; 10],
+    traps: u64,
 }
 
 impl NaiveCore {
@@ -269,7 +272,8 @@ impl NaiveCore {
             outstanding: [l1d, l2, llc].map(Places::new),
             dram: machine.dram.map(|dram| Dram::new(dram, machine.cache.line_bytes)),
             under_way: Vec::new(),
-            stack: [0; 9],
+            stack: [0; 10],
+            traps: 0,
             config: config.clone(),
         }
     }
@@ -331,6 +335,7 @@ impl NaiveCore {
         let mut fetched = self.fetch.first(from);
         for (_, access, cost) in entry.references.iter().filter(|of| of.0.is_fetch()) {
             let Some(cost) = cost else { continue };
+            fetched = self.interrupt(fetched, cost, &mut waits);
             fetched = self.translate(fetched, *access, Some(cost), costs, &mut waits);
             // Fetch waits for one miss at a time, which takes no place and is not followed.
             let late = self.line_late(cost, costs, fetched);
@@ -340,7 +345,6 @@ impl NaiveCore {
                 fetched = arrived;
             }
         }
-        self.fetch.take(fetched);
 
         // 2. Dispatch.
         let count = |is_store: bool| {
@@ -370,11 +374,25 @@ impl NaiveCore {
             let in_order = self.dispatch.times.last().copied().unwrap_or(0);
             waits.push((from.max(in_order), with_stores, STORES));
         }
-        let dispatched = self.dispatch.take(with_stores);
+        let mut dispatched = self.dispatch.first(with_stores);
+        let producers = entry.distances.iter().filter_map(|of| number.checked_sub(*of as usize));
+        let operands = producers.map(|of| self.complete[of]).max().unwrap_or(0);
+        let handled = entry.references.iter().filter(|of| !of.0.is_fetch()).filter_map(|of| of.2);
+        let handled: Vec<Cost> = handled.filter(|cost| cost.handler_cycles > 0).collect();
+        if !handled.is_empty() {
+            // Executed as far as its references, then fetched and dispatched anew.
+            let mut at = operands.max(dispatched + 1);
+            for cost in &handled {
+                at = self.interrupt(at, cost, &mut waits);
+            }
+            fetched = at;
+            dispatched = fetched + u64::from(self.config.front_end_cycles);
+        }
+        self.fetch.take(fetched);
+        let dispatched = self.dispatch.take(dispatched);
 
         // 3. Execution.
-        let producers = entry.distances.iter().filter_map(|of| number.checked_sub(*of as usize));
-        let ready = producers.map(|of| self.complete[of]).max().unwrap_or(0).max(dispatched + 1);
+        let ready = operands.max(dispatched + 1);
         let forwarded = entry.forwards.iter().map(|of| self.complete[number - *of as usize]).max();
         let mut complete = ready;
         let (mut loaded, mut of_loads, mut slowest) = (ready, Waits::new(), Waits::new());
@@ -427,10 +445,11 @@ impl NaiveCore {
             let mut left = committed - before - 1;
             // Of a store that waited for a load the walks and look-ups of both come behind the data.
             let last_first = |wait: &(u64, u64, usize)| match wait.2 {
-                STORES => 3,
+                HANDLERS => 3,
+                STORES => 4,
                 kind if kind > WALKS => 0,
                 kind if wait.0 >= dispatched => [0, 0, 0, 2, 1][kind],
-                kind => [0, 7, 4, 6, 5][kind],
+                kind => [0, 8, 5, 7, 6][kind],
             };
             waits.sort_by_key(last_first);
             for (from, to, kind) in waits {
@@ -440,6 +459,19 @@ impl NaiveCore {
             }
             self.stack[BASE] += left + 1;
         }
+    }
+
+    /// When the handler of an access has run that is come to at a time.
+    fn interrupt(&mut self, at: u64, cost: &Cost, waits: &mut Waits) -> u64 {
+        if cost.handler_cycles == 0 {
+            return at;
+        }
+        self.traps += 1;
+        let committed = self.commit.times.last().copied().unwrap_or(0);
+        let begins = at.max(committed);
+        let ends = begins + u64::from(self.config.front_end_cycles + cost.handler_cycles);
+        waits.push((begins, ends, HANDLERS));
+        ends
     }
 
     /// When an access that begins at a time has its translation.
@@ -465,8 +497,9 @@ impl NaiveCore {
             }
             let end = begin + later(cost.walk_cycles, late);
             self.walkers.take(begin, cycles, end);
-            let bytes = cost.page_size.bytes();
-            self.begin(bytes, page(bytes), begin, end, WALKS);
+            if let Some(bytes) = cost.page_size.map(PageSize::bytes) {
+                self.begin(bytes, page(bytes), begin, end, WALKS);
+            }
             waits.push((from, end, WALKS));
             return end;
         }
@@ -557,6 +590,7 @@ impl NaiveCore {
             ("core", "cycles", self.commit.times.last().copied().unwrap_or(0)),
             ("core", "branches_taken", self.taken),
             ("core", "branches_mispredicted", self.mispredicted),
+            ("core", "traps", self.traps),
             ("memory", "row_hits", self.dram.as_ref().map_or(0, |dram| dram.row_hits)),
             ("memory", "row_conflicts", self.dram.as_ref().map_or(0, |dram| dram.row_conflicts)),
         ];
@@ -578,7 +612,8 @@ enum PlacesOf {
 struct CostDraft {
     lookup_cycles: u32,
     /// Beside its reads from memory.
-    walk: Option<(u32, Vec<u64>, PageSize)>,
+    walk: Option<(u32, Vec<u64>, Option<PageSize>)>,
+    handler_cycles: u32,
     served: ServedBy,
     cache_cycles: u32,
     line: u64,
@@ -619,7 +654,7 @@ fn physical() -> impl Strategy<Value = u64> {
 }
 
 fn cost() -> impl Strategy<Value = CostDraft> {
-    let sizes = prop::sample::select(&[PageSize::BASE, PageSize::HUGE][..]);
+    let sizes = prop::sample::select(&[Some(PageSize::BASE), Some(PageSize::HUGE), None][..]);
     let walk = (1u32..60, vec(physical(), 0..3), sizes);
     let served = prop_oneof![
         3 => Just(ServedBy::L1),
@@ -628,10 +663,12 @@ fn cost() -> impl Strategy<Value = CostDraft> {
         3 => Just(ServedBy::Memory)
     ];
     let lookup = prop_oneof![Just(0u32), 1u32..15];
+    let handler = prop_oneof![9 => Just(0u32), 1 => 1u32..80];
+    let lookup = (lookup, handler);
     (lookup, prop::option::weighted(0.4, walk), served, 1u32..50, physical(), vec(physical(), 0..3))
-        .prop_map(|(lookup_cycles, walk, served, cycles, line, writes)| {
+        .prop_map(|((lookup_cycles, handler_cycles), walk, served, cycles, line, writes)| {
             let cache_cycles = if served == ServedBy::L1 { 0 } else { cycles };
-            CostDraft { lookup_cycles, walk, served, cache_cycles, line, writes }
+            CostDraft { lookup_cycles, walk, handler_cycles, served, cache_cycles, line, writes }
         })
 }
 
@@ -740,8 +777,7 @@ impl Batch {
         let (_, first, costs) = self.parts.last_mut().expect("a part");
         if let Some(cost) = cost {
             let first_transfer = costs.transfers.len();
-            let (cycles, reads, page_size) =
-                cost.walk.clone().unwrap_or((0, Vec::new(), PageSize::BASE));
+            let (cycles, reads, page_size) = cost.walk.clone().unwrap_or((0, Vec::new(), None));
             let reads = reads.into_iter().map(|line| MemoryTransfer::new(line, false));
             let walk_cycles = cycles + reads.len() as u32 * memory;
             costs.transfers.extend(reads);
@@ -763,6 +799,7 @@ impl Batch {
                 first_transfer: first_transfer as u32,
                 transfers: (costs.transfers.len() - first_transfer) as u32,
                 page_size,
+                handler_cycles: cost.handler_cycles,
             });
         }
         place

@@ -9,6 +9,8 @@
 //! - Execution: when all producers are complete, in a free slot of the issue width and of the load or store
 //!   ports. An instruction takes a cycle; a load completes when its data comes, a store when its address is
 //!   translated.
+//! - Software that serves a miss interrupts the program: it begins when all instructions before are committed,
+//!   and the instruction is fetched again behind it.
 //! - A load pays the look-ups of later TLB levels, then the walk, then the line. Walks of one page and misses
 //!   of one line are merged. A walk takes one of the core's walkers, a miss one of the outstanding misses of
 //!   each level that it misses, a line from memory its bank and channel. All are given in program order, to the
@@ -56,6 +58,7 @@ pub struct Pipeline {
     instructions: u64,
     taken: u64,
     mispredicted: u64,
+    traps: u64,
     /// By entry, in rings.
     times: Box<[Times; RING]>,
     registers: u64,
@@ -102,6 +105,7 @@ struct Waits {
     fetch_lookups: u64,
     fetch_walks: u64,
     stores: u64,
+    handlers: u64,
     slowest: ReferenceWaits,
 }
 
@@ -123,6 +127,8 @@ struct Entry {
     operands: u64,
     /// When the store is complete from which its loads take their value.
     forwarded: Option<u64>,
+    /// Whether a handler interrupts one of its data references.
+    is_interrupted: bool,
     references: Vec<(Reference, LineAccess, Option<usize>)>,
 }
 
@@ -137,6 +143,7 @@ impl Pipeline {
             instructions: 0,
             taken: 0,
             mispredicted: 0,
+            traps: 0,
             times: Box::new([Times::default(); RING]),
             registers: 0,
             loads: 0,
@@ -190,6 +197,9 @@ impl Pipeline {
                         cost = costly.next_if(|(_, cost)| cost.access as usize == fresh);
                         fresh += 1;
                     }
+                    if let Some((_, cost)) = cost {
+                        entry.is_interrupted |= cost.handler_cycles > 0 && !reference.is_fetch();
+                    }
                     if let Some(access) = accesses.get(place) {
                         entry.references.push((reference, *access, cost.map(|(place, _)| place)));
                     }
@@ -222,7 +232,11 @@ impl Pipeline {
 
         self.fetch_entry(header, entry, &context, &mut waits);
         let written = u64::from(header.registers_written());
-        let dispatched = self.dispatch_entry(written, entry, &mut waits);
+        let mut dispatched = self.dispatch_entry(written, entry, &mut waits);
+        if entry.is_interrupted {
+            let ready = entry.operands.max(dispatched + 1);
+            dispatched = self.interrupt_entry(ready, entry, costs, &mut waits);
+        }
         self.issue.advance(dispatched);
         self.load_ports.advance(dispatched);
         self.store_ports.advance(dispatched);
@@ -236,6 +250,7 @@ impl Pipeline {
             (served, data),
             (Part::Walks, walks),
             (Part::TlbL2, lookups),
+            (Part::Handlers, waits.handlers),
             (Part::Stores, waits.stores),
             (Part::Fetches, waits.fetches),
             (Part::Walks, waits.fetch_walks),
@@ -257,6 +272,7 @@ impl Pipeline {
         entry.references.clear();
         entry.operands = 0;
         entry.forwarded = None;
+        entry.is_interrupted = false;
         self.forget_in_flight(now);
     }
 
@@ -283,7 +299,7 @@ impl Pipeline {
             let Some(cost) = cost.filter(|_| reference.is_fetch()) else { continue };
             let cost = context.costs.costs[cost];
             self.fetch.make_room();
-            let start = self.fetch.cycle();
+            let start = self.interrupt(self.fetch.cycle(), cost, waits);
             let looked_up = start + u64::from(cost.lookup_cycles);
             let translated = self.translate(*access, looked_up, Some(cost), context);
             let arrived = match cost.cache_cycles {
@@ -295,6 +311,39 @@ impl Pipeline {
             waits.fetches += arrived - translated;
             self.fetch.wait(arrived);
         }
+    }
+
+    /// When the handler of a reference returns that is reached at a time: it runs when all instructions before
+    /// are committed.
+    #[inline(always)]
+    fn interrupt(&mut self, at: u64, cost: Cost, waits: &mut Waits) -> u64 {
+        if cost.handler_cycles == 0 {
+            return at;
+        }
+        let cycles = u64::from(self.config.front_end_cycles) + u64::from(cost.handler_cycles);
+        self.traps += 1;
+        waits.handlers += cycles;
+        at.max(self.commit.cycle()) + cycles
+    }
+
+    /// Runs the handlers of an entry's data references when its operands are ready, then fetches and dispatches
+    /// the entry again.
+    #[inline(never)]
+    fn interrupt_entry(
+        &mut self,
+        ready: u64,
+        entry: &Entry,
+        costs: &Costs,
+        waits: &mut Waits,
+    ) -> u64 {
+        let mut returned = ready;
+        for (reference, _, cost) in &entry.references {
+            if let Some(cost) = cost.filter(|_| !reference.is_fetch()) {
+                returned = self.interrupt(returned, costs.costs[cost], waits);
+            }
+        }
+        let fetched = self.fetch.take(returned) + u64::from(self.config.front_end_cycles);
+        self.dispatch.take(fetched)
     }
 
     /// Dispatches an entry when all queues have room.
@@ -425,11 +474,13 @@ impl Pipeline {
         let late = self.transfer(context.costs.other_transfers(&cost), start, context);
         let end = start + cycles.saturating_add_signed(late).max(1);
         self.walkers.occupy(walker, start, end, context.now);
-        let log2 = cost.page_size.log2();
-        let page = self.lines.page(access.line()).raw() >> (log2 - PageSize::BASE.log2());
-        self.in_flight_pages.insert((page, log2), InFlight { start, end, part: Part::Walks });
-        self.page_sizes |= 1 << log2;
-        self.walks_end = self.walks_end.max(end);
+        if let Some(size) = cost.page_size {
+            let log2 = size.log2();
+            let page = self.lines.page(access.line()).raw() >> (log2 - PageSize::BASE.log2());
+            self.in_flight_pages.insert((page, log2), InFlight { start, end, part: Part::Walks });
+            self.page_sizes |= 1 << log2;
+            self.walks_end = self.walks_end.max(end);
+        }
         end
     }
 
@@ -576,6 +627,7 @@ impl Pipeline {
         counters.add("core", "cycles", self.stack.total());
         counters.add("core", "branches_taken", self.taken);
         counters.add("core", "branches_mispredicted", self.mispredicted);
+        counters.add("core", "traps", self.traps);
         self.stack.report(counters);
         if let Some(dram) = &self.dram {
             counters.add("memory", "row_hits", dram.row_hits);

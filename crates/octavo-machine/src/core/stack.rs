@@ -26,9 +26,11 @@ pub enum Part {
     DataMemory,
     /// A full store queue.
     Stores,
+    /// Software handlers of misses.
+    Handlers,
 }
 
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 10] = [
     ("base", Part::Base),
     ("branches", Part::Branches),
     ("fetches", Part::Fetches),
@@ -38,6 +40,7 @@ const PARTS: [(&str, Part); 9] = [
     ("data_llc", Part::DataLlc),
     ("data_memory", Part::DataMemory),
     ("stores", Part::Stores),
+    ("handlers", Part::Handlers),
 ];
 
 /// Cycles by part; they add up to the cycles of the core.

@@ -111,6 +111,8 @@ pub struct Charged {
     pub walks: u64,
     /// Lines that missed the first-level caches.
     pub caches: u64,
+    /// Software that interrupts the program.
+    pub handlers: u64,
 }
 
 impl Charged {
@@ -121,6 +123,7 @@ impl Charged {
             lookups: self.lookups - before.lookups,
             walks: self.walks - before.walks,
             caches: self.caches - before.caches,
+            handlers: self.handlers - before.handlers,
         }
     }
 }
@@ -297,7 +300,7 @@ impl Env {
     #[inline(always)]
     pub fn charged(&self) -> Charged {
         let Cycles { tlb_l2, tlb_nested, walks, beyond_l1: [fetches, data] } = self.cycles;
-        Charged { lookups: tlb_l2 + tlb_nested, walks, caches: fetches + data }
+        Charged { lookups: tlb_l2 + tlb_nested, walks, caches: fetches + data, handlers: 0 }
     }
 
     /// Notes the lines that pass between the last cache and memory.
@@ -306,15 +309,18 @@ impl Env {
         self
     }
 
-    /// Moves the transfers noted since the last call to `out`, the last line read from memory last. Returns
-    /// the level that served the last line that missed a first-level cache.
-    pub(crate) fn take_transfers(&mut self, out: &mut Vec<MemoryTransfer>) -> ServedBy {
+    /// The level that served the last line that missed a first-level cache.
+    pub fn served_by(&self) -> ServedBy {
+        self.served_by
+    }
+
+    /// Moves the transfers noted since the last call to `out`, the last line read from memory last.
+    pub(crate) fn take_transfers(&mut self, out: &mut Vec<MemoryTransfer>) {
         let first = out.len();
         out.append(self.caches.shared.transfers());
         if let Some(read) = out[first..].iter().rposition(|transfer| !transfer.is_write()) {
             out[first + read..].rotate_left(1);
         }
-        self.served_by
     }
 
     /// The base page of an access.

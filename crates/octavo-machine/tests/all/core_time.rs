@@ -99,7 +99,7 @@ fn get(counters: &Counters, component: &str, counter: &'static str) -> u64 {
 
 /// All counters but those of the core's time.
 fn others(counters: &Counters) -> BTreeMap<(String, &'static str), u64> {
-    let of_time = ["instructions", "cycles", "branches_taken", "branches_mispredicted"];
+    let of_time = ["instructions", "cycles", "branches_taken", "branches_mispredicted", "traps"];
     counters
         .iter()
         .filter(|(component, counter, _)| {
@@ -127,6 +127,9 @@ fn with_large_caches(mut machine: MachineConfig) -> MachineConfig {
     {
         *level = cache(1 << 14, 1, latency_cycles);
         level.ways = Ways::Full;
+    }
+    for level in [&mut machine.softvm.l1, &mut machine.softvm.l2] {
+        (level.bytes, level.ways) = (1 << 20, Ways::Full);
     }
     machine
 }
@@ -158,10 +161,25 @@ proptest! {
         pipeline.reorder_buffer = pipeline.reorder_buffer.min(4);
         (pipeline.issue_width, pipeline.load_ports, pipeline.store_ports) = (64, 64, 64);
         pipeline.outstanding = OutstandingMisses { l1d: 1023, l2: 1023, llc: 1023 };
-        let names = ["perfect_l1", "perfect_l2", "base4k"];
+        let names = ["perfect_l1", "perfect_l2", "base4k", "softvm_free", "softvm", "spur"];
         let (all, _) = counted(machine, Some(&pipeline), &names, &stream);
         let cycles: Vec<u64> = all.iter().map(|of| get(of, "core", "cycles")).collect();
         prop_assert!(cycles[0] <= cycles[1] && cycles[1] <= cycles[2], "{cycles:?}");
+        prop_assert!(cycles[3] <= cycles[4] && cycles[3] <= cycles[5], "{cycles:?}");
+    }
+
+    /// Handlers overlap nothing: each is fetched when all before it is committed, and then its instruction again.
+    #[test]
+    fn handlers_overlap_nothing(stream in small_references(), pipeline in pipelines()) {
+        let names = ["softvm", "mips_virtual", "mips_physical"];
+        let (all, _) = counted(tiny(), Some(&pipeline), &names, &stream);
+        for (name, of) in names.iter().zip(&all) {
+            let handled = get(of, "core", "cycles_handler") + get(of, "core", "cycles_write_backs");
+            let traps = get(of, "core", "traps");
+            let alone = handled + traps * u64::from(pipeline.front_end_cycles);
+            prop_assert!(alone <= get(of, "core", "cycles"), "{}", name);
+            prop_assert_eq!(traps > 0, alone > 0, "{}", name);
+        }
     }
 
     /// The instructions one after another, each step of each alone, take at least as long.
@@ -169,7 +187,8 @@ proptest! {
     fn serial_execution_takes_no_less(stream in small_references(), pipeline in pipelines()) {
         let machine = tiny();
         let l1d = u64::from(machine.cache.l1d.latency_cycles);
-        let names = ["base4k", "thp", "perfect_l2", "rmm"];
+        let of_caches = ["softvm", "spur", "mips_virtual", "mips_physical", "softvm_free"];
+        let names = [&["base4k", "thp", "perfect_l2", "rmm"], &of_caches[..]].concat();
         let (all, [instructions, references]) = counted(machine, Some(&pipeline), &names, &stream);
         for (name, of) in names.iter().zip(&all) {
             let costs: u64 = of
@@ -185,10 +204,13 @@ proptest! {
             // A reference accesses two lines at most; a store enters the cache.
             let lines = references * 2;
             let wrong = get(of, "core", "branches_mispredicted");
+            // A handler is fetched, and then the instruction is fetched and dispatched again.
+            let traps = get(of, "core", "traps");
             let serial = costs
                 + entries * each
                 + lines * (l1d + 2 + u64::from(pipeline.forward_cycles))
-                + wrong * u64::from(pipeline.mispredict_cycles);
+                + wrong * u64::from(pipeline.mispredict_cycles)
+                + traps * 2 * each;
             let cycles = get(of, "core", "cycles");
             prop_assert!(cycles <= serial, "{}: {} > {}", name, cycles, serial);
         }

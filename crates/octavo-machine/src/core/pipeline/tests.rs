@@ -40,9 +40,11 @@ struct Data {
     is_store: bool,
     walk_cycles: u32,
     cache_cycles: u32,
+    handler_cycles: u32,
 }
 
-const HIT: Data = Data { line: 1, is_store: false, walk_cycles: 0, cache_cycles: 0 };
+const HIT: Data =
+    Data { line: 1, is_store: false, walk_cycles: 0, cache_cycles: 0, handler_cycles: 0 };
 
 impl Data {
     fn load(line: u64) -> Self {
@@ -55,6 +57,10 @@ impl Data {
 
     fn walk(self, walk_cycles: u32) -> Self {
         Data { walk_cycles, ..self }
+    }
+
+    fn handler(self, handler_cycles: u32) -> Self {
+        Data { handler_cycles, ..self }
     }
 
     fn miss(self, cache_cycles: u32) -> Self {
@@ -76,12 +82,12 @@ impl Program {
 
     /// Another reference of the last instruction.
     fn reference(&mut self, data: Data) -> &mut Self {
-        let Data { line, is_store, walk_cycles, cache_cycles } = data;
+        let Data { line, is_store, walk_cycles, cache_cycles, handler_cycles } = data;
         let place = self.accesses.len();
         self.ops.reference(place, true, false, is_store);
         let kind = if is_store { Access::Store } else { Access::Load };
         self.accesses.push(LineAccess::new(line, kind, false, 0));
-        if walk_cycles + cache_cycles > 0 {
+        if walk_cycles + cache_cycles + handler_cycles > 0 {
             let first_transfer = self.costs.transfers.len() as u32;
             self.costs.transfers.push(MemoryTransfer::new(line, false));
             self.costs.costs.push(Cost {
@@ -92,7 +98,8 @@ impl Program {
                 served: ServedBy::Memory,
                 first_transfer,
                 transfers: u32::from(cache_cycles > 0),
-                page_size: PageSize::BASE,
+                page_size: Some(PageSize::BASE),
+                handler_cycles,
             });
         }
         self
@@ -340,4 +347,43 @@ fn channels_bound_the_lines_of_memory() {
         let transfers = 10 * (64 / u64::from(channels) - 1);
         assert_eq!(cycles(channels), FIRST_COMMIT - 1 + 196 + L1D_CYCLES + transfers);
     }
+}
+
+#[test]
+fn a_handler_waits_for_all_before_it_and_holds_up_all_behind_it() {
+    let cycles = |behind: u64| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).miss(1000));
+        program.data(&[], Data::load(5000).handler(50).miss(100));
+        for number in 0..behind {
+            program.data(&[], Data::load(9000 + number).miss(70));
+        }
+        program.cycles(core(|_, _| {}))
+    };
+    // The first commits; the handler is fetched and runs, and then the second load begins from its fetch on.
+    let first = FIRST_COMMIT - 1 + 1000 + L1D_CYCLES;
+    let returned = first + FRONT_END_CYCLES + 50;
+    let second = returned + FIRST_COMMIT - 1 + 100 + L1D_CYCLES;
+    assert_eq!(cycles(0), second);
+    // Three more are fetched with the second and commit with it; seven, in the cycle behind it.
+    assert_eq!(cycles(3), second);
+    assert_eq!(cycles(7), second + 1);
+}
+
+#[test]
+fn walks_of_lines_are_not_shared_by_pages() {
+    let cycles = |page_size: Option<PageSize>| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).walk(300));
+        program.costs.costs[0].page_size = page_size;
+        program.data(&[], Data::load(1));
+        program.data(&[1], Data::load(2).miss(400));
+        program.cycles(core(|_, _| {}))
+    };
+    // The second load hits; it is complete with its data, or waits for the walk of its page.
+    assert_eq!(cycles(None), FIRST_COMMIT - 1 + L1D_CYCLES + 400 + L1D_CYCLES);
+    assert_eq!(
+        cycles(Some(PageSize::BASE)),
+        FIRST_COMMIT - 1 + 300 + L1D_CYCLES + 400 + L1D_CYCLES
+    );
 }

@@ -1,7 +1,7 @@
 //! Constructors and registration of machines with virtual caches.
 
 use octavo_config::{MachineConfig, TableKind};
-use octavo_hw::{CacheConfig, Geometry, SetArray, VirtualCaches};
+use octavo_hw::{CacheConfig, Geometry, ServedBy, SetArray, VirtualCaches};
 use octavo_os::policy::OsConfig;
 use octavo_types::values::size_text;
 use octavo_types::{Instructions, PageSize};
@@ -153,6 +153,7 @@ impl<T: Translator> Softvm<T> {
             has_wider_lines: virtual_caches.l1[0].line_bytes > line_bytes,
             config,
             counts: Counts::default(),
+            served_by: ServedBy::L1,
             caches,
         })
     }

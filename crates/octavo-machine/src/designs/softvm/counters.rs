@@ -6,8 +6,25 @@ use octavo_hw::VirtualCaches;
 use super::translator::Translator;
 use super::{Counts, Softvm};
 use crate::counters::{Counters, Lookups};
+use crate::env::Charged;
 
 impl<T: Translator> Softvm<T> {
+    /// The cycles of all counters. Hardware walks tables, software interrupts the program.
+    pub(super) fn charged_cycles(&self) -> Charged {
+        let cycles = &self.config.cycles;
+        let Counts { events, write_backs, missed, .. } = &self.counts;
+        let translation = events.cycles(cycles, T::IS_HARDWARE)
+            + write_backs.cycles(cycles, T::IS_HARDWARE);
+        let sweeps = self.pages.sweeps.cycles(cycles);
+        let [walks, handlers] = if T::IS_HARDWARE { [translation, 0] } else { [0, translation] };
+        Charged {
+            lookups: 0,
+            walks,
+            caches: missed_cycles(*missed, cycles).iter().sum(),
+            handlers: handlers + sweeps,
+        }
+    }
+
     /// Adds all counters.
     pub(super) fn report_all(&self, counters: &mut Counters) {
         let Counts { events, write_backs, lines_written, missed, denied, restarts, table1 } =
@@ -50,8 +67,14 @@ pub fn report_caches(
             counters.add(name, "write_backs", level.write_backs);
         }
     }
-    for (name, [l1, l2]) in ["cycles_fetches", "cycles_data"].into_iter().zip(missed) {
-        let beyond_l1 = l1 * u64::from(cycles.l2_cycles) + l2 * u64::from(cycles.memory_cycles);
+    for (name, beyond_l1) in
+        ["cycles_fetches", "cycles_data"].into_iter().zip(missed_cycles(missed, cycles))
+    {
         counters.add("core", name, beyond_l1);
     }
+}
+
+/// By side, the cycles of accesses that missed the first level, and the second.
+pub fn missed_cycles(missed: [[u64; 2]; 2], cycles: &SoftvmCycles) -> [u64; 2] {
+    missed.map(|[l1, l2]| l1 * u64::from(cycles.l2_cycles) + l2 * u64::from(cycles.memory_cycles))
 }

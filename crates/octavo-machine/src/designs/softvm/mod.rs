@@ -40,13 +40,13 @@ mod tlb_access;
 mod translator;
 
 use octavo_config::{IncreasedRights, SoftvmConfig, WriteBackTranslation};
-use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, Line, VirtualCaches};
+use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, Line, ServedBy, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, PageSize};
 
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
-use crate::env::Env;
+use crate::env::{Charged, Env};
 use crate::front::{Filter, LineAccess};
 pub use build::FAMILY;
 use event_injection::{EventInjector, InjectedEvent};
@@ -81,6 +81,8 @@ pub struct Softvm<T> {
     injects_events: bool,
     config: SoftvmConfig,
     counts: Counts,
+    /// The level that served the last line that missed the first level.
+    served_by: ServedBy,
 }
 
 /// Counters beside those of caches and sweeps.
@@ -113,6 +115,7 @@ impl<T: Translator> Softvm<T> {
         mut first: L1Lookup,
     ) -> Option<FrameNumber> {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
+        self.served_by = ServedBy::L2;
         loop {
             let second = match first {
                 L1Lookup::Hit(frame) => return Some(frame),
@@ -125,6 +128,7 @@ impl<T: Translator> Softvm<T> {
                 L2Lookup::Miss => {
                     self.counts.missed[side][0] += 1;
                     self.counts.missed[side][1] += 1;
+                    self.served_by = ServedBy::Memory;
                     self.cache_miss(env, access, addr)?;
                 }
             }
@@ -311,6 +315,7 @@ fn rest_of_line(caches: &mut VirtualCaches, addr: GlobalAddr, access: LineAccess
 
 impl<T: Translator> Design for Softvm<T> {
     const FILTER: Filter = if T::LOOKS_UP { Filter::Alike } else { Filter::Adjacent };
+    const TRANSLATES_LINES: bool = true;
 
     /// The caches come before translation: [`Softvm::access`] does both.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
@@ -344,6 +349,14 @@ impl<T: Translator> Design for Softvm<T> {
 
     /// Segments distinguish processes: lines stay.
     fn flush(&mut self) {}
+
+    fn charged(&self, _: &Env) -> Charged {
+        self.charged_cycles()
+    }
+
+    fn served_by(&self, _: &Env) -> ServedBy {
+        self.served_by
+    }
 
     fn report(&self, counters: &mut Counters) {
         self.report_all(counters);

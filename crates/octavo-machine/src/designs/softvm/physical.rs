@@ -5,12 +5,12 @@
 //! Pages of page tables are cached by addresses of their own.
 
 use octavo_config::{MachineConfig, SoftvmConfig};
-use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, VirtualCaches};
+use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, ServedBy, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, Instructions, PageSize, PhysAddr};
 
 use super::address_map;
-use super::counters::report_caches;
+use super::counters::{missed_cycles, report_caches};
 use super::events::Events;
 use super::handler::Handler;
 use super::pages::PageOf;
@@ -21,7 +21,7 @@ use super::{DATA, rest_of_line};
 use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
-use crate::env::Env;
+use crate::env::{Charged, Env};
 use crate::front::{Filter, LineAccess};
 
 /// Physical caches behind a TLB that software refills.
@@ -37,6 +37,8 @@ pub struct Physical {
     missed: [[u64; 2]; 2],
     lines_written: u64,
     table1: Table1,
+    /// The level that served the last line that missed the first level.
+    served_by: ServedBy,
 }
 
 impl Physical {
@@ -61,6 +63,7 @@ impl Physical {
             missed: [[0; 2]; 2],
             lines_written: 0,
             table1: Table1::default(),
+            served_by: ServedBy::L1,
         })
     }
 
@@ -104,8 +107,10 @@ impl Physical {
     fn serve_l1_miss(&mut self, access: LineAccess, line: GlobalAddr, frame: FrameNumber) {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         self.missed[side][0] += 1;
+        self.served_by = ServedBy::L2;
         if self.caches.look_up_l2(side, line, stores, repeats) == L2Lookup::Miss {
             self.missed[side][1] += 1;
+            self.served_by = ServedBy::Memory;
             self.caches.load_and_map(side, line, (frame, true), stores, repeats);
         }
         self.write_back();
@@ -162,6 +167,20 @@ impl Design for Physical {
 
     /// Segments distinguish processes: entries stay.
     fn flush(&mut self) {}
+
+    fn charged(&self, _: &Env) -> Charged {
+        let cycles = &self.config.cycles;
+        Charged {
+            lookups: 0,
+            walks: 0,
+            caches: missed_cycles(self.missed, cycles).iter().sum(),
+            handlers: self.events.cycles(cycles, false),
+        }
+    }
+
+    fn served_by(&self, _: &Env) -> ServedBy {
+        self.served_by
+    }
 
     fn report(&self, counters: &mut Counters) {
         let cycles = &self.config.cycles;
