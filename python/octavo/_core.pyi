@@ -467,6 +467,8 @@ class SimProcess(ProcessCounts):
     """
 
     machines: list[MachineCounts]
+    dependences: bool
+    """Whether instructions had register dependences."""
     mapped: bool
     """Whether anything was told of mappings; else all addresses were taken to be one."""
 

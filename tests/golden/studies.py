@@ -55,7 +55,15 @@ def _two_page_sizes(run: Run) -> Document:
 
 def _tailored_page_sizes(run: Run) -> Document:
     designs = ["--design", ",".join(measurement.DESIGNS)]
-    simulate = ["sim", "--machine", tailored_page_sizes.MACHINE, "--set", "tlb.l2.main.entries=48"]
+    simulate = [
+        "sim",
+        "--timing",
+        "additive",
+        "--machine",
+        tailored_page_sizes.MACHINE,
+        "--set",
+        "tlb.l2.main.entries=48",
+    ]
     turns = ["--processes", "asid", "--quantum", "1000"]
 
     def measured(name: str, trace: str) -> measurement.Measurement:
@@ -81,7 +89,7 @@ def _softvm(run: Run) -> Document:
     ]
 
     def measured(name: str, trace: str) -> softvm.Measurement:
-        simulate = ["sim", "--machine", softvm.MACHINE]
+        simulate = ["sim", "--timing", "additive", "--machine", softvm.MACHINE]
         half = ["--warm-up", str(softvm.half_of(run(["info", trace])))]
         whole = run([*simulate, *half, "--design", ",".join(softvm.ALL_DESIGNS), trace])
         caches = run([*simulate, "--design", ",".join(of.design for of in swept), trace])

@@ -90,7 +90,7 @@ def sim_process(
     whole: Any = {
         key: value for key, value in made.items() if key not in ("curves", "footprints", "regions")
     }
-    return {**whole, "machines": list(machines), "mapped": True}  # type: ignore[no-any-return]
+    return {**whole, "machines": list(machines), "dependences": False, "mapped": True}  # type: ignore[no-any-return]
 
 
 def sim_result(
@@ -99,4 +99,6 @@ def sim_result(
     """A finished simulation of made-up processes."""
     chosen = configuration or configure_sim(settings={"core.base_cpi": 1.0})
     manifest, counted = finished(processes, chosen)
-    return SimResult(manifest, chosen, counted)
+    result = SimResult(manifest, chosen, counted)
+    manifest["timing"] = result.timing.document()
+    return result

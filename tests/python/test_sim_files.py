@@ -39,6 +39,9 @@ WITH_SETTINGS = [
     "conventional+thp:max_ptes_none=0",
 ]
 TRACE = "synth:zipf?table=16MiB&references=20k"
+"""Without register dependences."""
+PROGRAM = str(Path(__file__).parents[1] / "golden/traces/events.oct")
+"""With register dependences."""
 
 
 def octavo_sim(*words: str) -> tuple[int, str]:
@@ -203,7 +206,8 @@ def test_a_core_gives_times() -> None:
 
 def test_timing_changes_counters_of_cores_only() -> None:
     designs = ["base4k", "thp", "tps", "softvm"]
-    added, timed = (octavo.sim(TRACE, designs=designs, timing=name) for name in TIMINGS)
+    chosen, added, timed = (octavo.sim(PROGRAM, designs=designs, timing=name) for name in TIMINGS)
+    assert chosen.rows == timed.rows
     for before, after in zip(added.total, timed.total, strict=True):
         new = {key: value for key, value in after.counts.items() if key not in before.counts}
         assert {of for of, _ in new} == {"core", "core.stack", "memory"}
@@ -211,6 +215,31 @@ def test_timing_changes_counters_of_cores_only() -> None:
         stack = sum(value for (of, _), value in new.items() if of == "core.stack")
         assert stack == new["core", "cycles"] == after.cycles
         assert new["core", "instructions"] == after.instructions
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "said"),
+    [
+        ({}, "out-of-order", "has register dependences, and `skylake` describes its core"),
+        ({"machine": "r3000", "designs": ["base4k"]}, "additive", "`r3000` does not describe"),
+        ({"command": TRACE}, "additive", "the stream has no register dependences"),
+        ({"command": TRACE, "timing": "out-of-order"}, "out-of-order", "asks for it"),
+        ({"timing": "additive"}, "additive", "--timing additive asks for it"),
+    ],
+)
+def test_the_stream_chooses_the_timing(options: dict[str, Any], name: str, said: str) -> None:
+    result = octavo.sim(**{"command": PROGRAM, **options})
+    assert (result.timing.name, said in result.timing.sentence()) == (name, True)
+    assert result.manifest["timing"] == {"name": name, "reason": result.timing.reason}
+    assert all(one.is_timed == (name == "out-of-order") for one in result.total)
+    assert result.timing.sentence() in result.manifest["notes"]
+
+
+def test_a_core_without_dependences_gets_a_warning() -> None:
+    status, said = octavo_sim("--timing", "out-of-order", TRACE)
+    assert status == 0
+    assert "times of the core come out too low" in " ".join(said.split())
+    assert "too low" not in octavo_sim("--timing", "out-of-order", PROGRAM)[1]
 
 
 def test_designs_may_be_given_in_several_options() -> None:

@@ -8,7 +8,7 @@ use octavo_curves::{
     PageSample, SetIndex, Sizes, Stream, Study, StudyConfig, Threads, TlbsOfSize, TwoSizesConfig,
 };
 use octavo_machine::designs::{DesignSpec, designs};
-use octavo_machine::{Sim, SimConfig};
+use octavo_machine::{Sim, SimConfig, Timing};
 use octavo_oracle::hostile;
 use octavo_trace::{
     Counts, Decoder, Encoder, Observer, StreamEnd, StreamIdentity, TimeSlicedConsumer,
@@ -158,7 +158,7 @@ pub fn sim(bytes: &[u8]) {
         warm_up_instructions: [0, 20][choice >> 5 & 1],
         interval_instructions: [None, Some(10)][choice >> 6 & 1],
         is_checked: true,
-        out_of_order: choice & 128 != 0,
+        timing: if choice & 128 != 0 { Timing::OutOfOrder } else { Timing::Additive },
         instructions: Instructions::best(),
     });
     // Not every design goes with every machine.

@@ -15,7 +15,7 @@ mod textbook;
 use std::time::Instant;
 
 use octavo_machine::designs::DesignSpec;
-use octavo_machine::{Sim, SimConfig};
+use octavo_machine::{Sim, SimConfig, Timing};
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
 use octavo_trace::{Counts, Decoder, WordConsumer};
@@ -102,7 +102,7 @@ fn main() {
         warm_up_instructions: 0,
         interval_instructions: None,
         is_checked: false,
-        out_of_order: options.out_of_order,
+        timing: if options.out_of_order { Timing::OutOfOrder } else { Timing::Additive },
         instructions: Instructions::best(),
     };
     let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");

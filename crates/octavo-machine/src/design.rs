@@ -17,6 +17,8 @@ pub trait Design: Send {
     /// in which a miss on one side (fetches or data) may change the outcome of the other side's references
     /// tolerates only [`Filter::Adjacent`] or less.
     const FILTER: Filter = Filter::BySide;
+    /// Whether software of the design interrupts programs ([`Charged::handlers`]).
+    const INTERRUPTS: bool = false;
     /// Whether a walk translates a single line, so that other lines of its page do not wait for it.
     const TRANSLATES_LINES: bool = false;
 

@@ -25,5 +25,5 @@ pub use env::{Charged, Env, WalkPlan, Walker};
 pub use footprint::{Footprint, TooLarge};
 pub use front::{Batch, ControlEvent, FetchSets, Filter, Front, Image, ImageId, LineAccess, Lines};
 pub use machine::{AnyMachine, Machine, Outcome};
-pub use sim::{Sim, SimConfig, StreamShape, everything};
+pub use sim::{Sim, SimConfig, StreamShape, Timing, everything};
 pub use tlb::{Coalescing, L1Tlb, LongRuns, Lookup, Ranges, Tlb, TlbEntry, Translation};

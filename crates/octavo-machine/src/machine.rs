@@ -30,6 +30,9 @@ pub trait AnyMachine: Send {
     /// Plays a batch. A stopped machine ignores it.
     fn play(&mut self, batch: &Batch);
 
+    /// Removes cores that execute instructions: cycles are added up. No interval may have ended.
+    fn drop_pipelines(&mut self);
+
     /// Counters since the end of the warm-up (zero before that), and levels as of now.
     fn counters(&self) -> Counters;
 
@@ -180,8 +183,10 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
         let AccessRun { machine, accesses } = self;
         let core = machine.env.core();
         // What software did between two parts interrupts the next access.
-        let mut charged =
-            Charged { handlers: machine.handled[core], ..machine.mmus[core].charged(&machine.env) };
+        let mut charged = machine.mmus[core].charged(&machine.env);
+        if D::INTERRUPTS {
+            charged.handlers = machine.handled[core];
+        }
         for (number, access) in accesses.iter().enumerate() {
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
             if FOR_CORES {
@@ -201,7 +206,9 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
                 machine.notify_cores(machine.env.current_core());
             }
         }
-        machine.handled[core] = charged.handlers;
+        if D::INTERRUPTS {
+            machine.handled[core] = charged.handlers;
+        }
         Some(())
     }
 }
@@ -243,6 +250,7 @@ impl<D: Design> Machine<D> {
             page_size,
             handler_cycles: cycles(charged.handlers),
         });
+        self.costs.has_handlers |= charged.handlers > 0;
     }
 }
 
@@ -259,6 +267,12 @@ impl<D: Design> AnyMachine for Machine<D> {
                 self.handle(handle);
             }
         }
+    }
+
+    fn drop_pipelines(&mut self) {
+        debug_assert!(self.intervals.is_empty(), "intervals have counters of cores");
+        self.pipelines.clear();
+        self.env.stop_logging_transfers();
     }
 
     fn counters(&self) -> Counters {

@@ -2,7 +2,7 @@
 
 use octavo_config::resolve;
 use octavo_machine::designs::{DesignSpec, registry};
-use octavo_machine::{Footprint, Sim, SimConfig, StreamShape};
+use octavo_machine::{Footprint, Sim, SimConfig, StreamShape, Timing};
 use octavo_os::policy::{OsConfig, POLICIES, PolicyEntry};
 use octavo_types::Instructions;
 use octavo_types::host_memory::HostMemory;
@@ -49,7 +49,7 @@ pub fn policies() -> Vec<Policy> {
     POLICIES.iter().map(describe).collect()
 }
 
-/// The timing that executes instructions; any other adds latencies up.
+/// The timing that executes instructions.
 const OUT_OF_ORDER: &str = "out-of-order";
 
 /// Reads a simulation's configuration and checks that its machines can be built. Returns their demands on a
@@ -68,8 +68,12 @@ pub fn read_sim(
     let designs = designs.iter().map(|name| DesignSpec::parse(name));
     let designs = designs.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
     let machine = resolved.into_config();
-    let out_of_order = timing == OUT_OF_ORDER;
-    if out_of_order && machine.core.pipeline.is_none() {
+    let timing = match timing {
+        OUT_OF_ORDER => Timing::OutOfOrder,
+        "additive" => Timing::Additive,
+        _ => Timing::ByStream,
+    };
+    if timing == Timing::OutOfOrder && machine.core.pipeline.is_none() {
         return Err(failed(format!(
             "--timing {OUT_OF_ORDER}: the machine `{}` does not say how its core executes instructions: give it \
              [core.pipeline], or --timing additive",
@@ -90,7 +94,7 @@ pub fn read_sim(
         warm_up_instructions,
         interval_instructions,
         is_checked,
-        out_of_order,
+        timing,
         instructions: Instructions::best(),
     };
     let footprint = Footprint::of(&config).map_err(|error| failed(error.to_string()))?;

@@ -14,9 +14,9 @@ from octavo.cli.engine import run_engine
 from octavo.cli.groups import flag, option, optional, with_groups
 from octavo.simulation.api import ENGINE
 from octavo.simulation.configuration import (
+    BY_STREAM,
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
-    DEFAULT_TIMING,
     names_in,
 )
 from octavo.terminal.sim import show_sim
@@ -84,10 +84,11 @@ class SimOptions:
     interval: str | None = option(None, "N", "Also report all counters every N instructions.")
     check: bool = flag("Compare each translation with the page table's; slower.")
     timing: str = option(
-        DEFAULT_TIMING,
+        BY_STREAM,
         "NAME",
         "How cycles are computed: `additive` adds all latencies up, `out-of-order` executes the "
-        "instructions on the machine's core.",
+        "instructions on the machine's core; `auto` does so where the machine describes its core "
+        "and the program or trace has register dependences.",
     )
     virtualised: bool = flag(
         "Run programs in the guest of a virtual machine: its page tables and the host's "

@@ -13,9 +13,9 @@ from octavo.base.metrics import rated_instructions
 from octavo.base.table import arrow_table
 from octavo.hardware.machines import Setting
 from octavo.simulation.configuration import (
+    ADDITIVE,
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
-    DEFAULT_TIMING,
     SimConfiguration,
     configure_sim,
 )
@@ -28,6 +28,7 @@ from octavo.simulation.execution_time import (
 )
 from octavo.simulation.model import Simulated, simulated, summed
 from octavo.simulation.rows import COLUMNS, SimRow, rows_of, time_rows
+from octavo.simulation.timing import Timing, choose_timing
 from octavo.tracing.engine import Engine, EngineResult, OnProgress
 from octavo.tracing.manifest import Circumstances, build_manifest
 from octavo.tracing.replay import check_counted
@@ -78,13 +79,19 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         """The results whose intervals are shown: of all processes if shared, else of one."""
         return self.total if self.is_shared else self.by_process[self.main]
 
+    @cached_property
+    def timing(self) -> Timing:
+        """How cycles were computed, and why so."""
+        has_dependences = any(process["dependences"] for process in self.counted["processes"])
+        return choose_timing(self.configuration, has_dependences=has_dependences)
+
     def design(self, name: str) -> Simulated:
         """The results of a design for the whole program. Raises KeyError."""
         return {one.design: one for one in self.total}[name]
 
     def times(self) -> Iterator[tuple[str, list[ExecutionTime | None]]]:
         """Execution times by design, by where they come from: `simulated`, then `measured`."""
-        if self.configuration.timing == DEFAULT_TIMING:
+        if self.timing.name == ADDITIVE:
             yield SIMULATED_SOURCE, [simulated_time(one) for one in self.total]
         measured = self.configuration.measured
         if measured is not None:
@@ -129,7 +136,10 @@ def _finished(
     manifest = build_manifest(result, circumstances)
     if not any(process["mapped"] for process in result["processes"]):
         manifest["notes"].append(NO_MAPPINGS_NOTE)
-    return SimResult(manifest, configuration, result)
+    simulated_result = SimResult(manifest, configuration, result)
+    manifest["timing"] = simulated_result.timing.document()
+    manifest["notes"] = [*simulated_result.timing.notes(), *manifest["notes"]]
+    return simulated_result
 
 
 ENGINE = Engine("sim", configure_sim, _finished)
@@ -157,7 +167,8 @@ def sim(
     runs programs in the guest of a virtual machine, and so does `host_policy`, the policy of page
     sizes of its host, as "thp"; else that is each design's own; `warm_up` instructions are
     simulated and not counted; there is a row of each counter for every `interval` instructions;
-    `timing` "out-of-order" executes the instructions on the machine's core;
+    `timing` "out-of-order" executes the instructions on the machine's core, which is usual where
+    the stream has register dependences, "additive" adds all latencies up;
     `check` compares each translation with the page table's; `perf_4k` and `perf_thp` are files of
     `perf stat -x,` of the program without and with transparent huge pages, for an execution time
     from measurements; with `processes` "asid" or "flush" the processes of the traces share a core

@@ -11,7 +11,7 @@ import octavo._core as _core
 from octavo.base.errors import UsageError, check_range, choose
 from octavo.base.toml import toml_value
 from octavo.hardware.machines import Setting, check_texts, named_machine, setting_texts
-from octavo.simulation.execution_time import SIMULATED, Measured, read_measured
+from octavo.simulation.execution_time import Measured, read_measured
 from octavo.tracing.scope import (
     KERNEL_NOTE,
     MOST_INSTRUCTIONS,
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
 DEFAULT_MACHINE = "skylake"
 DEFAULT_DESIGNS = ("base4k", "thp")
-TIMINGS = ("additive", "out-of-order")
-DEFAULT_TIMING = "additive"
+ADDITIVE, OUT_OF_ORDER = "additive", "out-of-order"
+BY_STREAM = "auto"
+"""Out of order where the machine describes its core and the stream has register dependences, else
+additive."""
+TIMINGS = (BY_STREAM, ADDITIVE, OUT_OF_ORDER)
 LEAST_INTERVAL_INSTRUCTIONS = 1000
 """An interval ends where a straight run of instructions does, and those are some tens."""
 
@@ -73,7 +76,7 @@ class SimConfiguration(SharedScope):
     checked: bool
     """Whether each translation is compared with the page table's."""
     timing: str
-    """How cycles are computed: one of `TIMINGS`."""
+    """How cycles are to be computed: one of `TIMINGS`."""
     measured: Measured | None
     """Measurements of the program on a real machine."""
     core_analysis: _core.Analysis[SimResult]
@@ -134,7 +137,6 @@ class SimConfiguration(SharedScope):
             "simulated and not counted."
         )
         return [
-            *([ADDITIVE_NOTE, SIMULATED] if self.timing == DEFAULT_TIMING else [CORE_NOTE]),
             *([] if self.measured is None else [self.measured.note()]),
             SYSTEM_NOTE,
             *([GUEST_NOTE] if self.is_virtualised else []),
@@ -176,7 +178,7 @@ def configure_sim(
     warm_up: int = 0,
     interval: int | None = None,
     check: bool = False,
-    timing: str = DEFAULT_TIMING,
+    timing: str = BY_STREAM,
     cores: int | None = None,
     virtualised: bool = False,
     host_policy: str | None = None,

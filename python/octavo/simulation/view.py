@@ -9,7 +9,7 @@ from pathlib import Path
 from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count, format_cpi, format_mpki, format_share
 from octavo.simulation.api import SimResult
-from octavo.simulation.configuration import DEFAULT_TIMING
+from octavo.simulation.configuration import OUT_OF_ORDER
 from octavo.simulation.execution_time import MEASURED_SOURCE, ExecutionTime
 from octavo.simulation.model import RESOLUTION, Simulated
 
@@ -71,7 +71,7 @@ def grids(result: SimResult) -> Iterator[Grid]:
         yield _grid(f"{name}, all processes, each alone on it", result.total)
         which = f"process {main['stream']} ({program}), which did most"
         yield _grid(f"{name}, {which}", result.by_process[result.main])
-    if result.configuration.timing != DEFAULT_TIMING:
+    if result.timing.name == OUT_OF_ORDER:
         yield _stack_grid(result.total)
     for source, times in result.times():
         yield _time_grid(source, result.total, times)
@@ -85,6 +85,8 @@ def remarks(result: SimResult) -> Iterator[str]:
                 f"{one.design} stopped: {one.stopped}. What it counted ends there, and nothing is "
                 "concluded from it."
             )
+    if result.timing.warning is not None:
+        yield result.timing.warning
     for source, times in result.times():
         if source == MEASURED_SOURCE and not any(times):
             yield (

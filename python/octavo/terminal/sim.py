@@ -19,6 +19,7 @@ def show_sim(console: Console, result: SimResult) -> None:
     measured = result.configuration.measured
     if measured is not None:
         say(console, measured.note(), "dim")
+    say(console, result.timing.sentence(), "dim")
     for text in remarks(result):
         say(console, text, "bold yellow")
     console.print()

@@ -108,6 +108,12 @@ impl SharedCache {
         self.logs_transfers = true;
     }
 
+    /// Notes no more lines, and forgets those noted.
+    pub fn stop_logging_transfers(&mut self) {
+        self.logs_transfers = false;
+        self.transfers.clear();
+    }
+
     /// The transfers noted, in order, for the caller to remove.
     pub fn transfers(&mut self) -> &mut Vec<MemoryTransfer> {
         &mut self.transfers

@@ -47,6 +47,8 @@ pub struct Costs {
     pub costs: Vec<Cost>,
     /// The transfers of all costs.
     pub transfers: Vec<MemoryTransfer>,
+    /// Whether any has cycles of handlers.
+    pub has_handlers: bool,
 }
 
 impl Cost {
@@ -74,5 +76,6 @@ impl Costs {
     pub fn clear(&mut self) {
         self.costs.clear();
         self.transfers.clear();
+        self.has_handlers = false;
     }
 }

@@ -790,6 +790,7 @@ impl Batch {
                 cache_cycles += memory;
                 costs.transfers.push(MemoryTransfer::new(cost.line, false));
             }
+            costs.has_handlers |= cost.handler_cycles > 0;
             costs.costs.push(Cost {
                 access: (place - *first) as u32,
                 lookup_cycles: cost.lookup_cycles,

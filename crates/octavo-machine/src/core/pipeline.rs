@@ -127,8 +127,6 @@ struct Entry {
     operands: u64,
     /// When the store is complete from which its loads take their value.
     forwarded: Option<u64>,
-    /// Whether a handler interrupts one of its data references.
-    is_interrupted: bool,
     references: Vec<(Reference, LineAccess, Option<usize>)>,
 }
 
@@ -197,9 +195,6 @@ impl Pipeline {
                         cost = costly.next_if(|(_, cost)| cost.access as usize == fresh);
                         fresh += 1;
                     }
-                    if let Some((_, cost)) = cost {
-                        entry.is_interrupted |= cost.handler_cycles > 0 && !reference.is_fetch();
-                    }
                     if let Some(access) = accesses.get(place) {
                         entry.references.push((reference, *access, cost.map(|(place, _)| place)));
                     }
@@ -233,9 +228,8 @@ impl Pipeline {
         self.fetch_entry(header, entry, &context, &mut waits);
         let written = u64::from(header.registers_written());
         let mut dispatched = self.dispatch_entry(written, entry, &mut waits);
-        if entry.is_interrupted {
-            let ready = entry.operands.max(dispatched + 1);
-            dispatched = self.interrupt_entry(ready, entry, costs, &mut waits);
+        if costs.has_handlers {
+            dispatched = self.interrupt_entry(dispatched, entry, costs, &mut waits);
         }
         self.issue.advance(dispatched);
         self.load_ports.advance(dispatched);
@@ -272,7 +266,6 @@ impl Pipeline {
         entry.references.clear();
         entry.operands = 0;
         entry.forwarded = None;
-        entry.is_interrupted = false;
         self.forget_in_flight(now);
     }
 
@@ -326,21 +319,25 @@ impl Pipeline {
         at.max(self.commit.cycle()) + cycles
     }
 
-    /// Runs the handlers of an entry's data references when its operands are ready, then fetches and dispatches
-    /// the entry again.
+    /// Runs the handlers of an entry's data references, if it has any, when its operands are ready, then
+    /// fetches and dispatches the entry again. Returns its last dispatch.
     #[inline(never)]
     fn interrupt_entry(
         &mut self,
-        ready: u64,
+        dispatched: u64,
         entry: &Entry,
         costs: &Costs,
         waits: &mut Waits,
     ) -> u64 {
+        let ready = entry.operands.max(dispatched + 1);
         let mut returned = ready;
         for (reference, _, cost) in &entry.references {
             if let Some(cost) = cost.filter(|_| !reference.is_fetch()) {
                 returned = self.interrupt(returned, costs.costs[cost], waits);
             }
+        }
+        if returned == ready {
+            return dispatched;
         }
         let fetched = self.fetch.take(returned) + u64::from(self.config.front_end_cycles);
         self.dispatch.take(fetched)

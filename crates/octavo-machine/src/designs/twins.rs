@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use crate::counters::Counters;
 use crate::designs::registry::{Setup, TranslationHardware};
 use crate::machine::AnyMachine;
-use crate::sim::{Sim, SimConfig};
+use crate::sim::{Sim, SimConfig, Timing};
 
 pub fn setup(config: &MachineConfig) -> Setup {
     let host = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
@@ -145,7 +145,7 @@ fn sim(config: &MachineConfig, machines: Vec<Box<dyn AnyMachine>>) -> Sim {
         warm_up_instructions: 0,
         interval_instructions: None,
         is_checked,
-        out_of_order: false,
+        timing: Timing::Additive,
         instructions,
     };
     Sim::new(&config).unwrap().with_machines(machines)

@@ -314,6 +314,11 @@ impl Env {
         self.served_by
     }
 
+    /// Notes no more lines.
+    pub(crate) fn stop_logging_transfers(&mut self) {
+        self.caches.shared.stop_logging_transfers();
+    }
+
     /// Moves the transfers noted since the last call to `out`, the last line read from memory last.
     pub(crate) fn take_transfers(&mut self, out: &mut Vec<MemoryTransfer>) {
         let first = out.len();

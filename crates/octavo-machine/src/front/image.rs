@@ -51,6 +51,13 @@ impl Image {
         Image { for_cores, ..self }
     }
 
+    /// Says no more where instructions begin.
+    pub fn drop_cores(&mut self) {
+        self.for_cores = false;
+        self.steps.clear();
+        self.ranges.clear();
+    }
+
     /// Relocates all addresses by `relocation` from here on.
     pub fn relocate(&mut self, relocation: Relocation) {
         self.pages.relocation = relocation;

@@ -129,6 +129,11 @@ impl Front {
         Front { flow: Some(Box::new(Dataflow::new(Branches::new(prediction)))), ..self }
     }
 
+    /// Gives no instructions to cores any more; those in the current batch are for nobody.
+    pub fn drop_cores(&mut self) {
+        self.flow = None;
+    }
+
     /// Returns the current batch; `emptied` is filled next.
     pub fn take_batch(&mut self, emptied: Batch) -> Batch {
         self.end_repeats();

@@ -29,6 +29,21 @@ use workers::Workers;
 /// Approximate number of accesses per batch.
 const BATCH_ACCESSES: usize = 1 << 14;
 
+/// How the cycles of a simulation are computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Timing {
+    /// All latencies are added up.
+    Additive,
+    /// Cores execute the instructions, as the machine's [`octavo_config::CoreConfig::pipeline`] says.
+    OutOfOrder,
+    /// Out of order if the machine has such cores and the stream has register dependences, else additive.
+    #[default]
+    ByStream,
+}
+
+/// By so many instructions a stream with register dependences has some: no interval is shorter.
+const DEPENDENT_INSTRUCTIONS: u64 = 1000;
+
 /// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
@@ -48,8 +63,8 @@ pub struct SimConfig {
     pub interval_instructions: Option<u64>,
     /// Whether each translation is checked against the page table.
     pub is_checked: bool,
-    /// Whether cores execute the instructions, as the machine's [`octavo_config::CoreConfig::pipeline`] says.
-    pub out_of_order: bool,
+    /// How cycles are computed.
+    pub timing: Timing,
     /// The instruction set that kernels are compiled for.
     pub instructions: Instructions,
 }
@@ -58,7 +73,7 @@ impl SimConfig {
     /// The machine, without a pipeline where latencies are added up.
     fn timed_machine(&self) -> MachineConfig {
         let mut machine = self.machine.clone();
-        if !self.out_of_order {
+        if self.timing == Timing::Additive {
             machine.core.pipeline = None;
         }
         machine
@@ -72,6 +87,7 @@ pub struct StreamShape {
     /// A weaker filter than its own does not change what a machine does, but moves the instructions by which
     /// walks overlap.
     filter: Filter,
+    timing: Timing,
     native_layout: bool,
     warm_up_instructions: u64,
     interval_instructions: Option<u64>,
@@ -97,6 +113,10 @@ pub struct Sim {
     schedule: Schedule,
     /// Whether any stream has recorded a mapping.
     is_mapped: bool,
+    /// Whether any instruction had register dependences.
+    has_dependences: bool,
+    /// Whether dependences are looked for.
+    seeks_dependences: bool,
     empty_batch: Batch,
 }
 
@@ -120,6 +140,7 @@ impl Sim {
             let wanted = StreamShape {
                 front: config::shape(&config.timed_machine()),
                 filter,
+                timing: config.timing,
                 native_layout: config.native_layout,
                 warm_up_instructions: config.warm_up_instructions,
                 interval_instructions: config.interval_instructions,
@@ -146,6 +167,8 @@ impl Sim {
             exited: Counts::default(),
             schedule: Schedule::new(config.warm_up_instructions, config.interval_instructions),
             is_mapped: false,
+            has_dependences: false,
+            seeks_dependences: true,
             empty_batch: Batch::default(),
             config: config.clone(),
         };
@@ -193,6 +216,36 @@ impl Sim {
         self.is_mapped
     }
 
+    /// Whether any instruction had register dependences, among the first 1000 at least.
+    pub fn has_dependences(&self) -> bool {
+        self.has_dependences
+    }
+
+    /// Looks for dependences; without any, cores are dropped where the stream decides.
+    #[cold]
+    fn seek_dependences(&mut self, segment: &Segment) {
+        self.has_dependences = !segment.dependences().is_empty();
+        self.seeks_dependences = !self.has_dependences;
+        if self.seeks_dependences && self.schedule.instructions() >= DEPENDENT_INSTRUCTIONS {
+            self.seeks_dependences = false;
+            self.drop_cores();
+        }
+    }
+
+    /// Adds cycles up from here on, if the stream decides and has no dependences.
+    fn drop_cores(&mut self) {
+        let is_timed = self.config.machine.core.pipeline.is_some();
+        if self.config.timing != Timing::ByStream || !is_timed || self.has_dependences {
+            return;
+        }
+        // The batch being filled stays as it is: another end of it would end repeats.
+        self.machines.all().iter_mut().for_each(|machine| machine.drop_pipelines());
+        self.config.machine.core.pipeline = None;
+        self.front.drop_cores();
+        let waiting = self.waiting.values_mut();
+        waiting.chain([&mut self.running]).for_each(|process| process.image.drop_cores());
+    }
+
     /// Replaces the machines by these, which must be in their initial state.
     pub fn with_machines(self, machines: Vec<Box<dyn AnyMachine>>) -> Self {
         Sim { machines: Workers::new(machines), ..self }
@@ -230,6 +283,7 @@ impl Sim {
 
     /// Plays everything received so far and waits for it.
     pub fn finish(&mut self) {
+        self.drop_cores();
         if self.schedule.is_due() {
             self.push_due_events();
         }
@@ -320,6 +374,9 @@ impl WordConsumer for Sim {
 
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
+        if self.seeks_dependences {
+            self.seek_dependences(segment);
+        }
         if self.schedule.is_due() {
             self.push_due_events();
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use case::{Case, cases};
 use octavo_machine::designs::DesignSpec;
-use octavo_machine::{Counters, Sim, SimConfig};
+use octavo_machine::{Counters, Sim, SimConfig, Timing};
 use octavo_trace::WordConsumer;
 use octavo_types::{
     AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, PageNumber, Protection,
@@ -47,7 +47,7 @@ impl Player {
             warm_up_instructions: 0,
             interval_instructions: None,
             is_checked: true,
-            out_of_order: false,
+            timing: Timing::Additive,
             instructions,
         };
         let mut sim = Sim::new(&config).unwrap();

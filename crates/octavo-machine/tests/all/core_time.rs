@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::common::{cache, config, hosted, play, tiny};
 use octavo_config::{BranchPrediction, MachineConfig, OutstandingMisses, PipelineConfig, Ways};
 use octavo_machine::designs::designs;
-use octavo_machine::{Counters, Sim};
+use octavo_machine::{Counters, Sim, Timing};
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
 use octavo_types::{Dependences, Event, Item, ItemKind, Segment, VirtAddr};
 use proptest::collection::vec;
@@ -214,6 +214,50 @@ proptest! {
             let cycles = get(of, "core", "cycles");
             prop_assert!(cycles <= serial, "{}: {} > {}", name, cycles, serial);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(40))]
+
+    /// A stream decides by its dependences; intervals and the warm-up are those of the timing chosen.
+    #[test]
+    fn dependences_choose_the_timing(
+        stream in prop_oneof![stream(1..400), few_pages(60, 1..400)],
+        all in vec(dependences(), 1..40),
+        is_dependent in any::<bool>(),
+        pipeline in pipelines(),
+        (warm_up, interval) in (0u64..1500, prop::option::of(1000u64..2000)),
+    ) {
+        let bare = |item: Item| item;
+        let all = if is_dependent { all } else { Vec::new() };
+        let segments: Vec<Segment> =
+            stream.segments.iter().map(|segment| changed(segment, &all, bare)).collect();
+        let has_any = stream.steps.iter().any(|step| match step {
+            Step::Segment(number, _) => !segments[*number].dependences().is_empty(),
+            Step::Event(_) => false,
+        });
+        let stream = RandomStream { segments, ..stream };
+        let mut machine = tiny();
+        machine.core.pipeline = Some(pipeline);
+        let play = |timing| {
+            let mut config = config(machine.clone(), &["base4k", "softvm"]);
+            config.timing = timing;
+            config.warm_up_instructions = warm_up;
+            config.interval_instructions = interval;
+            let mut sim = Sim::new(&config).unwrap();
+            play(&mut sim, &stream);
+            let counted: Vec<_> = sim
+                .machines()
+                .iter()
+                .map(|machine| (machine.counters(), machine.intervals().to_vec()))
+                .collect();
+            (format!("{counted:?}"), sim.has_dependences())
+        };
+        let (decided, has_dependences) = play(Timing::ByStream);
+        prop_assume!(has_dependences == has_any, "dependences come late");
+        let expected = if has_any { Timing::OutOfOrder } else { Timing::Additive };
+        prop_assert_eq!(decided, play(expected).0);
     }
 }
 

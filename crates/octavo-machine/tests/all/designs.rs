@@ -3,7 +3,7 @@
 
 use crate::common::{check_laws, config, hosted, play, play_on, tiny};
 use octavo_machine::designs::designs;
-use octavo_machine::{Sim, SimConfig};
+use octavo_machine::{Sim, SimConfig, Timing};
 use octavo_oracle::strategies::stream;
 use octavo_types::PageSize;
 use proptest::prelude::*;
@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn a_design_counts_alone_what_it_counts_beside_others(
         stream in stream(1..200),
-        out_of_order in prop::bool::ANY,
+        timing in prop::sample::select(vec![Timing::Additive, Timing::OutOfOrder, Timing::ByStream]),
         interval in prop::option::of(1000u64..5000),
     ) {
         let skylake = octavo_config::resolve::<&str>("skylake", &[]).unwrap().into_config();
@@ -85,7 +85,7 @@ proptest! {
         for machine in [larger, machine] {
             for design in designs() {
                 let mut config = config(machine.clone(), &[design.name]);
-                config.out_of_order = out_of_order;
+                config.timing = timing;
                 config.interval_instructions = interval;
                 let alone = Sim::new(&config).unwrap();
                 let same = groups.iter_mut().find(|(_, sims)| sims[0].stream() == alone.stream());

@@ -15,6 +15,7 @@ impl Engine for Sim {
         let sim = &stream.consumer;
         let dict = process(py, stream, &sim.counts())?;
         dict.set_item("machines", machines(py, sim)?)?;
+        dict.set_item("dependences", sim.has_dependences())?;
         dict.set_item("mapped", sim.is_mapped())?;
         Ok(dict)
     }
@@ -25,6 +26,7 @@ impl SharedEngine for Sim {
         let dict = run_result(py, run, |py, stream| {
             let dict = process(py, stream, &stream.consumer)?;
             dict.set_item("machines", PyList::empty(py))?;
+            dict.set_item("dependences", sim.has_dependences())?;
             dict.set_item("mapped", sim.is_mapped())?;
             Ok(dict)
         })?;

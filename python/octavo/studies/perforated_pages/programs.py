@@ -148,7 +148,15 @@ def why_not_virtual() -> str | None:
     """
     of = Fragments(0.5, 0.25, "dispersed")
     table = f"synth:uniform?table={_TRIED_REGIONS * REGION}&base=0x1000000000&references=20k"
-    options = ["--machine", MACHINE, "--check", "--virtualised", *_perforated_in_guest(of)]
+    options = [
+        "--timing",
+        "additive",
+        "--machine",
+        MACHINE,
+        "--check",
+        "--virtualised",
+        *_perforated_in_guest(of),
+    ]
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
         try:
             result = document(["sim", *options, table], Path(name))
@@ -185,7 +193,15 @@ class _Traced:
 def _traced(subject: Subject, trace: Path) -> _Traced:
     """A recorded program. Raises NotMeasured if it cannot be measured."""
     region = scope(*extent(subject, trace))
-    options = ("sim", "--machine", MACHINE, *to_settings(subject.settings), *region)
+    options = (
+        "sim",
+        "--timing",
+        "additive",
+        "--machine",
+        MACHINE,
+        *to_settings(subject.settings),
+        *region,
+    )
     ideal = all_counted(document([*options, *_WITHOUT_HOLES, str(trace)], trace.parent))
     if not {BASE, BASELINE} <= set(ideal):
         raise NotMeasured("memory ran out")

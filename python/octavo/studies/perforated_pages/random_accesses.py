@@ -154,7 +154,7 @@ def simulation(
     """A pass of the study's machine, with settings of its own, over the stream that a file
     describes.
     """
-    options = ["--machine", MACHINE, *to_settings(settings)]
+    options = ["--timing", "additive", "--machine", MACHINE, *to_settings(settings)]
     arguments = ["sim", *options, "--design", ",".join(designs), "--warm-up", str(warm_up)]
     return Pass(key, (*arguments, str(described)))
 

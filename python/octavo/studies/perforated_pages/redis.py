@@ -144,7 +144,15 @@ def measure_redis(
             except NotMeasured as why:
                 skipped[f"Redis, {what}"] = str(why)
                 continue
-            common = ("sim", "--machine", MACHINE, *made.options, "--design")
+            common = (
+                "sim",
+                "--timing",
+                "additive",
+                "--machine",
+                MACHINE,
+                *made.options,
+                "--design",
+            )
             passes = [Pass(of, (*common, of, str(made.trace))) for of in DESIGNS]
             done = run_passes(passes, f"Redis, {what}", say)
             designs: dict[str, Counted] = {}

@@ -352,7 +352,7 @@ def run_study(
 def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> Measurement:
     """All passes over one trace. Its first half fills the caches."""
     place = trace.parent
-    simulate = ["sim", "--machine", MACHINE]
+    simulate = ["sim", "--timing", "additive", "--machine", MACHINE]
     half = scope(half_of(document(["info", str(trace)], place)), None)
     whole = document([*simulate, *half, "--design", ",".join(ALL_DESIGNS), str(trace)], place)
     short = [*simulate, "--max-instructions", str(SWEEP_INSTRUCTIONS)]

@@ -178,7 +178,7 @@ def _measured(subject: Subject, trace: Path) -> Measurement:
     place = trace.parent
     begin, end = extent(subject, trace)
     touched = document(["run", "--page-sizes", "4KiB,2MiB", str(trace)], place)
-    simulate = ["sim", "--machine", MACHINE, *to_settings(subject.settings)]
+    simulate = ["sim", "--timing", "additive", "--machine", MACHINE, *to_settings(subject.settings)]
     region_of_one = scope(begin, end)
     empty = document([*simulate, *region_of_one, "--design", ",".join(DESIGNS), str(trace)], place)
     designs = all_counted(empty)

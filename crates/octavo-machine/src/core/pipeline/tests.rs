@@ -89,6 +89,7 @@ impl Program {
         self.accesses.push(LineAccess::new(line, kind, false, 0));
         if walk_cycles + cache_cycles + handler_cycles > 0 {
             let first_transfer = self.costs.transfers.len() as u32;
+            self.costs.has_handlers |= handler_cycles > 0;
             self.costs.transfers.push(MemoryTransfer::new(line, false));
             self.costs.costs.push(Cost {
                 access: place as u32,

@@ -315,6 +315,7 @@ fn rest_of_line(caches: &mut VirtualCaches, addr: GlobalAddr, access: LineAccess
 
 impl<T: Translator> Design for Softvm<T> {
     const FILTER: Filter = if T::LOOKS_UP { Filter::Alike } else { Filter::Adjacent };
+    const INTERRUPTS: bool = true;
     const TRANSLATES_LINES: bool = true;
 
     /// The caches come before translation: [`Softvm::access`] does both.

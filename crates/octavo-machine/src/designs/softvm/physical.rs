@@ -125,6 +125,7 @@ impl Physical {
 
 impl Design for Physical {
     const FILTER: Filter = Filter::Adjacent;
+    const INTERRUPTS: bool = true;
 
     /// The caches are part of the design: [`Physical::access`] does both.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {

@@ -12,7 +12,7 @@ use octavo_config::{
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
-use octavo_machine::{AnyMachine, Counters, Sim, SimConfig};
+use octavo_machine::{AnyMachine, Counters, Sim, SimConfig, Timing};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::{Began, StreamIdentity, WordConsumer};
 use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
@@ -122,7 +122,7 @@ pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
     let start = machine.memory.start().expect("no snapshot, or one that can be read").into();
     let host = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
     SimConfig {
-        out_of_order: machine.core.pipeline.is_some(),
+        timing: Timing::OutOfOrder,
         machine,
         start,
         host_start: host.map(Into::into),
