@@ -29,10 +29,10 @@ class Timing:
     reason: str
     """Why, as the end of a sentence."""
     warning: str | None = None
-    """What is wrong with it, as a sentence."""
+    """A defect of its figures, as a sentence."""
 
     def sentence(self) -> str:
-        """What was chosen, and why."""
+        """The choice and its reason."""
         return f"Cycles are {self.name}: {self.reason}."
 
     def document(self) -> dict[str, str]:
