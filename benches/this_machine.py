@@ -1,17 +1,17 @@
-"""Predicted beside measured time, on the machine that this runs on.
+r"""Predicted beside measured time, on the machine that this runs on.
 
-    .venv/bin/octavo calibrate
     .venv/bin/python benches/this_machine.py measure|predict [--only NAMES] [--results DIR]
-    .venv/bin/python benches/this_machine.py page [--results DIR] > docs/results/this-machine.md
+    .venv/bin/python benches/this_machine.py page [--results DIR] \
+        > docs/results/this-machine.md
 
 `measure` runs each program natively, in 4 KiB pages and in huge pages in turn, round after round;
-the machine must be quiet. `predict` simulates the same programs on the machine that `octavo
-calibrate` wrote (`--machine host`, or another by --machine), out of order, once for each. Both keep
-what they found in DIR, and skip what is there. `page` prints tables in Markdown, and writes the
-figure beside docs/results.
+the machine must be quiet. `predict` simulates the same programs on the machine that
+DIR/machine.toml describes (`octavo calibrate --machine-out DIR/machine.toml`), out of order, once
+for each. Both keep what they found in DIR, and skip what is there. `page` prints tables in
+Markdown, and writes the figure beside docs/results.
 
-GUPS and a pointer chase, over 1 MiB to 4 GiB, show absolute times; seven programs and a sort the
-speed-up of huge pages. Programs and sizes were chosen before any prediction was seen.
+GUPS and a pointer chase, over 1 MiB to 4 GiB, show absolute times; eight programs the speed-up of
+huge pages. Programs and sizes were chosen before any prediction was seen.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ NANOSECONDS = re.compile(r"([0-9.]+) ns per operation")
 BOOTSTRAPS = 2000
 SMALL, HUGE = "4 KiB", "2 MiB"
 DESIGNS = {SMALL: "base4k", HUGE: "thp"}
+TEXT = ROOT / "benches/this_machine/page.md"
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def measure(program: Program) -> dict[str, list[float]]:
     return times
 
 
-def predict(program: Program, machine: str) -> dict[str, Any]:
+def predict(program: Program, machine: Path) -> dict[str, Any]:
     """Nanoseconds per operation of both page sizes, by the core model of a machine."""
     with tempfile.TemporaryDirectory() as place:
         result = Path(place) / "result.json"
@@ -200,18 +201,15 @@ def page(results: Path) -> str:
     head = ["workload", "memory"]
     for pages in DESIGNS:
         head += [f"{pages}: measured, ns", "predicted", "ratio"]
-    curve_table = [[*head, "speed-up measured", "predicted"], ["---"] * 2 + ["---:"] * 8, *curves]
+    curve_table = [[*head, "speed-up measured", "predicted"], *curves]
     fixed_table = [
         ["program", "speed-up measured (95%)", "predicted", "ratio"],
-        ["---", "---:", "---:", "---:"],
         *fixed,
     ]
     mean = geometric_mean(errors) if errors else math.nan
-    machine = (results / "machine.toml").read_text() if (results / "machine.toml").exists() else ""
-    return (
-        f"{table(curve_table)}\n\n![Predicted and measured time](this-machine.svg)\n\n"
-        f"{table(fixed_table)}\n\nThe geometric mean of predicted over measured is {mean:.3f}.\n\n"
-        f"```toml\n{machine}```\n"
+    machine = (results / "machine.toml").read_text()
+    return TEXT.read_text().format(
+        curves=table(curve_table), fixed=table(fixed_table), mean=mean, machine=machine.strip()
     )
 
 
@@ -259,7 +257,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=["measure", "predict", "page"])
     parser.add_argument("--results", type=Path, default=ROOT / "build/bench/this-machine")
-    parser.add_argument("--machine", default="host")
     parser.add_argument("--only", help="a regular expression of names")
     arguments = parser.parse_args()
     arguments.results.mkdir(parents=True, exist_ok=True)
@@ -272,7 +269,9 @@ def main() -> None:
         if program.name in known or not re.search(arguments.only or "", program.name):
             continue
         measuring = arguments.what == "measure"
-        found = measure(program) if measuring else predict(program, arguments.machine)
+        found = (
+            measure(program) if measuring else predict(program, arguments.results / "machine.toml")
+        )
         known[program.name] = found
         whole = arguments.results / f"{kind}.json.part"
         whole.write_text(json.dumps(known, indent=1))

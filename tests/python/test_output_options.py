@@ -59,8 +59,8 @@ def csv(tmp_path: Path) -> str:
 def test_every_command_has_the_output_options(name: str) -> None:
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
-    # The script of `completion` goes where its user sends it.
-    assert set(group.commands) == {*COMMANDS, "completion"}
+    # The script of `completion` goes where its user sends it, and a study file names its data set.
+    assert set(group.commands) == {*COMMANDS, "completion", "study"}
     named = {tuple(option.opts) for option in group.commands[name].params}
     assert {("--out", "-o"), ("--json",), ("--quiet", "-q"), ("--force",)} <= named
 

@@ -252,7 +252,12 @@ def test_native_layout_gives_the_results_of_the_recorded_trace(small: Path, tmp_
     counted = rows("curves", small, without="stream")
     for path in native.values():
         assert rows("curves", path, without="stream") == counted, path.name
-    for command in (["curves"], ["sim", "--design", "base4k,thp"], ["run"]):
+    # Branch predictors see instructions where they were traced, so that cores differ a little.
+    for command in (
+        ["curves"],
+        ["sim", "--timing", "additive", "--design", "base4k,thp"],
+        ["run"],
+    ):
         assert rows(*command, native["oct"]) == rows(*command, small)
     assert octavo_does("check", native["oct"]).status == 0
     traced = tmp_path / "traced.csv"
