@@ -138,7 +138,7 @@ def predict(program: Program, machine: Path) -> dict[str, Any]:
         )
         seconds = time.monotonic() - started
         found = json.loads(result.read_text())
-    printed = re.search(r"([0-9]+) [a-z ]+, +[0-9.]+ s, ", ran.stdout)
+    printed = re.search(r"checked: [a-z]+, ([0-9]+) ", ran.stdout)
     operations = program.counted_operations or (int(printed[1]) if printed else 0)
     gigahertz = found["run"]["configuration"]["machine"]["core"]["pipeline"]["frequency_ghz"]
     cycles = {
