@@ -4,6 +4,7 @@ programs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -67,22 +68,18 @@ def arrow_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -
 _SHOWN_ROWS, _SHOWN_COLUMNS = 20, 12
 
 
-class Tabular:
+class Tabular(ABC):
     """A result with a table: short in a terminal, a table in a notebook, and a table to whatever
     reads Arrow.
     """
 
+    @abstractmethod
     def table(self) -> pa.Table:
         """The result as an Arrow table."""
-        raise NotImplementedError
 
-    def _headline(self) -> str:
+    @abstractmethod
+    def headline(self) -> str:
         """The result in a few words."""
-        raise NotImplementedError
-
-    def _shown(self) -> Grid | None:
-        """The table for a notebook; None for the first rows and columns of `table`."""
-        return None
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The table by the Arrow C stream interface, which polars, pandas and DuckDB read."""
@@ -99,18 +96,18 @@ class Tabular:
         return polars.from_arrow(self.table())
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._headline()}>"
+        return f"<{type(self).__name__}: {self.headline()}>"
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        grid = self._shown() or _beginning(self.table())
+        grid = _beginning(self.table())
         head = "".join(f"<th>{escape(name)}</th>" for name in grid.head)
         rows = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
             for row in grid.rows
         )
-        title = escape(self._headline())
+        title = escape(self.headline())
         return (
             f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead>"
             f"<tbody>{rows}</tbody></table>"
@@ -123,12 +120,13 @@ def _beginning(table: pa.Table) -> Grid:
     names = [name for name in table.column_names if beginning[name].null_count < len(beginning)]
     names = names[:_SHOWN_COLUMNS]
     rows = tuple(
-        tuple(_cell(row[name]) for name in names) for row in beginning.select(names).to_pylist()
+        tuple(cell_text(row[name]) for name in names) for row in beginning.select(names).to_pylist()
     )
     return Grid("", tuple(names), rows, left_columns=len(names))
 
 
-def _cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """A value of a table for people; nothing for one that does not apply."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

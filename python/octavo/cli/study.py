@@ -211,14 +211,8 @@ def _document(result: SweepResult, failed: dict[str, str]) -> dict[str, Any]:
 
 
 def _show(console: Any, head: Any, rows: Any) -> None:
-    from octavo.base.table import Grid
+    from octavo.base.table import Grid, cell_text
     from octavo.terminal.console import show_grid
 
-    cells = tuple(
-        tuple(
-            "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-            for cell in row
-        )
-        for row in rows
-    )
+    cells = tuple(tuple(map(cell_text, row)) for row in rows)
     show_grid(console, Grid("", tuple(head), cells, left_columns=len(head)))

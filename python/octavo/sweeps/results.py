@@ -122,9 +122,6 @@ class SweepResult(Tabular):
 
     def headline(self) -> str:
         """How many simulations there are, and how many failed."""
-        return self._headline()
-
-    def _headline(self) -> str:
         count, all_of = len(self._stored), len(self.plan.planned)
         missing = "" if count == all_of else f" of {all_of}"
         failed = f", {len(self.failed)} failed" if self.failed else ""

@@ -68,19 +68,17 @@ class Study:
 
     def plan(self) -> Plan:
         """All simulations. Raises OctavoError; programs have to be recorded."""
-        traces = {**self.traces, **{name: str(self.recording(name)) for name in self.programs}}
-        combinations = self._zipped(traces) if self.is_zipped else self._crossed(traces)
-        try:
-            return resolve(combinations, traces, self.machines, format=self.format, **self.counting)
-        except OctavoError as error:
-            raise _at(self.path, str(error)) from None
+        return self._resolved({name: str(self.recording(name)) for name in self.programs})
 
     def check(self) -> None:
         """Refuses what cannot be simulated, before programs are recorded. Raises OctavoError."""
-        traces = {**self.traces, **dict.fromkeys(self.programs, SYNTHETIC)}
+        self._resolved(dict.fromkeys(self.programs, SYNTHETIC))
+
+    def _resolved(self, recordings: Mapping[str, str]) -> Plan:
+        traces = {**self.traces, **recordings}
         combinations = self._zipped(traces) if self.is_zipped else self._crossed(traces)
         try:
-            resolve(combinations, traces, self.machines, format=self.format, **self.counting)
+            return resolve(combinations, traces, self.machines, format=self.format, **self.counting)
         except OctavoError as error:
             raise _at(self.path, str(error)) from None
 
