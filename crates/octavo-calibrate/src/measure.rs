@@ -381,15 +381,13 @@ fn sample_latency(
     memory: &Memory,
     random: &mut Xoshiro256PlusPlus,
 ) {
-    let links = samples.bytes / LINE_BYTES;
-    let rounds_between = rounds_between(links);
-    if !round.is_multiple_of(rounds_between) {
+    let (links, passes) = passes_in(round, samples.bytes);
+    if passes == 0 {
         return;
     }
     let cycle = Cycle::new(memory.all(samples.bytes), random);
     warm(&cycle);
-    // As many samples as smaller working sets get in the rounds that this one leaves out.
-    for _ in 0..rounds_between {
+    for _ in 0..passes {
         samples.ticks.push(shortest(loads(links), |loads| cycle.follow(loads)));
     }
 }
@@ -401,16 +399,15 @@ fn sample_dense(
     huge: &Memory,
     random: &mut Xoshiro256PlusPlus,
 ) {
-    let links = samples.bytes / LINE_BYTES;
-    let rounds_between = rounds_between(links);
-    if !round.is_multiple_of(rounds_between) {
+    let (links, passes) = passes_in(round, samples.bytes);
+    if passes == 0 {
         return;
     }
     let loads = loads(links);
     for (memory, times) in [(small, &mut samples.small), (huge, &mut samples.huge)] {
         let cycle = Cycle::new(memory.all(samples.bytes), random);
         warm(&cycle);
-        for _ in 0..rounds_between {
+        for _ in 0..passes {
             times.dependent.push(shortest(loads, |loads| cycle.follow(loads)));
             times.overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
         }
@@ -423,14 +420,13 @@ fn sample_parallel(
     memory: &Memory,
     random: &mut Xoshiro256PlusPlus,
 ) {
-    let links = samples.bytes / LINE_BYTES;
-    let rounds_between = rounds_between(links);
-    if !round.is_multiple_of(rounds_between) {
+    let (links, passes) = passes_in(round, samples.bytes);
+    if passes == 0 {
         return;
     }
     let cycle = Cycle::new(memory.all(samples.bytes), random);
     warm(&cycle);
-    for _ in 0..rounds_between {
+    for _ in 0..passes {
         for of in &mut samples.by_chases {
             let loads = loads(links) * of.chases.div_ceil(4);
             of.ticks.push(shortest(loads, |loads| cycle.follow_parallel(of.chases, loads)));
@@ -446,9 +442,12 @@ fn sample_stream(samples: &mut StreamSamples, memory: &Memory) {
     }));
 }
 
-/// A working set of so many links is measured in one round of so many.
-fn rounds_between(links: usize) -> usize {
-    (links / LINKS_IN_EVERY_ROUND).clamp(1, MOST_ROUNDS_BETWEEN)
+/// The links of a working set, and how often they are followed in a round: a large one in a few rounds only, then
+/// as often as smaller ones are in the rounds that it leaves out.
+fn passes_in(round: usize, bytes: usize) -> (usize, usize) {
+    let links = bytes / LINE_BYTES;
+    let rounds_between = (links / LINKS_IN_EVERY_ROUND).clamp(1, MOST_ROUNDS_BETWEEN);
+    (links, if round.is_multiple_of(rounds_between) { rounds_between } else { 0 })
 }
 
 fn sample_spread(
