@@ -66,7 +66,7 @@ pub struct Machine<D> {
     mmus: Vec<D>,
     /// The cores, if they execute instructions out of order.
     pipelines: Vec<Pipeline>,
-    /// What the accesses of the current part of a batch cost, for the core.
+    /// Costs of the accesses in the current part of a batch, for the core.
     costs: Costs,
     /// For each core the cycles of handlers that its pipeline has been charged.
     handled: Vec<u64>,

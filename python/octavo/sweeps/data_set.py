@@ -3,7 +3,7 @@ all that decides its content.
 
 A file is written under another name, synchronised and renamed, so that it is whole wherever it is;
 and since its bytes depend on its key alone, it does not matter which of several writers was last.
-What differs from run to run (times, failures) is kept beside `data/`, in `journal/`.
+Facts that differ from run to run (times, failures) are kept beside `data/`, in `journal/`.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ impl SharedCache {
         self.logs_transfers = true;
     }
 
-    /// Notes no more lines, and forgets those noted.
+    /// Stops noting lines, and drops those that were noted.
     pub fn stop_logging_transfers(&mut self) {
         self.logs_transfers = false;
         self.transfers.clear();

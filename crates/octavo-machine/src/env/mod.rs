@@ -116,7 +116,7 @@ pub struct Charged {
 }
 
 impl Charged {
-    /// What was charged since `before`.
+    /// The cycles charged since `before`.
     #[inline(always)]
     pub fn since(self, before: Charged) -> Charged {
         Charged {

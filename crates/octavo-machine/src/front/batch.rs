@@ -187,7 +187,7 @@ pub struct Batch {
     pub(super) ops: Ops,
 }
 
-/// What lies between two control events.
+/// The accesses and instructions between two control events.
 #[derive(Clone, Debug)]
 pub struct Part<'b> {
     /// The numbers of its accesses in the batch.

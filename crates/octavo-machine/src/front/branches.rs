@@ -94,7 +94,8 @@ pub struct Branches {
     /// The target used last stands first in its set.
     targets: Box<[[Target; TARGET_WAYS]]>,
     paths: Box<[(u32, u64)]>,
-    /// The addresses of calls. Those of returns are not known: formats differ in whether they tell lengths.
+    /// The addresses of calls. A return goes to a place a few bytes behind: not every format gives an
+    /// instruction's length.
     calls: [u64; RETURNS],
     depth: usize,
     age: u32,

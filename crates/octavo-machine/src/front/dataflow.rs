@@ -12,7 +12,7 @@ const WORD_LOG2: u32 = 3;
 /// The most words of one item that are compared.
 const MAX_WORDS: u64 = 8;
 
-/// Follows one thread of execution; a switch to another forgets what no reorder buffer can still hold.
+/// Follows one thread of execution. After a switch to another, nothing depends on what came before.
 pub struct Dataflow {
     /// The number of the entry to come. Starts at more than the farthest distance.
     entry: u64,

@@ -129,7 +129,7 @@ impl Front {
         Front { flow: Some(Box::new(Dataflow::new(Branches::new(prediction)))), ..self }
     }
 
-    /// Gives no instructions to cores any more; those in the current batch are for nobody.
+    /// Stops giving instructions to cores; none reads those in the current batch.
     pub fn drop_cores(&mut self) {
         self.flow = None;
     }
@@ -324,7 +324,7 @@ impl Play<'_> {
     }
 }
 
-/// What an execution tells cores.
+/// The instructions of an execution, for cores.
 struct Flow {
     dataflow: Option<Box<Dataflow>>,
     ops: Ops,

@@ -1,4 +1,4 @@
-//! What cores execute: the instructions of a batch with their dependences, in words of 32 bits.
+//! The instructions of a batch with their dependences, for cores, in words of 32 bits.
 //!
 //! An instruction is an *entry*: a header, then in any number further distances and references. A distance
 //! says how many entries earlier a producer stands. A reference names the access of the batch that serves it;
