@@ -318,17 +318,6 @@ fn page_sizes() -> Vec<PageSize> {
     (12..=21).filter_map(PageSize::from_log2).collect()
 }
 
-impl Consumer for Sampler {
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.whole.segment(segment, addresses);
-    }
-
-    fn event(&mut self, event: &Event) {
-        self.whole.event(event);
-        self.shrunk.event(event);
-    }
-}
-
 impl WordConsumer for Sampler {
     #[inline]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
@@ -351,7 +340,8 @@ impl WordConsumer for Sampler {
     fn record(&mut self, words: &[u64], event: Option<&Event>) {
         self.kept.extend_from_slice(words);
         if let Some(event) = event {
-            self.event(event);
+            self.whole.event(event);
+            self.shrunk.event(event);
         }
     }
 

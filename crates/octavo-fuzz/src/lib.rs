@@ -16,7 +16,7 @@ use octavo_trace::formats::{OpenOptions, open_input};
 use octavo_trace::sink::{NativeLayout, Sink, Written};
 use octavo_trace::source::{Batch, Input, InputOptions, Source, Step, TraceError};
 use octavo_trace::synthetic::{self, Spec};
-use octavo_trace::{Decoder, Encoder, StreamEnd, StreamIdentity, WordConsumer};
+use octavo_trace::{Decoder, Encoder, StreamConsumer, StreamEnd, StreamIdentity};
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
 use checksums::{with_checksums, with_last_checksum};
@@ -236,7 +236,7 @@ struct Counted {
     executions: usize,
 }
 
-impl WordConsumer for Counted {}
+impl StreamConsumer for Counted {}
 
 impl Consumer for Counted {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
@@ -280,7 +280,7 @@ struct Passed {
     events: usize,
 }
 
-impl WordConsumer for Passed {}
+impl StreamConsumer for Passed {}
 
 impl Consumer for Passed {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {

@@ -18,7 +18,7 @@ use octavo_machine::designs::DesignSpec;
 use octavo_machine::{Sim, SimConfig, Timing};
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
-use octavo_trace::{Counts, Decoder, WordConsumer};
+use octavo_trace::{Counts, Decoder, StreamConsumer, WordConsumer};
 use octavo_types::{Consumer, Event, Instructions, Segment, VirtAddr};
 use serde_json::json;
 use textbook::Textbook;
@@ -48,7 +48,7 @@ impl Consumer for Counted {
     fn event(&mut self, _: &Event) {}
 }
 
-impl WordConsumer for Counted {}
+impl StreamConsumer for Counted {}
 
 /// The beginning of the first process image of a trace, as words.
 struct Loaded {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use octavo_trace::check::StreamChecker;
 use octavo_trace::source::Place;
 use octavo_trace::{
-    Began, Limits, Live, LiveOptions, Observer, Start, StreamEnd, StreamIdentity, StreamProgress,
-    Tracer, WordConsumer,
+    Began, Limits, Live, LiveOptions, Observer, Start, StreamConsumer, StreamEnd, StreamIdentity,
+    StreamProgress, Tracer,
 };
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
@@ -26,7 +26,7 @@ impl Consumer for Watcher {
     }
 }
 
-impl WordConsumer for Watcher {
+impl StreamConsumer for Watcher {
     fn started(&mut self, start: &Start) {
         self.0.started(start);
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Source, Step};
-use octavo_trace::{Decoder, WordConsumer};
+use octavo_trace::{Decoder, StreamConsumer};
 use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
 
 fn main() {
@@ -127,7 +127,7 @@ impl Consumer for Addresses {
     fn event(&mut self, _: &Event) {}
 }
 
-impl WordConsumer for Addresses {}
+impl StreamConsumer for Addresses {}
 
 fn seconds(run: impl FnOnce()) -> f64 {
     let begun = Instant::now();

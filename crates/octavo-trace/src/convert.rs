@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::job::JobState;
 use crate::native::Manifest;
-use crate::ring::{Decoder, WordConsumer};
+use crate::ring::{Decoder, StreamConsumer};
 use crate::sink::{Sink, Written};
 use crate::source::{Batch, Facts, Source, Step, TraceError};
 use crate::stream::{Ended, StreamEnd};
@@ -118,7 +118,7 @@ impl Consumer for Count {
     fn event(&mut self, _: &Event) {}
 }
 
-impl WordConsumer for Count {
+impl StreamConsumer for Count {
     fn width(&self) -> Option<AddressWidth> {
         None
     }

@@ -47,7 +47,7 @@ pub use replay::{Replay, Replayed};
 pub use resampling::{interval_of_rate, splitmix};
 pub use ring::{
     DecodeError, Decoder, Encoder, FoldedReferences, SegmentRoom, Session, SessionError, Slot,
-    Start, WordConsumer, WordWriter,
+    Start, StreamConsumer, WordConsumer, WordWriter,
 };
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use stream::{Began, Ended, StreamEnd, StreamIdentity};

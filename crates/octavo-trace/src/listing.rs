@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use octavo_types::{AddressWidth, Consumer, Event, Item, ItemKind, Segment, VirtAddr};
 
-use crate::ring::{Decoder, WordConsumer};
+use crate::ring::{Decoder, StreamConsumer};
 use crate::source::{Batch, Source, Step, TraceError};
 
 /// One line.
@@ -126,7 +126,7 @@ impl Consumer for Lister {
     }
 }
 
-impl WordConsumer for Lister {
+impl StreamConsumer for Lister {
     fn width(&self) -> Option<AddressWidth> {
         None
     }

@@ -1,6 +1,6 @@
 //! The recorder: writes a stream's words to a native trace as they arrive.
 
-use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Event, Segment, VirtAddr};
 
 use crate::native::{NativeFile, StreamWriter};
 use crate::observer::{Observer, StreamProgress};
@@ -43,16 +43,6 @@ impl Recorder {
     fn fail(&mut self, error: TraceError) {
         self.failed = Some(error);
         self.writer = None;
-    }
-}
-
-impl Consumer for Recorder {
-    fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {
-        unreachable!("it takes words")
-    }
-
-    fn event(&mut self, _: &Event) {
-        unreachable!("it takes words")
     }
 }
 

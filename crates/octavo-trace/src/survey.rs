@@ -6,7 +6,7 @@ use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
 use crate::job::JobState;
 use crate::native::Manifest;
-use crate::ring::{Decoder, SegmentRoom, Start, WordConsumer};
+use crate::ring::{Decoder, SegmentRoom, Start, StreamConsumer};
 use crate::source::{Batch, Facts, Source, Step, TraceError};
 use crate::stream::{StreamEnd, StreamIdentity};
 
@@ -139,7 +139,7 @@ impl Consumer for Counter<'_> {
     }
 }
 
-impl WordConsumer for Counter<'_> {
+impl StreamConsumer for Counter<'_> {
     fn width(&self) -> Option<AddressWidth> {
         None
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Event, Segment};
 
 use crate::observer::Observer;
 use crate::ring::{Start, WordConsumer};
@@ -210,20 +210,6 @@ pub struct Inside<'a, C> {
     inner: &'a mut C,
 }
 
-impl<C: Consumer> Consumer for Inside<'_, C> {
-    #[inline(always)]
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        if self.region.counts(segment) {
-            self.inner.segment(segment, addresses);
-        }
-    }
-
-    fn event(&mut self, event: &Event) {
-        self.region.mark(event);
-        self.inner.event(event);
-    }
-}
-
 impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
     fn width(&self) -> Option<AddressWidth> {
         self.inner.width()
@@ -314,17 +300,6 @@ impl<C> Window<C> {
     }
 }
 
-impl<C: Consumer> Consumer for Window<C> {
-    #[inline(always)]
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.inside().segment(segment, addresses);
-    }
-
-    fn event(&mut self, event: &Event) {
-        self.inside().event(event);
-    }
-}
-
 impl<C: Observer> Window<C> {
     fn begin_warming(&mut self) {
         if self.warm > 0 && self.inner.set_warming(true) {
@@ -383,7 +358,8 @@ impl<C: Observer> WordConsumer for Window<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use octavo_types::{Item, ItemKind};
+    use crate::ring::StreamConsumer;
+    use octavo_types::{Consumer, Item, ItemKind, VirtAddr};
 
     #[derive(Default)]
     struct Counter(u64);
@@ -395,6 +371,8 @@ mod tests {
         fn event(&mut self, _: &Event) {}
     }
 
+    impl StreamConsumer for Counter {}
+
     fn one_instruction() -> Segment {
         let (kind, addr) = (ItemKind::Fetch, VirtAddr::new(0x1000));
         let item = Item { kind, guarded: false, atomic: false, size_bytes: 1, addr };
@@ -405,7 +383,7 @@ mod tests {
         let segment = one_instruction();
         let mut window = Window::new(Counter::default(), limits.clone());
         for _ in 0..steps {
-            window.segment(&segment, &[]);
+            window.inside().execution(&segment, &[0]);
         }
         window.into_inner().0
     }
@@ -431,7 +409,7 @@ mod tests {
             let mut steps = |open: Option<bool>| {
                 open.inspect(|open| limits.set_open(*open));
                 window.refresh();
-                (0..10).for_each(|_| window.segment(&segment, &[]));
+                (0..10).for_each(|_| window.inside().execution(&segment, &[0]));
                 window.inner().0
             };
             let counts = [None, Some(true), None, Some(false), None, Some(true)].map(&mut steps);
@@ -454,13 +432,13 @@ mod tests {
         let limits = Limits::new(0, None, true);
         let segment = one_instruction();
         let mut window = Window::new(Counter::default(), limits);
-        window.segment(&segment, &[]);
-        window.event(&Event::Mark { value: Event::MARK_BEGIN });
-        window.segment(&segment, &[]);
-        window.event(&Event::Mark { value: 77 });
-        window.segment(&segment, &[]);
-        window.event(&Event::Mark { value: Event::MARK_END });
-        window.segment(&segment, &[]);
+        window.inside().execution(&segment, &[0]);
+        window.inside().record(&[], Some(&Event::Mark { value: Event::MARK_BEGIN }));
+        window.inside().execution(&segment, &[0]);
+        window.inside().record(&[], Some(&Event::Mark { value: 77 }));
+        window.inside().execution(&segment, &[0]);
+        window.inside().record(&[], Some(&Event::Mark { value: Event::MARK_END }));
+        window.inside().execution(&segment, &[0]);
         assert_eq!(window.into_inner().0, 2);
     }
 }

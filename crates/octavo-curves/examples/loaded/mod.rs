@@ -8,7 +8,7 @@ use std::sync::Arc;
 use octavo_curves::Stream;
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
-use octavo_trace::{Decoder, Observer, StreamEnd, StreamIdentity, WordConsumer};
+use octavo_trace::{Decoder, Observer, StreamConsumer, StreamEnd, StreamIdentity};
 use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
 
 /// The streams by name.
@@ -106,7 +106,7 @@ impl Loaded {
     }
 
     /// Lets an engine have them, and ends it.
-    pub fn run<O: Observer>(&self, mut engine: O) -> O {
+    pub fn run<O: Observer + Consumer>(&self, mut engine: O) -> O {
         self.play(&mut engine);
         engine.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
         engine
@@ -134,4 +134,4 @@ impl Consumer for Loaded {
     fn event(&mut self, _: &Event) {}
 }
 
-impl WordConsumer for Loaded {}
+impl StreamConsumer for Loaded {}

@@ -9,8 +9,8 @@ mod result;
 mod stream;
 
 use octavo_trace::{
-    Observer, Relocation, Start, StreamEnd, StreamIdentity, StreamProgress, TimeSlicedConsumer,
-    WordConsumer,
+    Observer, Relocation, Start, StreamConsumer, StreamEnd, StreamIdentity, StreamProgress,
+    TimeSlicedConsumer,
 };
 use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
 
@@ -41,7 +41,7 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// Curves of an empty stream. Until [`WordConsumer::started`] gives a relocation, addresses
+    /// Curves of an empty stream. Until [`StreamConsumer::started`] gives a relocation, addresses
     /// stay as traced.
     pub fn new(config: &CurvesConfig) -> Self {
         Curves {
@@ -158,7 +158,7 @@ impl Consumer for Curves {
     }
 }
 
-impl WordConsumer for Curves {
+impl StreamConsumer for Curves {
     fn started(&mut self, start: &Start) {
         let relocation = match self.config.native_layout {
             true => start.relocation.clone(),

@@ -1,6 +1,6 @@
 //! One set-associative TLB: the yardstick for the speed of simulating all of them at once.
 
-use octavo_trace::{Relocation, WordConsumer};
+use octavo_trace::{Relocation, StreamConsumer};
 use octavo_types::{Consumer, Event, Instructions, PageSize, Segment, VirtAddr};
 
 use super::lanes::{Lanes, Machine, up_to_first};
@@ -64,7 +64,7 @@ impl Consumer for SingleSets {
     fn event(&mut self, _: &Event) {}
 }
 
-impl WordConsumer for SingleSets {}
+impl StreamConsumer for SingleSets {}
 
 /// The kernel.
 struct Single {

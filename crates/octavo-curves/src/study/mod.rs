@@ -6,8 +6,8 @@
 //! go to one [`recency`] order for each page size. [`pages`] holds the state of each page.
 
 use octavo_trace::{
-    AddressSpace, Observer, Region, RegionId, Relocation, Start, StreamEnd, StreamIdentity,
-    StreamProgress, WordConsumer,
+    AddressSpace, Observer, Region, RegionId, Relocation, Start, StreamConsumer, StreamEnd,
+    StreamIdentity, StreamProgress,
 };
 use octavo_types::{
     AddrRange, Consumer, DataItem, Event, MapSource, PageNumber, PageSize, Segment, VirtAddr,
@@ -132,7 +132,7 @@ impl Memory for ProcessMemory {
 }
 
 impl Study {
-    /// A study of an empty stream. Until [`WordConsumer::started`] gives a relocation, addresses stay
+    /// A study of an empty stream. Until [`StreamConsumer::started`] gives a relocation, addresses stay
     /// as traced.
     pub fn new(config: &StudyConfig) -> Self {
         let sizes = config.sizes.clone();
@@ -425,7 +425,7 @@ impl Consumer for Study {
     }
 }
 
-impl WordConsumer for Study {
+impl StreamConsumer for Study {
     fn started(&mut self, start: &Start) {
         let relocation =
             if self.native_layout { start.relocation.clone() } else { Relocation::default() };

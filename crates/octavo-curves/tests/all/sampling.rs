@@ -2,7 +2,7 @@
 
 use octavo_curves::{SampleSpec, Sampled, Sizes, Study, StudyConfig};
 use octavo_trace::source::{Batch, Facts, Place, Progress, Source, Step, TraceError};
-use octavo_trace::{Decoder, StreamEnd, StreamIdentity, WordConsumer, WordWriter};
+use octavo_trace::{Decoder, StreamConsumer, StreamEnd, StreamIdentity, WordWriter};
 use octavo_types::{Consumer, Event, Item, ItemKind, PageSize, Segment, VirtAddr};
 
 /// A loop of four instructions that loads from pages in turn, further apart the longer it runs.
@@ -91,7 +91,7 @@ impl Consumer for Watched {
     }
 }
 
-impl WordConsumer for Watched {}
+impl StreamConsumer for Watched {}
 
 fn studied(source: &mut dyn Source) -> Watched {
     let config = StudyConfig {

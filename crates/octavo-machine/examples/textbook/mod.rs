@@ -7,7 +7,7 @@ use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
 use octavo_os::policy::BasePages;
 use octavo_os::{Memory, Os, ProcessId};
-use octavo_trace::WordConsumer;
+use octavo_trace::StreamConsumer;
 use octavo_types::{Access, Consumer, Event, Item, ItemKind, PageNumber, Segment, VirtAddr};
 
 /// An entry of a set; free where it has never been used.
@@ -333,4 +333,4 @@ impl Consumer for Textbook {
     }
 }
 
-impl WordConsumer for Textbook {}
+impl StreamConsumer for Textbook {}

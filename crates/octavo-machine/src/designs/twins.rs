@@ -6,8 +6,7 @@ use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_os::policy::OsConfig;
 use octavo_trace::{Began, StreamEnd, StreamIdentity, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
-    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, Protection, Segment,
-    VirtAddr,
+    AddrRange, Event, Instructions, Item, ItemKind, MapSource, Protection, Segment, VirtAddr,
 };
 use proptest::prelude::*;
 

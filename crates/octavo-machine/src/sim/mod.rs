@@ -14,8 +14,7 @@ use octavo_trace::{
     WordConsumer,
 };
 use octavo_types::{
-    AddrRange, AddressWidth, Consumer, Event, Instructions, MapSource, Protection, Segment,
-    VirtAddr,
+    AddrRange, AddressWidth, Event, Instructions, MapSource, Protection, Segment, VirtAddr,
 };
 
 use crate::config::{self, ConfigError, FrontShape};
@@ -343,12 +342,9 @@ pub fn everything() -> Event {
     }
 }
 
-impl Consumer for Sim {
-    fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {
-        unreachable!("executions come with their numbers");
-    }
-
-    fn event(&mut self, event: &Event) {
+impl Sim {
+    /// Plays an event of the running process.
+    pub fn event(&mut self, event: &Event) {
         let process = &mut self.running;
         process.counts.event(event);
         if let Event::ThreadSwitch { thread } = event
@@ -390,6 +386,12 @@ impl WordConsumer for Sim {
         self.front.execution(&mut process.image, words[0] as usize, segment, addresses);
         if self.front.len() >= BATCH_ACCESSES {
             self.submit_batch();
+        }
+    }
+
+    fn record(&mut self, _: &[u64], event: Option<&Event>) {
+        if let Some(event) = event {
+            self.event(event);
         }
     }
 

@@ -11,8 +11,8 @@ use octavo_machine::designs::DesignSpec;
 use octavo_machine::{Counters, Sim, SimConfig, Timing};
 use octavo_trace::WordConsumer;
 use octavo_types::{
-    AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, PageNumber, Protection,
-    Segment, VirtAddr,
+    AddrRange, Event, Instructions, Item, ItemKind, MapSource, PageNumber, Protection, Segment,
+    VirtAddr,
 };
 
 /// Where the instruction of every step is.

@@ -4,9 +4,7 @@ use crate::common::{config, identity, tiny};
 use octavo_config::AddressSpaces;
 use octavo_machine::{Counters, Sim};
 use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
-use octavo_types::{
-    AddrRange, Consumer, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr,
-};
+use octavo_types::{AddrRange, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr};
 
 /// A segment of one instruction with these items.
 fn segment(kinds: &[ItemKind]) -> Segment {

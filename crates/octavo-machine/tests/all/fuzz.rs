@@ -9,7 +9,7 @@ use octavo_machine::designs::designs;
 use octavo_oracle::strategies::{Step, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
-use octavo_types::{Consumer, Item, ItemKind, Segment, VirtAddr};
+use octavo_types::{Item, ItemKind, Segment, VirtAddr};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

@@ -14,7 +14,7 @@ use octavo_machine::{
     Batch, ControlEvent, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Sim,
 };
 use octavo_oracle::strategies::{RandomStream, Step, stream};
-use octavo_types::{Consumer, Instructions};
+use octavo_types::Instructions;
 use play::{SideEvent, SideEvents, asides, play, play_naively};
 use policies::HostPolicy;
 use proptest::prelude::*;

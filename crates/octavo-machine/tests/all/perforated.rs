@@ -16,7 +16,7 @@ use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::policy::by_name;
 use octavo_trace::{TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
-    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
+    AddrRange, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
 };
 use proptest::prelude::*;
 

@@ -7,9 +7,7 @@ use crate::common::{check_laws, config, tiny};
 use octavo_machine::Sim;
 use octavo_machine::designs::hardware;
 use octavo_trace::WordConsumer;
-use octavo_types::{
-    AddrRange, Consumer, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr,
-};
+use octavo_types::{AddrRange, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr};
 use proptest::prelude::*;
 
 const CODE: VirtAddr = VirtAddr::new(0x40_0000);

@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use super::KEPT_OF_A_KIND;
 use super::finding::{Finding, FindingKind};
 use super::rights::{Rights, RightsMap};
-use crate::ring::{Start, WordConsumer};
+use crate::ring::{Start, StreamConsumer};
 use crate::source::Place;
 use crate::stream::Ended;
 
@@ -291,7 +291,7 @@ impl StreamChecker {
     }
 }
 
-impl WordConsumer for StreamChecker {
+impl StreamConsumer for StreamChecker {
     fn width(&self) -> Option<AddressWidth> {
         None
     }

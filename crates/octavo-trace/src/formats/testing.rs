@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::Format;
-use crate::ring::{Decoder, Encoder, WordConsumer};
+use crate::ring::{Decoder, Encoder, StreamConsumer};
 use crate::sink::{Output, PlainSink, ReferenceWriter, Sink, Written};
 use crate::source::{Batch, Facts, Input, InputOptions, Source, Step, TraceError};
 use crate::stream::{StreamEnd, StreamIdentity};
@@ -56,7 +56,7 @@ struct Log {
     executed: Vec<(Segment, Vec<VirtAddr>)>,
 }
 
-impl WordConsumer for Log {
+impl StreamConsumer for Log {
     fn width(&self) -> Option<AddressWidth> {
         None
     }

@@ -5,13 +5,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ring::{Decoder, WordConsumer};
+use crate::ring::{Decoder, StreamConsumer};
 
 /// The executions of a stream: each segment with its addresses.
 #[derive(Default)]
 struct Executed(Vec<(Segment, Vec<VirtAddr>)>);
 
-impl WordConsumer for Executed {
+impl StreamConsumer for Executed {
     fn width(&self) -> Option<AddressWidth> {
         None
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Event, Segment};
 
 use super::desk::{Followed, Seat};
 use super::process::Process;
@@ -71,17 +71,6 @@ impl<C: Observer> Witness<C> {
             (None, true) => Ended::Exec,
             (None, false) => Ended::Lost,
         }
-    }
-}
-
-impl<C: Observer> Consumer for Witness<C> {
-    #[inline(always)]
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.inner.segment(segment, addresses);
-    }
-
-    fn event(&mut self, event: &Event) {
-        self.inner.event(event);
     }
 }
 

@@ -14,9 +14,9 @@ use super::record::{Start, read_definition, read_event, read_start};
 /// The memory of a segment beside its items, in items.
 const SEGMENT_ITEMS: usize = 4;
 
-/// A reader of a decoded stream. Most take executions and events as any [`Consumer`] does; one that
-/// keeps or passes on the words themselves finds them here.
-pub trait WordConsumer: Consumer {
+/// A reader of a decoded stream, with the words of which it was decoded: for one that keeps or passes on
+/// words, or goes by the numbers of segments. Others are a [`StreamConsumer`].
+pub trait WordConsumer {
     /// The addresses that it takes: all others are folded for it. With none it gets what is
     /// written, whatever that is.
     fn width(&self) -> Option<AddressWidth> {
@@ -24,10 +24,7 @@ pub trait WordConsumer: Consumer {
     }
 
     /// One execution of `segment`: its number, and its data addresses.
-    #[inline(always)]
-    fn execution(&mut self, segment: &Segment, words: &[u64]) {
-        self.segment(segment, VirtAddr::slice_from_raw(&words[1..]));
-    }
+    fn execution(&mut self, segment: &Segment, words: &[u64]);
 
     /// An execution of which some data addresses were folded; `written` are its words before.
     fn folded_execution(&mut self, segment: &Segment, words: &[u64], written: &[u64]) {
@@ -37,16 +34,47 @@ pub trait WordConsumer: Consumer {
 
     /// A record, with its event if it is one. The description of the process, and
     /// definitions, come here too.
-    fn record(&mut self, words: &[u64], event: Option<&Event>) {
-        let _ = words;
+    fn record(&mut self, words: &[u64], event: Option<&Event>);
+
+    /// The process has described itself.
+    fn started(&mut self, start: &Start) {
+        let _ = start;
+    }
+}
+
+/// A [`Consumer`] of a decoded stream, which takes executions and events without their words.
+pub trait StreamConsumer: Consumer {
+    /// As [`WordConsumer::width`].
+    fn width(&self) -> Option<AddressWidth> {
+        Some(AddressWidth::LA57)
+    }
+
+    /// As [`WordConsumer::started`].
+    fn started(&mut self, start: &Start) {
+        let _ = start;
+    }
+}
+
+impl<C: StreamConsumer> WordConsumer for C {
+    #[inline(always)]
+    fn width(&self) -> Option<AddressWidth> {
+        StreamConsumer::width(self)
+    }
+
+    #[inline(always)]
+    fn execution(&mut self, segment: &Segment, words: &[u64]) {
+        self.segment(segment, VirtAddr::slice_from_raw(&words[1..]));
+    }
+
+    #[inline(always)]
+    fn record(&mut self, _: &[u64], event: Option<&Event>) {
         if let Some(event) = event {
             self.event(event);
         }
     }
 
-    /// The process has described itself.
     fn started(&mut self, start: &Start) {
-        let _ = start;
+        StreamConsumer::started(self, start);
     }
 }
 
@@ -265,7 +293,7 @@ mod tests {
         fn event(&mut self, _: &Event) {}
     }
 
-    impl WordConsumer for Nothing {}
+    impl StreamConsumer for Nothing {}
 
     /// Segments of 1000 fetches each, the same for every stream.
     fn definitions(count: u32) -> Vec<u64> {

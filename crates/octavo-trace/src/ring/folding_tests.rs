@@ -5,7 +5,7 @@ use octavo_types::{
     VirtAddr,
 };
 
-use super::{Decoder, Encoder, FoldedReferences, WordConsumer, WordWriter};
+use super::{Decoder, Encoder, FoldedReferences, StreamConsumer, WordWriter};
 
 /// Keeps addresses and ranges as they come.
 struct Log {
@@ -27,7 +27,7 @@ impl Consumer for Log {
     }
 }
 
-impl WordConsumer for Log {
+impl StreamConsumer for Log {
     fn width(&self) -> Option<AddressWidth> {
         self.width
     }

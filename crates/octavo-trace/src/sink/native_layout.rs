@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_types::{AddrRange, AddressWidth, Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddrRange, AddressWidth, Event, Segment, VirtAddr};
 
 use super::{Sink, Written};
 use crate::native::Manifest;
@@ -79,12 +79,6 @@ struct Mover {
     words: Vec<u64>,
     /// Whether something was executed without a relocation.
     is_unplaced: bool,
-}
-
-impl Consumer for Mover {
-    fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {}
-
-    fn event(&mut self, _: &Event) {}
 }
 
 impl WordConsumer for Mover {
@@ -172,10 +166,10 @@ impl Layout {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use octavo_types::{Item, ItemKind, MapSource, PhysAddr, Protection};
+    use octavo_types::{Consumer, Item, ItemKind, MapSource, PhysAddr, Protection};
 
     use super::*;
-    use crate::ring::{Encoder, Start, WordWriter};
+    use crate::ring::{Encoder, Start, StreamConsumer, WordWriter};
 
     /// Keeps the words that it is given.
     #[derive(Clone, Default)]
@@ -225,7 +219,7 @@ mod tests {
         }
     }
 
-    impl WordConsumer for Engine {
+    impl StreamConsumer for Engine {
         fn started(&mut self, start: &Start) {
             self.relocation = start.relocation.clone();
             self.stack = start.stack.map(|stack| self.relocation.range(stack));

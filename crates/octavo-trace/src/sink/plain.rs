@@ -3,7 +3,7 @@
 use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 
 use super::{ReferenceWriter, Sink, Written};
-use crate::ring::{Decoder, WordConsumer};
+use crate::ring::{Decoder, StreamConsumer};
 use crate::source::TraceError;
 use crate::stream::{StreamEnd, StreamIdentity};
 
@@ -69,7 +69,7 @@ struct Tally {
     failed: Option<TraceError>,
 }
 
-impl WordConsumer for Tally {
+impl StreamConsumer for Tally {
     fn width(&self) -> Option<AddressWidth> {
         None
     }

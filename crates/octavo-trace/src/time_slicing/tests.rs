@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::formats::{OpenOptions, open, open_input};
 use crate::native::{Manifest, NativeSink};
-use crate::ring::{Decoder, Encoder, WordConsumer};
+use crate::ring::{Decoder, Encoder, StreamConsumer};
 use crate::sink::{Output, Sink};
 use crate::source::{Input, InputOptions};
 
@@ -128,7 +128,7 @@ impl Consumer for Steps {
     }
 }
 
-impl WordConsumer for Steps {}
+impl StreamConsumer for Steps {}
 
 /// Reads slicing to the end: steps with their streams, in order.
 fn read(source: &mut dyn Source) -> Vec<(u32, NaiveStep)> {

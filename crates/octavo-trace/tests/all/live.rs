@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use octavo_trace::{
-    Ended, ExitReason, Limits, Live, LiveOptions, Observer, StreamProgress, Tracer, WordConsumer,
+    Ended, ExitReason, Limits, Live, LiveOptions, Observer, StreamConsumer, StreamProgress, Tracer,
 };
 use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
 
@@ -29,7 +29,7 @@ impl Consumer for Log {
     fn event(&mut self, _: &Event) {}
 }
 
-impl WordConsumer for Log {}
+impl StreamConsumer for Log {}
 
 impl Observer for Log {
     fn progress(&self) -> StreamProgress {

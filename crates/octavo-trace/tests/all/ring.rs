@@ -1,7 +1,7 @@
 //! Decoding inverts encoding, and random words are read or refused.
 
 use octavo_oracle::strategies::{RandomStream, stream};
-use octavo_trace::{Decoder, Encoder, WordConsumer};
+use octavo_trace::{Decoder, Encoder, StreamConsumer};
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ struct Log {
     events: Vec<Event>,
 }
 
-impl WordConsumer for Log {}
+impl StreamConsumer for Log {}
 
 impl Consumer for Log {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {

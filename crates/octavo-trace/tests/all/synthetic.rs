@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use octavo_oracle::{NaiveReferences, Reference};
 use octavo_trace::source::{Batch, Place, Step};
 use octavo_trace::synthetic::{KINDS, Spec, parse};
-use octavo_trace::{Decoder, WordConsumer};
+use octavo_trace::{Decoder, StreamConsumer};
 use octavo_types::{Consumer, Event, ItemKind, MapSource, Segment, VirtAddr};
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ impl Consumer for Written {
     }
 }
 
-impl WordConsumer for Written {}
+impl StreamConsumer for Written {}
 
 impl Written {
     fn data(&self) -> impl Iterator<Item = &Reference> {

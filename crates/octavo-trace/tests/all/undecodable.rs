@@ -11,8 +11,8 @@ use octavo_trace::sink::{Output, Sink, Written};
 use octavo_trace::source::{Input, InputOptions, ReadAhead, Source, TraceError};
 use octavo_trace::{
     Began, ConvertOptions, Encoder, ExitReason, JobState, Limits, ListingOptions, Manifest,
-    NativeFile, NativeSink, NativeSource, Observer, Replay, StreamEnd, StreamIdentity,
-    StreamProgress, WordConsumer, convert, list, survey,
+    NativeFile, NativeSink, NativeSource, Observer, Replay, StreamConsumer, StreamEnd,
+    StreamIdentity, StreamProgress, convert, list, survey,
 };
 use octavo_types::{Consumer, Event, Item, ItemKind, Segment, VirtAddr};
 
@@ -134,7 +134,7 @@ fn the_checker_finds_it() {
 /// Sees nothing.
 struct Blind;
 
-impl WordConsumer for Blind {}
+impl StreamConsumer for Blind {}
 
 impl Consumer for Blind {
     fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {}

@@ -15,7 +15,7 @@ use octavo_machine::designs::DesignSpec;
 use octavo_machine::{AnyMachine, Counters, Sim, SimConfig, Timing};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::{Began, StreamIdentity, WordConsumer};
-use octavo_types::{Consumer, Instructions, PageSize, VirtAddr};
+use octavo_types::{Instructions, PageSize, VirtAddr};
 use proptest::prelude::*;
 
 /// A TLB level with a latency and arrays: name, entries, ways, sizes.

@@ -18,8 +18,8 @@ use octavo_os::page_table::Format;
 use octavo_os::{Memory, ProcessId};
 use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
-    Access, AddrRange, Consumer, Event, Instructions, Item, ItemKind, MapSource, Protection,
-    Segment, VirtAddr,
+    Access, AddrRange, Event, Instructions, Item, ItemKind, MapSource, Protection, Segment,
+    VirtAddr,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::line::{Fault, Line};
 use super::*;
-use crate::ring::{Decoder, WordConsumer};
+use crate::ring::{Decoder, StreamConsumer};
 use crate::source::{Batch, InputOptions, Source, Step};
 
 /// About what is read at once.
@@ -29,7 +29,7 @@ struct Notes {
     has_instructions: bool,
 }
 
-impl WordConsumer for Notes {
+impl StreamConsumer for Notes {
     fn width(&self) -> Option<AddressWidth> {
         None
     }
