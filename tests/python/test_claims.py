@@ -40,6 +40,23 @@ def test_a_claim_without_values_is_undecided(value: Any) -> None:
     assert claim("falls", "of < 1").find({"falls": 0}) == Found("", True)
 
 
+@pytest.mark.parametrize(("value", "tested"), [(None, ""), ([], ""), ([0.5], "then 0.5 of 2")])
+def test_the_result_of_an_experiment_is_given_where_it_was_made(value: Any, tested: str) -> None:
+    texts = {"test": "without_it", "tested": "then {{ test[0] }} of {{ of }}"}
+    one = Claim("fall", "it falls", "to a tenth", "falls", "of < 1", **texts)
+    assert one.find({"falls": 2, "without_it": value}) == Found("", False, tested=tested)
+
+
+def test_the_page_shows_the_experiment_of_a_claim_that_differs() -> None:
+    one = Claim("fall", "it falls", "to a tenth", "falls", "of < 1", where="table 1")
+    macro = "{% import 'shared.md' as shared %}{{ shared.claims_text(claims) }}"
+    for agrees in (True, False):
+        found = Found("2", agrees, "small", "with more it is 0.5")
+        text = claims.environment().from_string(macro).render(claims=[(one, found)])
+        assert ("Why it may: small.\n   Tested: with more it is 0.5." in text) is not agrees
+        assert claims.claims_document([(one, found)])[0]["tested"] == "with more it is 0.5"
+
+
 @pytest.mark.parametrize("where", ["of", "ours", "agrees"])
 def test_an_unknown_name_is_an_error_that_names_the_nearest(where: str) -> None:
     texts = {"of": "falls", "agrees": "of < 1", "ours": ""}

@@ -5,11 +5,15 @@ A study's `study.toml` has a table `[claim.KEY]` for each claim, in the order of
 - `where` is the place in the paper, and `paper` its statement, with the number it leads to expect;
 - `of` is an expression for the measured values. The claim is undecided where it is none or empty;
 - `ours` is the answer in words, and `agrees` an expression for whether it agrees;
-- `line` says in words when it is taken to agree, and `why` why it may differ here.
+- `line` says in words when it is taken to agree, and `why` why it may differ here;
+- `test` is an expression for the measured values of the experiment that tests that cause: the same
+  measurement with one thing changed. `tested` is its answer in words, shown where the claim
+  differs; nothing is shown where the experiment was not made (`test` is none or empty).
 
-`of` and `agrees` are Jinja's expressions, `ours` and `why` its templates, all of them in its
-sandbox, over the named values of the study, `of`, KIB, MIB, and FUNCTIONS and FILTERS. Templates
-may use the macros and texts that the file's `shared` defines, too.
+`of`, `agrees` and `test` are Jinja's expressions, `ours`, `why` and `tested` its templates, all of
+them in its sandbox, over the named values of the study, `of`, KIB, MIB, and FUNCTIONS and FILTERS;
+`tested` has `test` as well. Templates may use the macros and texts that the file's `shared`
+defines, too.
 """
 
 from __future__ import annotations
@@ -66,6 +70,8 @@ class Found:
     agrees: bool
     why: str = ""
     """Why it may differ here."""
+    tested: str = ""
+    """The result of the experiment that tests that cause; empty where none was made."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,8 @@ class Claim:
     where: str = ""
     ours: str = ""
     why: str = ""
+    test: str = ""
+    tested: str = ""
     shared: str = ""
 
     def find(self, values: Values) -> Found | None:
@@ -87,11 +95,17 @@ class Claim:
         expression has a name that no value has.
         """
         measured = self._value(self.of, values)
-        if measured is None or (isinstance(measured, Collection) and not measured):
+        if _is_missing(measured):
             return None
         values = {**values, "of": measured}
         agrees = bool(self._value(self.agrees, values))
-        return Found(self._text(self.ours, values), agrees, self._text(self.why, values))
+        ours, why = self._text(self.ours, values), self._text(self.why, values)
+        return Found(ours, agrees, why, self._tested(values))
+
+    def _tested(self, values: Values) -> str:
+        """The result of the experiment in words; empty if it was not made."""
+        test = self._value(self.test, values) if self.test else None
+        return "" if _is_missing(test) else self._text(self.tested, {**values, "test": test})
 
     def _text(self, template: str, values: Values) -> str:
         self._check(self.shared + template, values)
@@ -105,6 +119,11 @@ class Claim:
         known = [*values, *environment().globals]
         for name in sorted(_names(source)):
             choose(name, known, f"name in the claim {self.key}")
+
+
+def _is_missing(measured: Any) -> bool:
+    """Whether nothing was measured."""
+    return measured is None or (isinstance(measured, Collection) and not measured)
 
 
 Answered = tuple[Claim, Found | None]
@@ -140,6 +159,7 @@ def claims_document(answered: Iterable[Answered]) -> list[dict[str, Any]]:
             "line": claim.line,
             "ours": None if found is None else found.ours,
             "agrees": None if found is None else found.agrees,
+            "tested": None if found is None else found.tested or None,
         }
         for claim, found in answered
     ]
