@@ -2,10 +2,10 @@
  *
  * What a traced process executes: traced as well where that is possible, and untraced otherwise.
  *
- * The core traces an executed program by executing Valgrind with it, and ends the process if that
- * fails. So it is found out before whether the process, as the user that it is by now, can reach
- * Valgrind and the tool; and whether the program gains privileges by being executed, which the
- * kernel would give to Valgrind instead.
+ * The core traces an executed program by executing its launcher with it, and ends the process if
+ * that fails. The tool is its own launcher: a launcher only chooses a tool. So it is found out before
+ * whether the process, as the user that it is by now, can reach the tool; and whether the program
+ * gains privileges by being executed, which the kernel would give to Valgrind instead.
  */
 #include "tracer.h"
 
@@ -130,8 +130,6 @@ static const HChar* find_obstacle(const HChar* path)
              "capabilities)";
    if (!may_access("/proc/self/maps", READ_OK))
       return "the process that executes it sees no /proc";
-   if (!may_access(VG_(name_of_launcher), EXECUTE_OK))
-      return "Valgrind is out of reach for the process that executes it";
    if (tool_by_descriptor && !holds_tool(inherited))
       return "the tracer's file is out of reach for the process that executes it";
    return NULL;
@@ -155,9 +153,13 @@ static void decide_fate(const HChar* path)
 /* The core has found that the program can be executed, and does it after this. */
 static void leave_image(void)
 {
-   if (fate == TRACED)
+   if (fate == TRACED) {
+      static HChar tool[TRACER_PATH_BYTES];
+      VG_(snprintf)(tool, sizeof tool, "%s/%s",
+                    tool_by_descriptor ? descriptors_tool_dir() : VG_(libdir), TOOL_NAME);
+      VG_(name_of_launcher) = tool;
       descriptors_pass_on(tool_by_descriptor);
-   else
+   } else
       descriptors_leave();
    if (obstacle) {
       VG_(umsg)("octavo tracer: %s ran untraced: %s\n", program, obstacle);
@@ -174,13 +176,17 @@ void __wrap_vgPlain_nuke_all_threads_except(ThreadId me, UInt reason)
    __real_vgPlain_nuke_all_threads_except(me, reason);
 }
 
-/* The core passes the tool's directory to the next image through its environment. */
+/* The core passes the tool's directory to the next image through its environment, and the name of
+   the launcher, which the core wants to know, is passed beside it. */
 extern void __real_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HChar* value);
 void __wrap_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HChar* value);
 void __wrap_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HChar* value)
 {
-   Bool replaced = fate == TRACED && tool_by_descriptor && VG_(strcmp)(name, "VALGRIND_LIB") == 0;
-   __real_vgPlain_env_setenv(environment, name, replaced ? descriptors_tool_dir() : value);
+   Bool passed_on = fate == TRACED && VG_(strcmp)(name, "VALGRIND_LIB") == 0;
+   if (passed_on)
+      __real_vgPlain_env_setenv(environment, "VALGRIND_LAUNCHER", VG_(name_of_launcher));
+   __real_vgPlain_env_setenv(environment, name,
+                             passed_on && tool_by_descriptor ? descriptors_tool_dir() : value);
 }
 
 /* ---- the system calls ---- */

@@ -599,9 +599,9 @@ class LiveRun(Generic[_Found]):
     ) -> None:
         """Checks its arguments; starts nothing.
 
-        argv[0] is the resolved path of the program. `valgrind` is the path of the valgrind
-        launcher, `tool_dir` the private VALGRIND_LIB directory that holds our tool (ignored with
-        the Lackey tracer).
+        argv[0] is the resolved path of the program. `valgrind` is the path of our tool, or of
+        Valgrind's launcher for Lackey; `tool_dir` the private VALGRIND_LIB directory that holds our
+        tool (ignored with the Lackey tracer).
         Raises ValueError.
         """
 

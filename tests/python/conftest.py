@@ -53,11 +53,11 @@ def finish() -> Callable[..., RunResult]:
 
 @pytest.fixture
 def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing but a made-up Valgrind, and a directory with a made-up tool."""
+    """A PATH with nothing but a made-up Valgrind and a made-up tool."""
     tools = tmp_path / "tools"
     tools.mkdir()
     write_script(tools / "valgrind", "echo valgrind-3.22.0")
-    write_script(tools / "octavo-amd64-linux", "exit 1")
+    write_script(tools / "octavo-amd64-linux", "echo valgrind-3.21.0")
     monkeypatch.setenv("PATH", str(tools))
     monkeypatch.setenv("OCTAVO_TOOL_DIR", str(tools))
     return tools

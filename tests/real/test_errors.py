@@ -63,14 +63,15 @@ def test_no_program_at_all(tmp_path: Path, octavo: Octavo):
 
 
 def test_no_valgrind(tmp_path: Path, octavo: Octavo):
-    traced = octavo(["/bin/true"], env={"PATH": str(tmp_path)})
+    traced = octavo(["/bin/true"], "--tracer", "lackey", env={"PATH": str(tmp_path)})
     assert_refused(traced, 125, "Valgrind", "apt-get install valgrind")
 
 
 def test_an_old_valgrind(tmp_path: Path, octavo: Octavo):
     executable(tmp_path / "valgrind", b"#!/bin/sh\necho valgrind-3.15.0\n")
     path = f"{tmp_path}:{os.environ['PATH']}"
-    assert_refused(octavo(SAY, env={"PATH": path}), 125, "3.15.0", "3.19")
+    traced = octavo(SAY, "--tracer", "lackey", env={"PATH": path})
+    assert_refused(traced, 125, "3.15.0", "3.19")
 
 
 def test_no_tracer(tmp_path: Path, octavo: Octavo):

@@ -21,7 +21,7 @@ from octavo.tracing.manifest import exit_status, partial_reason
 from octavo.tracing.program import find_program
 from octavo.tracing.scope import Scope, resolve_scope
 from octavo.tracing.session import Program, drive
-from octavo.tracing.valgrind import find_tool_dir_of, find_valgrind, first_line
+from octavo.tracing.valgrind import find_valgrind, first_line
 
 if TYPE_CHECKING:
     from octavo._core import Recorded, RecordEnd, RecordProgress
@@ -130,8 +130,7 @@ def execute_recording(
     program = find_program(command[0])
     check_name_to_record(path)
     check_new_file(path, force=force, option="--out")
-    valgrind = find_valgrind()
-    tool_dir = find_tool_dir_of(scope.tracer)
+    valgrind = find_valgrind(scope.tracer)
     options = scope.recorded()
     about = {
         "command": list(command),
@@ -149,7 +148,7 @@ def execute_recording(
             path=path,
             about=json.dumps(unicode_document(about)),
             valgrind=str(valgrind.launcher),
-            tool_dir=str(tool_dir),
+            tool_dir=str(valgrind.tool_dir),
             **options,
         )
         return _recorded(recording, path, about, on_progress)

@@ -17,7 +17,7 @@ from octavo.tracing.phase import Timer
 from octavo.tracing.program import find_program, use_started_name
 from octavo.tracing.scope import Processes, Scope
 from octavo.tracing.session import Run, drive
-from octavo.tracing.valgrind import find_tool_dir_of, find_valgrind, first_line
+from octavo.tracing.valgrind import find_valgrind, first_line
 
 if TYPE_CHECKING:
     from octavo._core import Analysis, Progress, Result
@@ -114,8 +114,7 @@ def trace_program(
     if not command:
         raise UsageError(f"no program given; write it after the options: octavo {verb} -- PROGRAM.")
     program = find_program(command[0])
-    valgrind = find_valgrind()
-    tool_dir = find_tool_dir_of(scope.tracer)
+    valgrind = find_valgrind(scope.tracer)
     circumstances = Circumstances(
         command=command,
         program=program,
@@ -129,7 +128,7 @@ def trace_program(
             [*command],
             analysis=make_analysis(),
             valgrind=str(valgrind.launcher),
-            tool_dir=str(tool_dir),
+            tool_dir=str(valgrind.tool_dir),
             **scope.recorded(),
         )
 

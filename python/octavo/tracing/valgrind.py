@@ -31,18 +31,28 @@ class Valgrind:
     """A Valgrind that is there and new enough."""
 
     launcher: Path
+    """The executable: Valgrind's launcher, or our tool, which holds Valgrind's core."""
     version: str
+    tool_dir: Path
+    """The private VALGRIND_LIB directory of our tool; of no meaning for Lackey."""
 
 
-def find_valgrind() -> Valgrind:
-    """The launcher on PATH.
+def find_valgrind(tracer: str) -> Valgrind:
+    """Our tool, for the tracer "octavo"; the Valgrind on PATH for Lackey, its own tool.
 
     Debian's `valgrind` is a shell script that changes the traced program's environment; the real
     launcher lies beside it as `valgrind.bin` and is preferred.
     """
+    if tracer == "octavo":
+        directory = find_tool_dir()
+        return Valgrind(directory / TOOL_NAME, _version_of(directory / TOOL_NAME), directory)
+    check_temporary_directory()
     found = shutil.which("valgrind")
     if found is None:
-        raise CannotRun("Valgrind is not installed; `apt-get install valgrind` brings it.")
+        raise CannotRun(
+            "--tracer lackey needs Valgrind, which is not installed; `apt-get install valgrind` "
+            "brings it."
+        )
     real = Path(found).resolve().with_name("valgrind.bin")
     launcher = real if os.access(real, os.X_OK) else Path(found)
     version = _version_of(launcher)
@@ -50,13 +60,19 @@ def find_valgrind() -> Valgrind:
     if numbers < OLDEST_VERSION:
         oldest = ".".join(map(str, OLDEST_VERSION))
         raise CannotRun(f"Valgrind {version} is too old; Octavo needs {oldest} or later.")
-    return Valgrind(launcher, version)
+    return Valgrind(launcher, version, Path())
 
 
 def _version_of(launcher: Path) -> str:
     try:
         done = subprocess.run(
-            [launcher, "--version"], capture_output=True, text=True, timeout=30, check=False
+            [launcher, "--version"],
+            # Which a launcher sets, and our tool is started without one.
+            env={**os.environ, "VALGRIND_LAUNCHER": str(launcher)},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
     except BlockingIOError as error:
         limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
@@ -78,14 +94,6 @@ def check_temporary_directory() -> None:
     named = os.environ.get("TMPDIR")
     if named and not (Path(named).is_dir() and os.access(named, os.W_OK | os.X_OK)):
         raise CannotRun(f"TMPDIR names `{named}`, which is no directory that can be written to.")
-
-
-def find_tool_dir_of(tracer: str) -> Path:
-    """The directory of our tool; none for Lackey, which is Valgrind's own."""
-    if tracer == "octavo":
-        return find_tool_dir()
-    check_temporary_directory()
-    return Path()
 
 
 def find_tool_dir() -> Path:

@@ -10,6 +10,8 @@ use super::LiveOptions;
 /// Starts the program under our tool, which inherits the descriptors of the ring and of its log.
 pub fn start_octavo(options: &LiveOptions, session: OwnedFd, log: OwnedFd) -> io::Result<Child> {
     let mut command = valgrind(options);
+    // The tool is executed without Valgrind's launcher, whose name the core demands.
+    command.env("VALGRIND_LAUNCHER", &options.valgrind);
     let follow = if options.follow_children { "yes" } else { "no" };
     command
         .env("VALGRIND_LIB", &options.tool_dir)

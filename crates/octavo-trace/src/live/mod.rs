@@ -42,7 +42,7 @@ pub enum Tracer {
 pub struct LiveOptions {
     /// The program's path and arguments.
     pub argv: Vec<OsString>,
-    /// Valgrind's launcher.
+    /// The executable: our tool, or Valgrind's launcher for Lackey.
     pub valgrind: PathBuf,
     /// The private `VALGRIND_LIB` that holds our tool.
     pub tool_dir: PathBuf,
@@ -96,7 +96,7 @@ pub enum LiveError {
     /// Valgrind did not start.
     #[error("cannot start {valgrind}: {source}{}", resource_limits::explain(source))]
     Start {
-        /// Its launcher.
+        /// The executable.
         valgrind: PathBuf,
         /// The system's error.
         source: std::io::Error,
