@@ -16,7 +16,8 @@ help:  ## say what there is
 EXTENSION := .venv/octavo-built
 RUST := $(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml python/octavo/presets/*/*.toml) $(shell find crates -name '*.rs')
 PAGE_SCRIPT := build/vega.js
-WORKLOADS := $(patsubst workloads/%.c,build/workloads/%,$(wildcard workloads/*.c)) build/workloads/bfs_static
+WORKLOADS := $(patsubst workloads/%.c,build/workloads/%,$(wildcard workloads/*.c)) build/workloads/bfs_static \
+	$(patsubst workloads/%.c,build/workloads/%,$(wildcard workloads/period/*.c))
 
 setup: $(EXTENSION) tracer preload $(PAGE_SCRIPT)  ## all that .venv/bin/octavo needs
 
@@ -55,6 +56,11 @@ $(FREESTANDING): CFLAGS += -static -nostdlib -fno-pie -no-pie -fno-stack-protect
 build/workloads/bfs_static: workloads/bfs.c $(wildcard workloads/*.h) tracer/octavo.h Makefile | system
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -static -fno-pie -no-pie -Itracer -o $@ $< -pthread
+
+# Programs like those of two papers of 1992 and 1997: scalar, static, at fixed addresses, as these were.
+build/workloads/period/%: workloads/period/%.c Makefile | system
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fno-tree-vectorize -static -fno-pie -no-pie -o $@ $< -lm
 
 # --- using ---------------------------------------------------------------------------------------
 
@@ -98,7 +104,7 @@ lint: setup  ## format, clippy, ruff, types, wording, C warnings
 	.venv/bin/python scripts/check-language
 	$(MAKE) --no-print-directory -s -f tracer/build.mk OUT=build/tracer-lint WERROR=1
 	$(MAKE) --no-print-directory -s -f preload/build.mk OUT=build/preload-lint WERROR=1
-	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c
+	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c workloads/period/*.c
 
 # Private items too: the reference is for those who work on the code.
 docs: setup  ## the reference of all crates and of the Python package, and man pages, in build/docs

@@ -151,7 +151,7 @@ def test_the_page_has_all_sections(measured: Measurement) -> None:
     assert json.loads(json.dumps(document))["paper"]["cycles_per_change"] == 6908
     assert len(document["claims"]) == 9
     assert figure_files(figures_of(study), ["svg"])
-    assert "no program decides it" in Study((), {}, 10**6).markdown()
+    assert "no program like the paper's decides it" in Study((), {}, 10**6).markdown()
 
 
 def test_claims_can_agree_and_differ(measured: Measurement) -> None:

@@ -130,7 +130,7 @@ def test_inputs_are_the_same_every_time(tmp_path: Path) -> None:
         files = sorted(path for path in directory.rglob("*") if path.is_file())
         made.append({str(path.relative_to(directory)): path.read_bytes() for path in files})
     assert made[0] == made[1]
-    assert len(made[0]) == 5
+    assert len(made[0]) == 9
 
 
 def test_at_least_twelve_programs_with_their_inputs_filled_in() -> None:

@@ -149,6 +149,11 @@ def answers(study: str, values: Values) -> list[Answered]:
     return [(claim, claim.find(values)) for claim in load_claims(study)]
 
 
+def found_by_key(study: str, values: Values) -> dict[str, Found]:
+    """The answers of other measurements to the claims that they decide, by the key of the claim."""
+    return {claim.key: found for claim, found in answers(study, values) if found is not None}
+
+
 def claims_document(answered: Iterable[Answered]) -> list[dict[str, Any]]:
     """Plain data for the JSON."""
     return [

@@ -9,6 +9,19 @@ _WORDS = 20_000
 _TEXT_LINES = 60_000
 _ROWS = 20_000
 _FUNCTIONS = 120
+_VARIED_FUNCTIONS = 40
+_OBJECTS = 4_000
+_IMAGE_DOTS = (1024, 768)
+_NAMES = {
+    "text": "input.txt",
+    "rust": "input.rs",
+    "python": "input.py",
+    "functions": "functions.c",
+    "objects": "objects.sql",
+    "circuit": "circuit.v",
+    "image": "image.ppm",
+}
+"""Files of the inputs, where they are not `input.NAME`."""
 
 
 def make_inputs(directory: Path) -> dict[str, Path]:
@@ -19,12 +32,15 @@ def make_inputs(directory: Path) -> dict[str, Path]:
         "c": _c_source,
         "rust": _rust_source,
         "python": _python_source,
+        "functions": _functions,
+        "objects": _objects,
+        "circuit": _circuit,
+        "image": _image,
     }
-    suffixes = {"text": "txt", "sql": "sql", "c": "c", "rust": "rs", "python": "py"}
     paths = {}
     for name, make in makers.items():
-        path = directory / f"input.{suffixes[name]}"
-        path.write_text(make(random.Random(_SEED)), encoding="ascii")
+        path = directory / _NAMES.get(name, f"input.{name}")
+        path.write_text(make(random.Random(_SEED)), encoding="latin-1")
         paths[name] = path
     return {**paths, "scratch": directory / "scratch"}
 
@@ -99,3 +115,121 @@ def _python_source(_: random.Random) -> str:
         "text = json.dumps(index, sort_keys=True)\n"
         "print(len(json.loads(text)), counts.most_common(1))\n"
     )
+
+
+_KINDS = (
+    "long f{n}(long x) {{\n  long sum = x, i;\n  for (i = 0; i < {a}; i++) {{\n"
+    "    if ((sum ^ i) % {b} == 0) sum += f{m}(i);\n"
+    "    else table[(sum + i) & 4095] += sum * {b};\n  }}\n  return sum;\n}}\n",
+    "long f{n}(long x) {{\n  switch (x % 9) {{\n  case 0: return x * {a};\n"
+    "  case 1: return x - {b};\n"
+    "  case 2: return f{m}(x / 2);\n  case 3: return table[x & 63] ^ {a};\n"
+    "  case 5: return x << {c};\n  case 7: return ~x;\n  default: return x + {b};\n  }}\n}}\n",
+    "struct item{n} {{ struct item{n} *next; int key, weight[{c}]; }};\n"
+    "long f{n}(long x) {{\n  struct item{n} items[{c}], *at = items;\n  long i, found = 0;\n"
+    "  for (i = 0; i < {c}; i++) {{ items[i].next = i ? &items[i - 1] : 0; items[i].key = x * i; "
+    "items[i].weight[i] = i ^ x; }}\n"
+    "  for (at = &items[{c} - 1]; at; at = at->next)\n"
+    "    if (at->key > {a} || at->weight[0] < {b}) found += at->key - f{m}(found);\n"
+    "  return found;\n}}\n",
+    "long f{n}(long x) {{\n  char text[{a}], *at = text;\n  int digits = 0;\n"
+    "  while (x > 0 && at < text + {a} - 1) {{ *at++ = '0' + x % 10; x /= 10; digits++; }}\n"
+    "  *at = 0;\n  while (at > text && *--at != '{c}') if (*at >= 'a' || *at < '0') digits--;\n"
+    "  return digits ? f{m}(digits) : {b};\n}}\n",
+    "double g{n}(double x, double y) {{ return x > y ? x * {a}.5 - y : y / (x + {b}.25); }}\n"
+    "long f{n}(long x) {{\n  double sum = x;\n  int i, j;\n  for (i = 0; i < {c}; i++)\n"
+    "    for (j = i; j < {a}; j++) sum += g{n}(i, j) * (i == j ? 0.5 : 1.0 / (j - i));\n"
+    "  return sum > 1e6 ? f{m}((long)sum) : (long)sum;\n}}\n",
+)
+"""Functions in the C of 1989, as a compiler of the time read them."""
+
+
+def _functions(rng: random.Random) -> str:
+    """A source file of functions of several kinds, each of which calls one before it."""
+    parts = ["static long table[4096];\nlong f0(long x) { return x + table[x & 4095]; }\n"]
+    for n in range(1, _VARIED_FUNCTIONS):
+        numbers = {"a": rng.randrange(12, 99), "b": rng.randrange(3, 99), "c": rng.randrange(3, 9)}
+        kind = rng.choice(_KINDS)
+        parts.append(kind.format(n=n, m=rng.randrange(n), **numbers))
+    return "".join(parts)
+
+
+def _objects(rng: random.Random) -> str:
+    """Three tables of objects that refer to one another: inserts, look-ups by key, changes and
+    deletions in turns.
+    """
+    lines = [
+        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;",
+        "CREATE TABLE part (id INTEGER PRIMARY KEY, kind INTEGER, x INTEGER, y INTEGER, name);",
+        "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT, city TEXT);",
+        "CREATE TABLE link (one INTEGER, other INTEGER, length INTEGER);",
+        "CREATE INDEX link_one ON link (one);",
+        "CREATE INDEX part_kind ON part (kind);",
+        "BEGIN;",
+    ]
+    for key in range(_OBJECTS):
+        kind, x, y = rng.randrange(10), rng.randrange(100_000), rng.randrange(100_000)
+        lines.append(f"INSERT INTO part VALUES ({key}, {kind}, {x}, {y}, 'part {x:x}');")
+        lines.append(f"INSERT INTO link VALUES ({key}, {rng.randrange(key + 1)}, {x % 97});")
+        if key % 4 == 0:
+            lines.append(f"INSERT INTO person VALUES ({key}, 'name {y:x}', 'city {x % 50}');")
+        if key % 2 == 0:
+            lines.append(f"SELECT name, x + y FROM part WHERE id = {rng.randrange(key + 1)};")
+        if key % 8 == 0:
+            lines.append(
+                "SELECT count(*), sum(part.x) FROM link JOIN part ON part.id = link.other "
+                f"WHERE link.one BETWEEN {key // 2} AND {key // 2 + 20};"
+            )
+        if key % 16 == 0:
+            lines.append(f"UPDATE part SET x = x + 1 WHERE id = {rng.randrange(key + 1)};")
+            lines.append(f"DELETE FROM link WHERE one = {rng.randrange(key + 1)};")
+    return "\n".join([*lines, "COMMIT;", ""])
+
+
+def _circuit(_: random.Random) -> str:
+    """A ring of registers around a small memory, in Verilog."""
+    return """
+module unit(input clock, input [7:0] left, input [7:0] right, output reg [7:0] value);
+  wire [7:0] sum = left + right;
+  wire [7:0] mixed = {value[6:0], value[7] ^ value[3]} ^ sum;
+  initial value = 1;
+  always @(posedge clock) value <= #1 mixed;
+endmodule
+
+module bench;
+  parameter UNITS = 20;
+  reg clock;
+  reg [31:0] cycles, checksum;
+  reg [31:0] memory [0:1023];
+  wire [8 * UNITS - 1:0] state;
+  genvar i;
+  generate for (i = 0; i < UNITS; i = i + 1) begin : ring
+    unit one(clock, state[8 * ((i + UNITS - 1) % UNITS) +: 8], state[8 * ((i + 1) % UNITS) +: 8],
+             state[8 * i +: 8]);
+  end endgenerate
+  integer k;
+  initial begin
+    clock = 0; cycles = 0; checksum = 0;
+    for (k = 0; k < 1024; k = k + 1) memory[k] = k;
+  end
+  always #5 clock = ~clock;
+  always @(posedge clock) begin
+    cycles <= cycles + 1;
+    memory[state[9:0]] <= memory[cycles[9:0]] + state[39:8];
+    checksum <= checksum ^ memory[state[25:16]];
+    if (cycles == 13500) begin $display("%d", checksum); $finish; end
+  end
+endmodule
+"""
+
+
+def _image(rng: random.Random) -> str:
+    """A picture of slopes, edges and noise, as photographs have them, in the format PPM."""
+    width, height = _IMAGE_DOTS
+    dots: list[str] = []
+    for y in range(height):
+        for x in range(width):
+            edge = 80 if (x // 97 + y // 61) % 3 == 0 else 0
+            light = (x * 255 // width + edge + rng.randrange(16)) & 255
+            dots += (chr(light), chr((light + y * 128 // height) & 255), chr(255 - light))
+    return f"P6\n{width} {height}\n255\n" + "".join(dots)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,12 @@ BUILT = Path(__file__).resolve().parents[3] / "build" / "workloads"
 Measured = TypeVar("Measured")
 
 
+PERIOD = "period"
+"""The folder of workloads like the programs of two papers."""
+DISPLAY_SERVER = "Xvfb"
+"""A server of X without a screen."""
+
+
 class NotMeasured(OctavoError):
     """Why a program or a pass is left out of a study."""
 
@@ -41,12 +48,49 @@ class Program:
     name: str
     command: tuple[str, ...]
     max_instructions: int | None = None
-    """After how many it is ended at the latest, where it is recorded; None: never."""
+    """After how many it is ended at the latest; None: never."""
+    like: str | None = None
+    """The program of the paper that it stands for; None for a program of today."""
+    needs: tuple[str, ...] = ()
+    """Other commands that have to be there."""
+    display: bool = False
+    """Whether it is a client of a display, which is started for it."""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it is one of the statically linked workloads."""
+        return Path(self.command[0]).parent == BUILT / PERIOD
+
+    def missing(self) -> str | None:
+        """Why it cannot run here, if it cannot."""
+        if self.is_static:
+            return None if os.access(self.command[0], os.X_OK) else "not built: `make workloads`"
+        wanted = (self.command[0], *self.needs, *([DISPLAY_SERVER] if self.display else []))
+        gone = [command for command in wanted if shutil.which(command) is None]
+        return f"not installed: {', '.join(gone)}" if gone else None
 
 
 def load_programs() -> list[Program]:
     """The real programs of all studies, inputs not yet filled in."""
     return [Program(name, tuple(command)) for name, command in _table()["programs"].items()]
+
+
+def load_period(study: str) -> list[Program]:
+    """The programs like those of the paper of a study, inputs not yet filled in."""
+    return [_period_program(name, of) for name, of in _table()["like"][study].items()]
+
+
+def _period_program(name: str, of: Mapping[str, Any]) -> Program:
+    command, *arguments = of["command"]
+    if of.get("own", False):
+        command = str(BUILT / PERIOD / command)
+    return Program(
+        name,
+        (command, *arguments),
+        like=of["like"],
+        needs=tuple(of.get("needs", ())),
+        display=of.get("display", False),
+    )
 
 
 @cache
@@ -56,21 +100,23 @@ def _table() -> dict[str, Any]:
 
 def measure_runs(
     arguments: Sequence[str],
+    programs: Sequence[Program],
     request: Request,
-    measure: Callable[[str, Any], Measured],
-) -> tuple[list[Measured], dict[str, str]]:
-    """Runs every program that is installed; gives what `measure` makes of the name and the rows of
-    each, and why the others were left out.
+    measure: Callable[[Program, Any], Measured],
+    skipped: dict[str, str],
+) -> list[Measured]:
+    """Runs every program that is installed; gives what `measure` makes of each and its rows.
+    `skipped` gets why the others were left out.
 
     `arguments` are a command of octavo and its options.
     """
 
     def run(program: Program, command: list[str], place: Path) -> Measured:
-        made = document([*arguments, *_limit(request.max_instructions), "--", *command], place)
-        return measure(program.name, made["rows"])
+        limit = _limit(request.max_instructions, program)
+        made = document([*arguments, *limit, "--", *command], place)
+        return measure(program, made["rows"])
 
-    skipped: dict[str, str] = {}
-    return _measure(load_programs(), request, run, skipped), skipped
+    return _measure(programs, request, run, skipped)
 
 
 def measure_traces(
@@ -85,8 +131,7 @@ def measure_traces(
 
     def record(program: Program, command: list[str], place: Path) -> Measured:
         trace = place / "trace.oct"
-        limits = [n for n in (request.max_instructions, program.max_instructions) if n is not None]
-        limit = _limit(min(limits, default=None))
+        limit = _limit(request.max_instructions, program)
         try:
             document(["record", "--force", "-o", str(trace), *limit, "--", *command], place)
             return measure(program, trace)
@@ -96,8 +141,9 @@ def measure_traces(
     return _measure(programs, request, record, skipped)
 
 
-def _limit(max_instructions: int | None) -> list[str]:
-    return [] if max_instructions is None else ["--max-instructions", str(max_instructions)]
+def _limit(max_instructions: int | None, program: Program) -> list[str]:
+    limits = [n for n in (max_instructions, program.max_instructions) if n is not None]
+    return ["--max-instructions", str(min(limits))] if limits else []
 
 
 def _measure(
@@ -112,15 +158,42 @@ def _measure(
         place = Path(name)
         inputs = {key: str(path) for key, path in make_inputs(place).items()}
         for program in programs:
-            if shutil.which(program.command[0]) is None:
-                skipped[program.name] = "not installed"
+            missing = program.missing()
+            if missing is not None:
+                skipped[program.name] = missing
                 continue
             request.on_program(program.name)
             try:
-                measured.append(measure(program, fill_in(program, inputs), place))
+                with _display(program) as names:
+                    measured.append(measure(program, fill_in(program, inputs | names), place))
             except NotMeasured as why:
                 skipped[program.name] = str(why)
     return measured
+
+
+@contextmanager
+def _display(program: Program) -> Iterator[dict[str, str]]:
+    """A display for a program that wants one, by the name that commands use; it ends with it."""
+    if not program.display:
+        yield {}
+        return
+    ours, its = os.pipe()
+    with subprocess.Popen(
+        [DISPLAY_SERVER, "-displayfd", str(its), *_table()["display_options"]],
+        pass_fds=[its],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as server:
+        os.close(its)
+        with os.fdopen(ours) as said:
+            number = said.readline().strip()
+        try:
+            if not number:
+                raise NotMeasured(f"{DISPLAY_SERVER} does not start")
+            yield {"display": f":{number}"}
+        finally:
+            server.terminate()
 
 
 def fill_in(program: Program, inputs: dict[str, str]) -> list[str]:

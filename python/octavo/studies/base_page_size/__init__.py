@@ -13,7 +13,7 @@ from octavo.analysis.rows import Row, stream_counters
 from octavo.analysis.view import main_process, whole_program
 from octavo.base.units import BASE_PAGE, KIB, MIB
 from octavo.studies.claims import answers, load_claims
-from octavo.studies.programs import measure_runs
+from octavo.studies.programs import Program, load_programs, measure_runs
 from octavo.studies.reproduction import Reproduction, Request
 
 STUDY = "base_page_size"
@@ -103,7 +103,12 @@ class Study(Reproduction):
 
 def run_study(request: Request) -> Study:
     """Runs every program that is installed."""
-    measured, skipped = measure_runs(["run"], request, measure)
+    skipped: dict[str, str] = {}
+
+    def of(program: Program, rows: Sequence[Row]) -> Measurement:
+        return measure(program.name, rows)
+
+    measured = measure_runs(["run"], load_programs(), request, of, skipped)
     return Study(tuple(measured), skipped, request.max_instructions)
 
 

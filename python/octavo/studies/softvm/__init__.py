@@ -1,5 +1,6 @@
 """The study of software-managed address translation (Jacob and Mudge, HPCA 1997): the measurements.
 
+Programs like those of the paper decide its claims, run to their ends; today's stand beside them.
 Each program is recorded once; every simulation reads that trace. Every figure of the paper's tables
 is one number here, so that the page and the JSON say the same.
 """
@@ -15,11 +16,12 @@ from typing import Any
 
 from octavo.analysis.rows import Row, stream_counters
 from octavo.analysis.view import main_process
-from octavo.studies.claims import claims_document, load_study
+from octavo.studies.claims import Found, claims_document, found_by_key, load_study
 from octavo.studies.programs import (
     NotMeasured,
     Program,
     document,
+    load_period,
     load_programs,
     measure_traces,
     scope,
@@ -28,9 +30,13 @@ from octavo.studies.reproduction import Reproduction, Request
 from octavo.studies.softvm.sweep import (
     L1_SIZES,
     L2_SIZES,
+    LONG_SWEEP_INSTRUCTIONS,
+    SHOWN,
     SWEEP_INSTRUCTIONS,
+    WARM_UP_INSTRUCTIONS,
     Alone,
     Organisation,
+    largest,
     one_pass,
     organisations,
     read_alone,
@@ -56,7 +62,7 @@ BY_LINE = VARIANTS["two-tier, by lines"]
 ALL_DESIGNS = (*DESIGNS, *RATED.values(), TRANSFERS, *VARIANTS.values())
 USUAL_INSTRUCTIONS = 100_000_000
 """After how many a program is ended, unless it was said otherwise."""
-COMPILERS = ("cc1", "cc1plus")
+COMPILERS = ("gcc", "cc1", "cc1plus")
 """The programs that stand for the paper's gcc."""
 _SWEEPS_AT_ONCE = 40
 
@@ -109,6 +115,8 @@ class Measurement:
     """CPI of translation, without write-backs, by organisation (Figure 8)."""
     alone: tuple[Alone, ...] = ()
     """Caches of the sizes of both levels, over the instructions of the sweep."""
+    like: str | None = None
+    """The program of the paper that it stands for."""
 
     def cpi(self, design: str) -> float:
         """Table 3: cycles of handlers for each instruction."""
@@ -203,7 +211,11 @@ class Measurement:
 
     def flat(self) -> dict[str, Any]:
         """One flat record, without the sweep."""
-        record: dict[str, Any] = {"program": self.program, "instructions": self.instructions}
+        record: dict[str, Any] = {
+            "program": self.program,
+            "like": self.like,
+            "instructions": self.instructions,
+        }
         for name in self.designs:
             record[f"cpi.{name}"] = self.cpi(name)
             record[f"cpi_with_write_backs.{name}"] = self.cpi_with_write_backs(name)
@@ -214,13 +226,10 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Study(Reproduction):
-    """All measurements, the least overhead first, and what was left out and why."""
+class Several:
+    """Programs that claims speak of together."""
 
-    folder = STUDY
     measurements: tuple[Measurement, ...]
-    skipped: dict[str, str]
-    max_instructions: int
 
     def averages(self) -> dict[str, float | None]:
         """Weighted by instructions, as the paper's."""
@@ -302,6 +311,40 @@ class Study(Reproduction):
         each = sum(cycles) / changes if changes else None
         return {"least": least, "most": most, "cycles_each": each}
 
+
+@dataclass(frozen=True)
+class Study(Reproduction):
+    """All measurements, the least overhead first, and what was left out and why."""
+
+    folder = STUDY
+    measurements: tuple[Measurement, ...]
+    """Of the programs like the paper's."""
+    skipped: dict[str, str]
+    max_instructions: int | None = None
+    """After how many each program was ended; None where it was not."""
+    today: tuple[Measurement, ...] = ()
+    """Of the programs of today."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """Programs of both kinds; `like` is null for those of today."""
+        return [measured.flat() for measured in (*self.measurements, *self.today)]
+
+    def answered_today(self) -> dict[str, Found]:
+        """The answers that the programs of today would give, by the key of the claim."""
+        return found_by_key(self.folder, Several(self.today).values()) if self.today else {}
+
+    def values(self) -> dict[str, Any]:
+        """The numbers that the claims speak of, of the programs like the paper's."""
+        return Several(self.measurements).values()
+
+    def averages(self) -> dict[str, float | None]:
+        """Of the programs like the paper's."""
+        return Several(self.measurements).averages()
+
+    def page_names(self) -> dict[str, Any]:
+        """The names that the page uses."""
+        return {**super().page_names(), "today": self.answered_today()}
+
     def document(self) -> dict[str, Any]:
         """Plain data for the JSON."""
         averages = self.averages()
@@ -321,6 +364,7 @@ class Study(Reproduction):
             },
             "claims": claims_document(self.answered()),
             "programs": [measured.record() for measured in self.measurements],
+            "today": [measured.record() for measured in self.today],
             "skipped": self.skipped,
         }
 
@@ -332,21 +376,27 @@ def run_study(
     sweep: Sequence[Organisation] | None = None,
 ) -> Study:
     """Runs every program that is installed, or the chosen ones, over all organisations or some.
-    Without a limit of its own each program ends after USUAL_INSTRUCTIONS.
+    Without a limit of its own a program of today ends after USUAL_INSTRUCTIONS.
     """
-    programs = load_programs() if chosen is None else list(chosen)
-    limit = request.max_instructions
-    limit = USUAL_INSTRUCTIONS if limit is None else limit
+    if chosen is None:
+        chosen = [*load_period(STUDY), *load_programs()]
+    programs = [
+        one if one.like is not None else replace(one, max_instructions=USUAL_INSTRUCTIONS)
+        for one in chosen
+    ]
+    if request.max_instructions is not None:
+        programs = [replace(one, max_instructions=None) for one in programs]
     swept = tuple(organisations()) if sweep is None else tuple(sweep)
     skipped: dict[str, str] = {}
 
     def measured(program: Program, trace: Path) -> Measurement:
         return _measured(program, trace, swept)
 
-    limited = replace(request, max_instructions=limit)
-    done = measure_traces(programs, limited, measured, skipped)
+    done = measure_traces(programs, request, measured, skipped)
     done.sort(key=lambda one: one.cpi(SOFTVM))
-    return Study(tuple(done), skipped, limit)
+    like = tuple(one for one in done if one.like is not None)
+    today = tuple(one for one in done if one.like is None)
+    return Study(like, skipped, request.max_instructions, today)
 
 
 def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> Measurement:
@@ -355,16 +405,22 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
     simulate = ["sim", "--timing", "additive", "--machine", MACHINE]
     half = scope(half_of(document(["info", str(trace)], place)), None)
     whole = document([*simulate, *half, "--design", ",".join(ALL_DESIGNS), str(trace)], place)
-    short = [*simulate, "--max-instructions", str(SWEEP_INSTRUCTIONS)]
+    if program.like is None:
+        extent = ["--max-instructions", str(SWEEP_INSTRUCTIONS)]
+    else:
+        extent = scope(WARM_UP_INSTRUCTIONS, WARM_UP_INSTRUCTIONS + LONG_SWEEP_INSTRUCTIONS)
+        swept = swept if program.like in SHOWN else largest(swept)
     passes = []
     for first in range(0, len(swept), _SWEEPS_AT_ONCE):
         some = swept[first : first + _SWEEPS_AT_ONCE]
         designs = ",".join(of.design for of in some)
-        passes.append((some, document([*short, "--design", designs, str(trace)], place)))
-    caches = document(one_pass(str(trace)), place)
+        passes.append(
+            (some, document([*simulate, *extent, "--design", designs, str(trace)], place))
+        )
+    caches = document(one_pass(str(trace)), place) if program.like is None else None
     if any(_ran_out(result) for result in (whole, *(result for _, result in passes))):
         raise NotMeasured("the simulated memory ran out")
-    return measure(program.name, whole, passes, caches)
+    return replace(measure(program.name, whole, passes, caches), like=program.like)
 
 
 def half_of(about: dict[str, Any]) -> int:

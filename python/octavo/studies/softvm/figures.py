@@ -18,7 +18,7 @@ _WORST = 2
 
 def figures_of(study: Study) -> dict[str, Spec]:
     """Every figure, by the name of its file; none where nothing was swept."""
-    swept = [m for m in study.measurements if m.sweep]
+    swept = [m for m in study.measurements or study.today if m.sweep]
     worst = sorted(swept, key=lambda m: m.cpi(SOFTVM), reverse=True)[:_WORST]
     return {"figure-8": _organisations(worst)} if worst else {}
 

@@ -4,7 +4,7 @@ with its handler, and all caches alone, in one pass over the references.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,10 +12,14 @@ from octavo.analysis.view import main_process
 from octavo.base.units import KIB
 
 SWEEP_INSTRUCTIONS = 10_000_000
-"""How many of them the sweep of Figure 8 has."""
+"""How many of them the sweep of Figure 8 has, of a program of today."""
+WARM_UP_INSTRUCTIONS, LONG_SWEEP_INSTRUCTIONS = 30_000_000, 30_000_000
+"""Of a program like the paper's: instructions that fill the caches, and those that count after."""
 L1_SIZES = tuple(KIB << step for step in range(8))
 L2_SIZES = (512 * KIB, 1024 * KIB)
 LINES = (16, 32, 64, 128)
+SHOWN = ("gcc", "vortex")
+"""Programs of the paper that Figure 8 shows."""
 WAYS = (1, 2, 4, 8, 16)
 """Of caches that one pass covers: the paper's are direct-mapped."""
 
@@ -45,6 +49,12 @@ def organisations() -> Iterator[Organisation]:
             for place, l1_line in enumerate(LINES):
                 for l2_line in LINES[place:]:
                     yield Organisation(l1_bytes, l2_bytes, l1_line, l2_line)
+
+
+def largest(swept: Sequence[Organisation]) -> list[Organisation]:
+    """The organisations with the largest caches: of programs that Figure 8 does not show."""
+    sizes = (L1_SIZES[-1], L2_SIZES[-1])
+    return [of for of in swept if (of.l1_bytes, of.l2_bytes) == sizes]
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,25 @@
-"""The study of two page sizes (Talluri et al.), on real programs of today: the measurements.
+"""The study of two page sizes (Talluri et al.): the measurements.
 
+Programs like those of the paper decide its claims, run to their ends; today's stand beside them.
 Every figure of the paper's tables and charts is one number here, so that the page and the JSON say
 the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from octavo.base.units import KIB
-from octavo.studies.claims import claims_document
-from octavo.studies.programs import measure_runs
+from octavo.studies.claims import Found, claims_document, found_by_key, load_study
+from octavo.studies.programs import Program, load_period, load_programs, measure_runs
 from octavo.studies.reproduction import Reproduction, Request
 from octavo.tlb_curves.rows import CurveRow
 
 SCHEMA = "octavo/two-page-sizes/1"
 STUDY = "two_page_sizes"
+PAPER = load_study(STUDY)["paper"]
 
 SMALL, LARGE = 4 * KIB, 32 * KIB
 WINDOW_REFS = 10**7
@@ -35,6 +37,10 @@ SHOWN = (SMALL, 8 * KIB, LARGE)
 """Single sizes of Figures 5.1 and 5.2."""
 GROWN = (8 * KIB, 16 * KIB, LARGE)
 """Single sizes of Figure 4.2."""
+TODAY_INSTRUCTIONS = 400_000_000
+"""After how many a program of today is ended at the latest."""
+ONE_SIZE_CYCLES, TWO_SIZES_CYCLES = 20, 25
+"""The cost of a miss (section 3.2)."""
 FEW_CPI = 0.001
 """Below this CPI_TLB with 4 KiB pages a TLB has next to no misses that pages could end."""
 LARGE_INDEX = f"bits:{(LARGE // SMALL).bit_length() - 1}"
@@ -84,6 +90,10 @@ class Measurement:
     """Of 4 KiB and 32 KiB together, by T."""
     full: Shape
     sets: tuple[SetShape, ...]
+    like: str | None = None
+    """The program of the paper that it stands for."""
+    is_static: bool = False
+    """Whether it is linked statically."""
 
     def flat(self) -> dict[str, Any]:
         """Plain data in one flat record: `normalised.8192`, `sets.0.cpi_two_sizes`."""
@@ -96,54 +106,32 @@ class Study(Reproduction):
 
     folder = STUDY
     measurements: tuple[Measurement, ...]
+    """Of the programs like the paper's."""
     skipped: dict[str, str]
     max_instructions: int | None = None
     """After how many each program was ended; None where it was not."""
+    today: tuple[Measurement, ...] = ()
+    """Of the programs of today."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """Programs of both kinds; `like` is null for those of today."""
+        return [measured.flat() for measured in (*self.measurements, *self.today)]
+
+    def answered_today(self) -> dict[str, Found]:
+        """The answers that the programs of today would give, by the key of the claim."""
+        if not self.today:
+            return {}
+        return found_by_key(self.folder, {**values_of(self.today), **_experiments(())})
 
     def values(self) -> dict[str, Any]:
-        """The numbers that the claims speak of, program by program; of CPI_TLB, those of TLBs that
-        miss with 4 KiB pages.
+        """The numbers that the claims speak of, of the programs like the paper's, and those of the
+        experiments.
         """
-        measured = self.measurements
-        full = [m.full for m in measured if m.full.cpi[SMALL] >= FEW_CPI]
-        first = [m.sets[0] for m in measured if m.sets[0].cpi[SMALL] >= FEW_CPI]
-        sets = [of for m in measured for of in m.sets if of.cpi[SMALL] >= FEW_CPI]
-        windows = [m.normalised_by_window.values() for m in measured]
-        indexes = [(of.cpi_two_sizes, of.cpi_two_sizes_large_index) for of in sets]
-        return {
-            "references_per_instruction": [m.references_per_instruction for m in measured],
-            "normalised": {size: [m.normalised[size] for m in measured] for size in SIZES},
-            "growth_by_doubling": [
-                m.normalised[2 * size] / m.normalised[size] - 1
-                for m in measured
-                for size in SIZES[:-1]
-            ],
-            "normalised_pair": [m.normalised_pairs[LARGE] for m in measured],
-            "pair_below_single_sizes": [
-                m.normalised_pairs[LARGE] < min(m.normalised[size] for size in GROWN)
-                for m in measured
-            ],
-            "spread_over_windows": [max(of) / min(of) - 1 for of in windows],
-            "full_fall": {
-                size: [of.cpi[SMALL] / max(of.cpi[size], FEW_CPI / 100) for of in full]
-                for size in SIZES
-            },
-            "full_pair_near_large": [
-                max(of.cpi_two_sizes, of.cpi[LARGE]) <= 1.5 * min(of.cpi_two_sizes, of.cpi[LARGE])
-                for of in full
-            ],
-            "full_pair_below_8k": [of.cpi_two_sizes < of.cpi[8 * KIB] for of in full],
-            "sets_pair_below_small": [of.cpi_two_sizes < of.cpi[SMALL] for of in first],
-            "critical_increases": [
-                of.critical_increase
-                for of in sets
-                if of.cpi_two_sizes < of.cpi[SMALL] and of.critical_increase is not None
-            ],
-            "index_differences": [
-                abs(exact - large) / (max(exact, large) or 1.0) for exact, large in indexes
-            ],
-            "large_index_over_small": [of.cpi_large_index / of.cpi[SMALL] for of in sets],
-        }
+        return {**values_of(self.measurements), **_experiments(self.measurements)}
+
+    def page_names(self) -> dict[str, Any]:
+        """The names that the page uses."""
+        return {**super().page_names(), "today": self.answered_today()}
 
     def document(self) -> dict[str, Any]:
         """Plain data for the JSON."""
@@ -152,8 +140,73 @@ class Study(Reproduction):
             "claims": claims_document(self.answered()),
             "max_instructions": self.max_instructions,
             "programs": [asdict(measured) for measured in self.measurements],
+            "today": [asdict(measured) for measured in self.today],
             "skipped": self.skipped,
         }
+
+
+def values_of(measured: Sequence[Measurement]) -> dict[str, Any]:
+    """The numbers that the claims speak of, program by program; of CPI_TLB, those of TLBs that
+    miss with 4 KiB pages.
+    """
+    full = [m.full for m in measured if m.full.cpi[SMALL] >= FEW_CPI]
+    first = [m.sets[0] for m in measured if m.sets[0].cpi[SMALL] >= FEW_CPI]
+    sets = [of for m in measured for of in m.sets if of.cpi[SMALL] >= FEW_CPI]
+    windows = [m.normalised_by_window.values() for m in measured]
+    indexes = [(of.cpi_two_sizes, of.cpi_two_sizes_large_index) for of in sets]
+    return {
+        "references_per_instruction": [m.references_per_instruction for m in measured],
+        "normalised": {size: [m.normalised[size] for m in measured] for size in SIZES},
+        "growth_by_doubling": [
+            m.normalised[2 * size] / m.normalised[size] - 1 for m in measured for size in SIZES[:-1]
+        ],
+        "normalised_pair": [m.normalised_pairs[LARGE] for m in measured],
+        "pair_below_single_sizes": [
+            m.normalised_pairs[LARGE] < min(m.normalised[size] for size in GROWN) for m in measured
+        ],
+        "spread_over_windows": [max(of) / min(of) - 1 for of in windows],
+        "full_fall": {
+            size: [of.cpi[SMALL] / max(of.cpi[size], FEW_CPI / 100) for of in full]
+            for size in SIZES
+        },
+        "full_pair_near_large": [
+            max(of.cpi_two_sizes, of.cpi[LARGE]) <= 1.5 * min(of.cpi_two_sizes, of.cpi[LARGE])
+            for of in full
+        ],
+        "full_pair_near_large_at_its_penalty": [
+            max(two, of.cpi[LARGE]) <= 1.5 * min(two, of.cpi[LARGE])
+            for of in full
+            for two in [of.cpi_two_sizes * ONE_SIZE_CYCLES / TWO_SIZES_CYCLES]
+        ],
+        "full_pair_below_8k": [of.cpi_two_sizes < of.cpi[8 * KIB] for of in full],
+        "sets_pair_below_small": [of.cpi_two_sizes < of.cpi[SMALL] for of in first],
+        "critical_increases": [
+            of.critical_increase
+            for of in sets
+            if of.cpi_two_sizes < of.cpi[SMALL] and of.critical_increase is not None
+        ],
+        "critical_increases_that_miss": [
+            of.critical_increase
+            for of in sets
+            if FEW_CPI <= of.cpi_two_sizes < of.cpi[SMALL] and of.critical_increase is not None
+        ],
+        "index_differences": [
+            abs(exact - large) / (max(exact, large) or 1.0) for exact, large in indexes
+        ],
+        "large_index_over_small": [of.cpi_large_index / of.cpi[SMALL] for of in sets],
+    }
+
+
+def _experiments(measured: Sequence[Measurement]) -> dict[str, Any]:
+    """The same numbers, of fewer programs: those linked statically, and those whose working set in
+    large pages is more than the fully associative TLB covers. None where no program is such.
+    """
+    covered = FULL_ENTRIES * LARGE
+    parts = {
+        "static": [m for m in measured if m.is_static],
+        "uncovered": [m for m in measured if m.working_set_bytes * m.normalised[LARGE] > covered],
+    }
+    return {name: values_of(some) if some else None for name, some in parts.items()}
 
 
 def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -171,9 +224,19 @@ def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def run_study(request: Request) -> Study:
     """Runs every program that is installed."""
-    measured, skipped = measure_runs(ARGUMENTS, request, measure)
-    measured.sort(key=lambda one: one.working_set_bytes)
-    return Study(tuple(measured), skipped, request.max_instructions)
+    skipped: dict[str, str] = {}
+
+    def run(programs: Sequence[Program]) -> tuple[Measurement, ...]:
+        def of(program: Program, rows: Iterable[CurveRow]) -> Measurement:
+            measured = measure(program.name, rows)
+            return replace(measured, like=program.like, is_static=program.is_static)
+
+        measured = measure_runs(ARGUMENTS, programs, request, of, skipped)
+        return tuple(sorted(measured, key=lambda one: one.working_set_bytes))
+
+    like = run(load_period(STUDY))
+    limited = [replace(one, max_instructions=TODAY_INSTRUCTIONS) for one in load_programs()]
+    return Study(like, skipped, request.max_instructions, run(limited))
 
 
 class _Rows:

@@ -30,7 +30,7 @@ _LARGE_PROGRAM_BYTES = MIB
 
 def figures_of(study: Study) -> dict[str, Spec]:
     """Every figure, by the name of its file; none where nothing was measured."""
-    measured = study.measurements
+    measured = study.measurements or study.today
     if not measured:
         return {}
     full = f"{FULL_ENTRIES} entries, fully associative"

@@ -1,0 +1,95 @@
+// Turns Boolean equations into the sorted truth table of their products, as `eqntott` of the SPEC suite
+// of 1989 does. What it shares with that program: a product is an array of shorts from malloc, one for
+// each input; nearly all time goes into comparing two of them, element by element, inside a quicksort
+// of pointers; then equal ones are merged. Some 750 KB of products, read in an order that the sort makes
+// random. Written for this purpose.
+//
+//   truthtable [PRODUCTS [INPUTS [ROUNDS]]]
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct product { short *in; short out; };
+
+static int inputs;
+static uint64_t random_state = 1;
+
+static uint64_t random_next(void) {
+    uint64_t x = random_state += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static int compare(const struct product *a, const struct product *b) {
+    for (int i = 0; i < inputs; i++) {
+        // 2 is "either", and comes last as it is the largest.
+        int left = a->in[i], right = b->in[i];
+        if (left != right) return left < right ? -1 : 1;
+    }
+    return a->out - b->out;
+}
+
+static void sort(struct product **of, long count) {
+    while (count > 1) {
+        struct product *middle = of[count / 2];
+        long low = 0, high = count - 1;
+        while (low <= high) {
+            while (compare(of[low], middle) < 0) low++;
+            while (compare(of[high], middle) > 0) high--;
+            if (low > high) break;
+            struct product *kept = of[low];
+            of[low++] = of[high];
+            of[high--] = kept;
+        }
+        if (high + 1 < count - low) {
+            sort(of, high + 1);
+            of += low;
+            count -= low;
+        } else {
+            sort(of + low, count - low);
+            count = high + 1;
+        }
+    }
+}
+
+static void *got(void *memory) {
+    if (memory) return memory;
+    fprintf(stderr, "truthtable: no memory.\n");
+    exit(1);
+}
+
+int main(int argc, char **argv) {
+    long count = argc > 1 ? atol(argv[1]) : 6000;
+    inputs = argc > 2 ? atoi(argv[2]) : 42;
+    int rounds = argc > 3 ? atoi(argv[3]) : 1;
+    long merged = 0;
+    struct product **of = got(malloc((size_t)count * sizeof *of));
+    for (long i = 0; i < count; i++) {
+        of[i] = got(malloc(sizeof **of));
+        of[i]->in = got(malloc((size_t)inputs * sizeof(short)));
+    }
+    for (int round = 0; round < rounds; round++) {
+        for (long i = 0; i < count; i++) {
+            // Equations share long heads: what differs stands far behind.
+            uint64_t head = random_next() % 16, tail = random_next();
+            for (int k = 0; k < inputs; k++)
+                of[i]->in[k] = (short)(k < inputs * 3 / 4 ? (head >> k % 4 & 1) + (k % 7 == 0)
+                                                          : (int)(tail >> k % 32 * 2 & 3) % 3);
+            of[i]->out = (short)(tail >> 62);
+        }
+        sort(of, count);
+        long kept = 0;
+        for (long i = 0; i < count; i++)
+            if (kept == 0 || compare(of[kept - 1], of[i])) {
+                struct product *other = of[kept];
+                of[kept++] = of[i];
+                of[i] = other;
+            }
+        merged += count - kept;
+    }
+    printf("truthtable: %ld of %ld products merged\n", merged, count * rounds);
+    return 0;
+}
