@@ -19,6 +19,7 @@ from octavo.studies.softvm import (
     EVENTS,
     HANDLER_CYCLES,
     MACHINE,
+    MORE_ENTRIES,
     MOST_RATE,
     PHYSICAL,
     RATED,
@@ -28,6 +29,7 @@ from octavo.studies.softvm import (
     Counted,
     Measurement,
     Study,
+    changes_of_all,
     half_of,
     measure,
     paper_cycles_per_change,
@@ -35,7 +37,7 @@ from octavo.studies.softvm import (
     paper_protection_cpi,
 )
 from octavo.studies.softvm.figures import figures_of
-from octavo.studies.softvm.sweep import Organisation, organisations
+from octavo.studies.softvm.sweep import Organisation, doubled, largest, organisations
 
 TRACE = "synth:gups?table=2MiB&updates=20k"
 SWEPT = (
@@ -218,3 +220,47 @@ def claim(key: str, *measurements: Measurement) -> bool:
     (found,) = (found for claim, found in answered if claim.key == key)
     assert found is not None
     return found.agrees
+
+
+def test_experiments_give_what_one_changed_thing_does(measured: Measurement) -> None:
+    caches = [Organisation(128 << 10, 1 << 20, 16, line) for line in (16, 128)]
+    twice = doubled(caches)
+    assert [of.l2_bytes for of in twice] == [2 << 20] * 2
+    assert largest([*SWEPT, *caches]) == caches
+    cpi = {SOFTVM: 0.03, PHYSICAL: 0.2, MORE_ENTRIES: 0.05}
+    gcc = replace(
+        measured,
+        program="gcc",
+        like="gcc",
+        sweep=((caches[0], 0.08), (caches[1], 0.02)),
+        experiment={**cpi, twice[0].design: 0.01, twice[1].design: 0.01},
+    )
+    values = Study((gcc,), {}, changes_of_forking=20.0).values()
+    assert values["more_entries"] == pytest.approx(cpi)
+    (fall,) = values["compilers_with_doubled_l2"]
+    assert fall["ratios"] == pytest.approx([8, 2])
+    assert fall["factor"] == pytest.approx(4)
+    assert values["best_cpi_with_doubled_l2"] == [0.01]
+    assert values["changes_of_forking"] == 20.0
+    of = gcc.designs[SOFTVM]
+    assert gcc.dirty_share
+    growth = of.write_back_cycles / of.handler_cycles * 0.5 / gcc.dirty_share
+    assert values["half_dirty_growth"] == pytest.approx(growth)
+    none = Study((measured,), {}).values()
+    names = ("more_entries", "compilers_with_doubled_l2", "best_cpi_with_doubled_l2")
+    assert not any(none[name] for name in names)
+    assert none["changes_of_forking"] is None
+
+
+def test_changes_of_all_processes_are_for_each_million_instructions() -> None:
+    result = simulated(SOFTVM)
+    assert changes_of_all(result) == 0
+    for row in result["rows"]:
+        if row["component"] == "softvm.protection" and row["counter"] == "pages":
+            row["value"] = 3
+    (instructions,) = {
+        row["value"]
+        for row in result["rows"]
+        if row["counter"] == "instructions" and "process" not in row and "stream" not in row
+    }
+    assert changes_of_all(result) == pytest.approx(3e6 / instructions)

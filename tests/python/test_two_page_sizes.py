@@ -16,11 +16,14 @@ from octavo.base.units import KIB
 from octavo.cli import app
 from octavo.report.figures import figure_files
 from octavo.studies.claims import Found, answers
+from octavo.studies.programs import Program
+from octavo.studies.reproduction import Request
 from octavo.studies.two_page_sizes import (
     ARGUMENTS,
     Measurement,
     Study,
     measure,
+    with_experiment,
 )
 from octavo.studies.two_page_sizes.figures import figures_of
 from octavo.tlb_curves.configuration import CurvesConfiguration, configure_curves
@@ -281,3 +284,36 @@ def test_reproduce_writes_the_tables_and_the_figures(
 def test_a_study_without_programs_has_a_page() -> None:
     text = Study((), {"xz": "not installed"}).markdown()
     assert "Left out: xz" in text
+
+
+def test_experiments_are_of_fewer_programs_or_of_a_stricter_policy(measured: Measurement) -> None:
+    small = replace(measured, working_set_bytes=float(64 * KIB), is_static=True)
+    windows = dict.fromkeys(measured.normalised_by_window, 1.01)
+    large = replace(measured, working_set_bytes=float(4096 * KIB), strict_by_window=windows)
+    values = Study((small, large), {}).values()
+    assert len(values["normalised_pair"]) == 2
+    assert [len(values[name]["normalised_pair"]) for name in ("static", "uncovered")] == [1, 1]
+    assert values["static_uncovered"] is None
+    assert values["strict_spread"] == pytest.approx([small.spread, 0])
+    assert values["strict_below"] == [small.is_below_single_sizes, True]
+    assert Study((small,), {}).values()["strict_below"] is None
+
+
+def test_only_programs_unlike_the_paper_s_are_run_again(
+    measured: Measurement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = _like_the_paper(replace(measured, program="usual"))
+    odd = _unlike_the_paper(replace(measured, program="odd"))
+    ran: list[str] = []
+
+    def measure_runs(
+        arguments: object, programs: list[Program], *rest: object
+    ) -> list[tuple[str, dict[int, float]]]:
+        ran.extend(program.name for program in programs)
+        return [(program.name, {10**7: 1.0}) for program in programs]
+
+    monkeypatch.setattr("octavo.studies.two_page_sizes.measure_runs", measure_runs)
+    programs = [Program(name, ("true",)) for name in ("usual", "odd")]
+    both = with_experiment((usual, odd), programs, Request(on_program=lambda name: None))
+    assert ran == ["odd"]
+    assert [of.strict_by_window for of in both] == [None, {10**7: 1.0}]

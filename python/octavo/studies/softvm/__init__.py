@@ -7,8 +7,9 @@ is one number here, so that the page and the JSON say the same.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import geometric_mean
@@ -25,6 +26,7 @@ from octavo.studies.programs import (
     load_programs,
     measure_traces,
     scope,
+    usual_instructions,
 )
 from octavo.studies.reproduction import Reproduction, Request
 from octavo.studies.softvm.sweep import (
@@ -36,6 +38,7 @@ from octavo.studies.softvm.sweep import (
     WARM_UP_INSTRUCTIONS,
     Alone,
     Organisation,
+    doubled,
     largest,
     one_pass,
     organisations,
@@ -59,9 +62,15 @@ DATA = load_study(STUDY)
 PAPER, EVENTS, TABLE_1 = DATA["paper"], DATA["events"], DATA["table_1"]
 VARIANTS: dict[str, str] = DATA["variants"]
 BY_LINE = VARIANTS["two-tier, by lines"]
+MORE_ENTRIES = f"{PHYSICAL}:softvm.tlb.entries=256"
+"""Of an experiment: the TLB covers a MiB, as the second level does."""
+HALF_DIRTY = 0.5
+"""Lines to write back for each miss, as section 5.3 assumes."""
+FORKING = "i=0; while [ $i -lt 60 ]; do i=$((i + 1)); x=$(expr $i + 1); done"
+"""A script of an experiment: it forks for each command, so that pages are copied on writing."""
 ALL_DESIGNS = (*DESIGNS, *RATED.values(), TRANSFERS, *VARIANTS.values())
-USUAL_INSTRUCTIONS = 100_000_000
-"""After how many a program is ended, unless it was said otherwise."""
+USUAL_INSTRUCTIONS = usual_instructions()
+"""After how many a program of today is ended at the latest."""
 COMPILERS = ("gcc", "cc1", "cc1plus")
 """The programs that stand for the paper's gcc."""
 _SWEEPS_AT_ONCE = 40
@@ -117,6 +126,8 @@ class Measurement:
     """Caches of the sizes of both levels, over the instructions of the sweep."""
     like: str | None = None
     """The program of the paper that it stands for."""
+    experiment: dict[str, float] = field(default_factory=dict)
+    """CPI of the handlers of designs with one thing changed, by design."""
 
     def cpi(self, design: str) -> float:
         """Table 3: cycles of handlers for each instruction."""
@@ -140,6 +151,12 @@ class Measurement:
         nested = counts["softvm.entry_loads"]
         misses = counts["softvm.data_misses"] + counts["softvm.fetch_misses"] - nested
         return counts["softvm.write_back.lines"] / misses if misses else None
+
+    @property
+    def half_dirty_cycles(self) -> float:
+        """Cycles of translating write-backs, if HALF_DIRTY of the misses cost one."""
+        dirty = self.dirty_share
+        return self.designs[SOFTVM].write_back_cycles * HALF_DIRTY / dirty if dirty else 0.0
 
     @property
     def changes_per_million(self) -> float:
@@ -278,6 +295,36 @@ class Several:
             "changes_per_million": [m.changes_per_million for m in measured],
             "cycles_per_change": cycles,
             "rated": self._rated() if instructions else None,
+            **self._experiments(),
+        }
+
+    def _experiments(self) -> dict[str, Any]:
+        """The numbers of the experiments; None where none was made."""
+        tried = [m for m in self.measurements if m.experiment]
+        total = sum(m.instructions for m in tried)
+
+        def cpi(design: str) -> float:
+            return sum(m.experiment[design] * m.instructions for m in tried) / total
+
+        falls = []
+        for m in tried:
+            of_sweep = dict(m.sweep)
+            some = [(of_sweep[of], m.experiment[twice.design]) for of, twice in _with_twice(m)]
+            ratios = [cpi / other for cpi, other in some if other]
+            if m.program in COMPILERS and ratios and min(ratios) > 0:
+                factor = geometric_mean(ratios)
+                falls.append({"program": m.program, "factor": factor, "ratios": ratios})
+        half = sum(m.half_dirty_cycles for m in self.measurements)
+        handlers = sum(m.designs[SOFTVM].handler_cycles for m in self.measurements)
+        return {
+            "half_dirty_growth": half / handlers if handlers else None,
+            "more_entries": {name: cpi(name) for name in (SOFTVM, PHYSICAL, MORE_ENTRIES)}
+            if tried
+            else None,
+            "compilers_with_doubled_l2": falls,
+            "best_cpi_with_doubled_l2": [
+                min(m.experiment[twice.design] for _, twice in _with_twice(m)) for m in tried
+            ],
         }
 
     def _compilers(self, **sizes: Sequence[int]) -> list[dict[str, Any]]:
@@ -324,6 +371,8 @@ class Study(Reproduction):
     """After how many each program was ended; None where it was not."""
     today: tuple[Measurement, ...] = ()
     """Of the programs of today."""
+    changes_of_forking: float | None = None
+    """Changes of protection in a million instructions of a script that forks."""
 
     def records(self) -> list[dict[str, Any]]:
         """Programs of both kinds; `like` is null for those of today."""
@@ -331,11 +380,17 @@ class Study(Reproduction):
 
     def answered_today(self) -> dict[str, Found]:
         """The answers that the programs of today would give, by the key of the claim."""
-        return found_by_key(self.folder, Several(self.today).values()) if self.today else {}
+        if not self.today:
+            return {}
+        values = {**Several(self.today).values(), "changes_of_forking": None}
+        return found_by_key(self.folder, values)
 
     def values(self) -> dict[str, Any]:
-        """The numbers that the claims speak of, of the programs like the paper's."""
-        return Several(self.measurements).values()
+        """The numbers that the claims speak of, of the programs like the paper's, and those of the
+        experiments.
+        """
+        forking = {"changes_of_forking": self.changes_of_forking}
+        return {**Several(self.measurements).values(), **forking}
 
     def averages(self) -> dict[str, float | None]:
         """Of the programs like the paper's."""
@@ -369,6 +424,12 @@ class Study(Reproduction):
         }
 
 
+def _with_twice(measured: Measurement) -> list[tuple[Organisation, Organisation]]:
+    """The organisations of a program with the largest caches, and those of the experiment."""
+    swept = largest([of for of, _ in measured.sweep])
+    return list(zip(swept, doubled(swept), strict=True))
+
+
 def run_study(
     request: Request,
     *,
@@ -396,7 +457,20 @@ def run_study(
     done.sort(key=lambda one: one.cpi(SOFTVM))
     like = tuple(one for one in done if one.like is not None)
     today = tuple(one for one in done if one.like is None)
-    return Study(like, skipped, request.max_instructions, today)
+    return Study(like, skipped, request.max_instructions, today, _forking())
+
+
+def _forking() -> float:
+    """Changes of protection in a million instructions of a script that forks."""
+    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+        simulate = ["sim", "--timing", "additive", "--machine", MACHINE, "--design", SOFTVM]
+        return changes_of_all(document([*simulate, "--", "sh", "-c", FORKING], Path(name)))
+
+
+def changes_of_all(result: dict[str, Any]) -> float:
+    """Changes of protection in a million instructions of all processes together."""
+    rows = [row for row in result["rows"] if "process" not in row]
+    return _counted(rows, SOFTVM).counts["softvm.protection.pages"] * 1e6 / _instructions(rows)
 
 
 def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> Measurement:
@@ -409,7 +483,13 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
         extent = ["--max-instructions", str(SWEEP_INSTRUCTIONS)]
     else:
         extent = scope(WARM_UP_INSTRUCTIONS, WARM_UP_INSTRUCTIONS + LONG_SWEEP_INSTRUCTIONS)
-        swept = swept if program.like in SHOWN else largest(swept)
+    if program.like not in SHOWN and program.name not in COMPILERS:
+        swept = largest(swept)
+    experiment = {}
+    if program.like is not None and (changed := doubled(swept)):
+        names = (SOFTVM, PHYSICAL, MORE_ENTRIES, *(of.design for of in changed))
+        made = document([*simulate, *extent, "--design", ",".join(names), str(trace)], place)
+        experiment = _handler_cpi(made, names)
     passes = []
     for first in range(0, len(swept), _SWEEPS_AT_ONCE):
         some = swept[first : first + _SWEEPS_AT_ONCE]
@@ -420,7 +500,14 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
     caches = document(one_pass(str(trace)), place) if program.like is None else None
     if any(_ran_out(result) for result in (whole, *(result for _, result in passes))):
         raise NotMeasured("the simulated memory ran out")
-    return replace(measure(program.name, whole, passes, caches), like=program.like)
+    measured = measure(program.name, whole, passes, caches)
+    return replace(measured, like=program.like, experiment=experiment)
+
+
+def _handler_cpi(result: dict[str, Any], designs: Sequence[str]) -> dict[str, float]:
+    """CPI of the handlers of some designs."""
+    rows = main_process(result["rows"])
+    return {name: _counted(rows, name).handler_cycles / _instructions(rows) for name in designs}
 
 
 def half_of(about: dict[str, Any]) -> int:

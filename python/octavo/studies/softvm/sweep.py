@@ -5,7 +5,7 @@ with its handler, and all caches alone, in one pass over the references.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from octavo.analysis.view import main_process
@@ -15,6 +15,8 @@ SWEEP_INSTRUCTIONS = 10_000_000
 """How many of them the sweep of Figure 8 has, of a program of today."""
 WARM_UP_INSTRUCTIONS, LONG_SWEEP_INSTRUCTIONS = 30_000_000, 30_000_000
 """Of a program like the paper's: instructions that fill the caches, and those that count after."""
+DOUBLED_L2 = 2048 * KIB
+"""Of an experiment: twice the largest second level of the paper's."""
 L1_SIZES = tuple(KIB << step for step in range(8))
 L2_SIZES = (512 * KIB, 1024 * KIB)
 LINES = (16, 32, 64, 128)
@@ -55,6 +57,11 @@ def largest(swept: Sequence[Organisation]) -> list[Organisation]:
     """The organisations with the largest caches: of programs that Figure 8 does not show."""
     sizes = (L1_SIZES[-1], L2_SIZES[-1])
     return [of for of in swept if (of.l1_bytes, of.l2_bytes) == sizes]
+
+
+def doubled(swept: Sequence[Organisation]) -> list[Organisation]:
+    """The organisations with the largest caches, and a second level of DOUBLED_L2."""
+    return [replace(of, l2_bytes=DOUBLED_L2) for of in largest(swept)]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,13 @@ from typing import Any
 
 from octavo.base.units import KIB
 from octavo.studies.claims import Found, claims_document, found_by_key, load_study
-from octavo.studies.programs import Program, load_period, load_programs, measure_runs
+from octavo.studies.programs import (
+    Program,
+    load_period,
+    load_programs,
+    measure_runs,
+    usual_instructions,
+)
 from octavo.studies.reproduction import Reproduction, Request
 from octavo.tlb_curves.rows import CurveRow
 
@@ -37,7 +43,7 @@ SHOWN = (SMALL, 8 * KIB, LARGE)
 """Single sizes of Figures 5.1 and 5.2."""
 GROWN = (8 * KIB, 16 * KIB, LARGE)
 """Single sizes of Figure 4.2."""
-TODAY_INSTRUCTIONS = 400_000_000
+TODAY_INSTRUCTIONS = usual_instructions()
 """After how many a program of today is ended at the latest."""
 ONE_SIZE_CYCLES, TWO_SIZES_CYCLES = 20, 25
 """The cost of a miss (section 3.2)."""
@@ -51,6 +57,15 @@ ARGUMENTS = (
     *("--sets", "16", "--index", "low", "--index", LARGE_INDEX),
     *("--windows", "10M,25M,50M", "--two-sizes", "4KiB+16KiB,4KiB+32KiB,4KiB+64KiB"),
 )
+
+STRICT_THRESHOLD = "75%"
+"""Of a chunk's blocks, in the experiment on chunks that are about half in use."""
+STRICT_ARGUMENTS = (
+    *("curves", "--streams", "all", "--page-sizes", "4KiB,32KiB", "--windows", "10M,25M,50M"),
+    *("--two-sizes", "4KiB+32KiB", "--threshold", STRICT_THRESHOLD, "--without", "full,sets"),
+)
+MOST_SPREAD = 0.05
+"""Over the windows, of a program without need for that experiment."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,35 @@ class Measurement:
     """The program of the paper that it stands for."""
     is_static: bool = False
     """Whether it is linked statically."""
+    strict_by_window: dict[int, float] | None = None
+    """As `normalised_by_window`, with chunks that are large at STRICT_THRESHOLD; None where that
+    experiment was not made.
+    """
+
+    @property
+    def is_below_single_sizes(self) -> bool:
+        """Whether two sizes take less memory than each single size above 4 KiB."""
+        return self._is_below(self.normalised_pairs[LARGE])
+
+    @property
+    def is_below_single_sizes_strictly(self) -> bool:
+        """The same with chunks that are large at STRICT_THRESHOLD, where that was tried."""
+        strict = self.strict_by_window
+        return self.is_below_single_sizes if strict is None else self._is_below(strict[WINDOW_REFS])
+
+    def _is_below(self, normalised: float) -> bool:
+        return normalised < min(self.normalised[size] for size in GROWN)
+
+    @property
+    def spread(self) -> float:
+        """How much the working set of two sizes varies with T."""
+        return max(self.normalised_by_window.values()) / min(self.normalised_by_window.values()) - 1
+
+    @property
+    def strict_spread(self) -> float:
+        """The same with chunks that are large at STRICT_THRESHOLD, where that was tried."""
+        of = self.strict_by_window
+        return self.spread if of is None else max(of.values()) / min(of.values()) - 1
 
     def flat(self) -> dict[str, Any]:
         """Plain data in one flat record: `normalised.8192`, `sets.0.cpi_two_sizes`."""
@@ -151,8 +195,8 @@ def values_of(measured: Sequence[Measurement]) -> dict[str, Any]:
     """
     full = [m.full for m in measured if m.full.cpi[SMALL] >= FEW_CPI]
     first = [m.sets[0] for m in measured if m.sets[0].cpi[SMALL] >= FEW_CPI]
+    second = [m.sets[1] for m in measured]
     sets = [of for m in measured for of in m.sets if of.cpi[SMALL] >= FEW_CPI]
-    windows = [m.normalised_by_window.values() for m in measured]
     indexes = [(of.cpi_two_sizes, of.cpi_two_sizes_large_index) for of in sets]
     return {
         "references_per_instruction": [m.references_per_instruction for m in measured],
@@ -161,10 +205,8 @@ def values_of(measured: Sequence[Measurement]) -> dict[str, Any]:
             m.normalised[2 * size] / m.normalised[size] - 1 for m in measured for size in SIZES[:-1]
         ],
         "normalised_pair": [m.normalised_pairs[LARGE] for m in measured],
-        "pair_below_single_sizes": [
-            m.normalised_pairs[LARGE] < min(m.normalised[size] for size in GROWN) for m in measured
-        ],
-        "spread_over_windows": [max(of) / min(of) - 1 for of in windows],
+        "pair_below_single_sizes": [m.is_below_single_sizes for m in measured],
+        "spread_over_windows": [m.spread for m in measured],
         "full_fall": {
             size: [of.cpi[SMALL] / max(of.cpi[size], FEW_CPI / 100) for of in full]
             for size in SIZES
@@ -194,6 +236,9 @@ def values_of(measured: Sequence[Measurement]) -> dict[str, Any]:
             abs(exact - large) / (max(exact, large) or 1.0) for exact, large in indexes
         ],
         "large_index_over_small": [of.cpi_large_index / of.cpi[SMALL] for of in sets],
+        "large_index_over_small_of_more_sets": [
+            of.cpi_large_index / of.cpi[SMALL] for of in second if of.cpi[SMALL] >= FEW_CPI
+        ],
     }
 
 
@@ -206,7 +251,13 @@ def _experiments(measured: Sequence[Measurement]) -> dict[str, Any]:
         "static": [m for m in measured if m.is_static],
         "uncovered": [m for m in measured if m.working_set_bytes * m.normalised[LARGE] > covered],
     }
-    return {name: values_of(some) if some else None for name, some in parts.items()}
+    parts["static_uncovered"] = [m for m in parts["uncovered"] if m.is_static]
+    tried = any(m.strict_by_window is not None for m in measured)
+    return {
+        **{name: values_of(some) if some else None for name, some in parts.items()},
+        "strict_below": [m.is_below_single_sizes_strictly for m in measured] if tried else None,
+        "strict_spread": [m.strict_spread for m in measured] if tried else None,
+    }
 
 
 def _flattened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -234,9 +285,26 @@ def run_study(request: Request) -> Study:
         measured = measure_runs(ARGUMENTS, programs, request, of, skipped)
         return tuple(sorted(measured, key=lambda one: one.working_set_bytes))
 
-    like = run(load_period(STUDY))
+    period = load_period(STUDY)
+    like = with_experiment(run(period), period, request)
     limited = [replace(one, max_instructions=TODAY_INSTRUCTIONS) for one in load_programs()]
     return Study(like, skipped, request.max_instructions, run(limited))
+
+
+def with_experiment(
+    measured: Sequence[Measurement], programs: Sequence[Program], request: Request
+) -> tuple[Measurement, ...]:
+    """The measurements, with those of chunks that are large at STRICT_THRESHOLD of the programs
+    whose working set with two sizes is not as the paper has it.
+    """
+    odd = {m.program for m in measured if not m.is_below_single_sizes or m.spread > MOST_SPREAD}
+    again = [program for program in programs if program.name in odd]
+
+    def of(program: Program, rows: Iterable[CurveRow]) -> tuple[str, dict[int, float]]:
+        return program.name, _by_window(_Rows(rows))
+
+    strict = dict(measure_runs(STRICT_ARGUMENTS, again, request, of, {}))
+    return tuple(replace(m, strict_by_window=strict.get(m.program)) for m in measured)
 
 
 class _Rows:
@@ -278,10 +346,6 @@ def measure(program: str, rows: Iterable[CurveRow]) -> Measurement:
         size: found.one("working_set", page_size=size, window_refs=WINDOW_REFS) for size in SIZES
     }
 
-    def pair(large: int, window: int) -> float:
-        row = found.one("two_sizes.working_set", small=SMALL, large=large, window_refs=window)
-        return row["normalised"] or 0.0
-
     references = found.count("references")
     return Measurement(
         program=program,
@@ -289,13 +353,21 @@ def measure(program: str, rows: Iterable[CurveRow]) -> Measurement:
         references_per_instruction=references / found.count("instructions"),
         working_set_bytes=sizes[SMALL]["average_bytes"] or 0.0,
         normalised={size: row["normalised"] or 0.0 for size, row in sizes.items()},
-        normalised_pairs={large: pair(large, WINDOW_REFS) for large in PAIRS},
-        normalised_by_window={
-            window: pair(LARGE, window) for window in (WINDOW_REFS, *OTHER_WINDOWS_REFS)
-        },
+        normalised_pairs={large: _pair(found, large, WINDOW_REFS) for large in PAIRS},
+        normalised_by_window=_by_window(found),
         full=_full(found),
         sets=tuple(_set_shape(found, sets, ways) for sets, ways in SHAPES),
     )
+
+
+def _pair(found: _Rows, large: int, window: int) -> float:
+    """The normalised working set of 4 KiB and a large size."""
+    row = found.one("two_sizes.working_set", small=SMALL, large=large, window_refs=window)
+    return row["normalised"] or 0.0
+
+
+def _by_window(found: _Rows) -> dict[int, float]:
+    return {window: _pair(found, LARGE, window) for window in (WINDOW_REFS, *OTHER_WINDOWS_REFS)}
 
 
 def _full(found: _Rows) -> Shape:
