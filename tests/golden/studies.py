@@ -72,8 +72,9 @@ def _tailored_page_sizes(run: Run) -> Document:
         empty = run([*simulate, *designs, trace])
         counted = tailored_page_sizes.all_counted(empty)
         scarce = to_settings(memory.fragmented(counted["base4k"].resident_bytes))
-        short = run([*simulate, *scarce, *designs, trace])
-        shared = run([*simulate, *turns, *designs, trace, trace])
+        compared = ["--design", ",".join(measurement.DESIGNS[:-1])]
+        short = run([*simulate, *scarce, *compared, trace])
+        shared = run([*simulate, *turns, *compared, trace, trace])
         instructions = tailored_page_sizes.instructions_of(empty)
         return tailored_page_sizes.measure(subject, touched, instructions, counted, short, shared)
 

@@ -54,7 +54,9 @@ def counted(ipc: float, walks: int = 1000, **more: Any) -> Counted:
     usual: dict[str, Any] = {
         "instructions": 100_000,
         "cycles": 100_000 / ipc,
+        "added_cycles": 100_000 / ipc,
         "cache_cycles": 0.0,
+        "first_misses": 2 * walks,
         "walks": walks,
         "walk_references": 6 * walks,
         "bitmap_lookups": 32,
@@ -196,8 +198,8 @@ def test_numbers_are_the_papers(study: Study) -> None:
     seen = study.at(Fragments(0.5, 0.25, "clustered"))
     assert seen is not None
     assert seen.gain() == pytest.approx(0.594)
-    of = replace(counted(0.5), cache_cycles=100_000.0)
-    assert of.ipc_overlapped == pytest.approx(1.0)
+    of = replace(counted(0.5), added_cycles=400_000.0, cache_cycles=300_000.0)
+    assert (of.ipc, of.ipc_added, of.ipc_overlapped) == pytest.approx((0.5, 0.25, 1.0))
     assert of.mpki == pytest.approx(10.0)
     assert of.filter_share == pytest.approx(0.68)
     assert of.references_per_walk == pytest.approx(6.0)

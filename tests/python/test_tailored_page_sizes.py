@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from octavo import machine, sim
-from octavo.base.units import KIB, MIB
+from octavo.base.units import KIB, MIB, byte_size
 from octavo.cli import app
 from octavo.report.figures import figure_files
 from octavo.simulation.execution_time import ExecutionTime
@@ -25,7 +25,7 @@ from octavo.studies.programs import (
     extent,
     subjects,
     to_settings,
-    usual_entries,
+    usual_scale,
 )
 from octavo.studies.reproduction import Request
 from octavo.studies.tailored_page_sizes import (
@@ -40,9 +40,13 @@ from octavo.studies.tailored_page_sizes.measurement import (
     BASELINE,
     COLT,
     DESIGNS,
+    EAGER,
+    PERFECT_L1,
+    PERFECT_L2,
     TPS,
     Counted,
     Measurement,
+    core_time,
 )
 from octavo.studies.tailored_page_sizes.memory import SHARES, SIZES, Coverage, coverages, fragmented
 from pages import panels_of
@@ -72,6 +76,7 @@ def like_the_paper(name: str, kind: Any = "workload") -> Measurement:
             TPS: counted(20, 20, tailored),
             COLT: counted(950 if name == "gups" else 400, 880),
             "rmm": counted(1000, 15),
+            EAGER: counted(1000, 1000),
         },
         fragmented={BASELINE: counted(1000, 1000), TPS: counted(990 if name == "gups" else 500, 9)},
         smt={
@@ -93,6 +98,7 @@ def unlike_the_paper(name: str) -> Measurement:
         TPS: grown,
         COLT: counted(10, 10),
         "rmm": counted(700, 990),
+        EAGER: counted(900, 990),
     }
     gains = {BASELINE: counted(1000, 1000), TPS: counted(100 if name == "gups" else 999, 900)}
     return replace(
@@ -143,12 +149,36 @@ def test_figures_are_the_papers_formulas() -> None:
     assert few["misses_gone"][TPS] is None, "the baseline has a hundredth in 1000 instructions"
 
 
-def test_a_real_program_counts_where_it_misses_much() -> None:
+def test_workloads_count_and_real_programs_that_miss_much_stand_apart() -> None:
     m = like_the_paper("prog", "program")
-    assert m.counts
+    assert (m.counts, m.is_intense) == (False, True)
     few = replace(m, designs={**m.designs, BASE: counted(500, 500)})
-    assert not few.counts, "exactly five in a thousand instructions"
-    assert replace(few, kind="workload").counts
+    assert not few.is_intense, "exactly five in a thousand instructions"
+    few = replace(few, kind="workload")
+    assert (few.counts, few.is_intense) == (True, False)
+
+
+def test_the_terms_of_a_time_are_what_perfect_levels_save() -> None:
+    time = core_time({BASELINE: 130.0, PERFECT_L1: 100.0, PERFECT_L2: 110.0})
+    assert time == ExecutionTime(100.0, 10.0, 20.0)
+    hidden = core_time({BASELINE: 99.0, PERFECT_L1: 100.0, PERFECT_L2: 101.0})
+    assert hidden == ExecutionTime(100.0, 0.0, 0.0)
+    assert core_time({BASELINE: 130.0, PERFECT_L1: 100.0}) is None
+    m = replace(like_the_paper("prog"), core_time=time)
+    # The misses of TPS are a fiftieth of the baseline's, its walks too.
+    assert m.metrics()["speedup"][TPS] == pytest.approx(130.0 / 100.6 - 1)
+    assert m.metrics()["speedup_added"][TPS] == pytest.approx(1300 / 1006 - 1)
+
+
+def test_rmm_is_compared_with_its_pages_without_ranges() -> None:
+    m = like_the_paper("prog")
+    m = replace(m, designs={**m.designs, "rmm": counted(1500, 0), EAGER: counted(1500, 700)})
+    metrics = m.metrics()
+    assert metrics["misses_gone"]["rmm"] == pytest.approx(-0.5)
+    assert metrics["misses_gone_beside_pages"]["rmm"] == pytest.approx(0.0)
+    time = m.time(m.designs, "rmm")
+    assert time is not None
+    assert (time.tlb_cycles, time.walk_cycles) == pytest.approx((100.0, 0.0))
 
 
 def test_the_page_and_the_document(study: Study) -> None:
@@ -257,17 +287,27 @@ def test_of_a_workload_its_region_counts(tmp_path: Path) -> None:
 
 
 def test_sizes_of_workloads() -> None:
-    usual, large = subjects(large=False), subjects(large=True)
+    usual, large = (subjects(large=of, machine="skylake") for of in (False, True))
     assert [of.program.name for of in usual] == [of.program.name for of in large]
     workloads = [of for of in usual if of.kind == "workload"]
     assert [of.program.name for of in workloads] == [
-        "gups", "graph500", "xsbench", "ycsb", "hashjoin", "btree",
+        "gups", "graph500", "xsbench", "ycsb", "hashjoin", "random_reads", "btree",
     ]  # fmt: skip
     for small, grown in zip(workloads, large, strict=False):
         assert small.settings
         assert not grown.settings
         assert small.program.command != grown.program.command
-        assert machine("skylake", small.settings)["tlb"]["l2"]["main"]["entries"] == usual_entries()
+    for name in ("skylake", "perforated-pages"):
+        whole = machine(name)
+        small, *_ = subjects(large=False, machine=name)
+        scaled = machine(name, small.settings)
+        entries = [of["tlb"]["l2"]["main"]["entries"] for of in (whole, scaled)]
+        assert entries[0] == usual_scale() * entries[1]
+        last = "llc" if name == "skylake" else "l2"
+        of_caches = [byte_size(str(of["cache"][last]["bytes"])) for of in (whole, scaled)]
+        assert of_caches[0] == usual_scale() * of_caches[1]
+        assert {of["entries"] for of in scaled["walker"]["caches"].values()} == {1}
+        assert scaled["tlb"]["l1d"] == whole["tlb"]["l1d"]
     rest = usual[len(workloads) :], large[len(workloads) :]
     assert {of.kind for all_ in rest for of in all_} == {"program"}
     limits = [{of.program.max_instructions for of in all_} for all_ in rest]

@@ -302,10 +302,12 @@ class Subject:
     """Of the machine."""
 
 
-def subjects(*, large: bool) -> list[Subject]:
-    """The workloads of one size, and the real programs of the other studies."""
+def subjects(*, large: bool, machine: str) -> list[Subject]:
+    """The workloads of one size, with the settings of a machine for them, and the real programs of
+    the other studies.
+    """
     table = _table()
-    settings = {} if large else table["usual_machine"]
+    settings = {} if large else table["usual_machine"][machine]
     size = "large" if large else "usual"
     made = [
         Subject(Program(name, _workload(commands[size])), "workload", settings)
@@ -321,16 +323,24 @@ def usual_instructions() -> int:
     return int(_table()["usual_instructions"])
 
 
-def usual_entries() -> int:
-    """Of the second-level TLB that workloads of the usual sizes have."""
-    return int(_table()["usual_machine"]["tlb.l2.main.entries"])
+def usual_host(machine: str) -> dict[str, Any]:
+    """Settings of the host of a virtual machine for workloads of the usual sizes."""
+    return dict(_table()["usual_machine"][f"{machine}-host"])
 
 
-def extent(subject: Subject, trace: Path) -> tuple[int, int | None]:
+def usual_scale() -> int:
+    """By what the machines of workloads of the usual sizes are smaller."""
+    return int(_table()["usual_scale"])
+
+
+def extent(subject: Subject, trace: Path, at_most: int | None = None) -> tuple[int, int | None]:
     """The instructions at which what counts begins and ends: of a workload its region of interest,
-    of a real program everything.
+    or so much of it, of a real program everything.
     """
-    return region_of(trace) if subject.kind == "workload" else (0, None)
+    begin, end = region_of(trace) if subject.kind == "workload" else (0, None)
+    if at_most is None:
+        return begin, end
+    return begin, begin + at_most if end is None else min(end, begin + at_most)
 
 
 def _workload(command: Sequence[str]) -> tuple[str, ...]:

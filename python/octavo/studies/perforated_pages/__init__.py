@@ -21,19 +21,24 @@ from octavo.studies.perforated_pages.measurement import (
     gain,
 )
 from octavo.studies.perforated_pages.memory import LAYOUTS, REGION, Fragments, Layout
-from octavo.studies.perforated_pages.programs import ProgramMeasurement, measure_programs
+from octavo.studies.perforated_pages.programs import SEEN, ProgramMeasurement, measure_programs
 from octavo.studies.perforated_pages.random_accesses import (
     FRACTIONS,
     GTSM,
     IDEAL,
+    MACHINE,
     OBSERVED,
     PAPER_PORTION,
     PORTIONS,
+    Experiment,
     FaultRow,
     Faults,
     GridRow,
     Point,
     Size,
+    experiment_passes,
+    experiment_rows,
+    experiments,
     fault_passes,
     fault_rows,
     faulty_memories,
@@ -42,15 +47,13 @@ from octavo.studies.perforated_pages.random_accesses import (
     points,
 )
 from octavo.studies.perforated_pages.redis import RedisMeasurement, RedisSize, measure_redis
-from octavo.studies.programs import Subject, subjects, usual_entries
+from octavo.studies.programs import Subject, subjects, usual_scale
 from octavo.studies.reproduction import Reproduction, Request
 from octavo.studies.simulation_pool import run_passes
 
 STUDY = "perforated_pages"
 SCHEMA = "octavo/perforated-pages/1"
 
-SEEN = Fragments(0.5, 0.25, "clustered")
-"""The memory that the paper measured on a machine (section III-C)."""
 WORST = Fragments(1.0, 0.9, "dispersed")
 _NONE = Fragments(0.0, FRACTIONS[0], LAYOUTS[0])
 PANELS: tuple[tuple[str, float, Layout, bool], ...] = (
@@ -82,6 +85,8 @@ class Study(Reproduction):
     redis: tuple[RedisMeasurement, ...] = ()
     skipped: dict[str, str] = field(default_factory=dict)
     faults: tuple[FaultRow, ...] = ()
+    experiments: Mapping[str, tuple[GridRow, ...]] = field(default_factory=dict)
+    """By their names."""
     is_partial: bool = False
     """Whether the user stopped it."""
     max_instructions: int | None = None
@@ -132,6 +137,7 @@ class Study(Reproduction):
             "server": self._values_of_redis("redis-server"),
             "stream": self._values_of_redis("a stream"),
             **self._values_of_faults(),
+            **self._values_of_experiments(),
         }
 
     def _values_of_grid(self) -> dict[str, Any]:
@@ -157,6 +163,12 @@ class Study(Reproduction):
             "gains_with_all_holes": _known(row.gain() for row in all_holes if row),
             "gains_up_to_half": _known(
                 row.gain()
+                for row in self.grid
+                if row.point.is_allocated and row.point.fragments.large is None
+                if row.point.fragments.portion and row.point.fragments.fraction <= 0.5
+            ),
+            "gains_up_to_half_added": _known(
+                row.gain("ipc_added")
                 for row in self.grid
                 if row.point.is_allocated and row.point.fragments.large is None
                 if row.point.fragments.portion and row.point.fragments.fraction <= 0.5
@@ -194,6 +206,7 @@ class Study(Reproduction):
         return {
             "of_ideal": _known(measured.of_ideal(row) for measured, row in rows),
             "gain": _known(row.gain() for _, row in rows),
+            "gain_added": _known(row.gain("ipc_added") for _, row in rows),
             "reads_per_walk": _known(one.reads_per_walk for one in walked),
             "references_per_walk": _known(one.references_per_walk for one in walked),
         }
@@ -202,26 +215,41 @@ class Study(Reproduction):
         """Of the first measurement whose name begins so."""
         measured = next((of for of in self.redis if of.name.startswith(name)), None)
         if measured is None:
-            return dict.fromkeys(("bloat", "growth", "misses", "saved"))
+            return dict.fromkeys(("bloat", "growth", "misses", "saved", "first_misses"))
         base, large, one = map(measured.mpki, (BASE, BASELINE, PERFORATED))
         misses = saved = None
         if base and large is not None:
             misses = {"base": base, "large": large}
             if one is not None and base > large:
                 saved = {"mpki": one, "share": (base - one) / (base - large)}
-        growth = measured.growth(PERFORATED)
-        return {"bloat": measured.bloat, "growth": growth, "misses": misses, "saved": saved}
+        return {
+            "bloat": measured.bloat,
+            "growth": measured.growth(PERFORATED),
+            "misses": misses,
+            "saved": saved,
+            "first_misses": measured.first_misses(),
+        }
 
     def _values_of_faults(self) -> dict[str, Any]:
         row = self.with_faults(PAPER_PORTION, "dispersed")
         if row is None:
-            return dict.fromkeys(("over_gtsm", "large_pages_with_faults", "covered_by_gtsm"))
+            names = ("over_gtsm", "large_pages_with_faults", "covered_by_gtsm", "gtsm_elsewhere")
+            return dict.fromkeys(names)
         over, last = _both(row.designs, PERFORATED, GTSM), None
         # Where faults are fewer GTSM has large pages for all.
         fewer = [of for of in self.faults if of.faults.layout == "dispersed" and of.covered == 1.0]
         most = max(fewer, key=lambda of: of.faults.portion, default=None)
         if most is not None and most is not row and (other := most.relative(PERFORATED, GTSM)):
-            last = {"gain": other - 1, "portion": most.faults.portion}
+            last = {
+                "gain": other - 1,
+                "portion": most.faults.portion,
+                "covered": most.covered,
+            }
+        elsewhere = None
+        runs = self.with_faults(PAPER_PORTION, "clustered")
+        if runs is not None and (of_runs := runs.relative(PERFORATED, GTSM)):
+            clustered = {"gain": of_runs - 1, "covered": runs.covered}
+            elsewhere = {"clustered": clustered, "last": last}
         large, ideal = row.designs.get(BASELINE), row.designs.get(IDEAL)
         covered = None
         if row.covered is not None and ideal is not None:
@@ -231,6 +259,20 @@ class Study(Reproduction):
             "over_gtsm": None if over is None else {**over, "last": last},
             "large_pages_with_faults": None if large is None else large.large_pages,
             "covered_by_gtsm": covered,
+            "gtsm_elsewhere": elsewhere,
+        }
+
+    def _values_of_experiments(self) -> dict[str, Any]:
+        """Of those that were made."""
+        fast, small = (self.experiments.get(name) for name in ("fast cache", "small cache"))
+        of_small = None
+        if small is not None:
+            worst, none = small
+            best = {BASELINE: none.designs[none.baseline], PERFORATED: worst.designs[PERFORATED]}
+            of_small = _both(best, PERFORATED, BASELINE)
+        return {
+            "gains_with_fast_cache": None if fast is None else _known(of.gain() for of in fast),
+            "worst_with_small_cache": of_small,
         }
 
     def document(self) -> dict[str, Any]:
@@ -245,6 +287,9 @@ class Study(Reproduction):
             "programs": [measured.record() for measured in self.programs],
             "redis": [measured.record() for measured in self.redis],
             "faults": [row.record() for row in self.faults],
+            "experiments": {
+                name: [row.record() for row in rows] for name, rows in self.experiments.items()
+            },
             "skipped": self.skipped,
         }
 
@@ -276,7 +321,7 @@ class Study(Reproduction):
         def at(portion: float, fraction: float, layout: Layout, allocated: bool) -> GridRow | None:
             return self.at(Fragments(portion, fraction, layout), is_allocated=allocated)
 
-        return {**super().page_names(), "at": at, "usual_entries": usual_entries()}
+        return {**super().page_names(), "at": at, "scale": usual_scale(), "grid_size": Size()}
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
@@ -289,11 +334,15 @@ def _gains(row: GridRow | None) -> dict[str, float | None] | None:
 
 
 def _both(counted: Mapping[str, Counted], design: str, base: str) -> dict[str, float | None] | None:
-    """How much faster one design is than another, and if misses of the caches were all hidden."""
+    """How much faster one design is than another, by each time."""
     more = gain(counted, design, base)
     if more is None:
         return None
-    return {"gain": more, "hidden": gain(counted, design, base, overlapped=True)}
+    return {
+        "gain": more,
+        "added": gain(counted, design, base, "ipc_added"),
+        "hidden": gain(counted, design, base, "ipc_overlapped"),
+    }
 
 
 def _axes(of: Fragments) -> dict[str, Any]:
@@ -315,12 +364,16 @@ class Plan:
     subjects: Sequence[Subject]
     redis: RedisSize | None
     faults: Sequence[Faults] = ()
+    experiments: Sequence[Experiment] = ()
+    memories: Sequence[Fragments] = (SEEN,)
+    """Of the programs. The core executes each program on each of them."""
 
 
 def usual_plan() -> Plan:
     """The whole grid, every program, Redis, faults."""
     faults = tuple(faulty_memories())
-    return Plan(tuple(points()), Size(), subjects(large=False), RedisSize(), faults)
+    chosen = subjects(large=False, machine=MACHINE)
+    return Plan(tuple(points()), Size(), chosen, RedisSize(), faults, tuple(experiments()))
 
 
 def run_study(request: Request, plan: Plan | None = None) -> Study:
@@ -329,9 +382,11 @@ def run_study(request: Request, plan: Plan | None = None) -> Study:
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
         passes = list(grid_passes(plan.grid, plan.grid_size, Path(name)))
         passes += fault_passes(plan.faults, plan.grid_size, Path(name))
+        passes += experiment_passes(plan.experiments, plan.grid_size, Path(name))
         done = run_passes(passes, "random accesses", request.say)
     grid = tuple(grid_rows(plan.grid, done))
     faults = tuple(fault_rows(plan.faults, done))
+    tried = experiment_rows(plan.experiments, done)
     skipped = dict(done.failed)
     programs: list[ProgramMeasurement] = []
     redis: list[RedisMeasurement] = []
@@ -341,8 +396,8 @@ def run_study(request: Request, plan: Plan | None = None) -> Study:
             if plan.redis is not None:
                 measure_redis(plan.redis, request.say, redis, skipped)
             if plan.subjects:
-                measure_programs(plan.subjects, request, programs, skipped)
+                measure_programs(plan.subjects, plan.memories, request, programs, skipped)
         except KeyboardInterrupt:
             is_partial = True
     measured = (grid, tuple(programs), tuple(redis))
-    return Study(*measured, skipped, faults, is_partial, request.max_instructions)
+    return Study(*measured, skipped, faults, tried, is_partial, request.max_instructions)

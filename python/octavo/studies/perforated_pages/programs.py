@@ -28,7 +28,7 @@ from octavo.studies.perforated_pages.memory import (
     always,
     fragmented,
 )
-from octavo.studies.perforated_pages.random_accesses import MACHINE
+from octavo.studies.perforated_pages.random_accesses import MACHINE, TIMING
 from octavo.studies.programs import (
     NotMeasured,
     Program,
@@ -38,12 +38,17 @@ from octavo.studies.programs import (
     measure_traces,
     scope,
     to_settings,
+    usual_host,
 )
 from octavo.studies.reproduction import Request, Say
 from octavo.studies.simulation_pool import Done, Pass, run_passes
 
 PORTIONS = (0.25, 0.5, 1.0)
 FRACTIONS = (0.25, 0.5)
+SEEN = Fragments(0.5, 0.25, "clustered")
+"""The memory that the paper measured on a machine (section III-C)."""
+MOST_INSTRUCTIONS = 30_000_000
+"""Counted of each program, at most: the core executes them for every memory."""
 LEAST_GAIN = 0.01
 """The least gain of large pages over 4 KiB in a program that depends on the TLB."""
 _EMPTY = "unfragmented"
@@ -94,7 +99,8 @@ class ProgramMeasurement:
                 {
                     **asdict(row.fragments),
                     "gain": row.gain(),
-                    "gain_overlapped": row.gain(overlapped=True),
+                    "gain_added": row.gain("ipc_added"),
+                    "gain_overlapped": row.gain("ipc_overlapped"),
                     "of_ideal": self.of_ideal(row),
                     "designs": row.record(),
                 }
@@ -104,7 +110,7 @@ class ProgramMeasurement:
 
 
 def memories() -> Iterator[Fragments]:
-    """The memories that each program runs on."""
+    """All memories of the paper's charts; its numbers are of SEEN alone."""
     for layout in LAYOUTS:
         for fraction in FRACTIONS:
             for portion in PORTIONS:
@@ -113,12 +119,13 @@ def memories() -> Iterator[Fragments]:
 
 def measure_programs(
     subjects: Sequence[Subject],
+    on: Sequence[Fragments],
     request: Request,
     measured: list[ProgramMeasurement],
     skipped: dict[str, str],
 ) -> None:
-    """Adds all measurements, and why programs were left out. Raises KeyboardInterrupt where the
-    user stops it.
+    """Adds all measurements on some memories, and why programs were left out. Raises
+    KeyboardInterrupt where the user stops it.
     """
     kinds: tuple[bool, ...] = (False, True)
     if (why := why_not_virtual()) is not None:
@@ -129,7 +136,7 @@ def measure_programs(
         traced = _traced(by_name[program.name], trace)
         for is_virtual in kinds:
             name = f"{program.name}{', in a virtual machine' if is_virtual else ''}"
-            one, passes = _measured(traced, request.say, is_virtual=is_virtual)
+            one, passes = _measured(traced, on, request.say, is_virtual=is_virtual)
             if one is not None:
                 measured.append(one)
             if passes.failed:
@@ -188,15 +195,18 @@ class _Traced:
     """The options of all its passes."""
     ideal: dict[str, Counted]
     """By design, native and unfragmented."""
+    host: dict[str, Any]
+    """Settings of the host, where it runs in a virtual machine."""
 
 
 def _traced(subject: Subject, trace: Path) -> _Traced:
     """A recorded program. Raises NotMeasured if it cannot be measured."""
-    region = scope(*extent(subject, trace))
+    region = scope(*extent(subject, trace, MOST_INSTRUCTIONS))
+    host = usual_host(MACHINE) if subject.kind == "workload" else {}
     options = (
         "sim",
         "--timing",
-        "additive",
+        TIMING,
         "--machine",
         MACHINE,
         *to_settings(subject.settings),
@@ -207,23 +217,26 @@ def _traced(subject: Subject, trace: Path) -> _Traced:
         raise NotMeasured("memory ran out")
     if (gain(ideal, BASELINE, BASE) or 0.0) < LEAST_GAIN:
         raise NotMeasured(f"large pages gain less than {LEAST_GAIN:.0%}")
-    return _Traced(subject.program.name, str(trace), options, ideal)
+    return _Traced(subject.program.name, str(trace), options, ideal, host)
 
 
-def _measured(of: _Traced, say: Say, *, is_virtual: bool) -> tuple[ProgramMeasurement | None, Done]:
+def _measured(
+    of: _Traced, on: Sequence[Fragments], say: Say, *, is_virtual: bool
+) -> tuple[ProgramMeasurement | None, Done]:
     """All passes over one trace."""
-    passes = [
-        Pass(_key(at), (*of.options, *_on(at, of.ideal, is_virtual), of.trace)) for at in memories()
-    ]
+    options = (*of.options, *to_settings(of.host)) if is_virtual else of.options
+    passes = [Pass(_key(at), (*options, *_on(at, of.ideal, is_virtual), of.trace)) for at in on]
     if is_virtual:
-        guest = (*of.options, *_unfragmented_guest(of.ideal), *_WITHOUT_HOLES, of.trace)
+        guest = (*options, *_unfragmented_guest(of.ideal), *_WITHOUT_HOLES, of.trace)
         passes.insert(0, Pass(_EMPTY, guest))
     where = "in a virtual machine" if is_virtual else "native"
     done = run_passes(passes, f"{of.program}, {where}", say)
     if not is_virtual:
-        return _collected(of, of.ideal, is_virtual, done), done
+        return _collected(of, on, of.ideal, is_virtual, done), done
     result = done.documents.get(_EMPTY)
-    return (None if result is None else _collected(of, all_counted(result), is_virtual, done)), done
+    if result is None:
+        return None, done
+    return _collected(of, on, all_counted(result), is_virtual, done), done
 
 
 def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
@@ -250,11 +263,15 @@ def _key(of: Fragments) -> str:
 
 
 def _collected(
-    of: _Traced, ideal: dict[str, Counted], is_virtual: bool, done: Done
+    of: _Traced,
+    on: Sequence[Fragments],
+    ideal: dict[str, Counted],
+    is_virtual: bool,
+    done: Done,
 ) -> ProgramMeasurement:
     rows = tuple(
         ProgramRow(at, all_counted(done.documents[_key(at)]))
-        for at in memories()
+        for at in on
         if _key(at) in done.documents
     )
     regions = of.ideal[BASELINE].large_pages

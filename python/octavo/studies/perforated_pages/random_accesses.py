@@ -41,6 +41,8 @@ from octavo.studies.programs import to_settings
 from octavo.studies.simulation_pool import Done, Pass
 
 MACHINE = "perforated-pages"
+TIMING = "out-of-order"
+"""The paper's core is one. Accesses of the stream are independent of each other."""
 RESERVED = "reserved_thp"
 PORTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 FRACTIONS = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -67,9 +69,9 @@ class Size:
     """How large a run is."""
 
     table_bytes: int = 2 * GIB
-    warm_references: int = 500_000
+    warm_references: int = 150_000
     """Before anything is counted, after everything was touched once."""
-    references: int = 1_000_000
+    references: int = 300_000
     """Counted."""
 
     @property
@@ -119,7 +121,8 @@ class GridRow(Row):
             **asdict(self.point.fragments),
             "memory_bytes": self.memory_bytes,
             "gain": self.gain(),
-            "gain_overlapped": self.gain(overlapped=True),
+            "gain_added": self.gain("ipc_added"),
+            "gain_overlapped": self.gain("ipc_overlapped"),
             "designs": super().record(),
         }
 
@@ -138,14 +141,54 @@ def points() -> Iterator[Point]:
         yield Point(fragments, is_allocated=True)
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """Points of the grid again, on a machine with one thing changed."""
+
+    name: str
+    points: tuple[Point, ...]
+    settings: dict[str, Any]
+
+    def key(self, point: Point) -> str:
+        """A name among other passes."""
+        return f"{self.name}: {point.key}"
+
+
+def experiments() -> Iterator[Experiment]:
+    """The experiments that test why claims about holes differ."""
+    yield Experiment(
+        "fast cache",
+        tuple(Point(Fragments(1.0, 0.9, layout), is_allocated=True) for layout in LAYOUTS),
+        {"cache.l2.latency_cycles": 4},
+    )
+    worst, none = Fragments(1.0, 0.9, "dispersed"), Fragments(0.0, FRACTIONS[0], LAYOUTS[0])
+    yield Experiment(
+        "small cache",
+        tuple(Point(of, is_allocated=False) for of in (worst, none)),
+        {"cache.l2.bytes": "64KiB"},
+    )
+
+
 def grid_passes(of: Sequence[Point], size: Size, place: Path) -> Iterator[Pass]:
     """A pass for each point; the streams are described in files at `place`."""
-    for number, point in enumerate(of):
-        path = place / f"{number}.toml"
+    yield from _passes([(point.key, point, {}) for point in of], size, place / "grid-")
+
+
+def experiment_passes(of: Sequence[Experiment], size: Size, place: Path) -> Iterator[Pass]:
+    """A pass for each point of the experiments."""
+    every = [(one.key(point), point, one.settings) for one in of for point in one.points]
+    yield from _passes(every, size, place / "experiment-")
+
+
+def _passes(
+    of: Sequence[tuple[str, Point, dict[str, Any]]], size: Size, place: Path
+) -> Iterator[Pass]:
+    for number, (key, point, more) in enumerate(of):
+        path = place.with_name(f"{place.name}{number}.toml")
         text, warm_up = stream(point, size)
         path.write_text(text, encoding="ascii")
         settings, designs = _machine(point, size, warm_up)
-        yield simulation(point.key, settings, designs, warm_up, path)
+        yield simulation(key, settings | more, designs, warm_up, path)
 
 
 def simulation(
@@ -154,7 +197,7 @@ def simulation(
     """A pass of the study's machine, with settings of its own, over the stream that a file
     describes.
     """
-    options = ["--timing", "additive", "--machine", MACHINE, *to_settings(settings)]
+    options = ["--timing", TIMING, "--machine", MACHINE, *to_settings(settings)]
     arguments = ["sim", *options, "--design", ",".join(designs), "--warm-up", str(warm_up)]
     return Pass(key, (*arguments, str(described)))
 
@@ -163,6 +206,18 @@ def grid_rows(of: Sequence[Point], done: Done) -> list[GridRow]:
     """The rows of those that ran to their end, in order."""
     documents = ((point, done.documents.get(point.key)) for point in of)
     return [GridRow(point, *on_a_memory(of)) for point, of in documents if of is not None]
+
+
+def experiment_rows(of: Sequence[Experiment], done: Done) -> dict[str, tuple[GridRow, ...]]:
+    """The rows of each experiment, by its name; of those whose points all ran to their end."""
+    found = {}
+    for one in of:
+        documents = [done.documents.get(one.key(point)) for point in one.points]
+        pairs = zip(one.points, documents, strict=True)
+        rows = tuple(GridRow(point, *on_a_memory(of)) for point, of in pairs if of is not None)
+        if len(rows) == len(one.points):
+            found[one.name] = rows
+    return found
 
 
 def on_a_memory(result: dict[str, Any]) -> tuple[int, dict[str, Counted]]:
@@ -251,7 +306,7 @@ class FaultRow(Row):
             "memory_bytes": self.memory_bytes,
             "gtsm_covered": self.covered,
             "perforated_over_gtsm": self.relative(PERFORATED, GTSM),
-            "perforated_over_gtsm_overlapped": self.relative(PERFORATED, GTSM, overlapped=True),
+            "perforated_over_gtsm_overlapped": self.relative(PERFORATED, GTSM, "ipc_overlapped"),
             "designs": super().record(),
         }
 

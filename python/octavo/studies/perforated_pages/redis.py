@@ -104,6 +104,21 @@ class RedisMeasurement:
         one = self.designs.get(design)
         return None if one is None else one.mpki
 
+    def first_misses(self) -> dict[str, float] | None:
+        """By design, misses of the first-level TLB for data per 1000 instructions, and bitmaps that
+        are read from memory; None if a design did not run to its end.
+        """
+        found = [self.designs.get(name) for name in (BASE, BASELINE, PERFORATED)]
+        if None in found:
+            return None
+        base, large, one = (of for of in found if of is not None)
+        return {
+            "base": base.first_misses * 1000 / base.instructions,
+            "large": large.first_misses * 1000 / large.instructions,
+            "perforated": one.first_misses * 1000 / one.instructions,
+            "bitmaps": one.bitmap_fetches * 1000 / one.instructions,
+        }
+
     def record(self) -> dict[str, Any]:
         """Plain data."""
         return {

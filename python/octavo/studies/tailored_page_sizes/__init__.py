@@ -28,18 +28,23 @@ from octavo.studies.programs import (
     simulated_of,
     subjects,
     to_settings,
-    usual_entries,
     usual_instructions,
+    usual_scale,
 )
 from octavo.studies.reproduction import Reproduction, Request
 from octavo.studies.tailored_page_sizes.measurement import (
     BASE,
+    BASELINE,
     DESIGNS,
     METRICS,
+    MOST_INSTRUCTIONS,
+    RIVALS,
     RMM,
+    TIMED,
     TPS,
     Counted,
     Measurement,
+    core_time,
     label,
 )
 from octavo.studies.tailored_page_sizes.memory import SIZES, Coverage, coverages, fragmented
@@ -99,6 +104,11 @@ class Study(Reproduction):
         most = max((sum(ours.values()) for ours, _ in paged), default=0)
         return {
             **_by_design(counting),
+            "lost": [
+                m.core_time.cycles / m.core_time.ideal_cycles - 1
+                for m in counting
+                if m.core_time is not None
+            ],
             "gups": _by_design(m for m in self.measurements if m.program == "gups"),
             "growth_2m": [m.growth_2m for m in counting],
             "hit_rates_tps": [1 - of.misses / of.accesses for of in tps],
@@ -137,9 +147,10 @@ class Study(Reproduction):
         having_tps = [m for m in self.measurements if TPS in m.designs]
         return {
             **super().page_names(),
-            "usual_entries": usual_entries(),
+            "scale": usual_scale(),
             "usual_instructions": usual_instructions(),
             "averaged": _by_design(self.counting),
+            "averaged_intense": _by_design(m for m in self.measurements if m.is_intense),
             "having_tps": having_tps,
             "page_sizes": sorted({size for m in having_tps for size in m.designs[TPS].pages}),
         }
@@ -160,7 +171,9 @@ def _by_design(measured: Iterable[Measurement]) -> dict[str, dict[str, list[floa
 
 def run_study(request: Request, *, chosen: Sequence[Subject] | None = None) -> Study:
     """Runs every program that is installed, or the chosen ones alone."""
-    all_subjects = subjects(large=request.large) if chosen is None else list(chosen)
+    all_subjects = (
+        subjects(large=request.large, machine=MACHINE) if chosen is None else list(chosen)
+    )
     by_name = {subject.program.name: subject for subject in all_subjects}
     skipped: dict[str, str] = {}
 
@@ -178,19 +191,26 @@ def _measured(subject: Subject, trace: Path) -> Measurement:
     place = trace.parent
     begin, end = extent(subject, trace)
     touched = document(["run", "--page-sizes", "4KiB,2MiB", str(trace)], place)
-    simulate = ["sim", "--timing", "additive", "--machine", MACHINE, *to_settings(subject.settings)]
+    machine = ["--machine", MACHINE, *to_settings(subject.settings)]
+    simulate = ["sim", "--timing", "additive", *machine]
     region_of_one = scope(begin, end)
     empty = document([*simulate, *region_of_one, "--design", ",".join(DESIGNS), str(trace)], place)
     designs = all_counted(empty)
     if BASE not in designs:
         raise NotMeasured("memory ran out with 4 KiB pages")
-    others = ["--design", ",".join(name for name in DESIGNS if name != BASE)]
-    both = ["--processes", "asid", "--quantum", str(SMT_TURN_INSTRUCTIONS)]
-    region_of_both = scope(2 * begin, None if end is None else 2 * end)
-    shared = document([*simulate, *region_of_both, *both, *others, str(trace), str(trace)], place)
+    compared = ["--design", ",".join((BASELINE, TPS, *RIVALS))]
     scarce = to_settings(fragmented(designs[BASE].resident_bytes))
-    short = document([*simulate, *scarce, *region_of_one, *others, str(trace)], place)
-    return measure(subject, touched, instructions_of(empty), designs, short, shared)
+    short = document([*simulate, *scarce, *region_of_one, *compared, str(trace)], place)
+    shared = timed = None
+    if subject.kind == "workload":
+        both = ["--processes", "asid", "--quantum", str(SMT_TURN_INSTRUCTIONS)]
+        region_of_both = scope(2 * begin, None if end is None else 2 * end)
+        traces = [str(trace), str(trace)]
+        shared = document([*simulate, *region_of_both, *both, *compared, *traces], place)
+        first = scope(*extent(subject, trace, MOST_INSTRUCTIONS))
+        execute = ["sim", "--timing", "out-of-order", *machine, *first]
+        timed = document([*execute, "--design", ",".join(TIMED), str(trace)], place)
+    return measure(subject, touched, instructions_of(empty), designs, short, shared, timed)
 
 
 def measure(
@@ -199,7 +219,8 @@ def measure(
     instructions: int,
     designs: dict[str, Counted],
     short: dict[str, Any],
-    shared: dict[str, Any],
+    shared: dict[str, Any] | None = None,
+    timed: dict[str, Any] | None = None,
 ) -> Measurement:
     """The figures of one program from the documents of its passes, and from what was counted where
     memory was empty.
@@ -218,13 +239,23 @@ def measure(
         growth_2m=memory[2 * MIB]["growth"] or 0.0,
         designs=designs,
         fragmented=all_counted(short),
-        smt=all_counted(shared, of_all=True),
+        smt={} if shared is None else all_counted(shared, of_all=True),
+        core_time=None if timed is None else core_time(cycles_of(timed)),
     )
 
 
 def instructions_of(result: dict[str, Any]) -> int:
     """Of the process that did most."""
     return int(stream_counters(main_process(result["rows"]))["instructions"])
+
+
+def cycles_of(result: dict[str, Any]) -> dict[str, float]:
+    """The core's cycles by design, of the process that did most."""
+    return {
+        str(row.get("design")): row["value"]
+        for row in main_process(result["rows"])
+        if (row["component"], row["counter"]) == ("core", "cycles")
+    }
 
 
 def all_counted(result: dict[str, Any], *, of_all: bool = False) -> dict[str, Counted]:
