@@ -59,11 +59,14 @@ def test_a_run_repeats(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_the_working_set_is_near_that_of_the_program_like_it(name: str, octavo: Octavo) -> None:
-    """Within a factor of one and a half of Table 3.1, over the first references."""
+    """Within a factor of one and a half of Table 3.1, over the first references: of what does one
+    thing after another, over all of a shorter run.
+    """
     (program,) = (one for one in OWN if one.name == name)
+    command = {"kernels7": [program.command[0], "1"], "saxpy300": [program.command[0], "20"]}
     parts = ["--without", "full,sets,two-sizes", "--page-sizes", "4KiB", "--windows", "10M"]
-    extent = ["--streams", "all", "--max-instructions", "300M"]
-    done = octavo(program.command, *parts, *extent, verb="curves")
+    extent = ["--streams", "all", "--max-instructions", "400M"]
+    done = octavo(command.get(name, program.command), *parts, *extent, verb="curves")
     row = done.row(component="working_set")
     paper_bytes = PAPER["table_3_1"][program.like][1] * 1024
     assert paper_bytes / 1.5 <= row["average_bytes"] <= paper_bytes * 1.5
