@@ -87,6 +87,7 @@ class Study(Reproduction):
         counting = self.counting
         tps = [m.designs[TPS] for m in counting if TPS in m.designs]
         used = [of.pages for of in tps if of.pages]
+        scarce = [m.fragmented[TPS].pages for m in counting if TPS in m.fragmented]
         both = [m.designs for m in counting if {TPS, BASE} <= set(m.designs)]
         paged = [(of[TPS].pages, of[BASE].pages) for of in both]
         paged = [(ours, base) for ours, base in paged if ours and base]
@@ -98,7 +99,8 @@ class Study(Reproduction):
             for m in self.measurements
             if m.program in LOCAL
         }
-        free = next((of.shares for of in self.memory if of.memory == "this machine"), {})
+        shares = {of.memory: of.shares for of in self.memory}
+        free = shares.get("this machine", {})
         is_known = free.get(64 * KIB) is not None and free.get(2 * MIB) is not None
         over_base = [sum(ours.values()) / sum(base.values()) for ours, base in paged]
         most = max((sum(ours.values()) for ours, _ in paged), default=0)
@@ -109,6 +111,11 @@ class Study(Reproduction):
                 for m in counting
                 if m.core_time is not None
             ],
+            "lost_smt": [
+                m.smt[BASELINE].time.cycles / m.smt[BASELINE].time.ideal_cycles - 1
+                for m in counting
+                if BASELINE in m.smt
+            ],
             "gups": _by_design(m for m in self.measurements if m.program == "gups"),
             "growth_2m": [m.growth_2m for m in counting],
             "hit_rates_tps": [1 - of.misses / of.accesses for of in tps],
@@ -118,7 +125,9 @@ class Study(Reproduction):
             "same_memory": [growth == 0 for growth in growths if growth is not None],
             "free_memory_here": free if is_known else None,
             "fragmented_local": {name: of for name, of in local.items() if of is not None},
-            "sizes_used": [len(of) / (max(of) // (4 * KIB)).bit_length() for of in used],
+            "free_memory_simulated": shares.get("as simulated"),
+            "sizes_used": _sizes_used(used),
+            "sizes_used_fragmented": _sizes_used(of for of in scarce if of),
             "small_pages": [
                 sum(n for size, n in of.items() if size < 2 * MIB) / sum(of.values()) for of in used
             ],
@@ -154,6 +163,11 @@ class Study(Reproduction):
             "having_tps": having_tps,
             "page_sizes": sorted({size for m in having_tps for size in m.designs[TPS].pages}),
         }
+
+
+def _sizes_used(pages: Iterable[dict[int, int]]) -> list[float]:
+    """Of each program, the share of the page sizes up to its largest that it has pages of."""
+    return [len(of) / (max(of) // (4 * KIB)).bit_length() for of in pages]
 
 
 def _by_design(measured: Iterable[Measurement]) -> dict[str, dict[str, list[float]]]:
