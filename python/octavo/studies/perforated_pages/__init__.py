@@ -205,6 +205,7 @@ class Study(Reproduction):
         walked = [one for _, row in rows if (one := row.designs.get(PERFORATED)) and one.walks]
         return {
             "of_ideal": _known(measured.of_ideal(row) for measured, row in rows),
+            "of_ideal_added": _known(measured.of_ideal(row, "ipc_added") for measured, row in rows),
             "gain": _known(row.gain() for _, row in rows),
             "gain_added": _known(row.gain("ipc_added") for _, row in rows),
             "reads_per_walk": _known(one.reads_per_walk for one in walked),

@@ -17,6 +17,7 @@ from octavo.studies.perforated_pages.measurement import (
     PERFORATED,
     Counted,
     Row,
+    Time,
     all_counted,
     gain,
 )
@@ -82,10 +83,11 @@ class ProgramMeasurement:
         """How much faster than 4 KiB pages large pages are, unfragmented."""
         return gain(self.ideal, BASELINE, BASE)
 
-    def of_ideal(self, row: ProgramRow) -> float | None:
+    def of_ideal(self, row: ProgramRow, by: Time = "ipc") -> float | None:
         """The IPC of perforated pages over that of large pages on a memory without holes."""
         ideal, one = self.ideal.get(BASELINE), row.designs.get(PERFORATED)
-        return None if ideal is None or one is None else one.ipc / ideal.ipc
+        more = gain({"one": one, "ideal": ideal}, "one", "ideal", by) if one and ideal else None
+        return None if more is None else 1 + more
 
     def record(self) -> dict[str, Any]:
         """Plain data."""
