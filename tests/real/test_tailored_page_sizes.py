@@ -24,7 +24,7 @@ def test_a_workload_is_counted_from_its_region_on():
         chosen=[Subject(gups, "workload", {}), Subject(missing, "program", {})],
     )
     assert heard == ["gups"]
-    assert study.skipped == {"missing": "not installed"}
+    assert study.skipped == {"missing": "not installed: no-such-program"}
     (m,) = study.measurements
     # An update is some ten instructions; filling the table was tens of millions.
     assert 1_000_000 < m.instructions < 2_000_000
