@@ -11,6 +11,8 @@ const MAX_WIDTH: u32 = 64;
 const MAX_QUEUE: u32 = PipelineConfig::MAX_REORDER_BUFFER;
 const MAX_FREQUENCY_GHZ: f64 = 100.0;
 const MAX_CHANNELS: u32 = 64;
+/// Write-backs that a channel writes together, at most.
+const MAX_WRITE_BATCH: u32 = 256;
 const MAX_BANKS: u32 = 1024;
 
 /// Whether there can be such a core and such a memory.
@@ -71,6 +73,8 @@ fn check_dram(dram: &DramConfig, line_bytes: u64) -> Result<(), InvalidValue> {
     check_latency("dram.activate_cycles", dram.activate_cycles)?;
     check_latency("dram.precharge_cycles", dram.precharge_cycles)?;
     check_latency("dram.transfer_cycles", dram.transfer_cycles)?;
+    check_range("dram.write_batch", dram.write_batch, 1, MAX_WRITE_BATCH)?;
+    check_latency("dram.turn_cycles", dram.turn_cycles)?;
     check_latency("dram.refresh_cycles", dram.refresh_cycles)?;
     if dram.refresh_cycles > 0 && dram.refresh_every_cycles <= dram.refresh_cycles {
         let advice = format!("give more than dram.refresh_cycles, {}", dram.refresh_cycles);

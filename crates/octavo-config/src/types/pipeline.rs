@@ -85,6 +85,10 @@ pub struct DramConfig {
     pub precharge_cycles: u32,
     /// Time that a line occupies its channel.
     pub transfer_cycles: u32,
+    /// Write-backs that a channel collects and then writes together: 1 to 256. It reads nothing meanwhile.
+    pub write_batch: u32,
+    /// Time to turn a channel from reads to writes and back, once for each batch.
+    pub turn_cycles: u32,
     /// Time for which a refresh closes a channel; 0 for a memory without refresh.
     pub refresh_cycles: u32,
     /// Time from one refresh of a channel to the next: more than it takes.

@@ -283,9 +283,12 @@ fn pipeline() -> impl Strategy<Value = PipelineConfig> {
 }
 
 fn dram() -> impl Strategy<Value = DramConfig> {
-    let refresh = (0u32..=1000, 1u32..=10_000);
-    (0u32..=6, 0u32..=10, 12u32..=30, 0u32..=1000, 0u32..=1000, 0u32..=1000, refresh).prop_map(
-        |(channels, banks, row, activate_cycles, precharge_cycles, transfer_cycles, refresh)| {
+    let cycles = || 0u32..=1000;
+    let writes = (1u32..=256, cycles());
+    let refresh = (cycles(), 1u32..=10_000);
+    (0u32..=6, 0u32..=10, 12u32..=30, (cycles(), cycles(), cycles()), writes, refresh).prop_map(
+        |(channels, banks, row, times, writes, refresh)| {
+            let (activate_cycles, precharge_cycles, transfer_cycles) = times;
             DramConfig {
                 channels: 1 << channels,
                 banks: 1 << banks,
@@ -293,6 +296,8 @@ fn dram() -> impl Strategy<Value = DramConfig> {
                 activate_cycles,
                 precharge_cycles,
                 transfer_cycles,
+                write_batch: writes.0,
+                turn_cycles: writes.1,
                 refresh_cycles: refresh.0,
                 refresh_every_cycles: refresh.0 + refresh.1,
             }
@@ -373,7 +378,11 @@ proptest! {
                 let config = resolved.config();
                 prop_assert_eq!(&config.name, &machine.name);
                 prop_assert_eq!(&config.cache, &machine.cache);
-                prop_assert_eq!(&config.core, &machine.core);
+                let mut core = machine.core.clone();
+                let base = format!("extends = \"{base}\"");
+                let base = resolve_text("base.toml", &base, &NO_SETTINGS).unwrap();
+                core.pipeline = core.pipeline.or(base.config().core.pipeline.clone());
+                prop_assert_eq!(&config.core, &core);
                 prop_assert_eq!(&config.memory, &machine.memory);
                 for (key, level) in machine.tlb.levels() {
                     let (_, over) = config.tlb.levels().find(|(other, _)| *other == key).unwrap();

@@ -1,6 +1,7 @@
 //! DRAM: channels, banks and open rows.
 
 use octavo_config::DramConfig;
+use rustc_hash::FxHashMap;
 
 use super::calendar::Servers;
 
@@ -13,10 +14,14 @@ pub struct Dram {
     lines_of_row: u64,
     /// Transfers, by channel.
     channels: Box<[Servers]>,
-    /// Openings, closings and accesses of rows, by channel and bank.
+    /// Openings, closings and reads of rows, by channel and bank.
     banks: Box<[Servers]>,
     /// The open row of each bank.
     rows: Box<[u64]>,
+    /// Write-backs that wait, by channel.
+    waiting: Box<[Vec<u64>]>,
+    /// The times when a channel writes.
+    writing: Box<[Servers]>,
     /// Lines found in an open row.
     pub row_hits: u64,
     /// Lines for which another row had to be closed.
@@ -31,6 +36,8 @@ impl Dram {
             config: *config,
             lines_of_row: config.row_bytes / line_bytes,
             channels: vec![Servers::new(1); config.channels as usize].into(),
+            waiting: vec![Vec::new(); config.channels as usize].into(),
+            writing: vec![Servers::new(1); config.channels as usize].into(),
             banks: vec![Servers::new(1); banks].into(),
             rows: vec![CLOSED; banks].into(),
             row_hits: 0,
@@ -38,38 +45,67 @@ impl Dram {
         }
     }
 
-    /// Transfers a line that is asked for at a time. Returns how many cycles later, or earlier, it comes than
+    /// Reads a line that is asked for at a time. Returns how many cycles later, or earlier, it comes than
     /// from a closed row of an idle bank.
-    pub fn transfer(&mut self, line: u64, at: u64, now: u64) -> i64 {
-        let DramConfig {
-            channels, banks, activate_cycles, precharge_cycles, transfer_cycles, ..
-        } = self.config;
-        let channel = line % u64::from(channels);
-        let asked_at = at;
+    pub fn read(&mut self, line: u64, asked_at: u64, now: u64) -> i64 {
+        let (channel, bank, open) = self.open(line);
+        let refreshed = self.after_refresh(channel, asked_at);
+        let (at, _) = self.writing[channel].find(refreshed, 1);
+        let transfer = u64::from(self.config.transfer_cycles);
+        let opened = self.banks[bank].reserve(at, open + transfer, now) + open;
+        let start = self.channels[channel].reserve(opened, transfer, now);
+        start as i64 - (asked_at + u64::from(self.config.activate_cycles)) as i64
+    }
+
+    /// Writes a line back: it waits until its channel has a batch, which then closes the channel.
+    pub fn write(&mut self, line: u64, at: u64, now: u64) {
+        let channel = self.channel(line);
+        self.waiting[channel].push(line);
+        if self.waiting[channel].len() < self.config.write_batch as usize {
+            return;
+        }
+        let lines = std::mem::take(&mut self.waiting[channel]);
+        let transfer = u64::from(self.config.transfer_cycles);
+        let mut of_banks = FxHashMap::<usize, u64>::default();
+        for line in &lines {
+            let (_, bank, open) = self.open(*line);
+            *of_banks.entry(bank).or_default() += open + transfer;
+        }
+        let of_channel = u64::from(self.config.turn_cycles) + lines.len() as u64 * transfer;
+        let cycles = of_banks.into_values().fold(of_channel, u64::max);
         let at = self.after_refresh(channel, at);
+        let start = self.channels[channel].reserve(at, cycles, now);
+        self.writing[channel].occupy(0, start, start + cycles, now);
+    }
+
+    fn channel(&self, line: u64) -> usize {
+        (line % u64::from(self.config.channels)) as usize
+    }
+
+    /// Opens the row of a line. Returns its channel, its bank, and the time until it is open.
+    fn open(&mut self, line: u64) -> (usize, usize, u64) {
+        let DramConfig { channels, banks, activate_cycles, precharge_cycles, .. } = self.config;
+        let channel = self.channel(line);
         let row_of_all = line / u64::from(channels) / self.lines_of_row;
         // Rows of different parts of memory spread over banks.
         let folded = row_of_all ^ (row_of_all / u64::from(banks));
-        let bank = (channel * u64::from(banks) + folded % u64::from(banks)) as usize;
+        let bank = channel * banks as usize + (folded % u64::from(banks)) as usize;
         let row = row_of_all / u64::from(banks);
         let before = std::mem::replace(&mut self.rows[bank], row);
-        let open_cycles = match before {
+        let cycles = match before {
             _ if before == row => 0,
             CLOSED => activate_cycles,
             _ => precharge_cycles + activate_cycles,
         };
         self.row_hits += u64::from(before == row);
         self.row_conflicts += u64::from(before != row && before != CLOSED);
-        let (open, transfer) = (u64::from(open_cycles), u64::from(transfer_cycles));
-        let opened = self.banks[bank].reserve(at, open + transfer, now) + open;
-        let start = self.channels[channel as usize].reserve(opened, transfer, now);
-        start as i64 - (asked_at + u64::from(activate_cycles)) as i64
+        (channel, bank, u64::from(cycles))
     }
 
     /// The end of the channel's refresh that a time falls into, or that time. Channels are refreshed in turn.
-    fn after_refresh(&self, channel: u64, at: u64) -> u64 {
+    fn after_refresh(&self, channel: usize, at: u64) -> u64 {
         let every = u64::from(self.config.refresh_every_cycles.max(1));
-        let first = channel * every / u64::from(self.config.channels);
+        let first = channel as u64 * every / u64::from(self.config.channels);
         let into = (at + every - first) % every;
         at + u64::from(self.config.refresh_cycles).saturating_sub(into)
     }

@@ -136,6 +136,9 @@ struct Dram {
     open: Vec<Option<u64>>,
     banks: Vec<Places>,
     channels: Vec<Places>,
+    /// For each channel the lines that wait to be written, and when it wrote: from, to.
+    unwritten: Vec<Vec<u64>>,
+    written: Vec<Vec<(u64, u64)>>,
     row_hits: u64,
     row_conflicts: u64,
 }
@@ -149,19 +152,57 @@ impl Dram {
             open: vec![None; banks],
             banks: (0..banks).map(|_| Places::new(1)).collect(),
             channels: (0..config.channels).map(|_| Places::new(1)).collect(),
+            unwritten: vec![Vec::new(); config.channels as usize],
+            written: vec![Vec::new(); config.channels as usize],
             row_hits: 0,
             row_conflicts: 0,
         }
     }
 
     /// How many cycles later than from a closed row of an idle bank a line comes that is asked for at a time.
-    fn transfer(&mut self, transfer: MemoryTransfer, from: u64) -> i64 {
+    fn read(&mut self, line: u64, from: u64) -> i64 {
+        let (channel, bank, opens) = self.open(line);
+        let moves = u64::from(self.config.transfer_cycles);
+        let mut begin = self.refreshed(channel, from);
+        while let Some(of) = self.written[channel].iter().find(|of| (of.0..of.1).contains(&begin)) {
+            begin = of.1;
+        }
+        let begin = first_free(&[&self.banks[bank]], begin, opens + moves);
+        self.banks[bank].take(begin, opens + moves, begin + opens + moves);
+        let begin = first_free(&[&self.channels[channel]], begin + opens, moves);
+        self.channels[channel].take(begin, moves, begin + moves);
+        begin as i64 - (from + u64::from(self.config.activate_cycles)) as i64
+    }
+
+    /// Writes a line back with the others of its batch, at the time of the last of them.
+    fn write(&mut self, line: u64, from: u64) {
+        let of = self.config;
+        let channel = (line % u64::from(of.channels)) as usize;
+        self.unwritten[channel].push(line);
+        if self.unwritten[channel].len() < of.write_batch as usize {
+            return;
+        }
+        let batch = std::mem::take(&mut self.unwritten[channel]);
+        let mut banks = vec![0; self.banks.len()];
+        for line in &batch {
+            let (_, bank, opens) = self.open(*line);
+            banks[bank] += opens + u64::from(of.transfer_cycles);
+        }
+        let moves = batch.len() as u64 * u64::from(of.transfer_cycles);
+        let slowest = banks.into_iter().max().expect("a bank");
+        let cycles = slowest.max(u64::from(of.turn_cycles) + moves);
+        let begin = first_free(&[&self.channels[channel]], self.refreshed(channel, from), cycles);
+        self.channels[channel].take(begin, cycles, begin + cycles);
+        self.written[channel].push((begin, begin + cycles));
+    }
+
+    /// The channel and the bank of a line, and how long its row takes to open.
+    fn open(&mut self, line: u64) -> (usize, usize, u64) {
         let of = self.config;
         let (channels, banks) = (u64::from(of.channels), u64::from(of.banks));
-        let channel = transfer.line() % channels;
-        let row = transfer.line() / channels / (of.row_bytes / self.line_bytes);
-        let bank = channel * banks + (row ^ (row / banks)) % banks;
-        let (channel, bank) = (channel as usize, bank as usize);
+        let channel = line % channels;
+        let row = line / channels / (of.row_bytes / self.line_bytes);
+        let bank = (channel * banks + (row ^ (row / banks)) % banks) as usize;
         let opens = match self.open[bank].replace(row) {
             None => of.activate_cycles,
             Some(open) if open == row => {
@@ -173,25 +214,23 @@ impl Dram {
                 of.precharge_cycles + of.activate_cycles
             }
         };
-        let (opens, moves) = (u64::from(opens), u64::from(of.transfer_cycles));
-        let refreshed = match u64::from(of.refresh_cycles) {
-            0 => from,
-            refresh => {
-                // A period later than asked for, since channels were refreshed before the beginning, too.
-                let every = u64::from(of.refresh_every_cycles);
-                let is_closed = |at: u64| {
-                    let first = channel as u64 * every / channels;
-                    let begins = (0..).map(|number| first + number * every);
-                    begins.take_while(|begin| *begin <= at).any(|begin| at < begin + refresh)
-                };
-                (from + every..).find(|at| !is_closed(*at)).expect("refreshes end") - every
-            }
+        (channel as usize, bank, u64::from(opens))
+    }
+
+    /// The first time from a time on when a channel is not being refreshed.
+    fn refreshed(&self, channel: usize, from: u64) -> u64 {
+        let refresh = u64::from(self.config.refresh_cycles);
+        if refresh == 0 {
+            return from;
+        }
+        // A period later than asked for, since channels were refreshed before the beginning, too.
+        let every = u64::from(self.config.refresh_every_cycles);
+        let is_closed = |at: u64| {
+            let first = channel as u64 * every / u64::from(self.config.channels);
+            let begins = (0..).map(|number| first + number * every);
+            begins.take_while(|begin| *begin <= at).any(|begin| at < begin + refresh)
         };
-        let begin = first_free(&[&self.banks[bank]], refreshed, opens + moves);
-        self.banks[bank].take(begin, opens + moves, begin + opens + moves);
-        let begin = first_free(&[&self.channels[channel]], begin + opens, moves);
-        self.channels[channel].take(begin, moves, begin + moves);
-        begin as i64 - (from + u64::from(of.activate_cycles)) as i64
+        (from + every..).find(|at| !is_closed(*at)).expect("refreshes end") - every
     }
 }
 
@@ -492,8 +531,11 @@ impl NaiveCore {
             let begin = first_free(&[&self.walkers], from, cycles);
             let mut late = 0;
             for of in costs.other_transfers(cost) {
-                let of_line = self.dram.as_mut().map_or(0, |dram| dram.transfer(*of, begin));
-                late += if of.is_write() { 0 } else { of_line };
+                match &mut self.dram {
+                    Some(dram) if of.is_write() => dram.write(of.line(), begin),
+                    Some(dram) => late += dram.read(of.line(), begin),
+                    None => (),
+                }
             }
             let end = begin + later(cost.walk_cycles, late);
             self.walkers.take(begin, cycles, end);
@@ -518,9 +560,9 @@ impl NaiveCore {
     /// its walk wrote back goes with the walk, if there is one.
     fn line_late(&mut self, cost: &Cost, costs: &Costs, at: u64) -> i64 {
         let Some(dram) = self.dram.as_mut().filter(|_| cost.cache_cycles > 0) else { return 0 };
-        let late = costs.own_transfer(cost).map_or(0, |own| dram.transfer(own, at));
+        let late = costs.own_transfer(cost).map_or(0, |own| dram.read(own.line(), at));
         for write in costs.other_transfers(cost).iter().filter(|_| cost.walk_cycles == 0) {
-            dram.transfer(*write, at);
+            dram.write(write.line(), at);
         }
         late
     }
@@ -710,10 +752,13 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     let queue = || prop_oneof![2 => 1u32..4, 2 => 1u32..40, 1 => 1u32..=1023];
     let cycles = || 0u32..20;
     let refresh = prop_oneof![Just((0u32, 0u32)), (1u32..100, 1u32..400)];
-    let dram = ((0u32..3, 0u32..5, 6u32..14), (0u32..20, 0u32..20, 0u32..20), refresh).prop_map(
+    let writes = (1u32..6, 0u32..60);
+    let times = (cycles(), cycles(), cycles());
+    let dram = ((0u32..3, 0u32..5, 6u32..14), times, writes, refresh).prop_map(
         |(
             (channels, banks, row),
             (activate_cycles, precharge_cycles, transfer_cycles),
+            (write_batch, turn_cycles),
             (refresh_cycles, between),
         )| {
             DramConfig {
@@ -723,6 +768,8 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
                 activate_cycles,
                 precharge_cycles,
                 transfer_cycles,
+                write_batch,
+                turn_cycles,
                 refresh_cycles,
                 refresh_every_cycles: refresh_cycles + between,
             }

@@ -487,8 +487,10 @@ impl Pipeline {
         let Some(dram) = &mut self.dram else { return 0 };
         let mut late = 0;
         for transfer in transfers {
-            let of_line = dram.transfer(transfer.line(), at, context.now);
-            late += if transfer.is_write() { 0 } else { of_line };
+            match transfer.is_write() {
+                true => dram.write(transfer.line(), at, context.now),
+                false => late += dram.read(transfer.line(), at, context.now),
+            }
         }
         late
     }

@@ -106,6 +106,14 @@ impl Program {
         self
     }
 
+    /// The last reference, which misses, writes a line back.
+    fn write_back(&mut self, line: u64) -> &mut Self {
+        let own = self.costs.transfers.pop().expect("a miss");
+        self.costs.transfers.extend([MemoryTransfer::new(line, true), own]);
+        self.costs.costs.last_mut().expect("a miss").transfers += 1;
+        self
+    }
+
     /// The commit of the last instruction.
     fn cycles(&self, mut core: Pipeline) -> u64 {
         core.execute(self.ops.words(), &self.accesses, 0, &self.costs);
@@ -306,6 +314,8 @@ const ONE_CHANNEL: DramConfig = DramConfig {
     activate_cycles: 40,
     precharge_cycles: 40,
     transfer_cycles: 10,
+    write_batch: 1,
+    turn_cycles: 0,
     refresh_cycles: 0,
     refresh_every_cycles: 0,
 };
@@ -329,6 +339,27 @@ fn loads_wait_for_the_end_of_a_refresh() {
     let chain = 8 * (196 + L1D_CYCLES);
     assert_eq!(cycles(0), first + chain);
     assert_eq!(cycles(150), 150 + chain + (1050 - 950));
+}
+
+/// Three loads in a chain, each of another bank, of which each writes a line back. The channel writes when the
+/// second is sent: behind that load's own transfer, which begins 40 cycles later, it turns and transfers two lines.
+/// The third load is sent 200 cycles after the second.
+#[test]
+fn a_batch_of_writes_closes_the_channel() {
+    let cycles = |write_batch: u32| {
+        let mut program = Program::default();
+        for number in 0..3 {
+            let producer: &[u64] = if number == 0 { &[] } else { &[1] };
+            program.data(producer, Data::load(number * 128).miss(196));
+            program.write_back((3 + number) * 128);
+        }
+        program.cycles(core(|machine, _| {
+            machine.dram = Some(DramConfig { write_batch, turn_cycles: 500, ..ONE_CHANNEL });
+        }))
+    };
+    let chain = FIRST_COMMIT - 1 + 3 * (196 + L1D_CYCLES);
+    assert_eq!(cycles(4), chain);
+    assert_eq!(cycles(2), chain + (40 + 10 + 500 + 2 * 10 - 200));
 }
 
 #[test]
