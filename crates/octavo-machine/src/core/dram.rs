@@ -16,8 +16,8 @@ pub struct Dram {
     channels: Box<[Servers]>,
     /// Openings, closings and reads of rows, by channel and bank.
     banks: Box<[Servers]>,
-    /// The open row of each bank.
-    rows: Box<[u64]>,
+    /// The open row of each bank, and how many refreshes had begun when it was opened.
+    rows: Box<[(u64, u64)]>,
     /// Write-backs that wait, by channel.
     waiting: Box<[Vec<u64>]>,
     /// The times when a channel writes.
@@ -39,7 +39,7 @@ impl Dram {
             waiting: vec![Vec::new(); config.channels as usize].into(),
             writing: vec![Servers::new(1); config.channels as usize].into(),
             banks: vec![Servers::new(1); banks].into(),
-            rows: vec![CLOSED; banks].into(),
+            rows: vec![(CLOSED, 0); banks].into(),
             row_hits: 0,
             row_conflicts: 0,
         }
@@ -48,8 +48,9 @@ impl Dram {
     /// Reads a line that is asked for at a time. Returns how many cycles later, or earlier, it comes than
     /// from a closed row of an idle bank.
     pub fn read(&mut self, line: u64, asked_at: u64, now: u64) -> i64 {
-        let (channel, bank, open) = self.open(line);
-        let refreshed = self.after_refresh(channel, asked_at);
+        let channel = self.channel(line);
+        let (begun, refreshed) = self.after_refresh(channel, asked_at);
+        let (bank, open) = self.open(line, begun);
         let (at, _) = self.writing[channel].find(refreshed, 1);
         let transfer = u64::from(self.config.transfer_cycles);
         let opened = self.banks[bank].reserve(at, open + transfer, now) + open;
@@ -66,14 +67,14 @@ impl Dram {
         }
         let lines = std::mem::take(&mut self.waiting[channel]);
         let transfer = u64::from(self.config.transfer_cycles);
+        let (begun, at) = self.after_refresh(channel, at);
         let mut of_banks = FxHashMap::<usize, u64>::default();
         for line in &lines {
-            let (_, bank, open) = self.open(*line);
+            let (bank, open) = self.open(*line, begun);
             *of_banks.entry(bank).or_default() += open + transfer;
         }
         let of_channel = u64::from(self.config.turn_cycles) + lines.len() as u64 * transfer;
         let cycles = of_banks.into_values().fold(of_channel, u64::max);
-        let at = self.after_refresh(channel, at);
         let start = self.channels[channel].reserve(at, cycles, now);
         self.writing[channel].occupy(0, start, start + cycles, now);
     }
@@ -82,8 +83,9 @@ impl Dram {
         (line % u64::from(self.config.channels)) as usize
     }
 
-    /// Opens the row of a line. Returns its channel, its bank, and the time until it is open.
-    fn open(&mut self, line: u64) -> (usize, usize, u64) {
+    /// Opens the row of a line after so many refreshes of its channel, each of which closes all rows. Returns the
+    /// bank, and the time until the row is open.
+    fn open(&mut self, line: u64, refreshes: u64) -> (usize, u64) {
         let DramConfig { channels, banks, activate_cycles, precharge_cycles, .. } = self.config;
         let channel = self.channel(line);
         let row_of_all = line / u64::from(channels) / self.lines_of_row;
@@ -91,7 +93,8 @@ impl Dram {
         let folded = row_of_all ^ (row_of_all / u64::from(banks));
         let bank = channel * banks as usize + (folded % u64::from(banks)) as usize;
         let row = row_of_all / u64::from(banks);
-        let before = std::mem::replace(&mut self.rows[bank], row);
+        let (open, opened_after) = std::mem::replace(&mut self.rows[bank], (row, refreshes));
+        let before = if opened_after < refreshes { CLOSED } else { open };
         let cycles = match before {
             _ if before == row => 0,
             CLOSED => activate_cycles,
@@ -99,14 +102,19 @@ impl Dram {
         };
         self.row_hits += u64::from(before == row);
         self.row_conflicts += u64::from(before != row && before != CLOSED);
-        (channel, bank, u64::from(cycles))
+        (bank, u64::from(cycles))
     }
 
-    /// The end of the channel's refresh that a time falls into, or that time. Channels are refreshed in turn.
-    fn after_refresh(&self, channel: usize, at: u64) -> u64 {
-        let every = u64::from(self.config.refresh_every_cycles.max(1));
-        let first = channel as u64 * every / u64::from(self.config.channels);
-        let into = (at + every - first) % every;
-        at + u64::from(self.config.refresh_cycles).saturating_sub(into)
+    /// How many refreshes of the channel have begun at a time, and the end of the one that the time falls into, or
+    /// that time. Channels are refreshed in turn.
+    fn after_refresh(&self, channel: usize, at: u64) -> (u64, u64) {
+        let DramConfig { channels, refresh_cycles, refresh_every_cycles, .. } = self.config;
+        if refresh_cycles == 0 {
+            return (0, at);
+        }
+        let every = u64::from(refresh_every_cycles);
+        let first = channel as u64 * every / u64::from(channels);
+        let since = at + every - first;
+        (since / every, at + u64::from(refresh_cycles).saturating_sub(since % every))
     }
 }

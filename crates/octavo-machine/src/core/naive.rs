@@ -132,8 +132,8 @@ fn first_free(all: &[&Places], from: u64, cycles: u64) -> u64 {
 struct Dram {
     config: DramConfig,
     line_bytes: u64,
-    /// The open row of each bank of each channel.
-    open: Vec<Option<u64>>,
+    /// The open row of each bank of each channel, and the time of the line that it was opened for.
+    open: Vec<Option<(u64, u64)>>,
     banks: Vec<Places>,
     channels: Vec<Places>,
     /// For each channel the lines that wait to be written, and when it wrote: from, to.
@@ -161,7 +161,7 @@ impl Dram {
 
     /// How many cycles later than from a closed row of an idle bank a line comes that is asked for at a time.
     fn read(&mut self, line: u64, from: u64) -> i64 {
-        let (channel, bank, opens) = self.open(line);
+        let (channel, bank, opens) = self.open(line, from);
         let moves = u64::from(self.config.transfer_cycles);
         let mut begin = self.refreshed(channel, from);
         while let Some(of) = self.written[channel].iter().find(|of| (of.0..of.1).contains(&begin)) {
@@ -185,7 +185,7 @@ impl Dram {
         let batch = std::mem::take(&mut self.unwritten[channel]);
         let mut banks = vec![0; self.banks.len()];
         for line in &batch {
-            let (_, bank, opens) = self.open(*line);
+            let (_, bank, opens) = self.open(*line, from);
             banks[bank] += opens + u64::from(of.transfer_cycles);
         }
         let moves = batch.len() as u64 * u64::from(of.transfer_cycles);
@@ -197,13 +197,20 @@ impl Dram {
     }
 
     /// The channel and the bank of a line, and how long its row takes to open.
-    fn open(&mut self, line: u64) -> (usize, usize, u64) {
+    fn open(&mut self, line: u64, from: u64) -> (usize, usize, u64) {
         let of = self.config;
         let (channels, banks) = (u64::from(of.channels), u64::from(of.banks));
         let channel = line % channels;
         let row = line / channels / (of.row_bytes / self.line_bytes);
         let bank = (channel * banks + (row ^ (row / banks)) % banks) as usize;
-        let opens = match self.open[bank].replace(row) {
+        let before = self.open[bank].replace((row, from));
+        // A refresh that begins after the row was opened closes it.
+        let every = u64::from(of.refresh_every_cycles);
+        let closes =
+            |begin: u64, opened_at: u64| opened_at + every < begin && begin <= from + every;
+        let begins = || self.refreshes(channel as usize).take_while(|begin| *begin <= from + every);
+        let stays = |opened_at: u64| !begins().any(|begin| closes(begin, opened_at));
+        let opens = match before.filter(|(_, at)| stays(*at)).map(|(open, _)| open) {
             None => of.activate_cycles,
             Some(open) if open == row => {
                 self.row_hits += 1;
@@ -217,18 +224,22 @@ impl Dram {
         (channel as usize, bank, u64::from(opens))
     }
 
+    /// The times when refreshes of a channel begin, a period later than they do, since there were some before the
+    /// beginning, too.
+    fn refreshes(&self, channel: usize) -> impl Iterator<Item = u64> + use<> {
+        let every = u64::from(self.config.refresh_every_cycles);
+        let first = channel as u64 * every / u64::from(self.config.channels);
+        let is_refreshed = self.config.refresh_cycles > 0;
+        (0..).take_while(move |_| is_refreshed).map(move |number| first + number * every)
+    }
+
     /// The first time from a time on when a channel is not being refreshed.
     fn refreshed(&self, channel: usize, from: u64) -> u64 {
         let refresh = u64::from(self.config.refresh_cycles);
-        if refresh == 0 {
-            return from;
-        }
-        // A period later than asked for, since channels were refreshed before the beginning, too.
         let every = u64::from(self.config.refresh_every_cycles);
         let is_closed = |at: u64| {
-            let first = channel as u64 * every / u64::from(self.config.channels);
-            let begins = (0..).map(|number| first + number * every);
-            begins.take_while(|begin| *begin <= at).any(|begin| at < begin + refresh)
+            let mut begins = self.refreshes(channel).take_while(|begin| *begin <= at);
+            begins.any(|begin| at < begin + refresh)
         };
         (from + every..).find(|at| !is_closed(*at)).expect("refreshes end") - every
     }

@@ -341,6 +341,27 @@ fn loads_wait_for_the_end_of_a_refresh() {
     assert_eq!(cycles(150), 150 + chain + (1050 - 950));
 }
 
+/// Loads in a chain from two rows of one bank in turn: each but the first closes a row, unless the refresh that begins
+/// at 900 has closed it.
+#[test]
+fn refreshes_close_rows() {
+    let cycles = |refresh_every_cycles: u32| {
+        let mut program = Program::default();
+        for number in 0..8 {
+            let producer: &[u64] = if number == 0 { &[] } else { &[1] };
+            // Row 17 folds into bank 0, as row 0 does.
+            program.data(producer, Data::load(number % 2 * 17 * 128).miss(196));
+        }
+        program.cycles(core(|machine, _| {
+            machine.dram =
+                Some(DramConfig { refresh_cycles: 1, refresh_every_cycles, ..ONE_CHANNEL });
+        }))
+    };
+    let open = FIRST_COMMIT - 1 + 8 * (196 + L1D_CYCLES);
+    assert_eq!(cycles(1_000_000), open + 7 * 40);
+    assert_eq!(cycles(900), open + 6 * 40);
+}
+
 /// Three loads in a chain, each of another bank, of which each writes a line back. The channel writes when the
 /// second is sent: behind that load's own transfer, which begins 40 cycles later, it turns and transfers two lines.
 /// The third load is sent 200 cycles after the second.
