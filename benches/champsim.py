@@ -31,7 +31,7 @@ from curves import geometric_mean, table
 from run import OCTAVO, ROOT
 
 MACHINE = ROOT / "benches/champsim/machine.toml"
-DESIGN = "base4k"
+DESIGN = "champsim"
 RECORD_BYTES = 64
 # ChampSim reads a little ahead of what it executes, and stops where its trace ends.
 READ_AHEAD = 10_000

@@ -38,6 +38,7 @@ families! {
     gtsm "gtsm.rs"
     pom_tlb "pom_tlb/mod.rs"
     ech "ech/mod.rs"
+    champsim "champsim/mod.rs"
     softvm "softvm/mod.rs"
     perfect "perfect.rs"
 }
