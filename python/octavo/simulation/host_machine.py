@@ -4,9 +4,11 @@ was measured in place of what the preset assumes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 from octavo.base.files import check_new_file, failing_with, replace_text
@@ -14,7 +16,7 @@ from octavo.base.host import memory_bytes
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.toml import toml_value
 from octavo.base.units import BASE_PAGE, GIB, format_bytes
-from octavo.calibration.caches import MEMORY, cache_levels, data_caches
+from octavo.calibration.caches import MEMORY, DataCache, cache_levels, data_caches
 from octavo.calibration.file import Calibration, Reach, Spread
 from octavo.hardware.machines import default_host_machine, machine
 from octavo.hardware.processors import machine_for, this_processor
@@ -28,6 +30,10 @@ _DRAM_TIMES = (
     "refresh_cycles",
     "refresh_every_cycles",
 )
+_ALL = 0.8
+"""The share of the last cache from which on it is taken to be this machine's alone."""
+_FEWEST_SIZES = 4
+"""Working sets beyond the last cache that its share is measured with."""
 _HOST_MEMORY = 1.5
 """The memory of a host, as a multiple of its guest's: so that the guest's fits."""
 
@@ -170,30 +176,91 @@ def _holds(array: Mapping[str, Any], size: str) -> bool:
 
 def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> Iterator[_Key]:
     levels = dict(cache_levels(found, root))
+    caches = data_caches(root)
+    beyond = _beyond(found, caches[-1]) if caches else None
     if MEMORY in levels:
         bytes_ = levels[MEMORY]
-        cycles = found.latency_cycles[bytes_].median - _translation(found, bytes_)
         latency = _text(found.latency_cycles[bytes_])
         source = f"measured: {latency} over {format_bytes(bytes_)}, less walks"
+        cycles = found.latency_cycles[bytes_].median - _translation(found, bytes_)
+        if beyond is not None and beyond.own_bytes < bytes_:
+            source += " and hits"
+            cycles = beyond.memory_cycles
         if dram is not None:
-            # A random load closes another row, and waits for refreshes now and then.
-            every = max(dram["refresh_every_cycles"], 1)
-            cycles -= dram["precharge_cycles"] + dram["refresh_cycles"] ** 2 / (2 * every)
             source += ", a row's closing and refreshes"
+            cycles -= _row_and_refreshes(dram, cycles)
         yield _Key("cache.memory_latency_cycles", max(1, round(cycles)), source)
-    for cache in data_caches(root):
+    for cache in caches:
         key = _LEVELS.get(cache.name)
         if key is None:
             continue
-        yield _Key(f"cache.{key}.bytes", cache.bytes, "of /sys/devices/system/cpu")
-        if cache.ways is not None:
-            yield _Key(f"cache.{key}.ways", cache.ways, "of /sys/devices/system/cpu")
+        yield from _size(cache, key, beyond if cache == caches[-1] else None)
         if cache.name in levels:
             bytes_ = levels[cache.name]
             spread = found.latency_cycles[bytes_]
             cycles = max(1, round(spread.median - _translation(found, bytes_)))
             source = f"measured: {_text(spread)} over {format_bytes(bytes_)}, less TLB misses"
             yield _Key(f"cache.{key}.latency_cycles", cycles, source)
+
+
+def _size(cache: DataCache, key: str, beyond: _Beyond | None) -> Iterator[_Key]:
+    """Size and ways: as Linux reports them, or the ways that hold what of the last cache is this
+    machine's own.
+    """
+    size, ways, source = cache.bytes, cache.ways, "of /sys/devices/system/cpu"
+    if ways is not None and beyond is not None and beyond.own_bytes < _ALL * size:
+        own = max(1, round(beyond.own_bytes / size * ways))
+        source = (
+            f"measured: {format_bytes(round(beyond.own_bytes))} of {format_bytes(size)}; others "
+            "use the rest"
+        )
+        size, ways = size // ways * own, own
+    yield _Key(f"cache.{key}.bytes", size, source)
+    if ways is not None:
+        yield _Key(f"cache.{key}.ways", ways, source)
+
+
+@dataclass(frozen=True)
+class _Beyond:
+    """Loads over working sets that the last cache cannot hold."""
+
+    own_bytes: float
+    """Of the cache that hold lines of this machine."""
+    memory_cycles: float
+    """Of a load that no cache serves."""
+
+
+def _beyond(found: Calibration, last: DataCache) -> _Beyond | None:
+    """The share of the last cache, and the latency of memory: of random loads over `W` bytes, a
+    cache that holds `C` of them serves the share `C / W`, so that the cycles of a load are linear
+    in `1 / W`. Fitted by least squares to working sets from the cache's size on; None where there
+    are fewer than four.
+    """
+    sizes = [size for size in sorted(found.latency_cycles) if size >= last.bytes]
+    fitting = [size for size in found.latency_cycles if size <= last.bytes // 2]
+    if len(sizes) < _FEWEST_SIZES or not fitting:
+        return None
+
+    def cycles(size: int) -> float:
+        return found.latency_cycles[size].median - _translation(found, size)
+
+    slope, memory = linear_regression([1 / size for size in sizes], [cycles(s) for s in sizes])
+    saved = memory - cycles(max(fitting))
+    if saved <= 0 or slope >= 0:
+        return None
+    return _Beyond(-slope / saved, memory)
+
+
+def _row_and_refreshes(dram: Mapping[str, int], load_cycles: float) -> float:
+    """Cycles that a random load waits, on average, beyond one from a closed row: for the end of a
+    refresh, and for the closing of the row that a load since the last refresh opened in its bank.
+    """
+    every = dram["refresh_every_cycles"]
+    if not every:
+        return dram["precharge_cycles"]
+    loads_of_bank = every / load_cycles / (dram["channels"] * dram["banks"])
+    is_open = 1 - (1 - math.exp(-loads_of_bank)) / loads_of_bank
+    return dram["precharge_cycles"] * is_open + dram["refresh_cycles"] ** 2 / (2 * every)
 
 
 def _translation(found: Calibration, working_set_bytes: int) -> float:
@@ -210,7 +277,7 @@ def _translation(found: Calibration, working_set_bytes: int) -> float:
     first = missing(reach.first if reach else None)
     second = missing(reach.second if reach else None)
     hit = found.second_level_hit_cycles.get(BASE_PAGE)
-    walk = found.walk_cycles.get(PMD_PAGE)
+    walk = found.walk_at(PMD_PAGE, working_set_bytes)
     return (first - second) * (hit.median if hit else 0.0) + second * (walk.median if walk else 0.0)
 
 
