@@ -86,9 +86,10 @@ class SimOptions:
     timing: str = option(
         BY_STREAM,
         "NAME",
-        "How cycles are computed: `additive` adds all latencies up, `out-of-order` executes the "
-        "instructions on the machine's core; `auto` does so where the machine describes its core "
-        "and the program or trace has register dependences.",
+        "How cycles are computed: `additive` adds all latencies up; `overlapped` does so, too, but "
+        "overlaps walks as far as the walkers allow; `out-of-order` executes the instructions on "
+        "the machine's core; `auto` does so where the machine describes its core and the program "
+        "or trace has register dependences, else it is `additive`.",
     )
     virtualised: bool = flag(
         "Run programs in the guest of a virtual machine: its page tables and the host's "

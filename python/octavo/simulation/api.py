@@ -16,6 +16,7 @@ from octavo.simulation.configuration import (
     ADDITIVE,
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
+    OVERLAPPED,
     SimConfiguration,
     configure_sim,
 )
@@ -26,8 +27,9 @@ from octavo.simulation.execution_time import (
     ExecutionTime,
     simulated_time,
 )
+from octavo.simulation.linear_models import linear_models
 from octavo.simulation.model import Simulated, simulated, summed
-from octavo.simulation.rows import COLUMNS, SimRow, rows_of, time_rows
+from octavo.simulation.rows import COLUMNS, SimRow, model_rows, rows_of, time_rows
 from octavo.simulation.timing import Timing, choose_timing
 from octavo.tracing.engine import Engine, EngineResult, OnProgress
 from octavo.tracing.manifest import Circumstances, build_manifest
@@ -36,7 +38,7 @@ from octavo.tracing.replay import check_counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from octavo._core import SharedMachines, SimProcess
+    from octavo._core import MachineCounts, SharedMachines, SimProcess
     from octavo._core import SimResult as CoreResult
 
 SCHEMA = "octavo/sim/1"
@@ -49,14 +51,10 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
     @cached_property
     def by_process(self) -> list[list[Simulated]]:
         """The results of each design for each process image; empty if they shared machines."""
-        cpi = self.configuration.base_cpi
         if self.is_shared:
             return [[] for _ in self.counted["processes"]]
         return [
-            [
-                simulated(machine, _rated(process), process["references"], cpi)
-                for machine in process["machines"]
-            ]
+            [self._simulated(machine, process) for machine in process["machines"]]
             for process in self.counted["processes"]
         ]
 
@@ -65,14 +63,16 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         """The results of each design for the whole program."""
         if self.is_shared:
             shared = self.counted["shared"]
-            cpi = self.configuration.base_cpi
-            return [
-                simulated(machine, _rated(shared), shared["references"], cpi)
-                for machine in shared["machines"]
-            ]
+            return [self._simulated(machine, shared) for machine in shared["machines"]]
         if len(self.by_process) == 1:
             return self.by_process[0]
         return [summed(one) for one in zip(*self.by_process, strict=True)]
+
+    def _simulated(self, machine: MachineCounts, of: SimProcess | SharedMachines) -> Simulated:
+        overlaps = self.configuration.timing == OVERLAPPED
+        instructions = rated_instructions(of["instructions"], of["references"])
+        cpi = self.configuration.base_cpi
+        return simulated(machine, instructions, of["references"], cpi, overlaps_walks=overlaps)
 
     @property
     def lived(self) -> list[Simulated]:
@@ -104,7 +104,8 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         untraced = counted["untraced_processes"]
         shared = counted.get("shared")
         rows = rows_of(counted["processes"], self.by_process, self.total, untraced, shared)
-        return [*rows, *time_rows(self.configuration.designs, self.times())]
+        times = time_rows(self.configuration.designs, self.times())
+        return [*rows, *times, *model_rows(linear_models(self.total))]
 
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""
@@ -113,10 +114,6 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
     def document(self) -> dict[str, Any]:
         """The JSON document; docs/sim.schema.json describes it."""
         return {"schema": SCHEMA, "run": self.manifest, "rows": self.rows}
-
-
-def _rated(counts: SimProcess | SharedMachines) -> int:
-    return rated_instructions(counts["instructions"], counts["references"])
 
 
 NO_MAPPINGS_NOTE = (

@@ -14,7 +14,10 @@ NOT_IN_IT = (
     "own time is not simulated either."
 )
 
-
+NOT_IN_OVERLAPPED = (
+    "An estimate: walks overlap as far as the machine's walkers allow, which is further than in a "
+    "core, and all other latencies are added up; the operating system's own time is not simulated."
+)
 NOT_IN_TIME = (
     "Times are of the machine's core model, which executes each instruction in a cycle, without "
     "prefetching and without wrong paths; the operating system's own time is not simulated."
@@ -82,7 +85,9 @@ def sentence(designs: Sequence[Simulated]) -> str:
 
 
 def _limits(designs: Sequence[Simulated]) -> str:
-    return NOT_IN_TIME if any(one.is_timed for one in designs) else NOT_IN_IT
+    if any(one.is_timed for one in designs):
+        return NOT_IN_TIME
+    return NOT_IN_OVERLAPPED if any(one.overlaps_walks for one in designs) else NOT_IN_IT
 
 
 _UNRESOLVED = (

@@ -53,6 +53,8 @@ class Simulated:
     intervals: tuple[Counts, ...] = ()
     is_bound: bool = False
     """An ideal bound: shown for comparison, never recommended."""
+    overlaps_walks: bool = False
+    """Whether added cycles count the least that walks take, not their sum."""
 
     @property
     def can_be_chosen(self) -> bool:
@@ -72,7 +74,8 @@ class Simulated:
     def cycles_by_part(self) -> dict[str, float]:
         """All cycles, by what they go to: `base`, then `fetches`, `data`, `tlb_l2`, `walks` …"""
         if not self.is_timed:
-            return self.added_cycles_by_part
+            overlapped = self.overlapped_cycles_by_part
+            return overlapped if self.overlaps_walks else self.added_cycles_by_part
         parts = {counter: value for (of, counter), value in self.counts.items() if of == _STACK}
         return {"base": parts.pop("base"), **parts}
 
@@ -83,6 +86,16 @@ class Simulated:
         for (component, counter), value in self.counts.items():
             if component == _CORE and counter.startswith(_CYCLES):
                 parts[counter.removeprefix(_CYCLES)] = value
+        return parts
+
+    @property
+    def overlapped_cycles_by_part(self) -> dict[str, float]:
+        """All latencies added up, but for walks, of which as many are under way at once as the
+        walkers and the reorder buffer hold.
+        """
+        parts = dict(self.added_cycles_by_part)
+        if "walks" in parts:
+            parts["walks"] = min(parts["walks"], self.count("walker", "cycles_overlapped"))
         return parts
 
     @property
@@ -99,7 +112,8 @@ class Simulated:
     def lost_cycles(self) -> float:
         """Cycles lost to translation: those in which a core waited for it, else all of its own."""
         if not self.is_timed:
-            return self.translation_cycles
+            overlapped = self.added_cycles - self.cycles
+            return self.translation_cycles - overlapped
         return sum(self.cycles_by_part[part] for part in _TRANSLATION)
 
     @property
@@ -152,7 +166,12 @@ def translation_cycles(counts: Counts) -> int:
 
 
 def simulated(
-    machine: MachineCounts, instructions: int, references: int, base_cpi: float
+    machine: MachineCounts,
+    instructions: int,
+    references: int,
+    base_cpi: float,
+    *,
+    overlaps_walks: bool = False,
 ) -> Simulated:
     """The results of a design for one process image."""
     return Simulated(
@@ -164,6 +183,7 @@ def simulated(
         stopped=machine["stopped"],
         is_bound=machine["bound"],
         intervals=tuple(_counts(interval) for interval in machine["intervals"]),
+        overlaps_walks=overlaps_walks,
     )
 
 
@@ -179,6 +199,7 @@ def summed(of_processes: Sequence[Simulated]) -> Simulated:
         base_cpi=first.base_cpi,
         stopped=next((one.stopped for one in of_processes if one.stopped is not None), None),
         is_bound=first.is_bound,
+        overlaps_walks=first.overlaps_walks,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from octavo.analysis.rows import event_counts, summed_counters
 from octavo.base.table import columns_of
 from octavo.simulation.execution_time import ExecutionTime
+from octavo.simulation.linear_models import LinearModel
 from octavo.simulation.model import Counts, Simulated
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def rows_of(
     yield SimRow(component="stream", counter="processes", value=len(processes))
     yield SimRow(component="stream", counter="untraced_processes", value=untraced)
     for one in total:
-        yield from _counter_rows(one.counts, SimRow(design=one.design))
+        yield from _whole_rows(one, SimRow(design=one.design))
     several = len(processes) > 1
     if not any(by_process):
         yield from _interval_rows(total, SimRow())
@@ -57,8 +58,16 @@ def rows_of(
             for row in _stream_rows([process]):
                 yield {**key, **row}
             for one in designs:
-                yield from _counter_rows(one.counts, {**key, "design": one.design})
+                yield from _whole_rows(one, {**key, "design": one.design})
         yield from _interval_rows(designs, key)
+
+
+def _whole_rows(one: Simulated, key: SimRow) -> Iterator[SimRow]:
+    """The counters of a design, with the instructions and cycles that a core would have counted."""
+    yield from _counter_rows(one.counts, key)
+    if one.instructions and not one.is_timed:
+        core = {("core", "instructions"): one.instructions, ("core", "cycles"): round(one.cycles)}
+        yield from _counter_rows(core, key)
 
 
 def _interval_rows(designs: Sequence[Simulated], key: SimRow) -> Iterator[SimRow]:
@@ -80,6 +89,15 @@ def time_rows(
                     counter=f"{name.lower()}_cycles",
                     value=round(cycles),
                 )
+
+
+def model_rows(models: Iterable[LinearModel]) -> Iterator[SimRow]:
+    """The cycles that linear models of the literature give each design, in whole cycles."""
+    for model in models:
+        for design, cycles in model.cycles.items():
+            yield SimRow(
+                design=design, component="linear_models", counter=model.key, value=round(cycles)
+            )
 
 
 def _stream_rows(

@@ -10,6 +10,8 @@ from octavo.simulation.configuration import (
     BY_STREAM,
     CORE_NOTE,
     OUT_OF_ORDER,
+    OVERLAPPED,
+    OVERLAPPED_NOTE,
     SimConfiguration,
 )
 from octavo.simulation.execution_time import SIMULATED
@@ -20,12 +22,19 @@ INDEPENDENT = (
 )
 
 
+_NOTES = {
+    ADDITIVE: [ADDITIVE_NOTE, SIMULATED],
+    OVERLAPPED: [OVERLAPPED_NOTE],
+    OUT_OF_ORDER: [CORE_NOTE],
+}
+
+
 @dataclass(frozen=True)
 class Timing:
     """A way to compute cycles."""
 
     name: str
-    """`additive` or `out-of-order`."""
+    """`additive`, `overlapped` or `out-of-order`."""
     reason: str
     """Why, as the end of a sentence."""
     warning: str | None = None
@@ -41,8 +50,11 @@ class Timing:
 
     def notes(self) -> list[str]:
         """The assumptions behind its cycles, a sentence each."""
-        notes = [CORE_NOTE] if self.name == OUT_OF_ORDER else [ADDITIVE_NOTE, SIMULATED]
-        return [self.sentence(), *notes, *([] if self.warning is None else [self.warning])]
+        return [
+            self.sentence(),
+            *_NOTES[self.name],
+            *([] if self.warning is None else [self.warning]),
+        ]
 
 
 def choose_timing(configuration: SimConfiguration, *, has_dependences: bool) -> Timing:

@@ -11,6 +11,7 @@ from octavo.base.units import format_bytes, format_count, format_cpi, format_mpk
 from octavo.simulation.api import SimResult
 from octavo.simulation.configuration import OUT_OF_ORDER
 from octavo.simulation.execution_time import MEASURED_SOURCE, ExecutionTime
+from octavo.simulation.linear_models import BASE, HUGE, linear_models
 from octavo.simulation.model import RESOLUTION, Simulated
 
 Value = float | None
@@ -73,6 +74,7 @@ def grids(result: SimResult) -> Iterator[Grid]:
         yield _grid(f"{name}, {which}", result.by_process[result.main])
     if result.timing.name == OUT_OF_ORDER:
         yield _stack_grid(result.total)
+        yield from _model_grid(result.total)
     for source, times in result.times():
         yield _time_grid(source, result.total, times)
 
@@ -253,6 +255,21 @@ _PARTS = {
     "stores": "room in the store queue",
     "handlers": "software that serves misses",
 }
+
+
+def _model_grid(designs: Sequence[Simulated]) -> Iterator[Grid]:
+    """Cycles of linear models over the core's, where there are designs that they were not given."""
+    given = {BASE, HUGE}
+    others = [one for one in designs if one.design not in given and one.stopped is None]
+    if not others:
+        return
+    body = [
+        (model.name, *(f"{model.cycles[one.design] / one.cycles:.3f}" for one in others))
+        for model in linear_models(designs)
+    ]
+    if body:
+        title = "Execution time by linear models, over that of the core"
+        yield Grid(title, ("", *(one.design for one in others)), tuple(body))
 
 
 def _share_of(one: Simulated, part: str) -> str:
