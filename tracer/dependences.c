@@ -66,6 +66,70 @@ static void use(struct walk* w, struct origin from)
       d->producers |= 1ULL << (distance - 1);
 }
 
+/* The codes of what an instruction computes, and their place in `reads`: see Arithmetic in
+   crates/octavo-types/src/segment.rs. A code that takes longer replaces one that takes less. */
+enum { MULTIPLY = 1, DIVIDE = 2, FLOAT = 3, FLOAT_DIVIDE = 4, ARITHMETIC_SHIFT = 20 };
+
+static UInt duration_of(ULong code)
+{
+   static const UChar durations[] = {0, 1, 4, 2, 3};
+   return durations[code];
+}
+
+static ULong code_of(IROp op)
+{
+   switch (op) {
+      case Iop_Mul16: case Iop_Mul32: case Iop_Mul64:
+      case Iop_MullS16: case Iop_MullS32: case Iop_MullS64:
+      case Iop_MullU16: case Iop_MullU32: case Iop_MullU64:
+      case Iop_Mul16x8: case Iop_Mul32x4: case Iop_Mul16x16: case Iop_Mul32x8:
+      case Iop_MulHi16Ux8: case Iop_MulHi16Sx8: case Iop_MulHi16Ux16: case Iop_MulHi16Sx16:
+      case Iop_MullEven32Ux4: case Iop_MullEven32Sx4:
+         return MULTIPLY;
+      case Iop_DivU32: case Iop_DivS32: case Iop_DivU64: case Iop_DivS64:
+      case Iop_DivModU64to32: case Iop_DivModS64to32:
+      case Iop_DivModU128to64: case Iop_DivModS128to64:
+      case Iop_DivModS64to64: case Iop_DivModU64to64: case Iop_DivModS32to32:
+      case Iop_DivModU32to32:
+         return DIVIDE;
+      case Iop_AddF64: case Iop_SubF64: case Iop_MulF64: case Iop_MAddF64: case Iop_MSubF64:
+      case Iop_AddF32: case Iop_SubF32: case Iop_MulF32: case Iop_MAddF32: case Iop_MSubF32:
+      case Iop_Add32F0x4: case Iop_Sub32F0x4: case Iop_Mul32F0x4:
+      case Iop_Min32F0x4: case Iop_Max32F0x4:
+      case Iop_Add64F0x2: case Iop_Sub64F0x2: case Iop_Mul64F0x2:
+      case Iop_Min64F0x2: case Iop_Max64F0x2:
+      case Iop_Add32Fx4: case Iop_Sub32Fx4: case Iop_Mul32Fx4:
+      case Iop_Min32Fx4: case Iop_Max32Fx4:
+      case Iop_Add64Fx2: case Iop_Sub64Fx2: case Iop_Mul64Fx2:
+      case Iop_Min64Fx2: case Iop_Max64Fx2:
+      case Iop_Add32Fx8: case Iop_Sub32Fx8: case Iop_Mul32Fx8:
+      case Iop_Min32Fx8: case Iop_Max32Fx8:
+      case Iop_Add64Fx4: case Iop_Sub64Fx4: case Iop_Mul64Fx4:
+      case Iop_Min64Fx4: case Iop_Max64Fx4:
+      case Iop_CmpF64: case Iop_CmpF32: case Iop_RoundF64toInt: case Iop_RoundF32toInt:
+      case Iop_F64toI32S: case Iop_F64toI64S: case Iop_F32toI32S: case Iop_F32toI64S:
+      case Iop_F64toI32U: case Iop_F64toI64U:
+      case Iop_I32StoF64: case Iop_I64StoF64: case Iop_I32StoF32: case Iop_I64StoF32:
+      case Iop_I32UtoF64: case Iop_I64UtoF64: case Iop_F32toF64: case Iop_F64toF32:
+      case Iop_I32StoF32x4: case Iop_F32toI32Sx4: case Iop_I32StoF32x8: case Iop_F32toI32Sx8:
+         return FLOAT;
+      case Iop_DivF64: case Iop_DivF32: case Iop_SqrtF64: case Iop_SqrtF32:
+      case Iop_Div32F0x4: case Iop_Sqrt32F0x4: case Iop_Div64F0x2: case Iop_Sqrt64F0x2:
+      case Iop_Div32Fx4: case Iop_Sqrt32Fx4: case Iop_Div64Fx2: case Iop_Sqrt64Fx2:
+      case Iop_Div32Fx8: case Iop_Sqrt32Fx8: case Iop_Div64Fx4: case Iop_Sqrt64Fx4:
+         return FLOAT_DIVIDE;
+      default: return 0;
+   }
+}
+
+static void compute(struct walk* w, IROp op)
+{
+   struct dependences* d = &w->out[w->now];
+   ULong code = code_of(op), before = d->reads >> ARITHMETIC_SHIFT & 7;
+   if (duration_of(code) > duration_of(before))
+      d->reads = (d->reads & ~(7ULL << ARITHMETIC_SHIFT)) | code << ARITHMETIC_SHIFT;
+}
+
 static void use_expr(struct walk* w, const IRExpr* e);
 
 static void use_list(struct walk* w, IRExpr* const* list)
@@ -82,18 +146,24 @@ static void use_expr(struct walk* w, const IRExpr* e)
       case Iex_Get: use(w, origin_of_register(w, register_of(e->Iex.Get.offset))); break;
       case Iex_GetI: use(w, origin_of_register(w, X87)); use_expr(w, e->Iex.GetI.ix); break;
       case Iex_Qop:
+         compute(w, e->Iex.Qop.details->op);
          use_expr(w, e->Iex.Qop.details->arg1);
          use_expr(w, e->Iex.Qop.details->arg2);
          use_expr(w, e->Iex.Qop.details->arg3);
          use_expr(w, e->Iex.Qop.details->arg4);
          break;
       case Iex_Triop:
+         compute(w, e->Iex.Triop.details->op);
          use_expr(w, e->Iex.Triop.details->arg1);
          use_expr(w, e->Iex.Triop.details->arg2);
          use_expr(w, e->Iex.Triop.details->arg3);
          break;
-      case Iex_Binop: use_expr(w, e->Iex.Binop.arg1); use_expr(w, e->Iex.Binop.arg2); break;
-      case Iex_Unop: use_expr(w, e->Iex.Unop.arg); break;
+      case Iex_Binop:
+         compute(w, e->Iex.Binop.op);
+         use_expr(w, e->Iex.Binop.arg1);
+         use_expr(w, e->Iex.Binop.arg2);
+         break;
+      case Iex_Unop: compute(w, e->Iex.Unop.op); use_expr(w, e->Iex.Unop.arg); break;
       case Iex_Load: use_expr(w, e->Iex.Load.addr); break;
       case Iex_ITE:
          use_expr(w, e->Iex.ITE.cond);

@@ -80,7 +80,9 @@ def test_output_that_is_not_whole(bench: ModuleType, said: str, sentence: str) -
 
 
 def test_rows_of_octavo(bench: ModuleType) -> None:
-    def row(component: str, counter: str, value: int, design: str = "base4k") -> dict[str, object]:
+    def row(
+        component: str, counter: str, value: int, design: str = bench.DESIGN
+    ) -> dict[str, object]:
         return {"design": design, "component": component, "counter": counter, "value": value}
 
     misses = [

@@ -24,10 +24,10 @@ pub use error::{InvalidValue, MachineError};
 pub use presets::preset_names;
 pub use resolve::{Resolved, resolve, resolve_text};
 pub use types::{
-    AddressSpaces, Aliasing, BranchPrediction, CacheConfigs, CacheLevel, CoreConfig, DramConfig,
-    Fill, FirstLevel, FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights,
-    KernelConfig, MachineConfig, MemoryConfig, OutstandingMisses, PageSizes, PageTableConfig,
-    PipelineConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles, SoftvmRates, TableKind,
-    TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig,
-    Ways, WriteBackTranslation,
+    AddressSpaces, Aliasing, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel,
+    CoreConfig, DramConfig, Fill, FirstLevel, FragmentationConfig, GtsmHardware, HoleGroup,
+    HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, OutstandingMisses,
+    PageSizes, PageTableConfig, PipelineConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
+    SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
+    WalkStart, WalkerConfig, Ways, WriteBackTranslation,
 };

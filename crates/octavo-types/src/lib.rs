@@ -22,7 +22,7 @@ pub use files::open_regular;
 pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{
-    Access, DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError,
+    Access, Arithmetic, DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError,
 };
 pub use width::AddressWidth;
 

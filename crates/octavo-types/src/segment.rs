@@ -66,15 +66,60 @@ pub struct Item {
 pub struct Dependences {
     /// Earlier instructions whose values this one uses.
     pub producers: u64,
-    /// Architectural registers read.
+    /// Architectural registers read; bits 20-22 are what it [computes](Dependences::arithmetic).
     pub reads: u64,
     /// Architectural registers written.
     pub writes: u64,
 }
 
+/// What an instruction computes, as far as it takes more than a cycle.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Arithmetic {
+    /// A multiplication of integers.
+    Multiply,
+    /// A division of integers.
+    Divide,
+    /// Arithmetic of floating-point numbers other than division.
+    Float,
+    /// A division or a square root of floating-point numbers.
+    FloatDivide,
+}
+
+impl Arithmetic {
+    /// All, in the order of their codes from 1 on.
+    pub const ALL: [Arithmetic; 4] =
+        [Arithmetic::Multiply, Arithmetic::Divide, Arithmetic::Float, Arithmetic::FloatDivide];
+
+    /// The code of what an instruction computes; 0 for what takes a cycle.
+    pub const fn code(of: Option<Arithmetic>) -> u8 {
+        match of {
+            None => 0,
+            Some(of) => of as u8 + 1,
+        }
+    }
+
+    /// What a code stands for; codes that are not known stand for what takes a cycle.
+    pub fn of_code(code: u8) -> Option<Arithmetic> {
+        Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+}
+
 impl Dependences {
     /// The register of the flags.
     const FLAGS: u64 = 1 << 16;
+    /// The bits of `reads` that are no registers, but the code of the instruction's [`Arithmetic`].
+    const ARITHMETIC: u64 = 0b111 << Self::ARITHMETIC_SHIFT;
+    const ARITHMETIC_SHIFT: u32 = 20;
+
+    /// The registers that it reads, without the code of its arithmetic.
+    pub const fn registers_read(&self) -> u64 {
+        self.reads & !Self::ARITHMETIC
+    }
+
+    /// What it computes; `None` for what takes a cycle, and where it is not known.
+    pub fn arithmetic(&self) -> Option<Arithmetic> {
+        Arithmetic::of_code(((self.reads & Self::ARITHMETIC) >> Self::ARITHMETIC_SHIFT) as u8)
+    }
 }
 
 /// A data item as the page-level engines see it.
@@ -313,6 +358,19 @@ mod tests {
 
     fn item(kind: ItemKind, size_bytes: u16, addr: u64) -> Item {
         Item { kind, guarded: false, atomic: false, size_bytes, addr: VirtAddr::new(addr) }
+    }
+
+    #[test]
+    fn arithmetic_is_no_register() {
+        let registers = 0b1011 | 1 << 19 | 1 << 32;
+        let of = |code: u64| Dependences { reads: registers | code << 20, ..Default::default() };
+        for code in 0..8 {
+            let arithmetic = Arithmetic::of_code(code);
+            assert_eq!(of(u64::from(code)).arithmetic(), arithmetic);
+            assert_eq!(of(u64::from(code)).registers_read(), registers);
+            assert_eq!(arithmetic.is_some(), (1..=4).contains(&code));
+            assert_eq!(Arithmetic::code(arithmetic), if code <= 4 { code } else { 0 });
+        }
     }
 
     #[test]

@@ -19,8 +19,8 @@ NOT_IN_OVERLAPPED = (
     "core, and all other latencies are added up; the operating system's own time is not simulated."
 )
 NOT_IN_TIME = (
-    "Times are of the machine's core model, which executes each instruction in a cycle, without "
-    "prefetching and without wrong paths; the operating system's own time is not simulated."
+    "Times are of the machine's core model, which has no prefetching and no wrong paths; the "
+    "operating system's own time is not simulated."
 )
 
 

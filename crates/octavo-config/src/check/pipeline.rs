@@ -4,7 +4,7 @@ use octavo_types::values::size_text;
 
 use super::{check_latency, check_range};
 use crate::error::InvalidValue;
-use crate::types::{DramConfig, MachineConfig, PipelineConfig};
+use crate::types::{ArithmeticLatencies, DramConfig, MachineConfig, PipelineConfig};
 
 const MAX_WIDTH: u32 = 64;
 /// The most entries of a queue, and instructions that dependences reach over.
@@ -49,6 +49,16 @@ fn check_pipeline(pipeline: &PipelineConfig) -> Result<(), InvalidValue> {
     ];
     for (name, entries) in queues {
         check_range(&format!("core.pipeline.{name}"), entries, 1, MAX_QUEUE)?;
+    }
+    let latencies = [
+        ("multiply", pipeline.latencies.multiply),
+        ("divide", pipeline.latencies.divide),
+        ("float", pipeline.latencies.float),
+        ("float_divide", pipeline.latencies.float_divide),
+    ];
+    for (name, cycles) in latencies {
+        let key = format!("core.pipeline.latencies.{name}");
+        check_range(&key, cycles, 1, ArithmeticLatencies::MAX)?;
     }
     check_latency("core.pipeline.forward_cycles", pipeline.forward_cycles)?;
     check_latency("core.pipeline.front_end_cycles", pipeline.front_end_cycles)?;

@@ -16,7 +16,9 @@ pub use cache::{CacheConfigs, CacheLevel};
 pub use gtsm::GtsmHardware;
 pub use host::{HostConfig, TlbsHold};
 pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
-pub use pipeline::{BranchPrediction, DramConfig, OutstandingMisses, PipelineConfig};
+pub use pipeline::{
+    ArithmeticLatencies, BranchPrediction, DramConfig, OutstandingMisses, PipelineConfig,
+};
 pub use softvm::{
     Aliasing, IncreasedRights, KernelConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
     SoftvmRates, TableKind, VirtualCacheLevel, WriteBackTranslation,

@@ -1,5 +1,6 @@
 //! The out-of-order core that gives a simulation its time, and the DRAM behind its caches.
 
+use octavo_types::Arithmetic;
 use serde::{Deserialize, Serialize};
 
 /// An out-of-order core: `[core.pipeline]`. Widths are instructions per cycle.
@@ -38,6 +39,9 @@ pub struct PipelineConfig {
     pub branches: BranchPrediction,
     /// Misses of each cache that may be under way at once.
     pub outstanding: OutstandingMisses,
+    /// Cycles of arithmetic: one, where there is no such table.
+    #[serde(default)]
+    pub latencies: ArithmeticLatencies,
 }
 
 impl PipelineConfig {
@@ -65,6 +69,41 @@ pub struct OutstandingMisses {
     pub l2: u32,
     /// Of the last level, by this core.
     pub llc: u32,
+}
+
+/// Cycles of arithmetic from its operands to its result: 1 to [`ArithmeticLatencies::MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArithmeticLatencies {
+    /// Of a multiplication of integers.
+    pub multiply: u32,
+    /// Of a division of integers.
+    pub divide: u32,
+    /// Of other floating-point arithmetic than division.
+    pub float: u32,
+    /// Of a division or square root of floating-point numbers.
+    pub float_divide: u32,
+}
+
+impl Default for ArithmeticLatencies {
+    fn default() -> Self {
+        ArithmeticLatencies { multiply: 1, divide: 1, float: 1, float_divide: 1 }
+    }
+}
+
+impl ArithmeticLatencies {
+    /// The most cycles.
+    pub const MAX: u32 = 1000;
+
+    /// The cycles of one kind.
+    pub const fn of(&self, arithmetic: Arithmetic) -> u32 {
+        match arithmetic {
+            Arithmetic::Multiply => self.multiply,
+            Arithmetic::Divide => self.divide,
+            Arithmetic::Float => self.float,
+            Arithmetic::FloatDivide => self.float_divide,
+        }
+    }
 }
 
 /// Memory behind the last cache: `[dram]`, all times in cycles of the core.

@@ -1,12 +1,12 @@
 //! Random machines, and random texts.
 
 use octavo_config::{
-    AddressSpaces, Aliasing, BranchPrediction, CacheConfigs, CacheLevel, CoreConfig, DramConfig,
-    Fill, FirstLevel, FragmentationConfig, GtsmHardware, HoleGroup, HostConfig, IncreasedRights,
-    KernelConfig, MachineConfig, MemoryConfig, OutstandingMisses, PageSizes, PageTableConfig,
-    PipelineConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles, SoftvmRates, TableKind,
-    TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig,
-    Ways, WriteBackTranslation, preset_names, resolve_text,
+    AddressSpaces, Aliasing, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel,
+    CoreConfig, DramConfig, Fill, FirstLevel, FragmentationConfig, GtsmHardware, HoleGroup,
+    HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, OutstandingMisses,
+    PageSizes, PageTableConfig, PipelineConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
+    SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
+    WalkStart, WalkerConfig, Ways, WriteBackTranslation, preset_names, resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -278,6 +278,12 @@ fn pipeline() -> impl Strategy<Value = PipelineConfig> {
             mispredict_cycles: cycles[2],
             branches,
             outstanding: OutstandingMisses { l1d: queues[4], l2: queues[5], llc: queues[6] },
+            latencies: ArithmeticLatencies {
+                multiply: queues[0].min(ArithmeticLatencies::MAX),
+                divide: queues[1].min(ArithmeticLatencies::MAX),
+                float: queues[2].min(ArithmeticLatencies::MAX),
+                float_divide: queues[3].min(ArithmeticLatencies::MAX),
+            },
         },
     )
 }

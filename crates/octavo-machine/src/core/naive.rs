@@ -1,9 +1,11 @@
 //! A slow core, written from `docs/core.md`: all times in plain vectors, all that is taken in plain lists that are
 //! searched from the first time on. [`Pipeline`] gives exactly its numbers.
 
-use octavo_config::{DramConfig, MachineConfig, OutstandingMisses, PipelineConfig};
+use octavo_config::{
+    ArithmeticLatencies, DramConfig, MachineConfig, OutstandingMisses, PipelineConfig,
+};
 use octavo_hw::{MemoryTransfer, ServedBy};
-use octavo_types::{Access, PageSize};
+use octavo_types::{Access, Arithmetic, PageSize};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -263,6 +265,7 @@ struct Entry {
     is_after_taken: bool,
     continues: bool,
     writes: u32,
+    computes: Option<Arithmetic>,
     distances: Vec<u64>,
     forwards: Vec<u64>,
     references: Vec<(Reference, LineAccess, Option<Cost>)>,
@@ -337,6 +340,7 @@ impl NaiveCore {
                     is_after_taken: header.is_after_taken(),
                     continues: header.continues(),
                     writes: header.registers_written(),
+                    computes: header.arithmetic(),
                     ..Entry::default()
                 });
             }
@@ -444,12 +448,20 @@ impl NaiveCore {
         // 3. Execution.
         let ready = operands.max(dispatched + 1);
         let forwarded = entry.forwards.iter().map(|of| self.complete[number - *of as usize]).max();
+        let cycles = self.config.latencies;
+        let computes = match entry.computes {
+            None => 1,
+            Some(Arithmetic::Multiply) => cycles.multiply,
+            Some(Arithmetic::Divide) => cycles.divide,
+            Some(Arithmetic::Float) => cycles.float,
+            Some(Arithmetic::FloatDivide) => cycles.float_divide,
+        };
         let mut complete = ready;
         let (mut loaded, mut of_loads, mut slowest) = (ready, Waits::new(), Waits::new());
         if count(false) + count(true) == 0 {
             let at = (ready..).find(|at| self.issue.is_free(*at)).expect("a free slot");
             self.issue.take(at);
-            complete = at + 1;
+            complete = at + u64::from(computes);
         }
         for (reference, access, cost) in entry.references.iter().filter(|of| !of.0.is_fetch()) {
             let is_store = reference.is_store();
@@ -475,6 +487,9 @@ impl NaiveCore {
             if end >= complete {
                 (complete, slowest) = (end, own);
             }
+        }
+        if count(false) + count(true) > 0 {
+            complete += u64::from(computes - 1);
         }
         waits.extend(slowest);
         self.complete.push(complete);
@@ -687,6 +702,7 @@ struct EntryDraft {
     continues: bool,
     followed: (bool, bool),
     writes: u32,
+    computes: Option<Arithmetic>,
     distances: Vec<u64>,
     forward: Option<u64>,
     fetch: Option<(u64, Option<CostDraft>)>,
@@ -737,17 +753,23 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
     let fetch = prop::option::weighted(0.1, (line(), cost()));
     let flag = |weight| prop::bool::weighted(weight);
     (
-        (flag(0.05), (flag(0.05), flag(0.15)), prop_oneof![0u32..=2, 0u32..=7]),
+        (flag(0.05), (flag(0.05), flag(0.15)), prop_oneof![0u32..=2, 0u32..=7], 0u8..12),
         prop_oneof![3 => vec(distance.clone(), 0..=2), 1 => vec(distance.clone(), 0..=5)],
         prop::option::weighted(0.15, distance),
         (fetch, references, (flag(0.05), flag(0.02))),
     )
         .prop_map(
-            |((continues, followed, writes), distances, forward, (fetch, references, ends))| {
+            |(
+                (continues, followed, writes, code),
+                distances,
+                forward,
+                (fetch, references, ends),
+            )| {
                 EntryDraft {
                     continues,
                     followed,
                     writes,
+                    computes: Arithmetic::of_code(code),
                     distances,
                     forward,
                     fetch,
@@ -791,8 +813,10 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
         [queue(), queue(), queue(), queue(), queue(), queue(), queue(), queue()],
         [cycles(), cycles(), cycles()],
         (1u32..8, 40u32..200, 1u32..5, prop::option::of(dram)),
+        [1u32..4, 1u32..40, 1u32..8, 1u32..30],
     )
-        .prop_map(|(widths, queues, cycles, (l1d, memory, walkers, dram))| {
+        .prop_map(|(widths, queues, cycles, (l1d, memory, walkers, dram), latencies)| {
+            let [multiply, divide, float, float_divide] = latencies;
             let mut machine = octavo_config::resolve("skylake", &[""; 0]).unwrap().into_config();
             machine.cache.l1d.latency_cycles = l1d;
             machine.cache.memory_latency_cycles = memory;
@@ -814,6 +838,7 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
                 forward_cycles: cycles[0],
                 front_end_cycles: cycles[1],
                 mispredict_cycles: cycles[2],
+                latencies: ArithmeticLatencies { multiply, divide, float, float_divide },
                 ..pipeline
             };
             (machine, config)
@@ -881,7 +906,12 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
                 entry.distances.iter().copied().filter(|of| *of <= number as u64).collect();
             let (is_mispredicted, is_taken) =
                 if number > 0 { entry.followed } else { (false, false) };
-            ops.entry(&distances, entry.writes, Followed { is_mispredicted, is_taken });
+            ops.entry(
+                &distances,
+                entry.writes,
+                entry.computes,
+                Followed { is_mispredicted, is_taken },
+            );
         }
         if let Some((line, cost)) = &entry.fetch {
             let place = batch.access(*line, Access::Fetch, cost.as_ref(), memory);

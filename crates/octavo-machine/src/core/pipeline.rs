@@ -235,7 +235,8 @@ impl Pipeline {
         self.load_ports.advance(dispatched);
         self.store_ports.advance(dispatched);
         let ready = entry.operands.max(dispatched + 1);
-        let complete = self.execute_entry(ready, entry, &context, &mut waits);
+        let computes = self.cycles_to_compute(header);
+        let complete = self.execute_entry(ready, computes, entry, &context, &mut waits);
 
         let since = self.commit.cycle();
         let committed = self.commit.take(complete);
@@ -381,6 +382,7 @@ impl Pipeline {
     fn execute_entry(
         &mut self,
         ready: u64,
+        computes: u64,
         entry: &Entry,
         context: &Context<'_>,
         waits: &mut Waits,
@@ -388,7 +390,7 @@ impl Pipeline {
         if entry.references.iter().all(|(reference, ..)| reference.is_fetch()) {
             let start = self.issue.find(ready);
             self.issue.take(start);
-            return start + 1;
+            return start + computes;
         }
         let mut complete = ready;
         let (mut loaded, mut of_loads) = (ready, ReferenceWaits::default());
@@ -431,7 +433,14 @@ impl Pipeline {
                 (complete, waits.slowest) = (end, own);
             }
         }
-        complete
+        // One cycle of arithmetic is hidden behind a reference.
+        complete + computes - 1
+    }
+
+    /// Cycles of an instruction's arithmetic.
+    #[inline(always)]
+    fn cycles_to_compute(&self, header: Header) -> u64 {
+        header.arithmetic().map_or(1, |of| u64::from(self.config.latencies.of(of)))
     }
 
     /// When a page is translated whose later TLB levels have been looked up at a time.

@@ -69,7 +69,7 @@ impl Dataflow {
             count += 1;
             producers &= producers - 1;
         }
-        let mut reads = of.reads;
+        let mut reads = of.registers_read();
         while reads != 0 {
             let distance = self.entry - self.writers[reads.trailing_zeros() as usize];
             if distance <= MAX_DISTANCE && !distances[..count].contains(&distance) {
@@ -84,7 +84,7 @@ impl Dataflow {
             writes &= writes - 1;
         }
         let followed = std::mem::take(&mut self.followed);
-        ops.entry(&distances[..count], u32::from(written), followed);
+        ops.entry(&distances[..count], u32::from(written), of.arithmetic(), followed);
         self.entry += 1;
     }
 

@@ -4,6 +4,8 @@
 //! says how many entries earlier a producer stands. A reference names the access of the batch that serves it;
 //! it is *fresh* if the access is its own, else it repeats a line that an earlier reference has accessed.
 
+use octavo_types::Arithmetic;
+
 use super::branches::Followed;
 
 /// Distances have ten bits: no reorder buffer holds more instructions.
@@ -24,6 +26,8 @@ const CONTINUES: u32 = 1 << 22;
 const WRITES_SHIFT: u32 = 23;
 /// The most registers written that an entry counts.
 const MAX_WRITES: u32 = 7;
+const ARITHMETIC_SHIFT: u32 = 26;
+const ARITHMETIC: u32 = 0b111;
 
 const PLACE: u32 = (1 << 24) - 1;
 const STORES: u32 = 1 << 24;
@@ -70,6 +74,12 @@ impl Header {
     #[inline(always)]
     pub fn registers_written(self) -> u32 {
         self.0 >> WRITES_SHIFT & MAX_WRITES
+    }
+
+    /// What it computes, if that takes more than a cycle.
+    #[inline(always)]
+    pub fn arithmetic(self) -> Option<Arithmetic> {
+        Arithmetic::of_code((self.0 >> ARITHMETIC_SHIFT & ARITHMETIC) as u8)
     }
 
     /// The distances of its first producers; 0 is none.
@@ -155,12 +165,19 @@ impl Ops {
     /// Begins an entry with these distances to producers, each above 0 and at most [`MAX_DISTANCE`]; it writes
     /// this many registers.
     #[inline(always)]
-    pub fn entry(&mut self, distances: &[u64], writes: u32, followed: Followed) {
+    pub fn entry(
+        &mut self,
+        distances: &[u64],
+        writes: u32,
+        computes: Option<Arithmetic>,
+        followed: Followed,
+    ) {
         let (first, others) = distances.split_at(distances.len().min(2));
         let Followed { is_mispredicted, is_taken } = followed;
         let flags = if is_mispredicted { REDIRECTED } else { 0 }
             | if is_taken { AFTER_TAKEN } else { 0 }
-            | writes.min(MAX_WRITES) << WRITES_SHIFT;
+            | writes.min(MAX_WRITES) << WRITES_SHIFT
+            | u32::from(Arithmetic::code(computes)) << ARITHMETIC_SHIFT;
         self.words.push(HEADER << TAG_SHIFT | flags | packed(first));
         for more in others.chunks(3) {
             self.words.push(DISTANCES << TAG_SHIFT | packed(more));

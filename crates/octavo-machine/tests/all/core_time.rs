@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::common::{cache, config, hosted, play, tiny};
-use octavo_config::{BranchPrediction, MachineConfig, OutstandingMisses, PipelineConfig, Ways};
+use octavo_config::{
+    ArithmeticLatencies, BranchPrediction, MachineConfig, OutstandingMisses, PipelineConfig, Ways,
+};
 use octavo_machine::designs::designs;
 use octavo_machine::{Counters, Sim, Timing};
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
@@ -73,6 +75,7 @@ fn pipelines() -> impl Strategy<Value = PipelineConfig> {
             front_end_cycles: cycles[1],
             mispredict_cycles: cycles[2],
             branches: if is_perfect { BranchPrediction::Perfect } else { BranchPrediction::Tage },
+            latencies: ArithmeticLatencies::default(),
         })
 }
 

@@ -1,7 +1,9 @@
 //! Times that arithmetic gives: closed forms of small programs.
 
-use octavo_config::{DramConfig, MachineConfig, OutstandingMisses, PipelineConfig, resolve};
-use octavo_types::Access;
+use octavo_config::{
+    ArithmeticLatencies, DramConfig, MachineConfig, OutstandingMisses, PipelineConfig, resolve,
+};
+use octavo_types::{Access, Arithmetic};
 
 use super::*;
 use crate::core::Cost;
@@ -71,7 +73,7 @@ impl Data {
 impl Program {
     /// An instruction without references.
     fn plain(&mut self, distances: &[u64]) -> &mut Self {
-        self.ops.entry(distances, 0, Followed::default());
+        self.ops.entry(distances, 0, None, Followed::default());
         self
     }
 
@@ -179,6 +181,34 @@ fn independent_loads_overlap_up_to_the_outstanding_misses() {
 }
 
 #[test]
+fn a_chain_of_divisions_takes_their_latency() {
+    let cycles = |of: Option<Arithmetic>| {
+        let mut program = Program::default();
+        for number in 0..10u64 {
+            program.ops.entry(if number == 0 { &[] } else { &[1] }, 1, of, Followed::default());
+        }
+        program.cycles(core(|_, pipeline| pipeline.latencies = LATENCIES))
+    };
+    assert_eq!(cycles(None), FIRST_COMMIT - 1 + 10);
+    assert_eq!(cycles(Some(Arithmetic::Divide)), FIRST_COMMIT - 1 + 10 * 26);
+}
+
+#[test]
+fn arithmetic_begins_when_the_load_of_its_instruction_has_come() {
+    let cycles = |of: Option<Arithmetic>| {
+        let mut program = Program::default();
+        program.ops.entry(&[], 1, of, Followed::default());
+        program.reference(Data::load(0).miss(100));
+        program.cycles(core(|_, pipeline| pipeline.latencies = LATENCIES))
+    };
+    assert_eq!(cycles(None), FIRST_COMMIT - 1 + 100 + L1D_CYCLES);
+    assert_eq!(cycles(Some(Arithmetic::Float)), FIRST_COMMIT - 1 + 100 + L1D_CYCLES + 4 - 1);
+}
+
+const LATENCIES: ArithmeticLatencies =
+    ArithmeticLatencies { multiply: 3, divide: 26, float: 4, float_divide: 14 };
+
+#[test]
 fn a_full_reorder_buffer_stalls() {
     let cycles = |reorder_buffer: u32| {
         let mut program = Program::default();
@@ -202,10 +232,10 @@ fn registers_bound_what_is_in_flight() {
         let mut program = Program::default();
         program.data(&[], Data::load(0).miss(1000));
         for _ in 0..10 {
-            program.ops.entry(&[], 2, Followed::default());
+            program.ops.entry(&[], 2, None, Followed::default());
         }
         program.data(&[], Data::load(5000).miss(1000));
-        program.ops.entry(&[], 1, Followed::default());
+        program.ops.entry(&[], 1, None, Followed::default());
         program.cycles(core(|_, pipeline| pipeline.rename_registers = rename_registers))
     };
     let miss = 1000 + L1D_CYCLES;
@@ -259,7 +289,7 @@ fn a_mispredicted_branch_waits_for_its_operands() {
     program.data(&[], Data::load(0).miss(200));
     program.plain(&[1]);
     let followed = Followed { is_mispredicted: true, is_taken: true };
-    program.ops.entry(&[], 0, followed);
+    program.ops.entry(&[], 0, None, followed);
     let mispredict_cycles = 11;
     let core = core(|_, pipeline| pipeline.mispredict_cycles = mispredict_cycles);
     let branch = FIRST_COMMIT - 1 + 200 + L1D_CYCLES + 1;
@@ -271,7 +301,7 @@ fn taken_branches_end_the_cycle_of_fetch() {
     let mut program = Program::default();
     for number in 0..100 {
         let is_taken = number % 2 == 0 && number > 0;
-        program.ops.entry(&[], 0, Followed { is_mispredicted: false, is_taken });
+        program.ops.entry(&[], 0, None, Followed { is_mispredicted: false, is_taken });
     }
     assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT + 49);
 }

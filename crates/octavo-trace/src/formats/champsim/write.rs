@@ -182,9 +182,9 @@ impl ChampsimWriter {
     /// The registers of the last instruction: those of `of`, and a register of each earlier
     /// instruction that made a value for it.
     fn registers(&mut self, of: Dependences) {
-        self.used |= of.reads | of.writes;
+        self.used |= of.registers_read() | of.writes;
         self.instructions += 1;
-        let mut reads = of.reads;
+        let mut reads = of.registers_read();
         for back in (0..64).filter(|back| of.producers >> back & 1 != 0) {
             reads |= match self.instructions.checked_sub(back + 1) {
                 None | Some(0) => 0,
