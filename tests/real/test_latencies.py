@@ -1,4 +1,4 @@
-"""What instructions compute, from the program's code to cycles of the core."""
+"""Kinds of computation, from the code of a program to cycles of the core."""
 
 from __future__ import annotations
 

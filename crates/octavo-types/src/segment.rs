@@ -72,7 +72,7 @@ pub struct Dependences {
     pub writes: u64,
 }
 
-/// What an instruction computes, as far as it takes more than a cycle.
+/// Kinds of computation, as far as it takes more than a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Arithmetic {
     /// A multiplication of integers.
@@ -98,7 +98,7 @@ impl Arithmetic {
         }
     }
 
-    /// What a code stands for; codes that are not known stand for what takes a cycle.
+    /// The kind that a code stands for; codes that are not known stand for what takes a cycle.
     pub fn of_code(code: u8) -> Option<Arithmetic> {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
@@ -116,7 +116,7 @@ impl Dependences {
         self.reads & !Self::ARITHMETIC
     }
 
-    /// What it computes; `None` for what takes a cycle, and where it is not known.
+    /// The kind of its computation; `None` for what takes a cycle, and where it is not known.
     pub fn arithmetic(&self) -> Option<Arithmetic> {
         Arithmetic::of_code(((self.reads & Self::ARITHMETIC) >> Self::ARITHMETIC_SHIFT) as u8)
     }
