@@ -68,7 +68,7 @@ class Simulated:
     @property
     def is_timed(self) -> bool:
         """Whether an out-of-order core executed the instructions."""
-        return (_CORE, "cycles") in self.counts
+        return (_STACK, "base") in self.counts
 
     @cached_property
     def cycles_by_part(self) -> dict[str, float]:
