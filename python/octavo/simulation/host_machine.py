@@ -225,7 +225,7 @@ class _Beyond:
     """Loads over working sets that the last cache cannot hold."""
 
     own_bytes: float
-    """Of the cache that hold lines of this machine."""
+    """Of the cache: those that hold lines of this machine."""
     memory_cycles: float
     """Of a load that no cache serves."""
 
@@ -258,7 +258,7 @@ def _row_and_refreshes(dram: Mapping[str, int], load_cycles: float) -> float:
     every = dram["refresh_every_cycles"]
     if not every:
         return dram["precharge_cycles"]
-    loads_of_bank = every / load_cycles / (dram["channels"] * dram["banks"])
+    loads_of_bank = every / max(load_cycles, 1) / (dram["channels"] * dram["banks"])
     is_open = 1 - (1 - math.exp(-loads_of_bank)) / loads_of_bank
     return dram["precharge_cycles"] * is_open + dram["refresh_cycles"] ** 2 / (2 * every)
 
