@@ -2,7 +2,7 @@
  *
  * Register dependences, read off the flat IR of a superblock: which earlier instructions of the
  * superblock made the values that an instruction uses, which registers it takes from before the
- * superblock, and which it leaves for after.
+ * superblock, and which it leaves for after; and what it computes, if that takes long.
  *
  * The optimiser has already removed most reads and writes of registers inside a superblock, so a
  * value is followed through the temporaries; a plain read of a register makes no value of its own.
@@ -66,15 +66,9 @@ static void use(struct walk* w, struct origin from)
       d->producers |= 1ULL << (distance - 1);
 }
 
-/* The codes of what an instruction computes, and their place in `reads`: see Arithmetic in
-   crates/octavo-types/src/segment.rs. A code that takes longer replaces one that takes less. */
-enum { MULTIPLY = 1, DIVIDE = 2, FLOAT = 3, FLOAT_DIVIDE = 4, ARITHMETIC_SHIFT = 20 };
-
-static UInt duration_of(ULong code)
-{
-   static const UChar durations[] = {0, 1, 4, 2, 3};
-   return durations[code];
-}
+/* The codes of what an instruction computes, those that take longer last, and their place in
+   `reads`: see Arithmetic in crates/octavo-types/src/segment.rs. */
+enum { MULTIPLY = 1, FLOAT = 2, FLOAT_DIVIDE = 3, DIVIDE = 4, ARITHMETIC_SHIFT = 20 };
 
 static ULong code_of(IROp op)
 {
@@ -122,11 +116,12 @@ static ULong code_of(IROp op)
    }
 }
 
+/* Notes that the instruction now computes this; of several operations the longest counts. */
 static void compute(struct walk* w, IROp op)
 {
    struct dependences* d = &w->out[w->now];
-   ULong code = code_of(op), before = d->reads >> ARITHMETIC_SHIFT & 7;
-   if (duration_of(code) > duration_of(before))
+   ULong code = code_of(op);
+   if (code > (d->reads >> ARITHMETIC_SHIFT & 7))
       d->reads = (d->reads & ~(7ULL << ARITHMETIC_SHIFT)) | code << ARITHMETIC_SHIFT;
 }
 

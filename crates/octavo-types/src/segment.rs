@@ -66,7 +66,7 @@ pub struct Item {
 pub struct Dependences {
     /// Earlier instructions whose values this one uses.
     pub producers: u64,
-    /// Architectural registers read; bits 20-22 are what it [computes](Dependences::arithmetic).
+    /// Architectural registers read; bits 20-22 are the code of its [arithmetic](Dependences::arithmetic).
     pub reads: u64,
     /// Architectural registers written.
     pub writes: u64,
@@ -77,18 +77,18 @@ pub struct Dependences {
 pub enum Arithmetic {
     /// A multiplication of integers.
     Multiply,
-    /// A division of integers.
-    Divide,
     /// Arithmetic of floating-point numbers other than division.
     Float,
     /// A division or a square root of floating-point numbers.
     FloatDivide,
+    /// A division of integers.
+    Divide,
 }
 
 impl Arithmetic {
-    /// All, in the order of their codes from 1 on.
+    /// All, in the order of their codes from 1 on: those that take longer last.
     pub const ALL: [Arithmetic; 4] =
-        [Arithmetic::Multiply, Arithmetic::Divide, Arithmetic::Float, Arithmetic::FloatDivide];
+        [Arithmetic::Multiply, Arithmetic::Float, Arithmetic::FloatDivide, Arithmetic::Divide];
 
     /// The code of what an instruction computes; 0 for what takes a cycle.
     pub const fn code(of: Option<Arithmetic>) -> u8 {

@@ -76,7 +76,7 @@ impl Header {
         self.0 >> WRITES_SHIFT & MAX_WRITES
     }
 
-    /// What it computes, if that takes more than a cycle.
+    /// The kind of its computation, if that takes more than a cycle.
     #[inline(always)]
     pub fn arithmetic(self) -> Option<Arithmetic> {
         Arithmetic::of_code((self.0 >> ARITHMETIC_SHIFT & ARITHMETIC) as u8)
@@ -163,7 +163,7 @@ impl Ops {
     }
 
     /// Begins an entry with these distances to producers, each above 0 and at most [`MAX_DISTANCE`]; it writes
-    /// this many registers.
+    /// this many registers, and computes something that takes more than a cycle, or `None`.
     #[inline(always)]
     pub fn entry(
         &mut self,
