@@ -165,7 +165,8 @@ def sim(
     sizes of its host, as "thp"; else that is each design's own; `warm_up` instructions are
     simulated and not counted; there is a row of each counter for every `interval` instructions;
     `timing` "out-of-order" executes the instructions on the machine's core, which is usual where
-    the stream has register dependences, "additive" adds all latencies up;
+    the stream has register dependences, "additive" adds all latencies up, and "overlapped" does
+    so with the least that walks take;
     `check` compares each translation with the page table's; `perf_4k` and `perf_thp` are files of
     `perf stat -x,` of the program without and with transparent huge pages, for an execution time
     from measurements; with `processes` "asid" or "flush" the processes of the traces share a core

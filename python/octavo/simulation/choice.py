@@ -13,7 +13,6 @@ NOT_IN_IT = (
     "simulated, so the real share of translation may be lower or higher; the operating system's "
     "own time is not simulated either."
 )
-
 NOT_IN_OVERLAPPED = (
     "An estimate: walks overlap as far as the machine's walkers allow, which is further than in a "
     "core, and all other latencies are added up; the operating system's own time is not simulated."

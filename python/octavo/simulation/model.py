@@ -73,9 +73,10 @@ class Simulated:
     @cached_property
     def cycles_by_part(self) -> dict[str, float]:
         """All cycles, by what they go to: `base`, then `fetches`, `data`, `tlb_l2`, `walks` …"""
+        if self.overlaps_walks:
+            return self.overlapped_cycles_by_part
         if not self.is_timed:
-            overlapped = self.overlapped_cycles_by_part
-            return overlapped if self.overlaps_walks else self.added_cycles_by_part
+            return self.added_cycles_by_part
         parts = {counter: value for (of, counter), value in self.counts.items() if of == _STACK}
         return {"base": parts.pop("base"), **parts}
 
@@ -90,9 +91,7 @@ class Simulated:
 
     @property
     def overlapped_cycles_by_part(self) -> dict[str, float]:
-        """All latencies added up, but for walks, of which as many are under way at once as the
-        walkers and the reorder buffer hold.
-        """
+        """All latencies added up, with the least that walks take in place of their sum."""
         parts = dict(self.added_cycles_by_part)
         if "walks" in parts:
             parts["walks"] = min(parts["walks"], self.count("walker", "cycles_overlapped"))

@@ -63,7 +63,7 @@ def rows_of(
 
 
 def _whole_rows(one: Simulated, key: SimRow) -> Iterator[SimRow]:
-    """The counters of a design, with the instructions and cycles that a core would have counted."""
+    """The counters of a design, with its instructions and cycles where no core counted them."""
     yield from _counter_rows(one.counts, key)
     if one.instructions and not one.is_timed:
         core = {("core", "instructions"): one.instructions, ("core", "cycles"): round(one.cycles)}

@@ -20,8 +20,6 @@ INDEPENDENT = (
     "The stream has no register dependences: no instruction waits for another but by memory, so "
     "that times of the core come out too low; --timing additive adds all latencies up."
 )
-
-
 _NOTES = {
     ADDITIVE: [ADDITIVE_NOTE, SIMULATED],
     OVERLAPPED: [OVERLAPPED_NOTE],
