@@ -114,6 +114,9 @@ docs: setup  ## the reference of all crates and of the Python package, and man p
 	.venv/bin/python -W error scripts/python-reference build/docs/python
 	.venv/bin/python scripts/man-pages build/docs/man
 
+wheel: setup  ## the package for machines that have Python alone, in build/wheel
+	.venv/bin/python scripts/make-wheel build/wheel
+
 # PEER=… names a Python that has libcachesim.
 bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a textbook, and memory over a long run
 	.venv/bin/python benches/run.py
@@ -124,5 +127,5 @@ bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a te
 clean:  ## remove everything that was built
 	rm -rf build target .venv python/octavo/*.so
 
-.PHONY: help setup system tracer preload workloads demo reproduce test test-programs test-long fuzz lint docs bench clean
+.PHONY: help setup system tracer preload workloads demo reproduce test test-programs test-long fuzz lint docs wheel bench clean
 .DELETE_ON_ERROR:

@@ -4,8 +4,9 @@
 #
 #   make -f tracer/build.mk [OUT=build/tracer] [WERROR=1]
 #
-# OUT becomes the private VALGRIND_LIB directory: the tool, and beside it links to the two files
-# of the installed Valgrind without which its core does not start. A makefile of its own because
+# OUT becomes the private VALGRIND_LIB directory: the tool, and beside it links to two files of the
+# installed Valgrind: the library that its core preloads into programs, and suppressions, which
+# only tools with errors of their own read. A makefile of its own because
 # Valgrind may have been installed only a moment ago, by `make setup`, and it is looked for when
 # this file is read.
 
