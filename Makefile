@@ -9,7 +9,7 @@ PYTEST := .venv/bin/python -m pytest
 TOOL := build/tracer/octavo-amd64-linux
 
 help:  ## say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 # --- setting up ----------------------------------------------------------------------------------
 
@@ -92,6 +92,9 @@ test-long: test-programs  ## the long tests, and the property tests with more ca
 	OCTAVO_CASES=$(CASES) cargo test $(TESTED) --tests -- --include-ignored
 	OCTAVO_CASES=$(CASES) $(PYTEST) tests $(PARALLEL)
 
+test-aarch64:  ## the tests of the portable crates, compiled for 64-bit Arm and emulated
+	scripts/test-aarch64
+
 fuzz:  ## a minute of fuzzing for each thing that reads bytes from outside
 	scripts/fuzz all
 
@@ -127,5 +130,5 @@ bench: setup workloads  ## speed beside cachegrind, Lackey, libCacheSim and a te
 clean:  ## remove everything that was built
 	rm -rf build target .venv python/octavo/*.so
 
-.PHONY: help setup system tracer preload workloads demo reproduce test test-programs test-long fuzz lint docs wheel bench clean
+.PHONY: help setup system tracer preload workloads demo reproduce test test-programs test-long test-aarch64 fuzz lint docs wheel bench clean
 .DELETE_ON_ERROR:

@@ -46,26 +46,14 @@ impl Instructions {
 
     /// All of this processor, the best last.
     pub fn all() -> Vec<Self> {
-        let mut all = vec![Self::PORTABLE];
-        #[cfg(target_arch = "x86_64")]
-        {
-            let has_avx2 = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("popcnt");
-            let has_avx512 = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512vbmi");
-            if has_avx2 {
-                all.push(Instructions(InstructionSet::Avx2));
-                if has_avx512 {
-                    all.push(Instructions(InstructionSet::Avx512));
-                }
-            }
-        }
-        all
+        let sets = [
+            (InstructionSet::Portable, true),
+            #[cfg(target_arch = "x86_64")]
+            (InstructionSet::Avx2, has_avx2()),
+            #[cfg(target_arch = "x86_64")]
+            (InstructionSet::Avx512, has_avx2() && has_avx512()),
+        ];
+        sets.into_iter().filter(|(_, is_here)| *is_here).map(|(set, _)| Instructions(set)).collect()
     }
 
     /// Its name, as [`Instructions::from_str`] reads it.
@@ -78,6 +66,23 @@ impl Instructions {
             InstructionSet::Avx512 => "avx512",
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vbmi")
 }
 
 /// Work with a hot loop, which [`Instructions::run`] compiles for each set of instructions.

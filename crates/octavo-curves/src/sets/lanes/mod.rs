@@ -84,17 +84,6 @@ pub(crate) fn from_first(lanes: u32) -> u32 {
     lanes | lanes.wrapping_neg()
 }
 
-/// The bits of an index that say the set, for each level.
-const MASKS: [u16; LEVELS] = {
-    let mut all = [0; LEVELS];
-    let mut level = 0;
-    while level < LEVELS {
-        all[level] = (1 << level) - 1;
-        level += 1;
-    }
-    all
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;

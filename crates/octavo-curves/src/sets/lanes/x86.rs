@@ -6,7 +6,18 @@
 
 use std::arch::x86_64::*;
 
-use super::{Bits, LEVELS, Lanes, MASKS, Machine, NONE, Order};
+use super::{Bits, LEVELS, Lanes, Machine, NONE, Order};
+
+/// The bits of an index that say the set, for each level.
+const MASKS: [u16; LEVELS] = {
+    let mut all = [0; LEVELS];
+    let mut level = 0;
+    while level < LEVELS {
+        all[level] = (1 << level) - 1;
+        level += 1;
+    }
+    all
+};
 
 /// A processor with AVX2.
 #[derive(Clone, Copy)]
