@@ -76,6 +76,13 @@ def test_an_explanation_names_paper_parameters_and_counters() -> None:
     assert "32 fully associative entries" in document["assumptions"]
 
 
+def test_an_explanation_has_the_counters_of_the_core() -> None:
+    meanings = {(of, counter): meaning for of, counter, meaning in explain("thp").counters}
+    assert "they add up to" in meanings["core.stack", "walks"]
+    assert "not foreseen" in meanings["core", "branches_mispredicted"]
+    assert {component for component, _ in meanings} >= {"core", "core.stack", "memory", "walker"}
+
+
 # --- diff ----------------------------------------------------------------------------------------
 
 

@@ -93,10 +93,23 @@ def _assumptions(*names: str) -> str:
 
 
 def _counters(name: str) -> Iterator[tuple[str, str, str]]:
-    """The counters that a design reports on the usual machine, with what docs/sim.md says."""
+    """The counters that a design reports on the usual machine, with what docs/sim.md says, and
+    those of the core model, which the short trace, without register dependences, does not show.
+    """
     meanings = list(_meanings())
-    for component, counter in sim(_PROBE, designs=[name]).design(name).counts:
+    reported = set(sim(_PROBE, designs=[name]).design(name).counts) | set(_core_counters())
+    for component, counter in sorted(reported):
         yield component, counter, _meaning(meanings, component, counter)
+
+
+def _core_counters() -> Iterator[tuple[str, str]]:
+    """The counters of the tables of docs/core.md."""
+    _, _, page = _core.sim_pages().partition("\n# Time: the core model")
+    page = page.partition("\n# ")[0]
+    for components, counters, _ in _ROW.findall(page.partition("## Counters")[2]):
+        for component in re.findall(r"`([^`]+)`", components):
+            for counter in re.findall(r"`([^`]+)`", counters):
+                yield component, counter
 
 
 def _meanings() -> Iterator[tuple[str, str, str]]:
