@@ -99,6 +99,7 @@ impl Arithmetic {
     }
 
     /// The kind that a code stands for; codes that are not known stand for what takes a cycle.
+    #[inline]
     pub fn of_code(code: u8) -> Option<Arithmetic> {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
@@ -117,6 +118,7 @@ impl Dependences {
     }
 
     /// The kind of its computation; `None` for what takes a cycle, and where it is not known.
+    #[inline]
     pub fn arithmetic(&self) -> Option<Arithmetic> {
         Arithmetic::of_code(((self.reads & Self::ARITHMETIC) >> Self::ARITHMETIC_SHIFT) as u8)
     }

@@ -11,15 +11,24 @@ const TAKEN_BITS: u32 = 8;
 /// A place that takes instructions in program order, a limited number in each cycle.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder {
-    width: u32,
-    cycle: u64,
-    taken: u32,
+    width: u64,
+    /// The cycle of the last instruction, or until which it waits, and how many it has taken in it.
+    now: Taken,
+}
+
+/// A cycle, and how many slots of it are taken in the low bits: ordered by time.
+type Taken = u64;
+
+/// A cycle of which nothing is taken.
+#[inline(always)]
+fn untouched(cycle: u64) -> Taken {
+    cycle << TAKEN_BITS
 }
 
 impl InOrder {
     /// A place that takes `width` instructions in a cycle.
     pub fn new(width: u32) -> Self {
-        InOrder { width, cycle: 0, taken: 0 }
+        InOrder { width: u64::from(width), now: 0 }
     }
 
     /// Takes an instruction, at the cycle `earliest` or later. Returns the cycle.
@@ -27,96 +36,95 @@ impl InOrder {
     pub fn take(&mut self, earliest: u64) -> u64 {
         self.wait(earliest);
         self.make_room();
-        self.taken += 1;
-        self.cycle
+        self.now += 1;
+        self.cycle()
     }
 
     /// Takes nothing more before the cycle `until`.
     #[inline(always)]
     pub fn wait(&mut self, until: u64) {
-        if until > self.cycle {
-            (self.cycle, self.taken) = (until, 0);
-        }
+        self.now = self.now.max(untouched(until));
     }
 
     /// Goes on to the next cycle, if this one is full.
     #[inline(always)]
     pub fn make_room(&mut self) {
-        if self.taken == self.width {
-            self.wait(self.cycle + 1);
+        if self.now % (1 << TAKEN_BITS) == self.width {
+            self.now = untouched(self.cycle() + 1);
         }
     }
 
     /// Takes nothing more in this cycle, if it has taken something.
     #[inline(always)]
     pub fn end_cycle(&mut self) {
-        if self.taken > 0 {
-            self.wait(self.cycle + 1);
-        }
+        // A cycle with nothing taken stays as it is.
+        self.now = self.now.next_multiple_of(1 << TAKEN_BITS);
     }
 
     /// The cycle of the last instruction, or until which it waits.
     #[inline(always)]
     pub fn cycle(&self) -> u64 {
-        self.cycle
+        self.now >> TAKEN_BITS
     }
 }
 
 /// Slots of a cycle, in any order of cycles.
 #[derive(Clone, Debug)]
 pub struct Slots {
-    width: u32,
-    /// The cycle before which nothing is asked any more.
-    now: u64,
-    /// For each cycle of the next [`NEAR`]: the cycle, and the slots taken in its low bits.
-    near: Box<[u64; NEAR as usize]>,
+    width: u64,
+    /// For each of the next [`NEAR`] cycles what is taken of it; what an earlier one left is less than untouched.
+    near: Box<[Taken; NEAR as usize]>,
     /// Slots taken in later cycles.
-    far: FxHashMap<u64, u32>,
+    far: FxHashMap<u64, u64>,
+    /// A cycle behind all of `far`.
+    far_end: u64,
 }
 
 impl Slots {
     /// `width` slots in each cycle.
     pub fn new(width: u32) -> Self {
-        Slots { width, now: 0, near: Box::new([0; NEAR as usize]), far: FxHashMap::default() }
-    }
-
-    /// Nothing is asked before the cycle `now` any more.
-    #[inline(always)]
-    pub fn advance(&mut self, now: u64) {
-        self.now = now;
-        if self.far.len() > NEAR as usize {
-            self.far.retain(|cycle, _| *cycle >= now);
-        }
+        let near = Box::new([0; NEAR as usize]);
+        Slots { width: u64::from(width), near, far: FxHashMap::default(), far_end: 0 }
     }
 
     /// The first cycle from `earliest` on with a free slot.
     #[inline(always)]
     pub fn find(&self, earliest: u64) -> u64 {
         let mut cycle = earliest;
-        while self.taken(cycle) >= self.width {
+        while self.taken(cycle) >= untouched(cycle) + self.width {
             cycle += 1;
         }
         cycle
     }
 
-    /// Takes a slot of a cycle.
+    /// Takes a slot of a cycle; nothing is asked before the cycle `now` any more.
     #[inline(always)]
-    pub fn take(&mut self, cycle: u64) {
-        if cycle - self.now < NEAR {
-            let near = &mut self.near[(cycle % NEAR) as usize];
-            *near = if *near >> TAKEN_BITS == cycle { *near } else { cycle << TAKEN_BITS } + 1;
-            return;
+    pub fn take(&mut self, cycle: u64, now: u64) {
+        if cycle - now >= NEAR {
+            return self.take_far(cycle, now);
         }
-        *self.far.entry(cycle).or_default() += 1;
+        let near = &mut self.near[(cycle % NEAR) as usize];
+        *near = untouched(cycle).max(*near) + 1;
     }
 
+    #[cold]
+    fn take_far(&mut self, cycle: u64, now: u64) {
+        if self.far.len() > NEAR as usize {
+            self.far.retain(|cycle, _| *cycle >= now);
+        }
+        *self.far.entry(cycle).or_default() += 1;
+        self.far_end = self.far_end.max(cycle + 1);
+    }
+
+    /// What is taken of a cycle, or less than untouched.
     #[inline(always)]
-    fn taken(&self, cycle: u64) -> u32 {
+    fn taken(&self, cycle: u64) -> Taken {
         let near = self.near[(cycle % NEAR) as usize];
-        let near = if near >> TAKEN_BITS == cycle { near as u32 % (1 << TAKEN_BITS) } else { 0 };
-        // A cycle that was far when a slot of it was taken may have come near.
-        let far = if self.far.is_empty() { None } else { self.far.get(&cycle) };
-        near + far.copied().unwrap_or(0)
+        if cycle < self.far_end {
+            // A cycle that was far when a slot of it was taken may have come near.
+            return untouched(cycle).max(near) + self.far.get(&cycle).copied().unwrap_or(0);
+        }
+        near
     }
 }
 

@@ -55,7 +55,8 @@ pub struct Pipeline {
     l1d_cycles: u64,
     /// Entries so far.
     entries: u64,
-    instructions: u64,
+    /// Entries that continue the instruction before them.
+    continuations: u64,
     taken: u64,
     mispredicted: u64,
     traps: u64,
@@ -88,6 +89,8 @@ pub struct Pipeline {
     page_sizes: u64,
     walks_end: u64,
     stack: Stack,
+    /// Room for the references of an entry.
+    references: Vec<Referenced>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -119,15 +122,22 @@ struct ReferenceWaits {
     served: Part,
 }
 
-/// The entry being collected from words.
-#[derive(Default)]
+/// A reference of an entry. Fetches without a cost are left out.
+#[derive(Clone, Copy)]
+struct Referenced {
+    reference: Reference,
+    access: LineAccess,
+    /// The place of its cost, if it has one.
+    cost: Option<u32>,
+}
+
+/// What an entry needs besides its references.
 struct Entry {
-    header: Option<Header>,
+    header: Header,
     /// When all its producers are complete.
     operands: u64,
     /// When the store is complete from which its loads take their value.
     forwarded: Option<u64>,
-    references: Vec<(Reference, LineAccess, Option<usize>)>,
 }
 
 impl Pipeline {
@@ -138,7 +148,7 @@ impl Pipeline {
             lines,
             l1d_cycles: u64::from(machine.cache.l1d.latency_cycles),
             entries: 0,
-            instructions: 0,
+            continuations: 0,
             taken: 0,
             mispredicted: 0,
             traps: 0,
@@ -165,6 +175,7 @@ impl Pipeline {
             page_sizes: 0,
             walks_end: 0,
             stack: Stack::default(),
+            references: Vec::new(),
             config: config.clone(),
         }
     }
@@ -172,36 +183,59 @@ impl Pipeline {
     /// Executes a part of a batch: its words, all accesses of the batch, the number of the part's first access,
     /// and what the part's accesses cost.
     pub fn execute(&mut self, words: &[u32], accesses: &[LineAccess], first: usize, costs: &Costs) {
-        let mut entry = Entry::default();
+        let mut references = std::mem::take(&mut self.references);
         let mut fresh = 0;
-        let mut costly = costs.costs.iter().enumerate().peekable();
-        for word in words {
-            match decode(*word) {
-                Word::Header(header) => {
-                    self.end(&mut entry, costs);
-                    entry.header = Some(header);
-                    self.await_producers(header.distances(), &mut entry);
-                }
-                Word::Distances(distances) => self.await_producers(distances, &mut entry),
-                Word::Forward(distance) => {
-                    let complete = self.before(u64::from(distance)).complete;
-                    entry.forwarded = Some(entry.forwarded.unwrap_or(0).max(complete));
-                }
-                Word::Reference(reference) => {
-                    let place =
-                        if reference.is_fresh() { first + fresh } else { reference.place() };
-                    let mut cost = None;
-                    if reference.is_fresh() {
-                        cost = costly.next_if(|(_, cost)| cost.access as usize == fresh);
-                        fresh += 1;
+        let mut next_cost = 0;
+        let access_of = |cost: usize| costs.costs.get(cost).map_or(u32::MAX, |of| of.access);
+        let mut next_costly = access_of(0);
+        let mut at = 0;
+        while at < words.len() {
+            let header = Header::of(words[at]);
+            at += 1;
+            let mut entry = Entry { header, operands: 0, forwarded: None };
+            self.await_producers(header.distances(), &mut entry);
+            references.clear();
+            let mut is_costly = false;
+            while at < words.len() {
+                match decode(words[at]) {
+                    Word::Header(_) => break,
+                    Word::Distances(distances) => self.await_producers(distances, &mut entry),
+                    Word::Forward(distance) => {
+                        let complete = self.before(u64::from(distance)).complete;
+                        entry.forwarded = Some(entry.forwarded.unwrap_or(0).max(complete));
                     }
-                    if let Some(access) = accesses.get(place) {
-                        entry.references.push((reference, *access, cost.map(|(place, _)| place)));
+                    Word::Reference(reference) => {
+                        let mut place = reference.place();
+                        let mut cost = None;
+                        if reference.is_fresh() {
+                            place = first + fresh as usize;
+                            if next_costly == fresh {
+                                cost = Some(next_cost as u32);
+                                is_costly = true;
+                                next_cost += 1;
+                                next_costly = access_of(next_cost);
+                            }
+                            fresh += 1;
+                        }
+                        if (cost.is_some() || !reference.is_fetch())
+                            && let Some(access) = accesses.get(place)
+                        {
+                            references.push(Referenced { reference, access: *access, cost });
+                        }
                     }
                 }
+                at += 1;
+            }
+            match references[..] {
+                [] => self.execute_entry(&entry, &[], costs),
+                [Referenced { reference, access, .. }] if !is_costly => {
+                    let only = Referenced { reference, access, cost: None };
+                    self.execute_entry(&entry, &[only], costs);
+                }
+                _ => self.execute_any(&entry, &references, costs),
             }
         }
-        self.end(&mut entry, costs);
+        self.references = references;
     }
 
     /// The times of the entry this many before the one to come.
@@ -217,57 +251,54 @@ impl Pipeline {
         });
     }
 
-    /// Executes the entry collected so far, if there is one, and empties it.
+    /// [`Self::execute_entry`] for entries with costs or several references.
+    #[inline(never)]
+    fn execute_any(&mut self, entry: &Entry, references: &[Referenced], costs: &Costs) {
+        self.execute_entry(entry, references, costs);
+    }
+
+    /// Executes an entry. Inlined, so that it is compiled apart for the most frequent kinds of entries.
     #[inline(always)]
-    fn end(&mut self, entry: &mut Entry, costs: &Costs) {
-        let Some(header) = entry.header.take() else { return };
+    fn execute_entry(&mut self, entry: &Entry, references: &[Referenced], costs: &Costs) {
+        let header = entry.header;
         let mut waits = Waits::default();
         let now = self.fetch.cycle();
         let context = Context { costs, now };
 
-        self.fetch_entry(header, entry, &context, &mut waits);
+        self.fetch_entry(header, references, &context, &mut waits);
         let written = u64::from(header.registers_written());
-        let mut dispatched = self.dispatch_entry(written, entry, &mut waits);
-        if costs.has_handlers {
-            dispatched = self.interrupt_entry(dispatched, entry, costs, &mut waits);
+        let mut dispatched = self.dispatch_entry(written, references, &mut waits);
+        if references.iter().any(|of| of.cost.is_some()) && costs.has_handlers {
+            dispatched = self.interrupt_entry(dispatched, entry, references, costs, &mut waits);
         }
-        self.issue.advance(dispatched);
-        self.load_ports.advance(dispatched);
-        self.store_ports.advance(dispatched);
-        let ready = entry.operands.max(dispatched + 1);
-        let computes = self.cycles_to_compute(header);
-        let complete = self.execute_entry(ready, computes, entry, &context, &mut waits);
+        let complete = self.compute(dispatched, entry, references, &context, &mut waits);
 
         let since = self.commit.cycle();
         let committed = self.commit.take(complete);
-        let ReferenceWaits { lookups, walks, data, served } = waits.slowest;
-        let waits = [
-            (served, data),
-            (Part::Walks, walks),
-            (Part::TlbL2, lookups),
-            (Part::Handlers, waits.handlers),
-            (Part::Stores, waits.stores),
-            (Part::Fetches, waits.fetches),
-            (Part::Walks, waits.fetch_walks),
-            (Part::TlbL2, waits.fetch_lookups),
-            (Part::Branches, waits.branches),
-        ];
-        self.stack.commit(committed - since, &waits);
+        self.stack.commit(committed - since, || {
+            let ReferenceWaits { lookups, walks, data, served } = waits.slowest;
+            [
+                (served, data),
+                (Part::Walks, walks),
+                (Part::TlbL2, lookups),
+                (Part::Handlers, waits.handlers),
+                (Part::Stores, waits.stores),
+                (Part::Fetches, waits.fetches),
+                (Part::Walks, waits.fetch_walks),
+                (Part::TlbL2, waits.fetch_lookups),
+                (Part::Branches, waits.branches),
+            ]
+        });
         self.times[self.entries as usize % RING] = Times { dispatched, complete, committed };
         self.entries += 1;
-        self.instructions += u64::from(!header.continues());
-        self.taken += u64::from(header.is_after_taken());
-        self.mispredicted += u64::from(header.is_redirected());
-        for _ in 0..written {
-            self.register_ends[self.registers as usize % RING] = committed;
-            self.registers += 1;
+        for more in 0..written.max(1) {
+            self.register_ends[(self.registers + more) as usize % RING] = committed;
         }
-        self.commit_memory(committed, entry, &context);
-
-        entry.references.clear();
-        entry.operands = 0;
-        entry.forwarded = None;
-        self.forget_in_flight(now);
+        self.registers += written;
+        self.commit_memory(committed, references, &context);
+        if !references.is_empty() {
+            self.forget_in_flight(now);
+        }
     }
 
     /// Fetches an entry: what stops fetch stops it for all that follow.
@@ -275,13 +306,16 @@ impl Pipeline {
     fn fetch_entry(
         &mut self,
         header: Header,
-        entry: &Entry,
+        references: &[Referenced],
         context: &Context<'_>,
         waits: &mut Waits,
     ) {
         let buffered = u64::from(self.config.fetch_buffer);
         self.fetch.wait(self.before(buffered).dispatched);
+        self.continuations += u64::from(header.continues());
+        self.taken += u64::from(header.is_after_taken());
         if header.is_redirected() {
+            self.mispredicted += 1;
             let before = self.fetch.cycle();
             let resolved = self.before(1).complete + u64::from(self.config.mispredict_cycles);
             self.fetch.wait(resolved);
@@ -289,9 +323,9 @@ impl Pipeline {
         } else if header.is_after_taken() {
             self.fetch.end_cycle();
         }
-        for (reference, access, cost) in &entry.references {
+        for Referenced { reference, access, cost } in references {
             let Some(cost) = cost.filter(|_| reference.is_fetch()) else { continue };
-            let cost = context.costs.costs[cost];
+            let cost = context.costs.costs[cost as usize];
             self.fetch.make_room();
             let start = self.interrupt(self.fetch.cycle(), cost, waits);
             let looked_up = start + u64::from(cost.lookup_cycles);
@@ -327,14 +361,15 @@ impl Pipeline {
         &mut self,
         dispatched: u64,
         entry: &Entry,
+        references: &[Referenced],
         costs: &Costs,
         waits: &mut Waits,
     ) -> u64 {
         let ready = entry.operands.max(dispatched + 1);
         let mut returned = ready;
-        for (reference, _, cost) in &entry.references {
+        for Referenced { reference, cost, .. } in references {
             if let Some(cost) = cost.filter(|_| !reference.is_fetch()) {
-                returned = self.interrupt(returned, costs.costs[cost], waits);
+                returned = self.interrupt(returned, costs.costs[cost as usize], waits);
             }
         }
         if returned == ready {
@@ -346,7 +381,12 @@ impl Pipeline {
 
     /// Dispatches an entry when all queues have room.
     #[inline(always)]
-    fn dispatch_entry(&mut self, written: u64, entry: &Entry, waits: &mut Waits) -> u64 {
+    fn dispatch_entry(
+        &mut self,
+        written: u64,
+        references: &[Referenced],
+        waits: &mut Waits,
+    ) -> u64 {
         let fetched = self.fetch.take(0) + u64::from(self.config.front_end_cycles);
         let mut earliest =
             fetched.max(self.before(u64::from(self.config.reorder_buffer)).committed);
@@ -359,7 +399,7 @@ impl Pipeline {
         }
         let (mut loads, mut stores) = (self.loads, self.stores);
         let mut stored = 0;
-        for (reference, ..) in &entry.references {
+        for Referenced { reference, .. } in references {
             if reference.is_fetch() {
                 continue;
             }
@@ -377,36 +417,39 @@ impl Pipeline {
         self.dispatch.take(earliest.max(stored))
     }
 
-    /// Executes an entry whose operands are ready. Returns when it is complete.
+    /// Executes the references and the computation of an entry that was dispatched at a cycle. Returns when it
+    /// is complete.
     #[inline(always)]
-    fn execute_entry(
+    fn compute(
         &mut self,
-        ready: u64,
-        computes: u64,
+        dispatched: u64,
         entry: &Entry,
+        references: &[Referenced],
         context: &Context<'_>,
         waits: &mut Waits,
     ) -> u64 {
-        if entry.references.iter().all(|(reference, ..)| reference.is_fetch()) {
+        let ready = entry.operands.max(dispatched + 1);
+        let computes = self.cycles_to_compute(entry.header);
+        if references.iter().all(|of| of.reference.is_fetch()) {
             let start = self.issue.find(ready);
-            self.issue.take(start);
+            self.issue.take(start, dispatched);
             return start + computes;
         }
         let mut complete = ready;
         let (mut loaded, mut of_loads) = (ready, ReferenceWaits::default());
-        for (reference, access, cost) in &entry.references {
+        for Referenced { reference, access, cost } in references {
             if reference.is_fetch() {
                 continue;
             }
-            let cost = cost.map(|cost| context.costs.costs[cost]);
+            let cost = cost.map(|cost| context.costs.costs[cost as usize]);
             let ports = if reference.is_store() { &self.store_ports } else { &self.load_ports };
             // A store of a loaded value waits for it.
             let earliest = if reference.is_store() { loaded } else { ready };
             let start = slot(&self.issue, ports, earliest);
-            self.issue.take(start);
+            self.issue.take(start, dispatched);
             let ports =
                 if reference.is_store() { &mut self.store_ports } else { &mut self.load_ports };
-            ports.take(start);
+            ports.take(start, dispatched);
             let looked_up = start + u64::from(cost.map_or(0, |cost| cost.lookup_cycles));
             let translated = self.translate(*access, looked_up, cost, context);
             let mut own = ReferenceWaits {
@@ -596,8 +639,8 @@ impl Pipeline {
 
     /// Frees the load queue, and sends the stores of a committed entry to the data cache.
     #[inline(always)]
-    fn commit_memory(&mut self, committed: u64, entry: &Entry, context: &Context<'_>) {
-        for (reference, access, cost) in &entry.references {
+    fn commit_memory(&mut self, committed: u64, references: &[Referenced], context: &Context<'_>) {
+        for Referenced { reference, access, cost } in references {
             if reference.is_fetch() {
                 continue;
             }
@@ -606,8 +649,9 @@ impl Pipeline {
                 self.loads += 1;
                 continue;
             }
-            let cost =
-                cost.map(|cost| context.costs.costs[cost]).filter(|cost| cost.cache_cycles > 0);
+            let cost = cost
+                .map(|cost| context.costs.costs[cost as usize])
+                .filter(|cost| cost.cache_cycles > 0);
             let arrived = match cost {
                 Some(cost) => self.miss(*access, committed, cost, context),
                 None => self.hit(*access, committed, context).0,
@@ -631,7 +675,7 @@ impl Pipeline {
 
     /// Adds the counters of the core.
     pub fn report(&self, counters: &mut Counters) {
-        counters.add("core", "instructions", self.instructions);
+        counters.add("core", "instructions", self.entries - self.continuations);
         counters.add("core", "cycles", self.stack.total());
         counters.add("core", "branches_taken", self.taken);
         counters.add("core", "branches_mispredicted", self.mispredicted);

@@ -53,13 +53,13 @@ impl Stack {
     /// Adds the cycles until an instruction commits, `since` the commit of the one before. `waits` are its
     /// waits, the last first; what they do not explain is the base.
     #[inline(always)]
-    pub fn commit(&mut self, since: u64, waits: &[(Part, u64)]) {
+    pub fn commit<const N: usize>(&mut self, since: u64, waits: impl FnOnce() -> [(Part, u64); N]) {
         // The instruction commits in one of these cycles.
         let mut left = since.saturating_sub(1);
         if left > 0 {
-            for (part, cycles) in waits {
-                let of_part = left.min(*cycles);
-                self.cycles[*part as usize] += of_part;
+            for (part, cycles) in waits() {
+                let of_part = left.min(cycles);
+                self.cycles[part as usize] += of_part;
                 left -= of_part;
             }
         }

@@ -52,6 +52,13 @@ pub enum Word {
 pub struct Header(u32);
 
 impl Header {
+    /// The header that a word is.
+    #[inline(always)]
+    pub fn of(word: u32) -> Self {
+        debug_assert!(word >> TAG_SHIFT == HEADER, "an entry begins with a header");
+        Header(word)
+    }
+
     /// Whether the entry before it was a mispredicted branch.
     #[inline(always)]
     pub fn is_redirected(self) -> bool {
