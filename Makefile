@@ -110,11 +110,13 @@ lint: setup  ## format, clippy, ruff, types, wording, C warnings
 	$(CC) -Wall -Wextra -Werror -fsyntax-only -Itracer workloads/*.c workloads/period/*.c
 
 # Private items too: the reference is for those who work on the code.
-docs: setup  ## the reference of all crates and of the Python package, and man pages, in build/docs
+SITE := build/docs/site
+docs: setup  ## the documentation site in build/docs/site, with the reference of all crates and of the Python package, and man pages
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps \
 		--document-private-items --locked --profile bench
-	mkdir -p build/docs && rm -rf build/docs/rust && cp -r target/doc build/docs/rust
-	.venv/bin/python -W error scripts/python-reference build/docs/python
+	.venv/bin/python scripts/build-site $(SITE)
+	cp -r target/doc $(SITE)/reference/rust
+	.venv/bin/python -W error scripts/python-reference $(SITE)/reference/python
 	.venv/bin/python scripts/man-pages build/docs/man
 
 wheel: setup  ## the package for machines that have Python alone, in build/wheel

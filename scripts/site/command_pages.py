@@ -1,0 +1,51 @@
+"""The page of each command, from the command itself: usage, arguments, options with defaults."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import typer
+
+from octavo.cli import COMMANDS, app
+
+__all__ = ["COMMANDS", "command_page"]
+
+
+def command_page(name: str) -> str:
+    """The page of a command as Markdown."""
+    group = typer.main.get_command(app)
+    context = click.Context(group, info_name="octavo")
+    command = group.get_command(context, name)  # type: ignore[attr-defined]
+    inner = click.Context(command, info_name=name, parent=context)
+    usage = " ".join(command.get_usage(inner).removeprefix("Usage: ").split())
+    lines = [f"# octavo {name}", "", "```text", usage, "```", ""]
+    lines += [_prose(command.help or ""), "", *_table(command, inner)]
+    if command.epilog:
+        lines += ["", _prose(command.epilog)]
+    return "\n".join(lines) + "\n"
+
+
+def _prose(text: str) -> str:
+    """Paragraphs of help; those with lines of their own stay as they are."""
+    parts = []
+    for part in text.replace("\r", "").split("\n\n"):
+        kept = part.startswith("\b\n") or any(line.startswith("  ") for line in part.split("\n"))
+        body = part.removeprefix("\b\n").rstrip()
+        parts.append(f"```text\n{body}\n```" if kept else _escaped(body))
+    return "\n\n".join(parts)
+
+
+def _table(command: click.Command, context: click.Context) -> list[str]:
+    rows = []
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None:
+            names, text = record
+            rows.append(f"| `{names}` | {_escaped(' '.join(text.split()))} |")
+    return ["| option | meaning |", "| --- | --- |", *rows]
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown and HTML leave as it is."""
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", text)

@@ -1,0 +1,100 @@
+"""Pages of the documentation site that are not files of docs/, and links between both.
+
+MkDocs calls the functions `on_…` (mkdocs.yml). Pages of the repository's top and a page for each
+command are added; links to other files of the repository become plain text, as the site stands
+for itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from markdown.extensions import Extension
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parent))
+from command_pages import COMMANDS, command_page
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTSIDE = {
+    "ARCHITECTURE.md": "developing/architecture.md",
+    "CONTRIBUTING.md": "developing/contributing.md",
+    "CHANGELOG.md": "developing/changes.md",
+    "conformance/README.md": "developing/conformance.md",
+    "README.md": "index.md",
+}
+"""Pages of the repository outside of docs/, with their place in the site."""
+COMMANDS_TITLE = "Every command and option"
+LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+FENCE = re.compile(r"(^ *```.*?^ *```$)", flags=re.DOTALL | re.MULTILINE)
+
+log = logging.getLogger("mkdocs.plugins.octavo")
+
+
+class _TwoSpaces(Extension):
+    """Text of a list item is indented by two spaces, as in docs/, not by four."""
+
+    def extendMarkdown(self, md: Any) -> None:  # noqa: N802
+        md.tab_length = 2
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Adds the pages of commands to the navigation, and the width of an indentation."""
+    config.markdown_extensions.append(_TwoSpaces())  # type: ignore[arg-type]
+    _fill(config.nav)
+    return config
+
+
+def _fill(entries: Any) -> None:
+    for entry in entries or []:
+        if isinstance(entry, dict):
+            for title, content in entry.items():
+                if title == COMMANDS_TITLE:
+                    entry[title] = [{f"octavo {name}": _place(name)} for name in COMMANDS]
+                elif isinstance(content, list):
+                    _fill(content)
+
+
+def _place(command: str) -> str:
+    return f"reference/commands/{command}.md"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages of the repository's top and those of commands."""
+    for name, place in OUTSIDE.items():
+        if files.get_file_from_path(place) is None:
+            text = (ROOT / name).read_text(encoding="utf-8")
+            files.append(File.generated(config, place, content=text))
+    for command in COMMANDS:
+        files.append(File.generated(config, _place(command), content=command_page(command)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links of the page as the site has them; blocks of code stay as they are."""
+    place = page.file.src_uri
+    generated = {site: name for name, site in OUTSIDE.items() if site != "index.md"}
+    source = generated.get(place, f"docs/{place}")
+    parts = FENCE.split(markdown)
+    parts[::2] = [LINK.sub(lambda link: _link(link, source, place), part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _link(link: re.Match[str], source: str, place: str) -> str:
+    text, target, anchor = link[1], link[2], link[3] or ""
+    name = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+    if name.startswith("docs/"):
+        wanted = name.removeprefix("docs/")
+    elif name in OUTSIDE:
+        wanted = OUTSIDE[name]
+    else:
+        if not (ROOT / name).exists():
+            log.warning("%s links to %s, which does not exist", source, name)
+        return text
+    return f"[{text}]({posixpath.relpath(wanted, posixpath.dirname(place) or '.')}{anchor})"
