@@ -12,14 +12,14 @@ const TAKEN_BITS: u32 = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder {
     width: u64,
-    /// The cycle of the last instruction, or until which it waits, and how many it has taken in it.
+    /// The cycle of the last instruction, or the one until which it waits, with the slots taken in it.
     now: Taken,
 }
 
-/// A cycle, and how many slots of it are taken in the low bits: ordered by time.
+/// A cycle, and in the low bits the number of its slots that are taken. A later cycle is a larger number.
 type Taken = u64;
 
-/// A cycle of which nothing is taken.
+/// A cycle with no slot taken.
 #[inline(always)]
 fn untouched(cycle: u64) -> Taken {
     cycle << TAKEN_BITS
@@ -72,7 +72,8 @@ impl InOrder {
 #[derive(Clone, Debug)]
 pub struct Slots {
     width: u64,
-    /// For each of the next [`NEAR`] cycles what is taken of it; what an earlier one left is less than untouched.
+    /// The slots taken in each of the next [`NEAR`] cycles. Where an earlier cycle of the same place is still
+    /// stored, no slot is taken.
     near: Box<[Taken; NEAR as usize]>,
     /// Slots taken in later cycles.
     far: FxHashMap<u64, u64>,
@@ -116,7 +117,7 @@ impl Slots {
         self.far_end = self.far_end.max(cycle + 1);
     }
 
-    /// What is taken of a cycle, or less than untouched.
+    /// The slots taken in a cycle. If none is, the number may be that of an earlier cycle.
     #[inline(always)]
     fn taken(&self, cycle: u64) -> Taken {
         let near = self.near[(cycle % NEAR) as usize];

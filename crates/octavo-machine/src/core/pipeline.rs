@@ -131,7 +131,7 @@ struct Referenced {
     cost: Option<u32>,
 }
 
-/// What an entry needs besides its references.
+/// The entry to be executed, without its references.
 struct Entry {
     header: Header,
     /// When all its producers are complete.
@@ -291,10 +291,10 @@ impl Pipeline {
         });
         self.times[self.entries as usize % RING] = Times { dispatched, complete, committed };
         self.entries += 1;
-        for more in 0..written.max(1) {
-            self.register_ends[(self.registers + more) as usize % RING] = committed;
+        for _ in 0..written {
+            self.register_ends[self.registers as usize % RING] = committed;
+            self.registers += 1;
         }
-        self.registers += written;
         self.commit_memory(committed, references, &context);
         if !references.is_empty() {
             self.forget_in_flight(now);

@@ -50,8 +50,9 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Adds the cycles until an instruction commits, `since` the commit of the one before. `waits` are its
-    /// waits, the last first; what they do not explain is the base.
+    /// Adds the cycles until an instruction commits, `since` the commit of the one before. `waits` gives its
+    /// waits, the last first; what they do not explain is the base. It is called only if there was a cycle
+    /// without a commit.
     #[inline(always)]
     pub fn commit<const N: usize>(&mut self, since: u64, waits: impl FnOnce() -> [(Part, u64); N]) {
         // The instruction commits in one of these cycles.
