@@ -93,8 +93,9 @@ def _assumptions(*names: str) -> str:
 
 
 def _counters(name: str) -> Iterator[tuple[str, str, str]]:
-    """The counters that a design reports on the usual machine, with what docs/sim.md says, and
-    those of the core model, which the short trace, without register dependences, does not show.
+    """The counters that a design reports on the usual machine, with their meanings from the pages
+    of `octavo sim`. The probed trace has no register dependences, so that the counters of the core
+    model are taken from the page.
     """
     meanings = list(_meanings())
     reported = set(sim(_PROBE, designs=[name]).design(name).counts) | set(_core_counters())
