@@ -6,6 +6,7 @@
 
 mod calendar;
 mod dram;
+mod memory_side;
 #[cfg(test)]
 mod naive;
 mod pipeline;

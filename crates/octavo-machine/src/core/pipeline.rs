@@ -21,12 +21,9 @@
 //! later instruction uses the page or line before the instruction that missed does, the miss is its own.
 
 use octavo_config::{MachineConfig, PipelineConfig};
-use octavo_hw::{MemoryTransfer, ServedBy};
-use octavo_types::PageSize;
-use rustc_hash::FxHashMap;
 
-use super::calendar::{InOrder, Servers, Slots};
-use super::dram::Dram;
+use super::calendar::{InOrder, Slots};
+use super::memory_side::{Context, MemorySide, part_of};
 use super::stack::{Part, Stack};
 use super::{Cost, Costs};
 use crate::counters::Counters;
@@ -36,22 +33,10 @@ use crate::front::{
 
 /// Entries whose times are kept: more than any distance.
 const RING: usize = (MAX_DISTANCE + 1) as usize;
-/// Lines and pages under way are looked through for those that have come when there are so many.
-const MANY_IN_FLIGHT: usize = 1 << 10;
-
-/// A walk or a line under way.
-#[derive(Clone, Copy)]
-struct InFlight {
-    start: u64,
-    end: u64,
-    /// The part of the stack for waits on it.
-    part: Part,
-}
 
 /// A core.
 pub struct Pipeline {
     config: PipelineConfig,
-    lines: Lines,
     l1d_cycles: u64,
     /// Entries so far.
     entries: u64,
@@ -76,18 +61,7 @@ pub struct Pipeline {
     issue: Slots,
     load_ports: Slots,
     store_ports: Slots,
-    walkers: Servers,
-    /// Outstanding misses of the first, second and last level.
-    outstanding: [Servers; 3],
-    dram: Option<Dram>,
-    in_flight_lines: FxHashMap<u64, InFlight>,
-    /// When the last line under way comes.
-    lines_end: u64,
-    /// By first base page and size.
-    in_flight_pages: FxHashMap<(u64, u8), InFlight>,
-    /// The sizes of pages under way, a bit each.
-    page_sizes: u64,
-    walks_end: u64,
+    memory: MemorySide,
     stack: Stack,
     /// Room for the references of an entry.
     references: Vec<Referenced>,
@@ -143,9 +117,7 @@ struct Entry {
 impl Pipeline {
     /// A core that has executed nothing.
     pub fn new(machine: &MachineConfig, config: &PipelineConfig, lines: Lines) -> Self {
-        let outstanding = config.outstanding;
         Pipeline {
-            lines,
             l1d_cycles: u64::from(machine.cache.l1d.latency_cycles),
             entries: 0,
             continuations: 0,
@@ -166,14 +138,7 @@ impl Pipeline {
             issue: Slots::new(config.issue_width),
             load_ports: Slots::new(config.load_ports),
             store_ports: Slots::new(config.store_ports),
-            walkers: Servers::new(machine.walker.walkers),
-            outstanding: [outstanding.l1d, outstanding.l2, outstanding.llc].map(Servers::new),
-            dram: machine.dram.as_ref().map(|dram| Dram::new(dram, machine.cache.line_bytes)),
-            in_flight_lines: FxHashMap::default(),
-            lines_end: 0,
-            in_flight_pages: FxHashMap::default(),
-            page_sizes: 0,
-            walks_end: 0,
+            memory: MemorySide::new(machine, config.outstanding, lines),
             stack: Stack::default(),
             references: Vec::new(),
             config: config.clone(),
@@ -297,7 +262,7 @@ impl Pipeline {
         }
         self.commit_memory(committed, references, &context);
         if !references.is_empty() {
-            self.forget_in_flight(now);
+            self.memory.forget_in_flight(now);
         }
     }
 
@@ -329,10 +294,10 @@ impl Pipeline {
             self.fetch.make_room();
             let start = self.interrupt(self.fetch.cycle(), cost, waits);
             let looked_up = start + u64::from(cost.lookup_cycles);
-            let translated = self.translate(*access, looked_up, Some(cost), context);
+            let translated = self.memory.translate(*access, looked_up, Some(cost), context);
             let arrived = match cost.cache_cycles {
                 0 => translated,
-                _ => self.fill(translated, cost, context),
+                _ => self.memory.fill(translated, cost, context),
             };
             waits.fetch_lookups += looked_up - start;
             waits.fetch_walks += translated - looked_up;
@@ -451,7 +416,7 @@ impl Pipeline {
                 if reference.is_store() { &mut self.store_ports } else { &mut self.load_ports };
             ports.take(start, dispatched);
             let looked_up = start + u64::from(cost.map_or(0, |cost| cost.lookup_cycles));
-            let translated = self.translate(*access, looked_up, cost, context);
+            let translated = self.memory.translate(*access, looked_up, cost, context);
             let mut own = ReferenceWaits {
                 lookups: looked_up - start,
                 walks: translated - looked_up,
@@ -486,67 +451,6 @@ impl Pipeline {
         header.arithmetic().map_or(1, |of| u64::from(self.config.latencies.of(of)))
     }
 
-    /// When a page is translated whose later TLB levels have been looked up at a time.
-    #[inline(always)]
-    fn translate(
-        &mut self,
-        access: LineAccess,
-        at: u64,
-        cost: Option<Cost>,
-        context: &Context<'_>,
-    ) -> u64 {
-        if let Some(cost) = cost.filter(|cost| cost.walk_cycles > 0) {
-            return self.walk(access, at, cost, context);
-        }
-        if at >= self.walks_end {
-            return at;
-        }
-        let page = self.lines.page(access.line()).raw();
-        let mut sizes = self.page_sizes;
-        while sizes != 0 {
-            let log2 = sizes.trailing_zeros() as u8;
-            let key = (page >> (log2 - PageSize::BASE.log2()), log2);
-            if let Some(walk) = self.in_flight_pages.get_mut(&key)
-                && at < walk.end
-            {
-                return self::join(walk, &mut self.walkers, at, context.now);
-            }
-            sizes &= sizes - 1;
-        }
-        at
-    }
-
-    #[inline(never)]
-    fn walk(&mut self, access: LineAccess, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
-        let cycles = u64::from(cost.walk_cycles);
-        let (start, walker) = self.walkers.find(at, cycles);
-        let late = self.transfer(context.costs.other_transfers(&cost), start, context);
-        let end = start + cycles.saturating_add_signed(late).max(1);
-        self.walkers.occupy(walker, start, end, context.now);
-        if let Some(size) = cost.page_size {
-            let log2 = size.log2();
-            let page = self.lines.page(access.line()).raw() >> (log2 - PageSize::BASE.log2());
-            self.in_flight_pages.insert((page, log2), InFlight { start, end, part: Part::Walks });
-            self.page_sizes |= 1 << log2;
-            self.walks_end = self.walks_end.max(end);
-        }
-        end
-    }
-
-    /// Transfers lines between the last cache and memory. Returns how much later those read come, one after
-    /// another, than from an idle memory.
-    fn transfer(&mut self, transfers: &[MemoryTransfer], at: u64, context: &Context<'_>) -> i64 {
-        let Some(dram) = &mut self.dram else { return 0 };
-        let mut late = 0;
-        for transfer in transfers {
-            match transfer.is_write() {
-                true => dram.write(transfer.line(), at, context.now),
-                false => late += dram.read(transfer.line(), at, context.now),
-            }
-        }
-        late
-    }
-
     /// When a load has its data, from its translation on; how long it waits for its line, and what for.
     #[inline(always)]
     fn load(
@@ -558,83 +462,16 @@ impl Pipeline {
         context: &Context<'_>,
     ) -> (u64, u64, Part) {
         let (line, part) = match cost.filter(|cost| cost.cache_cycles > 0) {
-            Some(cost) => (self.miss(access, at, cost, context), part_of(cost.served)),
+            Some(cost) => (self.memory.miss(access, at, cost, context), part_of(cost.served)),
             None => match forwarded {
                 Some(stored) => {
                     let taken = stored.max(at) + u64::from(self.config.forward_cycles);
                     return (taken, 0, Part::Base);
                 }
-                None => self.hit(access, at, context),
+                None => self.memory.hit(access, at, context),
             },
         };
         (line + self.l1d_cycles, line - at, part)
-    }
-
-    /// When a line is in the first-level cache that hits there in program order, and what serves it: it may be
-    /// under way.
-    #[inline(always)]
-    fn hit(&mut self, access: LineAccess, at: u64, context: &Context<'_>) -> (u64, Part) {
-        if at < self.lines_end
-            && let Some(line) = self.in_flight_lines.get_mut(&access.line())
-            && at < line.end
-        {
-            let end = join(line, &mut self.outstanding[0], at, context.now);
-            return (end, line.part);
-        }
-        (at, Part::Base)
-    }
-
-    /// When a line comes that misses the first-level cache.
-    #[inline(never)]
-    fn miss(&mut self, access: LineAccess, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
-        let (start, end) = self.send(at, cost, context);
-        let part = part_of(cost.served);
-        self.in_flight_lines.insert(access.line(), InFlight { start, end, part });
-        self.lines_end = self.lines_end.max(end);
-        end
-    }
-
-    /// Transfers the line of an access, and what it wrote back. Returns how much later it comes than from an
-    /// idle memory.
-    fn transfer_line(&mut self, cost: &Cost, at: u64, context: &Context<'_>) -> i64 {
-        let late = self.transfer(context.costs.own_transfer(cost).as_slice(), at, context);
-        if cost.walk_cycles == 0 {
-            self.transfer(context.costs.other_transfers(cost), at, context);
-        }
-        late
-    }
-
-    /// When the line of a fetch comes.
-    fn fill(&mut self, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
-        let late = self.transfer_line(&cost, at, context);
-        at + u64::from(cost.cache_cycles).saturating_add_signed(late)
-    }
-
-    /// Sends a miss when each level that it misses has room. Returns when it is sent, and when the line comes.
-    fn send(&mut self, at: u64, cost: Cost, context: &Context<'_>) -> (u64, u64) {
-        let cycles = u64::from(cost.cache_cycles);
-        let levels = match cost.served {
-            ServedBy::L1 | ServedBy::L2 => 1,
-            ServedBy::Llc => 2,
-            ServedBy::Memory => 3,
-        };
-        let mut servers = [0; 3];
-        let mut start = at;
-        loop {
-            let before = start;
-            for (servers, level) in servers.iter_mut().zip(&self.outstanding).take(levels) {
-                (start, *servers) = level.find(start, cycles);
-            }
-            if start == before {
-                break;
-            }
-        }
-        let late = self.transfer_line(&cost, start, context);
-        let end = start + cycles.saturating_add_signed(late).max(1);
-        for (level, server) in self.outstanding.iter_mut().zip(servers).take(levels) {
-            level.occupy(server, start, end, context.now);
-        }
-        (start, end)
     }
 
     /// Frees the load queue, and sends the stores of a committed entry to the data cache.
@@ -653,23 +490,12 @@ impl Pipeline {
                 .map(|cost| context.costs.costs[cost as usize])
                 .filter(|cost| cost.cache_cycles > 0);
             let arrived = match cost {
-                Some(cost) => self.miss(*access, committed, cost, context),
-                None => self.hit(*access, committed, context).0,
+                Some(cost) => self.memory.miss(*access, committed, cost, context),
+                None => self.memory.hit(*access, committed, context).0,
             };
             self.drain.wait(arrived);
             self.store_ends[self.stores as usize % RING] = self.drain.take(committed);
             self.stores += 1;
-        }
-    }
-
-    /// Drops lines and walks that are complete.
-    #[inline(always)]
-    fn forget_in_flight(&mut self, now: u64) {
-        if self.in_flight_lines.len() > MANY_IN_FLIGHT {
-            self.in_flight_lines.retain(|_, line| line.end > now);
-        }
-        if self.in_flight_pages.len() > MANY_IN_FLIGHT {
-            self.in_flight_pages.retain(|_, walk| walk.end > now);
         }
     }
 
@@ -681,27 +507,11 @@ impl Pipeline {
         counters.add("core", "branches_mispredicted", self.mispredicted);
         counters.add("core", "traps", self.traps);
         self.stack.report(counters);
-        if let Some(dram) = &self.dram {
-            counters.add("memory", "row_hits", dram.row_hits);
-            counters.add("memory", "row_conflicts", dram.row_conflicts);
+        if let Some([hits, conflicts]) = self.memory.rows() {
+            counters.add("memory", "row_hits", hits);
+            counters.add("memory", "row_conflicts", conflicts);
         }
     }
-}
-
-/// The part of the stack for waits on data from a level.
-fn part_of(served: ServedBy) -> Part {
-    match served {
-        ServedBy::L1 | ServedBy::L2 => Part::DataL2,
-        ServedBy::Llc => Part::DataLlc,
-        ServedBy::Memory => Part::DataMemory,
-    }
-}
-
-/// The costs and the time at which an entry is executed.
-struct Context<'a> {
-    costs: &'a Costs,
-    /// The time before which nothing is asked any more.
-    now: u64,
 }
 
 /// The first cycle with a free slot of both.
@@ -715,21 +525,6 @@ fn slot(issue: &Slots, ports: &Slots, earliest: u64) -> u64 {
             return cycle;
         }
     }
-}
-
-/// When what is under way has come for a use at a time. A use before its start makes it start for that use, if
-/// a server is free.
-#[inline(always)]
-fn join(of: &mut InFlight, servers: &mut Servers, at: u64, now: u64) -> u64 {
-    if at < of.start {
-        let cycles = of.end - of.start;
-        let (start, server) = servers.find(at, cycles);
-        if start < of.start {
-            servers.occupy(server, start, start + cycles, now);
-            *of = InFlight { start, end: start + cycles, ..*of };
-        }
-    }
-    of.end
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use octavo_config::{
     ArithmeticLatencies, DramConfig, MachineConfig, OutstandingMisses, PipelineConfig, resolve,
 };
-use octavo_types::{Access, Arithmetic};
+use octavo_hw::{MemoryTransfer, ServedBy};
+use octavo_types::{Access, Arithmetic, PageSize};
 
 use super::*;
 use crate::core::Cost;
