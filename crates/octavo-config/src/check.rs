@@ -5,6 +5,7 @@ mod gtsm;
 mod host;
 mod memory;
 mod pipeline;
+mod prefetch;
 mod softvm;
 
 use std::fmt::Display;
@@ -232,6 +233,7 @@ fn check_caches(caches: &CacheConfigs, is_later: &IsLater<'_>) -> Result<(), Inv
         let key = format!("cache.{name}");
         check_latency(&format!("{key}.latency_cycles"), cache.latency_cycles)?;
         check_geometry(&SizedArray::lines(&key, cache.bytes, *line_bytes, cache.ways), is_later)?;
+        prefetch::check(name, &cache.prefetch)?;
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use octavo_hw::{
-    CacheConfig, Geometry, GeometryError, PrivateConfig, SharedConfig, VirtualCacheConfig,
-    WalkCacheConfig,
+    CacheConfig, Geometry, GeometryError, PrefetchersConfig, PrivateConfig, SharedConfig,
+    VirtualCacheConfig, WalkCacheConfig,
 };
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, Holes, OrderMix};
 use octavo_os::frames::snapshot::{Snapshot, SnapshotError};
@@ -14,8 +14,8 @@ use octavo_types::PageSize;
 
 use crate::types::{
     CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, HoleGroup, HostConfig,
-    MachineConfig, MemoryConfig, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel, WalkCache,
-    WalkerConfig,
+    MachineConfig, MemoryConfig, PrefetchConfig, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel,
+    WalkCache, WalkerConfig,
 };
 
 impl MachineConfig {
@@ -27,6 +27,16 @@ impl MachineConfig {
             l1d: l1d.with_lines(line_bytes),
             l2: l2.with_lines(line_bytes),
             pte_entry: self.walker.pte_entry,
+            prefetchers: self.prefetchers(),
+        }
+    }
+
+    /// The prefetchers of each core. The host's memory is the machine's, where there is a host.
+    pub fn prefetchers(&self) -> PrefetchersConfig {
+        let memory = self.host.as_ref().map_or(&self.memory, |host| &host.memory);
+        PrefetchersConfig {
+            levels: [&self.cache.l1d, &self.cache.l2].map(|level| level.prefetch.prefetchers()),
+            memory_lines: memory.bytes / self.cache.line_bytes,
         }
     }
 
@@ -60,7 +70,8 @@ impl VirtualCacheLevel {
     /// The cache with lines of so many bytes. What a hit costs is said elsewhere.
     fn with_lines(&self, line_bytes: u64) -> CacheConfig {
         let VirtualCacheLevel { bytes, ways, replacement, .. } = *self;
-        CacheLevel { bytes, ways, latency_cycles: 0, replacement }.with_lines(line_bytes)
+        let prefetch = PrefetchConfig::default();
+        CacheLevel { bytes, ways, latency_cycles: 0, replacement, prefetch }.with_lines(line_bytes)
     }
 }
 
@@ -193,7 +204,7 @@ impl WalkCache {
 impl CacheLevel {
     /// The cache with lines of so many bytes.
     pub fn with_lines(&self, line_bytes: u64) -> CacheConfig {
-        let CacheLevel { bytes, ways, latency_cycles, replacement } = *self;
+        let CacheLevel { bytes, ways, latency_cycles, replacement, .. } = *self;
         // Without lines there are no sets, which is refused in checking.
         let lines = bytes.checked_div(line_bytes).unwrap_or(0);
         CacheConfig { bytes, ways: ways.of(lines), line_bytes, latency_cycles, replacement }

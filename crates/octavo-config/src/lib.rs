@@ -27,7 +27,8 @@ pub use types::{
     AddressSpaces, Aliasing, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel,
     CoreConfig, DramConfig, Fill, FirstLevel, FragmentationConfig, GtsmHardware, HoleGroup,
     HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, OutstandingMisses,
-    PageSizes, PageTableConfig, PipelineConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
-    SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
-    WalkStart, WalkerConfig, Ways, WriteBackTranslation,
+    PageSizes, PageTableConfig, PipelineConfig, PrefetchConfig, Sharing, SoftTlbConfig,
+    SoftvmConfig, SoftvmCycles, SoftvmRates, StreamPrefetcher, StridePrefetcher, TableKind,
+    TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig,
+    Ways, WriteBackTranslation,
 };

@@ -14,8 +14,8 @@
 use std::hint::black_box;
 
 use octavo_hw::{
-    CacheConfig, Caches, Geometry, PrivateConfig, PteEntry, Replacement, ServedBy, SetArray,
-    SharedConfig,
+    CacheConfig, Caches, Geometry, PrefetchersConfig, PrivateConfig, PteEntry, Replacement,
+    ServedBy, SetArray, SharedConfig,
 };
 use octavo_types::{Compiled, Instructions};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -122,7 +122,8 @@ fn caches(instructions: Instructions) -> Caches {
     };
     let l1 = cache(32 << 10, 8, 4);
     let l2 = cache(256 << 10, 4, 12);
-    let private = PrivateConfig { l1i: l1, l1d: l1, l2, pte_entry: PteEntry::L1d };
+    let prefetchers = PrefetchersConfig::default();
+    let private = PrivateConfig { l1i: l1, l1d: l1, l2, pte_entry: PteEntry::L1d, prefetchers };
     let shared = SharedConfig { llc: cache(8 << 20, 16, 42), memory_latency_cycles: 200 };
     Caches::new(&private, &shared, instructions).expect("they are real ones")
 }

@@ -2,10 +2,10 @@
 
 use octavo_os::ProcessId;
 use octavo_os::page_table::Leaf;
-use octavo_types::{Compiled, Instructions, PageNumber};
+use octavo_types::{Compiled, FrameNumber, Instructions, PageNumber};
 use rustc_hash::FxHashMap;
 
-use crate::core::{Cost, Costs, Pipeline};
+use crate::core::{Cost, Costs, Pipeline, UsedPrefetch};
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::{Charged, Env};
@@ -169,10 +169,12 @@ impl<D: Design> Machine<D> {
     }
 }
 
-/// The accesses between two control events.
+/// The accesses between two control events. `FOR_CORES` notes their costs, and gives prefetchers their instructions.
 struct AccessRun<'a, D, const FOR_CORES: bool> {
     machine: &'a mut Machine<D>,
     accesses: &'a [LineAccess],
+    /// The instruction of each access, if prefetchers follow instructions.
+    sites: &'a [u64],
 }
 
 impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> {
@@ -180,19 +182,23 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
 
     #[inline(always)]
     fn run(self) -> Option<()> {
-        let AccessRun { machine, accesses } = self;
+        let AccessRun { machine, accesses, sites } = self;
         let core = machine.env.core();
         // What software did between two parts interrupts the next access.
         let mut charged = machine.mmus[core].charged(&machine.env);
         if D::INTERRUPTS {
             charged.handlers = machine.handled[core];
         }
+        let prefetches = FOR_CORES && machine.env.prefetches();
         for (number, access) in accesses.iter().enumerate() {
+            if prefetches {
+                machine.env.set_site(sites.get(number).copied().unwrap_or(0));
+            }
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
             if FOR_CORES {
                 let now = machine.mmus[core].charged(&machine.env);
-                if now != charged {
-                    machine.note_cost(number, *access, now.since(charged));
+                if now != charged || prefetches && machine.env.has_prefetched() {
+                    machine.note_cost(number, *access, frame, now.since(charged));
                     charged = now;
                 }
             }
@@ -218,21 +224,34 @@ impl<D: Design> Machine<D> {
     /// run out.
     fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess]) -> Option<()> {
         let accesses = &all[part.accesses.clone()];
-        if self.pipelines.is_empty() {
-            return self.instructions.run(AccessRun::<_, false> { machine: self, accesses });
+        let (instructions, sites) = (self.instructions, part.sites);
+        if self.pipelines.is_empty() && !self.env.prefetches() {
+            return instructions.run(AccessRun::<_, false> { machine: self, accesses, sites });
         }
         self.costs.clear();
-        let played = self.instructions.run(AccessRun::<_, true> { machine: self, accesses });
-        let core = &mut self.pipelines[self.env.core()];
-        core.execute(part.words, all, part.accesses.start, &self.costs);
+        let played = instructions.run(AccessRun::<_, true> { machine: self, accesses, sites });
+        let core = self.env.core();
+        if let Some(core) = self.pipelines.get_mut(core) {
+            core.execute(part.words, all, part.accesses.start, &self.costs);
+        }
         played
     }
 
     /// Notes what an access has cost.
     #[inline(never)]
-    fn note_cost(&mut self, number: usize, access: LineAccess, charged: Charged) {
+    fn note_cost(
+        &mut self,
+        number: usize,
+        access: LineAccess,
+        frame: FrameNumber,
+        charged: Charged,
+    ) {
         let first_transfer = self.costs.transfers.len();
-        self.env.take_transfers(&mut self.costs.transfers);
+        let transfers = self.env.take_transfers(&mut self.costs.transfers);
+        let first_prefetch = self.costs.prefetches.len();
+        let noted = (first_transfer, self.costs.transfers.len() - first_transfer);
+        let used = self.env.take_prefetches(noted, &mut self.costs.prefetches);
+        let line = self.env.physical_line(access, frame);
         let cycles = |of: u64| of.min(u64::from(u32::MAX / 2)) as u32;
         let page_size = match charged.walks {
             0 => None,
@@ -246,9 +265,12 @@ impl<D: Design> Machine<D> {
             cache_cycles: cycles(charged.caches),
             served: self.mmus[self.env.core()].served_by(&self.env),
             first_transfer: first_transfer as u32,
-            transfers: (self.costs.transfers.len() - first_transfer) as u32,
+            transfers: transfers as u32,
             page_size,
             handler_cycles: cycles(charged.handlers),
+            used_prefetch: used.map(|level| UsedPrefetch { level, line }),
+            first_prefetch: first_prefetch as u32,
+            prefetches: (self.costs.prefetches.len() - first_prefetch) as u32,
         });
         self.costs.has_handlers |= charged.handlers > 0;
     }

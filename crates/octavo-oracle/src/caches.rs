@@ -1,5 +1,6 @@
 //! Data caches, one access at a time.
 
+use crate::prefetch::NaivePrefetchers;
 use crate::{NaiveArray, NaiveReplacement};
 
 /// The counts of a cache.
@@ -20,6 +21,34 @@ struct Level {
     lines: NaiveArray<u64, bool>,
     behind: Option<usize>,
     counts: NaiveCounts,
+    /// Lines prefetched into it that nothing has used.
+    unused: Vec<u64>,
+    prefetchers: NaivePrefetchers,
+    prefetches: NaivePrefetchCounts,
+}
+
+/// The counts of the prefetchers of a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NaivePrefetchCounts {
+    /// Lines prefetched.
+    pub issued: u64,
+    /// Those of them that were used.
+    pub useful: u64,
+    /// Those of them that gave way without a use.
+    pub unused: u64,
+    /// Lines that it had, or that would have come into the set of the access.
+    pub dropped: u64,
+}
+
+/// A prefetch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NaivePrefetch {
+    /// The cache that it was for.
+    pub level: usize,
+    /// The line.
+    pub line: u64,
+    /// The cache that had it, or `None` for the memory.
+    pub found: Option<usize>,
 }
 
 /// Write-back, write-allocate caches, each with another or the memory behind it: a tree, with the
@@ -31,6 +60,8 @@ pub struct NaiveCaches {
     pub memory_reads: u64,
     /// Lines written to memory.
     pub memory_writes: u64,
+    /// All prefetches.
+    pub prefetches: Vec<NaivePrefetch>,
 }
 
 impl NaiveCaches {
@@ -43,8 +74,15 @@ impl NaiveCaches {
         behind: Option<usize>,
     ) -> usize {
         let lines = NaiveArray::new(sets, ways, replacement);
-        let counts = NaiveCounts::default();
-        self.levels.push(Level { sets: sets as u64, lines, behind, counts });
+        self.levels.push(Level {
+            sets: sets as u64,
+            lines,
+            behind,
+            counts: NaiveCounts::default(),
+            unused: Vec::new(),
+            prefetchers: NaivePrefetchers::default(),
+            prefetches: NaivePrefetchCounts::default(),
+        });
         self.levels.len() - 1
     }
 
@@ -53,10 +91,105 @@ impl NaiveCaches {
         self.levels[level].counts
     }
 
+    /// Gives a cache prefetchers.
+    pub fn prefetch_into(&mut self, level: usize, prefetchers: NaivePrefetchers) {
+        self.levels[level].prefetchers = prefetchers;
+    }
+
+    /// The counts of a level's prefetchers.
+    pub fn prefetch_counts(&self, level: usize) -> NaivePrefetchCounts {
+        self.levels[level].prefetches
+    }
+
+    /// How many lines were prefetched into a level, are there, and were not used.
+    pub fn unused(&self, level: usize) -> usize {
+        self.levels[level].unused.len()
+    }
+
+    /// The instruction at `site` accesses data in a first level. As [`Self::access`], then come the prefetches.
+    pub fn access_data(
+        &mut self,
+        first: usize,
+        line: u64,
+        is_write: bool,
+        site: u64,
+    ) -> Option<usize> {
+        let second = self.levels[first].behind.expect("a second level");
+        let has = |caches: &mut Self, level: usize| {
+            let of = &mut caches.levels[level];
+            of.lines.probe((line % of.sets) as usize, &line).is_some()
+        };
+        let was_prefetched = if has(self, first) {
+            self.use_line(first, line)
+        } else {
+            has(self, second) && self.use_line(second, line)
+        };
+        let found = self.access(first, line, is_write);
+        if found != Some(first) {
+            self.prefetch(second, site, line);
+        }
+        if found != Some(first) || was_prefetched {
+            self.prefetch(first, site, line);
+        }
+        found
+    }
+
+    /// Notes that a line of a cache is used. Says whether it was prefetched and not used before.
+    fn use_line(&mut self, level: usize, line: u64) -> bool {
+        let of = &mut self.levels[level];
+        let before = of.unused.len();
+        of.unused.retain(|unused| *unused != line);
+        of.prefetches.useful += (before - of.unused.len()) as u64;
+        of.unused.len() < before
+    }
+
+    /// Trains the prefetchers of a cache and does what they want.
+    fn prefetch(&mut self, level: usize, site: u64, accessed: u64) {
+        let behind = self.levels[level].behind.expect("prefetches go into private caches");
+        // The first level is in front of a cache that has another one behind it.
+        let is_first = self.levels[behind].behind.is_some();
+        for line in self.levels[level].prefetchers.train(site, accessed) {
+            let of = &mut self.levels[level];
+            let is_here = of.lines.probe((line % of.sets) as usize, &line).is_some();
+            if is_here || is_first && line % of.sets == accessed % of.sets {
+                of.prefetches.dropped += 1;
+                continue;
+            }
+            of.prefetches.issued += 1;
+            let found = self.read(behind, line, is_first);
+            self.take_in(level, line, false);
+            self.levels[level].unused.push(line);
+            self.prefetches.push(NaivePrefetch { level, line, found });
+            if is_first {
+                self.prefetch(behind, site, line);
+            }
+        }
+    }
+
+    /// A prefetch reads a cache, and those behind it if that misses; no access is counted.
+    fn read(&mut self, level: usize, line: u64, uses: bool) -> Option<usize> {
+        let Level { sets, lines, behind, .. } = &mut self.levels[level];
+        if lines.look_up((line % *sets) as usize, &line).is_some() {
+            if uses {
+                self.use_line(level, line);
+            }
+            return Some(level);
+        }
+        let found = match *behind {
+            Some(behind) => self.read(behind, line, false),
+            None => {
+                self.memory_reads += 1;
+                None
+            }
+        };
+        self.take_in(level, line, false);
+        found
+    }
+
     /// Accesses a line from a cache on and says where it was: the number of a cache, or `None` in
     /// memory. Every cache that missed has the line then; a write makes it dirty in the first one.
     pub fn access(&mut self, level: usize, line: u64, is_write: bool) -> Option<usize> {
-        let Level { sets, lines, behind, counts } = &mut self.levels[level];
+        let Level { sets, lines, behind, counts, .. } = &mut self.levels[level];
         counts.accesses += 1;
         if let Some(dirty) = lines.look_up((line % *sets) as usize, &line) {
             counts.hits += 1;
@@ -76,8 +209,13 @@ impl NaiveCaches {
 
     /// A cache takes a line in, and writes back what gives way if that is dirty.
     fn take_in(&mut self, level: usize, line: u64, is_dirty: bool) {
-        let Level { sets, lines, behind, counts } = &mut self.levels[level];
+        let Level { sets, lines, behind, counts, unused, prefetches, .. } = &mut self.levels[level];
         let evicted = lines.insert((line % *sets) as usize, line, is_dirty);
+        if let Some((evicted, _)) = evicted {
+            let before = unused.len();
+            unused.retain(|line| *line != evicted);
+            prefetches.unused += (before - unused.len()) as u64;
+        }
         if let Some((evicted, true)) = evicted {
             counts.write_backs += 1;
             match *behind {

@@ -3,7 +3,7 @@
 use octavo_hw::Replacement;
 use serde::{Deserialize, Serialize};
 
-use super::Ways;
+use super::{PrefetchConfig, Ways};
 use crate::written;
 
 /// The caches: of each core a first level for instructions, one for data and a second level of
@@ -39,4 +39,7 @@ pub struct CacheLevel {
     /// Which line of a full set gives way.
     #[serde(with = "written::replacement")]
     pub replacement: Replacement,
+    /// What prefetches into it: nothing, unless the machine says so. Only `l1d` and `l2` have prefetchers.
+    #[serde(default, skip_serializing_if = "PrefetchConfig::is_empty")]
+    pub prefetch: PrefetchConfig,
 }

@@ -6,6 +6,7 @@ mod host;
 mod level;
 mod memory;
 mod pipeline;
+mod prefetch;
 mod softvm;
 mod tlb;
 mod walker;
@@ -19,6 +20,7 @@ pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
 pub use pipeline::{
     ArithmeticLatencies, BranchPrediction, DramConfig, OutstandingMisses, PipelineConfig,
 };
+pub use prefetch::{PrefetchConfig, StreamPrefetcher, StridePrefetcher};
 pub use softvm::{
     Aliasing, IncreasedRights, KernelConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
     SoftvmRates, TableKind, VirtualCacheLevel, WriteBackTranslation,

@@ -68,6 +68,27 @@ fn invalid_geometry_is_rejected() {
 }
 
 #[test]
+fn invalid_prefetchers_are_rejected() {
+    let with = |cache: &str, keys: &str| {
+        error_of_skylake_file(&format!(
+            "[cache.{cache}.prefetch.streamer]\nstreams = 4\nconfirmations = 2\n{keys}"
+        ))
+    };
+    assert_eq!(
+        with("llc", "distance = 8\ndegree = 1"),
+        "mine.toml: cache.llc.prefetch = streamer: only cache.l1d and cache.l2 have prefetchers: omit it"
+    );
+    assert_eq!(
+        with("l2", "distance = 0\ndegree = 1"),
+        "mine.toml: cache.l2.prefetch.streamer.distance = 0: give a whole number from 1 to 1024"
+    );
+    assert!(
+        with("l2", "distance = 8\ndegree = 1\npage = \"5KiB\"")
+            .starts_with("mine.toml: cache.l2.prefetch.streamer.page = \"5KiB\"")
+    );
+}
+
+#[test]
 fn unknown_keys_are_rejected() {
     assert_eq!(
         error("skylake", &["tlb.l2.main.entires=2048"]),
@@ -90,8 +111,8 @@ fn unknown_keys_are_rejected() {
     );
     assert_eq!(
         error_of_skylake_file("[cache.l1d]\nlatency_cycle = 5\n"),
-        "mine.toml: cache.l1d.latency_cycle: there is no such key; give bytes, ways, latency_cycles or \
-         replacement; did you mean `latency_cycles`?"
+        "mine.toml: cache.l1d.latency_cycle: there is no such key; give bytes, ways, latency_cycles, \
+         replacement or prefetch; did you mean `latency_cycles`?"
     );
 }
 

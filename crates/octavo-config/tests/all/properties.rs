@@ -4,9 +4,10 @@ use octavo_config::{
     AddressSpaces, Aliasing, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel,
     CoreConfig, DramConfig, Fill, FirstLevel, FragmentationConfig, GtsmHardware, HoleGroup,
     HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, OutstandingMisses,
-    PageSizes, PageTableConfig, PipelineConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
-    SoftvmRates, TableKind, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache,
-    WalkStart, WalkerConfig, Ways, WriteBackTranslation, preset_names, resolve_text,
+    PageSizes, PageTableConfig, PipelineConfig, PrefetchConfig, Sharing, SoftTlbConfig,
+    SoftvmConfig, SoftvmCycles, SoftvmRates, StreamPrefetcher, StridePrefetcher, TableKind,
+    TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig,
+    Ways, WriteBackTranslation, preset_names, resolve_text,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -150,23 +151,51 @@ fn walker(levels: u8) -> impl Strategy<Value = WalkerConfig> {
     )
 }
 
+fn prefetch() -> impl Strategy<Value = PrefetchConfig> {
+    let counts = || (1u32..=1024, 1u32..=16, 1u32..=1024, 0u32..=64);
+    let stride = (counts(), page_size(30), any::<bool>()).prop_map(
+        |((entries, confirmations, distance, degree), page, cross_pages)| StridePrefetcher {
+            entries,
+            confirmations,
+            distance,
+            degree,
+            page,
+            cross_pages,
+        },
+    );
+    let streamer = (counts(), page_size(30), any::<bool>()).prop_map(
+        |((streams, confirmations, distance, degree), page, cross_pages)| StreamPrefetcher {
+            streams,
+            confirmations: confirmations - 1,
+            distance,
+            degree,
+            page,
+            cross_pages,
+        },
+    );
+    (option::of(stride), option::of(streamer))
+        .prop_map(|(stride, streamer)| PrefetchConfig { stride, streamer })
+}
+
 fn caches() -> impl Strategy<Value = CacheConfigs> {
     let cache = || (geometry(), 0u32..1000, replacement());
-    (3u32..=12, 0u32..1000, cache(), cache(), cache(), cache()).prop_map(
-        |(log2, memory_latency_cycles, l1i, l1d, l2, llc)| {
+    let prefetchers = (prefetch(), prefetch());
+    (3u32..=12, 0u32..1000, cache(), cache(), cache(), cache(), prefetchers).prop_map(
+        |(log2, memory_latency_cycles, l1i, l1d, l2, llc, prefetchers)| {
             let line_bytes = 1 << log2;
             let cache = |((lines, ways), latency_cycles, replacement)| CacheLevel {
                 bytes: lines * line_bytes,
                 ways,
                 latency_cycles,
                 replacement,
+                prefetch: PrefetchConfig::default(),
             };
             CacheConfigs {
                 line_bytes,
                 memory_latency_cycles,
                 l1i: cache(l1i),
-                l1d: cache(l1d),
-                l2: cache(l2),
+                l1d: CacheLevel { prefetch: prefetchers.0, ..cache(l1d) },
+                l2: CacheLevel { prefetch: prefetchers.1, ..cache(l2) },
                 llc: cache(llc),
             }
         },

@@ -1,5 +1,6 @@
 //! The configuration of caches.
 
+use super::prefetch::PrefetchersConfig;
 use crate::{Geometry, GeometryError, Replacement, SetArray};
 
 /// One cache.
@@ -28,6 +29,8 @@ pub struct PrivateConfig {
     pub l2: CacheConfig,
     /// Where page-table entries enter the caches.
     pub pte_entry: PteEntry,
+    /// The prefetchers.
+    pub prefetchers: PrefetchersConfig,
 }
 
 /// Where the accesses of page walks enter the caches.

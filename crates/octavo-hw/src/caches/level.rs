@@ -3,6 +3,7 @@
 use octavo_types::Instructions;
 
 use super::config::{CacheConfig, CacheError, row_length};
+use super::prefetch::UnusedLines;
 use super::rows::Rows;
 use crate::SetArray;
 
@@ -30,6 +31,9 @@ pub(super) struct Level {
     lines: Lines,
     pub latency_cycles: u32,
     pub counters: CacheCounters,
+    /// Prefetched lines, if anything prefetches into this cache.
+    pub unused: Option<Box<UnusedLines>>,
+    sets: u64,
 }
 
 /// The lines of a cache.
@@ -74,7 +78,8 @@ impl Level {
             None => Lines::Sets(Box::new(SetArray::new(geometry, replacement, instructions))),
         };
         let latency_cycles = config.latency_cycles;
-        Ok(Level { lines, latency_cycles, counters: CacheCounters::default() })
+        let sets = geometry.sets() as u64;
+        Ok(Level { lines, latency_cycles, counters: CacheCounters::default(), unused: None, sets })
     }
 
     /// Accesses a line and returns whether it hit. A write makes a present line dirty.
@@ -94,8 +99,9 @@ impl Level {
         is_hit
     }
 
+    /// Looks a line up without counting an access.
     #[inline(always)]
-    fn look_up(&mut self, line: u64, is_write: bool) -> bool {
+    pub fn look_up(&mut self, line: u64, is_write: bool) -> bool {
         each!(self, line, rows => rows.look_up(line, is_write), sets => {
             let found = sets.look_up(sets.geometry().set_of(line), line);
             found.map(|dirty| *dirty |= is_write).is_some()
@@ -109,8 +115,28 @@ impl Level {
             sets.insert_missed(sets.geometry().set_of(line), line, dirty)
         });
         let (evicted, was_dirty) = gone?;
+        if let Some(unused) = &mut self.unused {
+            unused.evict(evicted);
+        }
         self.counters.write_backs += u64::from(was_dirty);
         was_dirty.then_some(evicted)
+    }
+
+    /// Whether a line is here; no use for the policy.
+    pub fn contains(&mut self, line: u64) -> bool {
+        each!(self, line, rows => rows.contains(line), sets => {
+            sets.probe_mut(sets.geometry().set_of(line), line).is_some()
+        })
+    }
+
+    /// Whether two lines belong to one set.
+    pub fn share_set(&self, one: u64, other: u64) -> bool {
+        one % self.sets == other % self.sets
+    }
+
+    /// A line is used that is here. Returns whether it was prefetched, and this is its first use.
+    pub fn use_line(&mut self, line: u64) -> bool {
+        self.unused.as_mut().is_some_and(|unused| unused.use_line(line))
     }
 
     /// Accepts a write-back of the previous level. Returns the line to be written back in turn.

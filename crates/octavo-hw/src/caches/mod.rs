@@ -13,12 +13,14 @@
 //! - The latency of a level is the total of a hit there, measured from the core, including the levels before.
 //! - Cores are not coherent: a store leaves copies in other cores' caches, and in the own instruction cache,
 //!   unchanged.
+//! - [Prefetchers](LevelPrefetchers) of the first level for data and of the second are off unless configured.
 //! - accesses = hits + misses at each level; the second level is accessed by exactly the misses of the first
 //!   levels (and by page-table reads that enter there), the last level by those of the second; memory is read
-//!   by those of the last level.
+//!   by those of the last level, and by prefetches that miss it.
 
 mod config;
 mod level;
+mod prefetch;
 mod private;
 mod rows;
 mod shared;
@@ -27,7 +29,11 @@ use octavo_types::Instructions;
 
 pub use config::{CacheConfig, CacheError, PrivateConfig, PteEntry, SharedConfig};
 pub use level::CacheCounters;
-pub use private::{PrivateCaches, PrivateCounters};
+pub use prefetch::{
+    LevelPrefetchers, Prefetch, PrefetchBounds, PrefetchCounters, PrefetchLevel, PrefetchersConfig,
+    StreamerConfig, StrideConfig,
+};
+pub use private::{DataAccess, PrivateCaches, PrivateCounters};
 pub use shared::{MemoryCounters, MemoryTransfer, SharedCache};
 
 /// The side of a pair of caches: 0 for instructions, 1 for data.
@@ -86,6 +92,11 @@ impl Caches {
     #[inline(always)]
     pub fn serve_miss(&mut self, side: SideNumber, line: u64, is_write: bool) -> Served {
         self.private.serve_miss(&mut self.shared, side, line, is_write)
+    }
+
+    /// As [`PrivateCaches::access_prefetching`].
+    pub fn access_prefetching(&mut self, access: &DataAccess) -> Option<Served> {
+        self.private.access_prefetching(&mut self.shared, access)
     }
 
     /// As [`PrivateCaches::load`].

@@ -4,6 +4,7 @@ use octavo_types::Instructions;
 
 use super::config::{CacheError, PrivateConfig, PteEntry};
 use super::level::{CacheCounters, Level};
+use super::prefetch::{Prefetch, PrefetchCounters, PrefetchLevel, Prefetchers};
 use super::shared::SharedCache;
 use super::{Served, ServedBy, SideNumber};
 
@@ -28,7 +29,25 @@ pub struct PrivateCaches {
     l1: [Level; 2],
     l2: Level,
     pte_entry: PteEntry,
+    prefetchers: Option<Box<Prefetchers>>,
 }
+
+/// An access to data by an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataAccess {
+    /// The physical line.
+    pub line: u64,
+    /// Whether it stores.
+    pub is_write: bool,
+    /// Further hits of the same line.
+    pub repeats: u32,
+    /// The address of the instruction.
+    pub site: u64,
+}
+
+/// The level of prefetchers of the first-level data cache, and of the second level.
+const OF_L1D: PrefetchLevel = 0;
+const OF_L2: PrefetchLevel = 1;
 
 impl PrivateCaches {
     /// Empty caches in front of `shared`, whose lines must be of the same size.
@@ -46,11 +65,146 @@ impl PrivateCaches {
             }
             Ok(level)
         };
-        Ok(PrivateCaches {
+        let mut caches = PrivateCaches {
             l1: [level("l1i", &config.l1i)?, level("l1d", &config.l1d)?],
             l2: level("l2", &config.l2)?,
             pte_entry: config.pte_entry,
-        })
+            prefetchers: None,
+        };
+        if !config.prefetchers.is_empty() {
+            caches.prefetchers = Some(Box::new(Prefetchers::new(&config.prefetchers, llc_bytes)));
+            caches.l1[L1D].unused = Some(Box::default());
+            caches.l2.unused = Some(Box::default());
+        }
+        Ok(caches)
+    }
+
+    /// Accesses data where the core has prefetchers, and makes the prefetches that it causes. `None` if it hits.
+    ///
+    /// # Panics
+    /// If the core has none.
+    pub fn access_prefetching(
+        &mut self,
+        shared: &mut SharedCache,
+        access: &DataAccess,
+    ) -> Option<Served> {
+        let DataAccess { line, is_write, repeats, site } = *access;
+        if self.hits(L1D, line, is_write, repeats) {
+            if self.l1[L1D].use_line(line) {
+                self.count_use(OF_L1D);
+                self.prefetch_l1(shared, site, line);
+            }
+            return None;
+        }
+        self.l1[L1D].counters.misses += 1;
+        let served = access_l2(&mut self.l2, shared, line, false);
+        if self.l2.use_line(line) {
+            self.count_use(OF_L2);
+        }
+        fill_l1(&mut self.l1[L1D], &mut self.l2, shared, line, is_write);
+        self.prefetch_l2(shared, site, line);
+        self.prefetch_l1(shared, site, line);
+        Some(served)
+    }
+
+    /// An access is the first to use a line that was prefetched into a level.
+    fn count_use(&mut self, level: PrefetchLevel) {
+        let prefetchers = self.prefetchers.as_mut().expect("it has prefetched");
+        prefetchers.levels[level].counters.useful += 1;
+        prefetchers.used = Some(level).filter(|_| prefetchers.logs);
+    }
+
+    /// Trains the first level's prefetchers by an access to a line, and prefetches.
+    fn prefetch_l1(&mut self, shared: &mut SharedCache, site: u64, accessed: u64) {
+        let prefetchers = self.prefetchers.as_mut().expect("the core has prefetchers");
+        let lines = prefetchers.train(OF_L1D, site, accessed);
+        for line in &lines {
+            let l1 = &mut self.l1[L1D];
+            let prefetchers = self.prefetchers.as_mut().expect("the core has prefetchers");
+            if l1.contains(*line) || l1.share_set(*line, accessed) {
+                prefetchers.levels[OF_L1D].counters.dropped += 1;
+                continue;
+            }
+            let transfers_before = shared.transfers_noted();
+            let mut uses_l2 = false;
+            let served = if self.l2.look_up(*line, false) {
+                uses_l2 = self.l2.use_line(*line);
+                prefetchers.levels[OF_L2].counters.useful += u64::from(uses_l2);
+                Served { by: ServedBy::L2, latency_cycles: self.l2.latency_cycles }
+            } else {
+                let served = shared.prefetch(*line);
+                fill_l2(&mut self.l2, shared, *line, false);
+                served
+            };
+            fill_l1(l1, &mut self.l2, shared, *line, false);
+            l1.unused.as_mut().expect("it is prefetched into").insert(*line);
+            let Served { by, latency_cycles } = served;
+            let (line, level) = (*line, OF_L1D);
+            let prefetch = Prefetch { line, level, by, latency_cycles, uses_l2, transfers_before };
+            prefetchers.note(prefetch);
+            self.prefetch_l2(shared, site, line);
+        }
+        self.prefetchers.as_mut().expect("the core has prefetchers").give_back(OF_L1D, lines);
+    }
+
+    /// Trains the second level's prefetchers by an access to a line, and prefetches.
+    fn prefetch_l2(&mut self, shared: &mut SharedCache, site: u64, accessed: u64) {
+        let prefetchers = self.prefetchers.as_mut().expect("the core has prefetchers");
+        let lines = prefetchers.train(OF_L2, site, accessed);
+        for line in lines.iter().copied() {
+            if self.l2.contains(line) {
+                prefetchers.levels[OF_L2].counters.dropped += 1;
+                continue;
+            }
+            let transfers_before = shared.transfers_noted();
+            let Served { by, latency_cycles } = shared.prefetch(line);
+            fill_l2(&mut self.l2, shared, line, false);
+            self.l2.unused.as_mut().expect("it is prefetched into").insert(line);
+            let (level, uses_l2) = (OF_L2, false);
+            let prefetch = Prefetch { line, level, by, latency_cycles, uses_l2, transfers_before };
+            prefetchers.note(prefetch);
+        }
+        prefetchers.give_back(OF_L2, lines);
+    }
+
+    /// Whether the core has prefetchers.
+    pub fn has_prefetchers(&self) -> bool {
+        self.prefetchers.is_some()
+    }
+
+    /// The counters of the prefetchers of the first level for data and of the second level, if there are any.
+    pub fn prefetch_counters(&self) -> Option<[PrefetchCounters; 2]> {
+        let prefetchers = self.prefetchers.as_ref()?;
+        let mut counters = [OF_L1D, OF_L2].map(|level| prefetchers.levels[level].counters);
+        for (counters, level) in counters.iter_mut().zip([&self.l1[L1D], &self.l2]) {
+            counters.unused = level.unused.as_ref().map_or(0, |unused| unused.evicted);
+        }
+        Some(counters)
+    }
+
+    /// Sets whether prefetches are noted, and drops those that were noted.
+    pub fn log_prefetches(&mut self, logs: bool) {
+        if let Some(prefetchers) = &mut self.prefetchers {
+            prefetchers.logs = logs;
+            prefetchers.log.clear();
+            prefetchers.used = None;
+        }
+    }
+
+    /// The prefetches noted, in order, for the caller to remove.
+    pub fn prefetches(&mut self) -> Option<&mut Vec<Prefetch>> {
+        self.prefetchers.as_mut().map(|prefetchers| &mut prefetchers.log)
+    }
+
+    /// Whether prefetches are noted, or the first use of a prefetched line.
+    pub fn has_prefetched(&self) -> bool {
+        let prefetchers = self.prefetchers.as_ref();
+        prefetchers.is_some_and(|of| of.used.is_some() || !of.log.is_empty())
+    }
+
+    /// The level of the prefetched line that an access was the first to use, since the last call.
+    pub fn take_used(&mut self) -> Option<PrefetchLevel> {
+        self.prefetchers.as_mut()?.used.take()
     }
 
     /// Fetches an instruction.
@@ -113,6 +267,10 @@ impl PrivateCaches {
     pub fn reset_counters(&mut self) {
         for level in self.l1.iter_mut().chain([&mut self.l2]) {
             level.counters = CacheCounters::default();
+            level.unused.iter_mut().for_each(|unused| unused.evicted = 0);
+        }
+        for level in self.prefetchers.iter_mut().flat_map(|prefetchers| &mut prefetchers.levels) {
+            level.counters = PrefetchCounters::default();
         }
     }
 
@@ -150,12 +308,26 @@ fn serve_miss(
     is_write: bool,
 ) -> Served {
     let served = access_l2(l2, shared, line, false);
-    if let Some(dirty) = access_l1.fill(line, is_write)
+    fill_l1(access_l1, l2, shared, line, is_write);
+    served
+}
+
+/// Fills a line that missed the first level.
+#[inline(always)]
+fn fill_l1(l1: &mut Level, l2: &mut Level, shared: &mut SharedCache, line: u64, is_write: bool) {
+    if let Some(dirty) = l1.fill(line, is_write)
         && let Some(dirty) = l2.write_back(dirty)
     {
         shared.write_back(dirty);
     }
-    served
+}
+
+/// Fills a line that missed the second level.
+#[inline(always)]
+fn fill_l2(l2: &mut Level, shared: &mut SharedCache, line: u64, is_write: bool) {
+    if let Some(dirty) = l2.fill(line, is_write) {
+        shared.write_back(dirty);
+    }
 }
 
 /// Accesses the second level.
@@ -164,8 +336,6 @@ fn access_l2(l2: &mut Level, shared: &mut SharedCache, line: u64, is_write: bool
         return Served { by: ServedBy::L2, latency_cycles: l2.latency_cycles };
     }
     let served = shared.read(line);
-    if let Some(dirty) = l2.fill(line, is_write) {
-        shared.write_back(dirty);
-    }
+    fill_l2(l2, shared, line, is_write);
     served
 }

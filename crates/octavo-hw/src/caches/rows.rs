@@ -76,6 +76,13 @@ impl<const LENGTH: usize> Rows<LENGTH> {
         true
     }
 
+    /// Whether a line is present; no use of it.
+    pub fn contains(&mut self, line: u64) -> bool {
+        let instructions = self.instructions;
+        let (row, tag) = self.row(line);
+        find(instructions, row, tag).is_some()
+    }
+
     /// Makes a present line dirty without a use. Returns whether it is present.
     pub fn dirty(&mut self, line: u64) -> bool {
         let instructions = self.instructions;

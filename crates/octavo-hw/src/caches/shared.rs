@@ -90,6 +90,20 @@ impl SharedCache {
         if self.llc.access(line, false) {
             return Served { by: ServedBy::Llc, latency_cycles: self.llc.latency_cycles };
         }
+        self.fill(line)
+    }
+
+    /// Reads a line for a prefetch, which is no access of the last level.
+    pub(super) fn prefetch(&mut self, line: u64) -> Served {
+        if self.llc.look_up(line, false) {
+            return Served { by: ServedBy::Llc, latency_cycles: self.llc.latency_cycles };
+        }
+        self.fill(line)
+    }
+
+    /// Reads a missed line from memory.
+    #[inline]
+    fn fill(&mut self, line: u64) -> Served {
         self.memory.reads += 1;
         self.log(line, false);
         let written = self.llc.fill(line, false);
@@ -117,6 +131,11 @@ impl SharedCache {
     /// The transfers noted, in order, for the caller to remove.
     pub fn transfers(&mut self) -> &mut Vec<MemoryTransfer> {
         &mut self.transfers
+    }
+
+    /// How many transfers are noted.
+    pub(super) fn transfers_noted(&self) -> usize {
+        self.transfers.len()
     }
 
     fn count_write(&mut self, written: Option<u64>) {

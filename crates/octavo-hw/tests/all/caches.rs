@@ -2,8 +2,8 @@
 
 use crate::common::{naive, replacement};
 use octavo_hw::{
-    CacheConfig, CacheCounters, CacheError, Caches, PrivateCaches, PrivateConfig, PteEntry,
-    Replacement, Served, ServedBy, SharedCache, SharedConfig,
+    CacheConfig, CacheCounters, CacheError, Caches, PrefetchersConfig, PrivateCaches,
+    PrivateConfig, PteEntry, Replacement, Served, ServedBy, SharedCache, SharedConfig,
 };
 use octavo_oracle::{NaiveCaches, NaiveCounts};
 use octavo_types::Instructions;
@@ -63,7 +63,8 @@ fn check(
     accesses: &[Accessed],
 ) -> Result<(), TestCaseError> {
     let of = |level: usize| config(levels[level], LATENCIES_CYCLES[level]);
-    let private = PrivateConfig { l1i: of(0), l1d: of(1), l2: of(2), pte_entry };
+    let prefetchers = PrefetchersConfig::default();
+    let private = PrivateConfig { l1i: of(0), l1d: of(1), l2: of(2), pte_entry, prefetchers };
     let shared = SharedConfig { llc: of(3), memory_latency_cycles: LATENCIES_CYCLES[4] };
     let mut shared = SharedCache::new(&shared, instructions).unwrap();
     let mut cores =
@@ -169,7 +170,8 @@ fn small(bytes: u64, latency_cycles: u32) -> CacheConfig {
 
 fn one_core() -> (PrivateConfig, SharedConfig) {
     let l1 = small(128, 4);
-    let private = PrivateConfig { l1i: l1, l1d: l1, l2: small(256, 12), pte_entry: PteEntry::L2 };
+    let (pte_entry, prefetchers) = (PteEntry::L2, PrefetchersConfig::default());
+    let private = PrivateConfig { l1i: l1, l1d: l1, l2: small(256, 12), pte_entry, prefetchers };
     (private, SharedConfig { llc: small(1024, 40), memory_latency_cycles: 200 })
 }
 

@@ -4,5 +4,6 @@ mod any_size;
 mod array;
 mod caches;
 mod common;
+mod prefetchers;
 mod virtual_caches;
 mod walk_caches;

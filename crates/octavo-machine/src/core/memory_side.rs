@@ -2,14 +2,14 @@
 //! walks and lines under way.
 
 use octavo_config::{MachineConfig, OutstandingMisses};
-use octavo_hw::{MemoryTransfer, ServedBy};
+use octavo_hw::{MemoryTransfer, PrefetchLevel, ServedBy};
 use octavo_types::PageSize;
 use rustc_hash::FxHashMap;
 
 use super::calendar::Servers;
 use super::dram::Dram;
 use super::stack::Part;
-use super::{Cost, Costs};
+use super::{Cost, Costs, PrefetchCost};
 use crate::front::{LineAccess, Lines};
 
 /// Lines and pages under way are looked through for those that have come when there are so many.
@@ -47,6 +47,25 @@ pub struct MemorySide {
     /// The sizes of pages under way, a bit each.
     page_sizes: u64,
     walks_end: u64,
+    /// Prefetches that nothing has used yet, by level and physical line.
+    in_flight_prefetches: FxHashMap<(PrefetchLevel, u64), InFlight>,
+    /// For each level prefetches that were used before they had come; none without prefetchers.
+    late: Option<[u64; 2]>,
+}
+
+/// What is sent to the later levels: a miss, or a prefetch.
+struct Request<'a> {
+    /// The first level whose places it takes.
+    level: PrefetchLevel,
+    served: ServedBy,
+    /// Its time at an idle memory.
+    cycles: u32,
+    /// Its own line, if memory serves it.
+    own: &'a [MemoryTransfer],
+    /// Further transfers.
+    others: &'a [MemoryTransfer],
+    /// The line prefetched into the second level that it is the first to use.
+    uses_l2: Option<u64>,
 }
 
 impl MemorySide {
@@ -62,7 +81,14 @@ impl MemorySide {
             in_flight_pages: FxHashMap::default(),
             page_sizes: 0,
             walks_end: 0,
+            in_flight_prefetches: FxHashMap::default(),
+            late: (!machine.prefetchers().is_empty()).then_some([0; 2]),
         }
+    }
+
+    /// For each level prefetches that were used before they had come, if there are prefetchers.
+    pub fn late_prefetches(&self) -> Option<[u64; 2]> {
+        self.late
     }
 
     /// Lines found in an open row, and lines for which another row had to be closed, if there is a memory.
@@ -145,14 +171,97 @@ impl MemorySide {
         (at, Part::Base)
     }
 
-    /// When a line comes that misses the first-level cache.
+    /// When a line is there that misses the first-level cache, or was prefetched into it, and what served it. Sends the
+    /// prefetches that the access causes.
     #[inline(never)]
-    pub fn miss(&mut self, access: LineAccess, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
-        let (start, end) = self.send(at, cost, context);
-        let part = part_of(cost.served);
-        self.in_flight_lines.insert(access.line(), InFlight { start, end, part });
-        self.lines_end = self.lines_end.max(end);
-        end
+    pub fn miss(
+        &mut self,
+        access: LineAccess,
+        at: u64,
+        cost: Cost,
+        context: &Context<'_>,
+    ) -> (u64, Part) {
+        let (mut start, mut end, mut part) = (at, at, Part::Base);
+        let used = |level| cost.used_prefetch.filter(|used| used.level == level);
+        if cost.cache_cycles > 0 {
+            let own = context.costs.own_transfer(&cost);
+            let others = match cost.walk_cycles {
+                0 => context.costs.other_transfers(&cost),
+                // They go with the walk.
+                _ => &[],
+            };
+            let request = Request {
+                level: 0,
+                served: cost.served,
+                cycles: cost.cache_cycles,
+                own: own.as_slice(),
+                others,
+                uses_l2: used(1).map(|used| used.line),
+            };
+            (start, end, part) = self.send(at, &request, context);
+            self.in_flight_lines.insert(access.line(), InFlight { start, end, part });
+            self.lines_end = self.lines_end.max(end);
+        } else if let Some(used) = used(0) {
+            (end, part) = self.use_l1_prefetch(access, at, used.line, context);
+        }
+        for prefetch in context.costs.prefetches(&cost) {
+            self.prefetch(start, prefetch, context);
+        }
+        (end, part)
+    }
+
+    /// Sends a prefetch.
+    fn prefetch(&mut self, at: u64, prefetch: &PrefetchCost, context: &Context<'_>) {
+        let transfers = context.costs.prefetch_transfers(prefetch);
+        let own = usize::from(prefetch.served == ServedBy::Memory);
+        let (own, others) = transfers.split_at(own);
+        let request = Request {
+            level: prefetch.level,
+            served: prefetch.served,
+            cycles: prefetch.cycles,
+            own,
+            others,
+            uses_l2: prefetch.uses_l2.then_some(prefetch.line),
+        };
+        let (start, end, part) = self.send(at, &request, context);
+        let key = (prefetch.level, prefetch.line);
+        self.in_flight_prefetches.insert(key, InFlight { start, end, part });
+    }
+
+    /// When a line prefetched into the first level is there for its first use at a time, and what serves it. From then
+    /// on it is a line under way like others.
+    fn use_l1_prefetch(
+        &mut self,
+        access: LineAccess,
+        at: u64,
+        line: u64,
+        context: &Context<'_>,
+    ) -> (u64, Part) {
+        let Some(prefetch) = self.use_prefetch((0, line), at, at, context) else {
+            self.in_flight_lines.remove(&access.line());
+            return (at, Part::Base);
+        };
+        self.in_flight_lines.insert(access.line(), prefetch);
+        self.lines_end = self.lines_end.max(prefetch.end);
+        if prefetch.end > at { (prefetch.end, prefetch.part) } else { (at, Part::Base) }
+    }
+
+    /// The prefetch of a line that is used first at a time, by something that has the line at `end` if it is there.
+    fn use_prefetch(
+        &mut self,
+        key: (PrefetchLevel, u64),
+        at: u64,
+        end: u64,
+        context: &Context<'_>,
+    ) -> Option<InFlight> {
+        let mut prefetch = self.in_flight_prefetches.remove(&key)?;
+        if at < prefetch.end {
+            join(&mut prefetch, &mut self.outstanding[key.0], at, context.now);
+        }
+        if prefetch.end > end {
+            self.late.iter_mut().for_each(|late| late[key.0] += 1);
+        }
+        Some(prefetch)
     }
 
     /// Transfers the line of an access, and what it wrote back. Returns how much later it comes than from an
@@ -171,10 +280,11 @@ impl MemorySide {
         at + u64::from(cost.cache_cycles).saturating_add_signed(late)
     }
 
-    /// Sends a miss when each level that it misses has room. Returns when it is sent, and when the line comes.
-    fn send(&mut self, at: u64, cost: Cost, context: &Context<'_>) -> (u64, u64) {
-        let cycles = u64::from(cost.cache_cycles);
-        let levels = match cost.served {
+    /// Sends a request when each level that it misses has room. Returns when it is sent, when the line comes, and what
+    /// serves it.
+    fn send(&mut self, at: u64, request: &Request<'_>, context: &Context<'_>) -> (u64, u64, Part) {
+        let cycles = u64::from(request.cycles);
+        let levels = match request.served {
             ServedBy::L1 | ServedBy::L2 => 1,
             ServedBy::Llc => 2,
             ServedBy::Memory => 3,
@@ -183,19 +293,29 @@ impl MemorySide {
         let mut start = at;
         loop {
             let before = start;
-            for (servers, level) in servers.iter_mut().zip(&self.outstanding).take(levels) {
+            let all = servers.iter_mut().zip(&self.outstanding);
+            for (servers, level) in all.take(levels).skip(request.level) {
                 (start, *servers) = level.find(start, cycles);
             }
             if start == before {
                 break;
             }
         }
-        let late = self.transfer_line(&cost, start, context);
-        let end = start + cycles.saturating_add_signed(late).max(1);
-        for (level, server) in self.outstanding.iter_mut().zip(servers).take(levels) {
+        let late = self.transfer(request.own, start, context);
+        self.transfer(request.others, start, context);
+        let mut end = start + cycles.saturating_add_signed(late).max(1);
+        let mut part = part_of(request.served);
+        if let Some(line) = request.uses_l2
+            && let Some(prefetch) = self.use_prefetch((1, line), start, end, context)
+            && prefetch.end > end
+        {
+            (end, part) = (prefetch.end, prefetch.part);
+        }
+        let all = self.outstanding.iter_mut().zip(servers);
+        for (level, server) in all.take(levels).skip(request.level) {
             level.occupy(server, start, end, context.now);
         }
-        (start, end)
+        (start, end, part)
     }
 
     /// Drops lines and walks that are complete.
@@ -207,11 +327,14 @@ impl MemorySide {
         if self.in_flight_pages.len() > MANY_IN_FLIGHT {
             self.in_flight_pages.retain(|_, walk| walk.end > now);
         }
+        if self.in_flight_prefetches.len() > MANY_IN_FLIGHT {
+            self.in_flight_prefetches.retain(|_, prefetch| prefetch.end > now);
+        }
     }
 }
 
 /// The part of the stack for waits on data from a level.
-pub fn part_of(served: ServedBy) -> Part {
+fn part_of(served: ServedBy) -> Part {
     match served {
         ServedBy::L1 | ServedBy::L2 => Part::DataL2,
         ServedBy::Llc => Part::DataLlc,

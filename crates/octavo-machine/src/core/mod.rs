@@ -12,7 +12,7 @@ mod naive;
 mod pipeline;
 mod stack;
 
-use octavo_hw::{MemoryTransfer, ServedBy};
+use octavo_hw::{MemoryTransfer, PrefetchLevel, ServedBy};
 use octavo_types::PageSize;
 
 pub use pipeline::Pipeline;
@@ -39,6 +39,40 @@ pub struct Cost {
     pub page_size: Option<PageSize>,
     /// Software that interrupts the program before the access.
     pub handler_cycles: u32,
+    /// The prefetched line that the access is the first to use.
+    pub used_prefetch: Option<UsedPrefetch>,
+    /// The first of the prefetches that the access causes, and how many there are.
+    pub first_prefetch: u32,
+    /// How many prefetches the access causes.
+    pub prefetches: u32,
+}
+
+/// The first use of a prefetched line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UsedPrefetch {
+    /// The level it was prefetched into.
+    pub level: PrefetchLevel,
+    /// The physical line.
+    pub line: u64,
+}
+
+/// A prefetch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PrefetchCost {
+    /// The physical line.
+    pub line: u64,
+    /// The level it is prefetched into: 0 is the first level for data, 1 the second level.
+    pub level: PrefetchLevel,
+    /// The level that served it.
+    pub served: ServedBy,
+    /// Its time, as of a line that misses the first-level cache, from an idle memory.
+    pub cycles: u32,
+    /// Whether it is the first use of a line prefetched into the second level.
+    pub uses_l2: bool,
+    /// The first of its transfers: its own line, if memory served it, then write-backs.
+    pub first_transfer: u32,
+    /// How many there are.
+    pub transfers: u32,
 }
 
 /// The costs of a part of a batch.
@@ -48,6 +82,8 @@ pub struct Costs {
     pub costs: Vec<Cost>,
     /// The transfers of all costs.
     pub transfers: Vec<MemoryTransfer>,
+    /// The prefetches of all costs.
+    pub prefetches: Vec<PrefetchCost>,
     /// Whether any has cycles of handlers.
     pub has_handlers: bool,
 }
@@ -56,6 +92,11 @@ impl Cost {
     /// Whether memory served the line.
     pub fn is_from_memory(&self) -> bool {
         self.cache_cycles > 0 && self.served == ServedBy::Memory
+    }
+
+    /// Whether the access misses the first-level cache, uses a prefetched line first, or causes prefetches.
+    pub fn concerns_lines(&self) -> bool {
+        self.cache_cycles > 0 || self.used_prefetch.is_some() || self.prefetches > 0
     }
 }
 
@@ -73,10 +114,21 @@ impl Costs {
         (cost.transfers > 0 && cost.is_from_memory()).then(|| self.transfers[last - 1])
     }
 
+    /// The prefetches that an access causes.
+    pub fn prefetches(&self, cost: &Cost) -> &[PrefetchCost] {
+        &self.prefetches[cost.first_prefetch as usize..][..cost.prefetches as usize]
+    }
+
+    /// The transfers of a prefetch.
+    pub fn prefetch_transfers(&self, prefetch: &PrefetchCost) -> &[MemoryTransfer] {
+        &self.transfers[prefetch.first_transfer as usize..][..prefetch.transfers as usize]
+    }
+
     /// Removes all.
     pub fn clear(&mut self) {
         self.costs.clear();
         self.transfers.clear();
+        self.prefetches.clear();
         self.has_handlers = false;
     }
 }

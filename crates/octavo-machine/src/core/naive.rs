@@ -3,6 +3,7 @@
 
 use octavo_config::{
     ArithmeticLatencies, DramConfig, MachineConfig, OutstandingMisses, PipelineConfig,
+    StreamPrefetcher,
 };
 use octavo_hw::{MemoryTransfer, ServedBy};
 use octavo_types::{Access, Arithmetic, PageSize};
@@ -10,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{Cost, Costs, Pipeline};
+use super::{Cost, Costs, Pipeline, PrefetchCost, UsedPrefetch};
 use crate::counters::Counters;
 use crate::front::{Followed, LineAccess, Lines, Ops, Reference, Word, decode, each_distance};
 
@@ -298,6 +299,9 @@ struct NaiveCore {
     outstanding: [Places; 3],
     dram: Option<Dram>,
     under_way: Vec<UnderWay>,
+    /// Prefetches that nothing has used: level, physical line, from, to, kind.
+    prefetched: Vec<(usize, u64, u64, u64, usize)>,
+    late: [u64; 2],
     stack: [u64; 10],
     traps: u64,
 }
@@ -325,6 +329,8 @@ impl NaiveCore {
             outstanding: [l1d, l2, llc].map(Places::new),
             dram: machine.dram.map(|dram| Dram::new(dram, machine.cache.line_bytes)),
             under_way: Vec::new(),
+            prefetched: Vec::new(),
+            late: [0; 2],
             stack: [0; 10],
             traps: 0,
             config: config.clone(),
@@ -473,7 +479,10 @@ impl NaiveCore {
             ports.take(at);
             let mut own = if is_store { of_loads.clone() } else { Waits::new() };
             let translated = self.translate(at, *access, cost.as_ref(), costs, &mut own);
-            let hits = cost.is_none_or(|cost| cost.cache_cycles == 0);
+            let is_nothing = |cost: &Cost| {
+                cost.cache_cycles == 0 && cost.used_prefetch.is_none() && cost.prefetches == 0
+            };
+            let hits = cost.as_ref().is_none_or(is_nothing);
             let end = match forwarded.filter(|_| hits) {
                 _ if is_store => translated + 1,
                 Some(stored) => stored.max(translated) + u64::from(self.config.forward_cycles),
@@ -603,22 +612,32 @@ impl NaiveCore {
         waits: &mut Waits,
     ) -> u64 {
         if let Some(cost) = cost.filter(|cost| cost.cache_cycles > 0) {
-            let cycles = u64::from(cost.cache_cycles);
-            let misses = match cost.served {
-                ServedBy::L1 => 0,
-                ServedBy::L2 => 1,
-                ServedBy::Llc => 2,
-                ServedBy::Memory => 3,
-            };
-            let places: Vec<&Places> = self.outstanding[..misses].iter().collect();
-            let begin = first_free(&places, at, cycles);
-            let end = begin + later(cost.cache_cycles, self.line_late(cost, costs, begin));
-            self.outstanding[..misses]
-                .iter_mut()
-                .for_each(|places| places.take(begin, cycles, end));
-            self.begin(0, access.line(), begin, end, kind_of(cost.served));
-            waits.push((at, end, kind_of(cost.served)));
+            let used = cost.used_prefetch.filter(|used| used.level == 1).map(|used| used.line);
+            let (begin, end, kind) =
+                self.send(0, at, (cost.served, cost.cache_cycles), used, |core, begin| {
+                    core.line_late(cost, costs, begin)
+                });
+            self.begin(0, access.line(), begin, end, kind);
+            waits.push((at, end, kind));
+            self.prefetch(begin, cost, costs);
             return end;
+        }
+        if let Some(cost) = cost
+            && let Some(used) = cost.used_prefetch.filter(|used| used.level == 0)
+        {
+            self.under_way.retain(|of| of.page_bytes > 0 || of.number != access.line());
+            let mut end = at;
+            if let Some((from, to, kind)) = self.use_prefetch(0, used.line, at, at) {
+                self.begin(0, access.line(), from, to, kind);
+                end = to.max(at);
+                waits.push((at, end, kind));
+            }
+            self.prefetch(at, cost, costs);
+            return end;
+        }
+        if let Some(cost) = cost.filter(|cost| cost.prefetches > 0) {
+            self.prefetch(at, cost, costs);
+            return at;
         }
         let is_it = |of: &UnderWay| of.page_bytes == 0 && of.number == access.line();
         let Some(place) = self.under_way.iter().position(is_it) else { return at };
@@ -626,6 +645,83 @@ impl NaiveCore {
         let end = self.wait(place, at, PlacesOf::FirstLevel);
         waits.push((at, end, kind));
         end
+    }
+
+    /// Sends something through the levels from one on that miss it, at the first time when they have room. It may use
+    /// a line prefetched into the second level, and then comes with it. Returns when it is sent and there, and what
+    /// serves it.
+    fn send(
+        &mut self,
+        level: usize,
+        at: u64,
+        (served, cycles): (ServedBy, u32),
+        used: Option<u64>,
+        late: impl FnOnce(&mut Self, u64) -> i64,
+    ) -> (u64, u64, usize) {
+        let misses = match served {
+            ServedBy::L1 | ServedBy::L2 => 1,
+            ServedBy::Llc => 2,
+            ServedBy::Memory => 3,
+        };
+        let places: Vec<&Places> = self.outstanding[level..misses].iter().collect();
+        let begin = first_free(&places, at, u64::from(cycles));
+        let late = late(self, begin);
+        let (mut end, mut kind) = (begin + later(cycles, late), kind_of(served));
+        if let Some(line) = used
+            && let Some((_, to, of)) = self.use_prefetch(1, line, begin, end)
+            && to > end
+        {
+            (end, kind) = (to, of);
+        }
+        for places in &mut self.outstanding[level..misses] {
+            places.take(begin, u64::from(cycles), end);
+        }
+        (begin, end, kind)
+    }
+
+    /// The first use of a prefetched line at a time, which has the line at `end` if it is there: from, to, kind.
+    fn use_prefetch(
+        &mut self,
+        level: usize,
+        line: u64,
+        at: u64,
+        end: u64,
+    ) -> Option<(u64, u64, usize)> {
+        let place = self.prefetched.iter().position(|of| (of.0, of.1) == (level, line))?;
+        let (.., mut from, mut to, kind) = self.prefetched.remove(place);
+        if at < from {
+            let begin = first_free(&[&self.outstanding[level]], at, to - from);
+            if begin < from {
+                (from, to) = (begin, begin + to - from);
+                self.outstanding[level].take(from, to - from, to);
+            }
+        }
+        self.late[level] += u64::from(to > end);
+        Some((from, to, kind))
+    }
+
+    /// Sends the prefetches of an access.
+    fn prefetch(&mut self, at: u64, cost: &Cost, costs: &Costs) {
+        for number in 0..cost.prefetches {
+            let of = costs.prefetches[(cost.first_prefetch + number) as usize];
+            let transfers = (of.first_transfer..of.first_transfer + of.transfers)
+                .map(|place| costs.transfers[place as usize]);
+            let used = of.uses_l2.then_some(of.line);
+            let (from, to, kind) =
+                self.send(of.level, at, (of.served, of.cycles), used, |core, begin| {
+                    let mut late = 0;
+                    for transfer in transfers {
+                        match &mut core.dram {
+                            Some(dram) if transfer.is_write() => dram.write(transfer.line(), begin),
+                            Some(dram) => late += dram.read(transfer.line(), begin),
+                            None => (),
+                        }
+                    }
+                    late
+                });
+            self.prefetched.retain(|before| (before.0, before.1) != (of.level, of.line));
+            self.prefetched.push((of.level, of.line, from, to, kind));
+        }
     }
 
     /// A walk or line begins to be under way.
@@ -661,6 +757,8 @@ impl NaiveCore {
             ("core", "traps", self.traps),
             ("memory", "row_hits", self.dram.as_ref().map_or(0, |dram| dram.row_hits)),
             ("memory", "row_conflicts", self.dram.as_ref().map_or(0, |dram| dram.row_conflicts)),
+            ("prefetch.l1d", "late", self.late[0]),
+            ("prefetch.l2", "late", self.late[1]),
         ];
         counters.extend(
             KINDS.iter().zip(self.stack).map(|(kind, cycles)| ("core.stack", *kind, cycles)),
@@ -685,6 +783,19 @@ struct CostDraft {
     served: ServedBy,
     cache_cycles: u32,
     line: u64,
+    writes: Vec<u64>,
+    /// The level and the line of a prefetch that it uses.
+    used: Option<(usize, u64)>,
+    prefetches: Vec<PrefetchDraft>,
+}
+
+#[derive(Clone, Debug)]
+struct PrefetchDraft {
+    line: u64,
+    level: usize,
+    served: ServedBy,
+    cycles: u32,
+    uses_l2: bool,
     writes: Vec<u64>,
 }
 
@@ -722,6 +833,23 @@ fn physical() -> impl Strategy<Value = u64> {
     prop_oneof![3 => 0u64..16, 1 => 0u64..4096]
 }
 
+/// Few lines, so that prefetches are used.
+fn prefetched() -> impl Strategy<Value = u64> {
+    0u64..6
+}
+
+fn prefetch() -> impl Strategy<Value = PrefetchDraft> {
+    let served =
+        prop_oneof![1 => Just(ServedBy::L2), 2 => Just(ServedBy::Llc), 3 => Just(ServedBy::Memory)];
+    (prefetched(), 0usize..2, served, 0u32..50, any::<bool>(), vec(physical(), 0..3)).prop_map(
+        |(line, level, served, cycles, uses_l2, writes)| {
+            let is_in_l2 = level == 0 && served == ServedBy::L2;
+            let level = if served == ServedBy::L2 { 0 } else { level };
+            PrefetchDraft { line, level, served, cycles, uses_l2: is_in_l2 && uses_l2, writes }
+        },
+    )
+}
+
 fn cost() -> impl Strategy<Value = CostDraft> {
     let sizes = prop::sample::select(&[Some(PageSize::BASE), Some(PageSize::HUGE), None][..]);
     let walk = (1u32..60, vec(physical(), 0..3), sizes);
@@ -734,11 +862,30 @@ fn cost() -> impl Strategy<Value = CostDraft> {
     let lookup = prop_oneof![Just(0u32), 1u32..15];
     let handler = prop_oneof![9 => Just(0u32), 1 => 1u32..80];
     let lookup = (lookup, handler);
-    (lookup, prop::option::weighted(0.4, walk), served, 1u32..50, physical(), vec(physical(), 0..3))
-        .prop_map(|((lookup_cycles, handler_cycles), walk, served, cycles, line, writes)| {
+    let prefetches = (prop::option::weighted(0.5, prefetched()), vec(prefetch(), 0..3));
+    let line = (physical(), vec(physical(), 0..3), prefetches);
+    (lookup, prop::option::weighted(0.4, walk), served, 1u32..50, line).prop_map(
+        |((lookup_cycles, handler_cycles), walk, served, cycles, (line, writes, prefetches))| {
             let cache_cycles = if served == ServedBy::L1 { 0 } else { cycles };
-            CostDraft { lookup_cycles, walk, handler_cycles, served, cache_cycles, line, writes }
-        })
+            let (used, prefetches) = prefetches;
+            let used = match served {
+                ServedBy::L1 => used.map(|line| (0, line)),
+                ServedBy::L2 => used.map(|line| (1, line)),
+                _ => None,
+            };
+            CostDraft {
+                lookup_cycles,
+                walk,
+                handler_cycles,
+                served,
+                cache_cycles,
+                line,
+                writes,
+                used,
+                prefetches,
+            }
+        },
+    )
 }
 
 fn entry() -> impl Strategy<Value = EntryDraft> {
@@ -822,6 +969,15 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
             machine.cache.memory_latency_cycles = memory;
             machine.walker.walkers = walkers;
             machine.dram = dram;
+            // Costs name the prefetches; the machine only says that there are some.
+            machine.cache.l2.prefetch.streamer = Some(StreamPrefetcher {
+                streams: 1,
+                confirmations: 1,
+                distance: 1,
+                degree: 1,
+                page: PageSize::BASE,
+                cross_pages: false,
+            });
             let pipeline = machine.core.pipeline.clone().expect("skylake has a pipeline");
             let config = PipelineConfig {
                 width: widths[0],
@@ -874,6 +1030,26 @@ impl Batch {
                 costs.transfers.push(MemoryTransfer::new(cost.line, false));
             }
             costs.has_handlers |= cost.handler_cycles > 0;
+            let transfers = costs.transfers.len() - first_transfer;
+            let first_prefetch = costs.prefetches.len();
+            // Fetches cause none.
+            let prefetches = cost.prefetches.iter().filter(|_| kind != Access::Fetch);
+            for of in prefetches {
+                let first_transfer = costs.transfers.len();
+                let from_memory = of.served == ServedBy::Memory;
+                let own = from_memory.then_some(MemoryTransfer::new(of.line, false));
+                let writes = of.writes.iter().map(|line| MemoryTransfer::new(*line, true));
+                costs.transfers.extend(own.into_iter().chain(writes));
+                costs.prefetches.push(PrefetchCost {
+                    line: of.line,
+                    level: of.level,
+                    served: of.served,
+                    cycles: of.cycles + if from_memory { memory } else { 0 },
+                    uses_l2: of.uses_l2,
+                    first_transfer: first_transfer as u32,
+                    transfers: (costs.transfers.len() - first_transfer) as u32,
+                });
+            }
             costs.costs.push(Cost {
                 access: (place - *first) as u32,
                 lookup_cycles: cost.lookup_cycles,
@@ -881,9 +1057,15 @@ impl Batch {
                 cache_cycles,
                 served: cost.served,
                 first_transfer: first_transfer as u32,
-                transfers: (costs.transfers.len() - first_transfer) as u32,
+                transfers: transfers as u32,
                 page_size,
                 handler_cycles: cost.handler_cycles,
+                used_prefetch: cost
+                    .used
+                    .filter(|_| kind != Access::Fetch)
+                    .map(|(level, line)| UsedPrefetch { level, line }),
+                first_prefetch: first_prefetch as u32,
+                prefetches: (costs.prefetches.len() - first_prefetch) as u32,
             });
         }
         place

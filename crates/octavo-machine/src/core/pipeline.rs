@@ -23,7 +23,7 @@
 use octavo_config::{MachineConfig, PipelineConfig};
 
 use super::calendar::{InOrder, Slots};
-use super::memory_side::{Context, MemorySide, part_of};
+use super::memory_side::{Context, MemorySide};
 use super::stack::{Part, Stack};
 use super::{Cost, Costs};
 use crate::counters::Counters;
@@ -461,8 +461,8 @@ impl Pipeline {
         forwarded: Option<u64>,
         context: &Context<'_>,
     ) -> (u64, u64, Part) {
-        let (line, part) = match cost.filter(|cost| cost.cache_cycles > 0) {
-            Some(cost) => (self.memory.miss(access, at, cost, context), part_of(cost.served)),
+        let (line, part) = match cost.filter(Cost::concerns_lines) {
+            Some(cost) => self.memory.miss(access, at, cost, context),
             None => match forwarded {
                 Some(stored) => {
                     let taken = stored.max(at) + u64::from(self.config.forward_cycles);
@@ -486,11 +486,10 @@ impl Pipeline {
                 self.loads += 1;
                 continue;
             }
-            let cost = cost
-                .map(|cost| context.costs.costs[cost as usize])
-                .filter(|cost| cost.cache_cycles > 0);
+            let cost =
+                cost.map(|cost| context.costs.costs[cost as usize]).filter(Cost::concerns_lines);
             let arrived = match cost {
-                Some(cost) => self.memory.miss(*access, committed, cost, context),
+                Some(cost) => self.memory.miss(*access, committed, cost, context).0,
                 None => self.memory.hit(*access, committed, context).0,
             };
             self.drain.wait(arrived);
@@ -510,6 +509,10 @@ impl Pipeline {
         if let Some([hits, conflicts]) = self.memory.rows() {
             counters.add("memory", "row_hits", hits);
             counters.add("memory", "row_conflicts", conflicts);
+        }
+        if let Some([l1d, l2]) = self.memory.late_prefetches() {
+            counters.add("prefetch.l1d", "late", l1d);
+            counters.add("prefetch.l2", "late", l2);
         }
     }
 }

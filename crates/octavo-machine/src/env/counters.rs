@@ -92,9 +92,31 @@ impl Env {
         let llc = self.caches.shared.llc();
         Lookups { hits: llc.hits, misses: llc.misses }.report("cache.llc", counters);
         counters.add("cache.llc", "write_backs", llc.write_backs);
+        if self.prefetches {
+            self.report_prefetchers(counters);
+        }
         let memory = self.caches.shared.memory();
         counters.add("memory", "reads", memory.reads);
         counters.add("memory", "writes", memory.writes);
+    }
+
+    /// Counters of prefetchers.
+    fn report_prefetchers(&self, counters: &mut Counters) {
+        let others = self.cores.iter().flatten().map(|core| &core.caches);
+        for caches in others.chain([&self.caches.private]) {
+            let levels = caches.prefetch_counters().into_iter().flatten();
+            for (component, of) in ["prefetch.l1d", "prefetch.l2"].into_iter().zip(levels) {
+                counters.add(component, "issued", of.issued());
+                for (name, lines) in
+                    ["from_l2", "from_llc", "from_memory"].into_iter().zip(of.served_by)
+                {
+                    counters.add(component, name, lines);
+                }
+                counters.add(component, "useful", of.useful);
+                counters.add(component, "unused", of.unused);
+                counters.add(component, "dropped", of.dropped);
+            }
+        }
     }
 }
 

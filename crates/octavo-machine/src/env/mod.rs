@@ -12,13 +12,17 @@ mod walk;
 mod walker;
 
 use octavo_config::{AddressSpaces, HostConfig, MachineConfig, WalkStart, WalkerConfig};
-use octavo_hw::{Asid, Caches, MemoryTransfer, PrivateCaches, ServedBy, SharedCache, WalkCaches};
+use octavo_hw::{
+    Asid, Caches, DataAccess, MemoryTransfer, PrefetchLevel, PrivateCaches, Served, ServedBy,
+    SharedCache, WalkCaches,
+};
 use octavo_os::frames::OutOfMemory;
 use octavo_os::{Invalidation, Os, ProcessId};
 use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, VirtAddr};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
+use crate::core::PrefetchCost;
 use crate::front::{LineAccess, Lines};
 use crate::tlb::{Tlb, Translation};
 use nested::Host;
@@ -80,6 +84,10 @@ pub struct Env {
     tracks_stores: bool,
     /// Whether TLBs may hold guest halves of translations.
     caches_halves: bool,
+    /// Whether prefetchers follow accesses to data.
+    prefetches: bool,
+    /// The address of the instruction of the current access, if a prefetcher follows instructions.
+    site: u64,
     /// The level that served the last line that missed a first-level cache.
     served_by: ServedBy,
 }
@@ -136,6 +144,7 @@ impl Env {
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
         let private = config.private_caches();
+        let prefetches = !private.prefetchers.is_empty();
         let shared = SharedCache::new(&config.shared_cache(), instructions)?;
         let parts = || -> Result<CoreParts, ConfigError> {
             Ok(CoreParts {
@@ -179,6 +188,8 @@ impl Env {
             is_checked: false,
             tracks_stores,
             caches_halves: false,
+            prefetches,
+            site: 0,
             served_by: ServedBy::L1,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
@@ -277,7 +288,9 @@ impl Env {
     /// line, which for a guest half of a translation is the host's, or `None` when memory has run out.
     #[inline(always)]
     pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) -> Option<FrameNumber> {
-        let frame = if self.caches_halves { self.host_half(access, frame)? } else { frame };
+        if self.caches_halves | self.prefetches {
+            return self.access_line_at_length(access, frame);
+        }
         let line = self.lines.physical(access.line(), frame.raw());
         let side = access.side();
         if !self.caches.private.hits(side, line, access.is_store(), access.repeats()) {
@@ -286,11 +299,48 @@ impl Env {
         Some(frame)
     }
 
+    /// [`Self::access_line`] where frames may be halves, or lines are prefetched.
+    #[inline(never)]
+    fn access_line_at_length(
+        &mut self,
+        access: LineAccess,
+        frame: FrameNumber,
+    ) -> Option<FrameNumber> {
+        let frame = if self.caches_halves { self.host_half(access, frame)? } else { frame };
+        let line = self.lines.physical(access.line(), frame.raw());
+        let (side, is_write, repeats) = (access.side(), access.is_store(), access.repeats());
+        if self.prefetches && side != 0 {
+            let data = DataAccess { line, is_write, repeats, site: self.site };
+            if let Some(served) = self.caches.access_prefetching(&data) {
+                self.charge_cache_miss(side, served);
+            }
+        } else if !self.caches.private.hits(side, line, is_write, repeats) {
+            self.serve_cache_miss(access, line);
+        }
+        Some(frame)
+    }
+
+    /// Whether prefetchers follow accesses to data.
+    #[inline(always)]
+    pub(crate) fn prefetches(&self) -> bool {
+        self.prefetches
+    }
+
+    /// Sets the address of the instruction of the next access.
+    #[inline(always)]
+    pub(crate) fn set_site(&mut self, site: u64) {
+        self.site = site;
+    }
+
     /// Serves a first-level cache miss.
     #[inline(never)]
     fn serve_cache_miss(&mut self, access: LineAccess, line: u64) {
         let side = access.side();
         let served = self.caches.serve_miss(side, line, access.is_store());
+        self.charge_cache_miss(side, served);
+    }
+
+    fn charge_cache_miss(&mut self, side: usize, served: Served) {
         self.served_by = served.by;
         self.cycles.beyond_l1[side] +=
             u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
@@ -306,7 +356,13 @@ impl Env {
     /// Notes the lines that pass between the last cache and memory.
     pub(crate) fn logging_transfers(mut self) -> Self {
         self.caches.shared.log_transfers();
+        self.log_prefetches(true);
         self
+    }
+
+    fn log_prefetches(&mut self, logs: bool) {
+        let others = self.cores.iter_mut().flatten().map(|core| &mut core.caches);
+        others.chain([&mut self.caches.private]).for_each(|caches| caches.log_prefetches(logs));
     }
 
     /// The level that served the last line that missed a first-level cache.
@@ -317,15 +373,56 @@ impl Env {
     /// Notes no more lines.
     pub(crate) fn stop_logging_transfers(&mut self) {
         self.caches.shared.stop_logging_transfers();
+        self.log_prefetches(false);
     }
 
-    /// Moves the transfers noted since the last call to `out`, the last line read from memory last.
-    pub(crate) fn take_transfers(&mut self, out: &mut Vec<MemoryTransfer>) {
+    /// Moves the transfers noted since the last call to `out`: of the access, the last line that it read from memory
+    /// last, then of its prefetches. Returns how many are of the access.
+    pub(crate) fn take_transfers(&mut self, out: &mut Vec<MemoryTransfer>) -> usize {
         let first = out.len();
         out.append(self.caches.shared.transfers());
-        if let Some(read) = out[first..].iter().rposition(|transfer| !transfer.is_write()) {
-            out[first + read..].rotate_left(1);
+        let prefetches = self.caches.private.prefetches();
+        let before = prefetches.and_then(|all| all.first()).map(|of| of.transfers_before);
+        let own = before.unwrap_or(out.len() - first);
+        let last = first + own;
+        if let Some(read) = out[first..last].iter().rposition(|transfer| !transfer.is_write()) {
+            out[first + read..last].rotate_left(1);
         }
+        own
+    }
+
+    /// Whether the access has caused prefetches, or was the first to use a prefetched line.
+    pub(crate) fn has_prefetched(&self) -> bool {
+        self.caches.private.has_prefetched()
+    }
+
+    /// Moves the prefetches noted since the last call to `out`; `transfers` is the number of all transfers noted, and
+    /// `first_transfer` the place of the first of them. Returns the level of the prefetched line that the access was
+    /// the first to use, with the line.
+    pub(crate) fn take_prefetches(
+        &mut self,
+        (first_transfer, transfers): (usize, usize),
+        out: &mut Vec<PrefetchCost>,
+    ) -> Option<PrefetchLevel> {
+        let l1_cycles = self.l1_latency_cycles[1];
+        let noted = self.caches.private.prefetches()?;
+        let ends = noted.iter().skip(1).map(|next| next.transfers_before).chain([transfers]);
+        out.extend(noted.iter().zip(ends).map(|(of, end)| PrefetchCost {
+            line: of.line,
+            level: of.level,
+            served: of.by,
+            cycles: of.latency_cycles - l1_cycles,
+            uses_l2: of.uses_l2,
+            first_transfer: (first_transfer + of.transfers_before) as u32,
+            transfers: (end - of.transfers_before) as u32,
+        }));
+        noted.clear();
+        self.caches.private.take_used()
+    }
+
+    /// The physical line of an access whose base page lies in a frame.
+    pub(crate) fn physical_line(&self, access: LineAccess, frame: FrameNumber) -> u64 {
+        self.lines.physical(access.line(), frame.raw())
     }
 
     /// The base page of an access.

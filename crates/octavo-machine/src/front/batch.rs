@@ -185,6 +185,9 @@ pub struct Batch {
     events: Vec<(u32, u32, ControlEvent)>,
     /// The instructions, if cores execute them.
     pub(super) ops: Ops,
+    /// By access to data the address of its instruction as traced, if prefetchers follow it. As long as `accesses`, or
+    /// empty.
+    pub(super) sites: Vec<u64>,
 }
 
 /// The accesses and instructions between two control events.
@@ -194,6 +197,8 @@ pub struct Part<'b> {
     pub accesses: Range<usize>,
     /// Its instructions, if cores execute them.
     pub words: &'b [u32],
+    /// The address of each access's instruction, as traced, if prefetchers follow it. A fetch has any.
+    pub sites: &'b [u64],
     /// The event that ends it; `None` for the last part.
     pub event: Option<&'b ControlEvent>,
 }
@@ -210,7 +215,8 @@ impl Batch {
         ends.chain([(self.len, self.ops.len(), None)]).map(move |(to, to_word, event)| {
             let accesses = std::mem::replace(&mut from, to)..to;
             let words = &self.ops.words()[std::mem::replace(&mut from_word, to_word)..to_word];
-            Part { accesses, words, event }
+            let sites = self.sites.get(accesses.clone()).unwrap_or_default();
+            Part { accesses, words, sites, event }
         })
     }
 
@@ -249,6 +255,20 @@ impl Batch {
     fn grow(&mut self, more: usize) {
         let room = self.len + more.max(ROOM).max(self.len);
         self.accesses.resize(room, LineAccess::NOTHING);
+    }
+
+    /// As [`Self::room`], with the sites of as many accesses, if `notes_sites`.
+    #[inline(always)]
+    pub(super) fn room_with_sites(
+        &mut self,
+        more: usize,
+        notes_sites: bool,
+    ) -> (&mut [LineAccess], &mut [u64]) {
+        self.room(more);
+        if notes_sites && self.sites.len() < self.accesses.len() {
+            self.sites.resize(self.accesses.len(), 0);
+        }
+        (&mut self.accesses, &mut self.sites)
     }
 
     /// Sets the number of valid accesses.

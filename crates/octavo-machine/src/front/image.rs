@@ -19,8 +19,8 @@ pub struct Image {
     steps: Vec<Step>,
     /// The step range of each segment; empty before the segment's first execution.
     ranges: Vec<(u32, u32)>,
-    /// Whether cores want to know where instructions begin.
-    for_cores: bool,
+    /// Whether cores or prefetchers want to know where instructions begin.
+    marks_instructions: bool,
 }
 
 /// Relocation of base pages.
@@ -43,17 +43,17 @@ impl Image {
             recent: vec![(u64::MAX, 0); RECENT].into(),
             is_in_place: true,
         };
-        Image { pages, steps: Vec::new(), ranges: Vec::new(), for_cores: false }
+        Image { pages, steps: Vec::new(), ranges: Vec::new(), marks_instructions: false }
     }
 
-    /// An image whose steps say where instructions begin, if `for_cores`.
-    pub fn for_cores(self, for_cores: bool) -> Self {
-        Image { for_cores, ..self }
+    /// An image whose steps say where instructions begin, if `marks_instructions`.
+    pub fn marking_instructions(self, marks_instructions: bool) -> Self {
+        Image { marks_instructions, ..self }
     }
 
     /// Says no more where instructions begin.
-    pub fn drop_cores(&mut self) {
-        self.for_cores = false;
+    pub fn stop_marking_instructions(&mut self) {
+        self.marks_instructions = false;
         self.steps.clear();
         self.ranges.clear();
     }
@@ -91,7 +91,7 @@ impl Image {
         filter: Filter,
     ) -> Range<usize> {
         let start = self.steps.len();
-        let steps = plan::steps(segment, lines, filter, self.for_cores, |line| {
+        let steps = plan::steps(segment, lines, filter, self.marks_instructions, |line| {
             self.pages.line(line, lines)
         });
         self.steps.extend(steps);

@@ -102,6 +102,10 @@ pub struct Front {
     sets: FetchSets,
     /// Dependences between instructions, if cores want them.
     flow: Option<Box<Dataflow>>,
+    /// Whether prefetchers want the addresses of instructions.
+    notes_sites: bool,
+    /// The address of the last instruction, if prefetchers want it.
+    site: u64,
 }
 
 impl Front {
@@ -121,7 +125,14 @@ impl Front {
             fetched: [LineAccess::NOTHING; MAX_SETS],
             sets,
             flow: None,
+            notes_sites: false,
+            site: 0,
         }
+    }
+
+    /// A front that notes the instruction of each access to data, if `notes_sites`.
+    pub fn noting_sites(self, notes_sites: bool) -> Self {
+        Front { notes_sites, ..self }
     }
 
     /// A front that gives instructions to cores that predict branches in this way.
@@ -181,18 +192,23 @@ impl Front {
             flow.segment(start, exit);
         }
         let is_for_cores = self.flow.is_some();
+        let notes_sites = self.notes_sites;
         let play = Play { front: self, image, steps, segment, addresses };
-        if is_for_cores {
+        if is_for_cores || notes_sites {
             let (lines, filter) = (play.front.lines, play.front.filter);
-            play.run::<true>(lines, filter);
+            match (is_for_cores, notes_sites) {
+                (true, false) => play.run::<true, false>(lines, filter),
+                (true, true) => play.run::<true, true>(lines, filter),
+                (false, _) => play.run::<false, true>(lines, filter),
+            }
             return;
         }
         if play.front.lines == Lines::USUAL && play.front.filter == Filter::BySide {
             // Compiled separately for the configuration of nearly all machines.
-            play.run::<false>(Lines::USUAL, Filter::BySide);
+            play.run::<false, false>(Lines::USUAL, Filter::BySide);
         } else {
             let (lines, filter) = (play.front.lines, play.front.filter);
-            play.run::<false>(lines, filter);
+            play.run::<false, false>(lines, filter);
         }
     }
 
@@ -212,6 +228,9 @@ impl Front {
                 let before = self.sides.len;
                 self.sides.data(self.batch.room(1), access, self.filter);
                 self.batch.set_len(self.sides.len);
+                if self.notes_sites && self.sides.len > before {
+                    self.batch.room_with_sites(0, true).1[before] = self.site;
+                }
                 if self.flow.is_some() {
                     let is_fresh = self.sides.len > before;
                     let is_store = kind == Access::Store;
@@ -252,7 +271,7 @@ struct Play<'a> {
 
 impl Play<'_> {
     #[inline(always)]
-    fn run<const FOR_CORES: bool>(self, lines: Lines, filter: Filter) {
+    fn run<const FOR_CORES: bool, const NOTES_SITES: bool>(self, lines: Lines, filter: Filter) {
         let Play { front, image, steps, segment, addresses } = self;
         // A step that loads and stores makes two accesses.
         let most = 2 * steps.len();
@@ -263,10 +282,17 @@ impl Play<'_> {
         if FOR_CORES {
             (flow.dataflow, flow.ops) = (front.flow.take(), std::mem::take(&mut front.batch.ops));
         }
-        let mut out = front.batch.room(most);
+        let (mut out, mut sites) = front.batch.room_with_sites(most, NOTES_SITES);
         for step in steps {
-            if FOR_CORES && let Some(number) = step.instruction() {
-                flow.instruction(segment, number);
+            if (FOR_CORES || NOTES_SITES)
+                && let Some(number) = step.instruction()
+            {
+                if FOR_CORES {
+                    flow.instruction(segment, number);
+                }
+                if NOTES_SITES {
+                    front.site = segment.items()[step.item()].addr.raw();
+                }
                 continue;
             }
             let before = sides.len;
@@ -299,18 +325,24 @@ impl Play<'_> {
                         (front.flow.take(), std::mem::take(&mut front.batch.ops));
                 }
                 sides = front.sides;
-                out = front.batch.room(most);
+                (out, sites) = front.batch.room_with_sites(most, NOTES_SITES);
                 continue;
             }
             let line = pages.line(addr.raw() >> lines.log2(), lines);
             if step.modifies() {
                 sides.data(out, LineAccess::new(line, Access::Load, false, 0), filter);
+                if NOTES_SITES && sides.len > before {
+                    sites[before] = front.site;
+                }
                 if FOR_CORES {
                     flow.ops.reference(sides.data_place, sides.len > before, false, false);
                 }
             }
             let before = sides.len;
             sides.data(out, step.data(line), filter);
+            if NOTES_SITES && sides.len > before {
+                sites[before] = front.site;
+            }
             if FOR_CORES {
                 let is_store = step.kind() == Access::Store;
                 flow.ops.reference(sides.data_place, sides.len > before, false, is_store);

@@ -11,8 +11,8 @@ const MAX_REPEATS: u32 = LineAccess::MAX_REPEATS / 2;
 /// One step of an execution: a fetch from a line, the next data item, or the begin of an instruction. A fetch
 /// step is the access that it makes, at its relocated line.
 ///
-/// The begin of an instruction, which only cores want, holds the kind 3 and from bit 16 on the instruction's
-/// number in the segment.
+/// The begin of an instruction, which only cores and prefetchers want, holds the kind 3, the instruction's number in
+/// the segment (24 bits, from bit 16), and that of its first fetch among the segment's items (from bit 40).
 ///
 /// A data step holds, from the bottom: its kind (two bits; of a modify, the store), whether it is a modify
 /// (one bit), its size in bytes (16 bits, from bit 16), and the highest offset in a line from which it does
@@ -24,6 +24,8 @@ const INSTRUCTION: u64 = 3;
 const MODIFIES: u64 = 1 << 2;
 const SIZE_SHIFT: u32 = 16;
 const OFFSET_SHIFT: u32 = 32;
+const ITEM_SHIFT: u32 = 40;
+const MAX_INSTRUCTIONS: u64 = 1 << (ITEM_SHIFT - SIZE_SHIFT);
 
 impl Step {
     fn of_data(item: &Item, lines: Lines) -> Self {
@@ -34,14 +36,23 @@ impl Step {
         Step(place | u64::from(item.size_bytes) << SIZE_SHIFT | modifies | kind as u64)
     }
 
-    fn of_instruction(number: usize) -> Self {
-        Step((number as u64) << SIZE_SHIFT | INSTRUCTION)
+    fn of_instruction(number: usize, item: usize) -> Self {
+        let (number, item) = (number as u64, item as u64);
+        assert!(item < MAX_INSTRUCTIONS, "segments have fewer items");
+        Step(item << ITEM_SHIFT | number << SIZE_SHIFT | INSTRUCTION)
     }
 
     /// The number of the instruction that begins, if one does.
     #[inline(always)]
     pub fn instruction(self) -> Option<usize> {
-        (self.0 & 3 == INSTRUCTION).then_some((self.0 >> SIZE_SHIFT) as usize)
+        let number = self.0 >> SIZE_SHIFT & (MAX_INSTRUCTIONS - 1);
+        (self.0 & 3 == INSTRUCTION).then_some(number as usize)
+    }
+
+    /// The number of the item with which an instruction begins.
+    #[inline(always)]
+    pub fn item(self) -> usize {
+        (self.0 >> ITEM_SHIFT) as usize
     }
 
     /// Whether it is a fetch.
@@ -86,19 +97,19 @@ impl Step {
     }
 }
 
-/// The steps of a segment, with the begins of instructions if cores want them; `native` relocates a line.
+/// The steps of a segment, with the begins of instructions if `marks_instructions`; `native` relocates a line.
 pub fn steps(
     segment: &Segment,
     lines: Lines,
     filter: Filter,
-    for_cores: bool,
+    marks_instructions: bool,
     mut native: impl FnMut(u64) -> u64,
 ) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     // The last fetch step, with its line as traced.
     let mut fetch: Option<(usize, u64)> = None;
     let mut instructions = 0;
-    for item in segment.items() {
+    for (place, item) in segment.items().iter().enumerate() {
         if item.kind != ItemKind::Fetch {
             steps.push(Step::of_data(item, lines));
             if filter != Filter::BySide {
@@ -106,8 +117,8 @@ pub fn steps(
             }
             continue;
         }
-        if for_cores {
-            steps.push(Step::of_instruction(instructions));
+        if marks_instructions {
+            steps.push(Step::of_instruction(instructions, place));
             instructions += 1;
         }
         let first = item.addr.raw() >> lines.log2();

@@ -190,7 +190,8 @@ impl Sim {
 
     fn empty_image(&self) -> Image {
         let machine = &self.config.machine;
-        Image::new(machine.page_table.levels).for_cores(machine.core.pipeline.is_some())
+        let marks_instructions = machine.core.pipeline.is_some() || config::notes_sites(machine);
+        Image::new(machine.page_table.levels).marking_instructions(marks_instructions)
     }
 
     /// Switches to the running process on the core of its current thread.
@@ -241,8 +242,11 @@ impl Sim {
         self.machines.all().iter_mut().for_each(|machine| machine.drop_pipelines());
         self.config.machine.core.pipeline = None;
         self.front.drop_cores();
-        let waiting = self.waiting.values_mut();
-        waiting.chain([&mut self.running]).for_each(|process| process.image.drop_cores());
+        if !config::notes_sites(&self.config.machine) {
+            let waiting = self.waiting.values_mut();
+            let all = waiting.chain([&mut self.running]);
+            all.for_each(|process| process.image.stop_marking_instructions());
+        }
     }
 
     /// Replaces the machines by these, which must be in their initial state.

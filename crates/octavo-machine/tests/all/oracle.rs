@@ -1,15 +1,18 @@
 //! Machines match the naive machine exactly.
 
 use crate::common::naive::{ExtraHardware, NaiveMachine};
-use crate::common::{check_laws, config, has_run_out, play, tiny, translation_cycles};
+use crate::common::{
+    check_laws, config, eager_prefetchers, has_run_out, play, prefetchers, tiny,
+    translation_cycles, with_prefetchers,
+};
 use octavo_config::{
     Fill, FirstLevel, FragmentationConfig, GtsmHardware, MachineConfig, PageSizes, TlbArray,
-    WalkStart, Ways,
+    WalkStart, Ways, resolve,
 };
 use octavo_hw::Replacement;
 use octavo_machine::Sim;
 use octavo_machine::designs::{DesignSpec, Sizes, Variant, colt};
-use octavo_oracle::strategies::{RandomStream, Step, loads, stream};
+use octavo_oracle::strategies::{RandomStream, Step, few_pages, loads, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::Format;
@@ -253,6 +256,22 @@ proptest! {
     }
 
     #[test]
+    fn prefetching_machines_match_the_naive_machine(
+        stream in prop_oneof![stream(1..120), few_pages(60, 1..150)],
+        kind in 0..=KINDS,
+        prefetchers in prefetchers(),
+    ) {
+        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        let machine = with_prefetchers(machine, prefetchers);
+        compare(&machine, &stream, CONVENTIONAL)?;
+        compare(&machine, &stream, &["colt+base", "rmm+eager", "tps+tps"])?;
+        // Counts do not depend on time.
+        let mut timed = machine.clone();
+        timed.core.pipeline = resolve::<&str>("skylake", &[]).unwrap().into_config().core.pipeline;
+        compare(&timed, &stream, CONVENTIONAL)?;
+    }
+
+    #[test]
     fn range_machines_match_the_naive_machine(stream in stream(1..120)) {
         compare(&tiny(), &stream, RANGES)?;
     }
@@ -346,6 +365,22 @@ fn compared_events_occur() {
         seed: 1,
     };
     makes(&machine, &others, &holes);
+    let mut machine = with_prefetchers(tiny(), eager_prefetchers());
+    machine.core.pipeline = resolve::<&str>("skylake", &[]).unwrap().into_config().core.pipeline;
+    let lines: Vec<_> = (0..2048)
+        .map(|line| Step::Segment(0, vec![VirtAddr::new((0x100 << 12) + line * 64)]))
+        .collect();
+    let segments = loads(&[(0, 1, false)]).segments;
+    let stream = RandomStream { segments, steps: lines };
+    compare(&machine, &stream, CONVENTIONAL).unwrap();
+    let mut sim = Sim::new(&config(machine, CONVENTIONAL)).unwrap();
+    play(&mut sim, &stream);
+    let counters = sim.machines()[0].counters();
+    for level in ["prefetch.l1d", "prefetch.l2"] {
+        for counter in ["issued", "useful", "late", "dropped"] {
+            assert!(counters.get(level, counter) > Some(0), "no {level} {counter}");
+        }
+    }
 }
 
 /// More references to one line than an access counts: executions of a loop, and a segment that fetches long

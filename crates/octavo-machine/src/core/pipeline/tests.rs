@@ -7,7 +7,7 @@ use octavo_hw::{MemoryTransfer, ServedBy};
 use octavo_types::{Access, Arithmetic, PageSize};
 
 use super::*;
-use crate::core::Cost;
+use crate::core::{Cost, PrefetchCost, UsedPrefetch};
 use crate::front::{Followed, Ops};
 
 const L1D_CYCLES: u64 = 4;
@@ -44,10 +44,18 @@ struct Data {
     walk_cycles: u32,
     cache_cycles: u32,
     handler_cycles: u32,
+    /// The level and the physical line of the prefetch that it uses.
+    uses: Option<UsedPrefetch>,
 }
 
-const HIT: Data =
-    Data { line: 1, is_store: false, walk_cycles: 0, cache_cycles: 0, handler_cycles: 0 };
+const HIT: Data = Data {
+    line: 1,
+    is_store: false,
+    walk_cycles: 0,
+    cache_cycles: 0,
+    handler_cycles: 0,
+    uses: None,
+};
 
 impl Data {
     fn load(line: u64) -> Self {
@@ -69,6 +77,10 @@ impl Data {
     fn miss(self, cache_cycles: u32) -> Self {
         Data { cache_cycles, ..self }
     }
+
+    fn uses(self, level: usize, line: u64) -> Self {
+        Data { uses: Some(UsedPrefetch { level, line }), ..self }
+    }
 }
 
 impl Program {
@@ -85,12 +97,12 @@ impl Program {
 
     /// Another reference of the last instruction.
     fn reference(&mut self, data: Data) -> &mut Self {
-        let Data { line, is_store, walk_cycles, cache_cycles, handler_cycles } = data;
+        let Data { line, is_store, walk_cycles, cache_cycles, handler_cycles, uses } = data;
         let place = self.accesses.len();
         self.ops.reference(place, true, false, is_store);
         let kind = if is_store { Access::Store } else { Access::Load };
         self.accesses.push(LineAccess::new(line, kind, false, 0));
-        if walk_cycles + cache_cycles + handler_cycles > 0 {
+        if walk_cycles + cache_cycles + handler_cycles > 0 || uses.is_some() {
             let first_transfer = self.costs.transfers.len() as u32;
             self.costs.has_handlers |= handler_cycles > 0;
             self.costs.transfers.push(MemoryTransfer::new(line, false));
@@ -99,13 +111,31 @@ impl Program {
                 lookup_cycles: 0,
                 walk_cycles,
                 cache_cycles,
-                served: ServedBy::Memory,
+                served: if uses.is_some() { ServedBy::L2 } else { ServedBy::Memory },
                 first_transfer,
-                transfers: u32::from(cache_cycles > 0),
+                transfers: u32::from(cache_cycles > 0 && uses.is_none()),
                 page_size: Some(PageSize::BASE),
                 handler_cycles,
+                used_prefetch: uses,
+                first_prefetch: 0,
+                prefetches: 0,
             });
         }
+        self
+    }
+
+    /// The last reference, which has a cost, prefetches a physical line from memory.
+    fn prefetch(&mut self, level: usize, line: u64, cycles: u32) -> &mut Self {
+        let cost = self.costs.costs.last_mut().expect("a cost");
+        if cost.prefetches == 0 {
+            cost.first_prefetch = self.costs.prefetches.len() as u32;
+        }
+        cost.prefetches += 1;
+        let first_transfer = self.costs.transfers.len() as u32;
+        self.costs.transfers.push(MemoryTransfer::new(line, false));
+        let (served, uses_l2, transfers) = (ServedBy::Memory, false, 1);
+        let of = PrefetchCost { line, level, served, cycles, uses_l2, first_transfer, transfers };
+        self.costs.prefetches.push(of);
         self
     }
 
@@ -282,6 +312,75 @@ fn a_use_before_the_miss_in_time_is_the_miss() {
     program.data(&[], Data::load(9));
     let chain = 700 + L1D_CYCLES + 300 + L1D_CYCLES;
     assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT - 1 + chain);
+}
+
+#[test]
+fn a_load_waits_for_a_prefetched_line_under_way() {
+    let cycles = |level: usize, from: &[u64], outstanding: u32| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).miss(200)).prefetch(level, 500, 200);
+        let load = Data::load(70).uses(level, 500);
+        // From the second level it takes ten cycles.
+        program.data(from, if level == 0 { load } else { load.miss(10) });
+        program.cycles(core(|_, pipeline| {
+            pipeline.outstanding = OutstandingMisses { l1d: outstanding, l2: 4, llc: 4 };
+        }))
+    };
+    let miss = FIRST_COMMIT - 1 + 200 + L1D_CYCLES;
+    // The line comes with that of the miss; the load is independent, and late, or depends on it.
+    assert_eq!(cycles(0, &[], 4), miss);
+    assert_eq!(cycles(1, &[], 4), miss);
+    assert_eq!(cycles(0, &[1], 4), miss + L1D_CYCLES);
+    assert_eq!(cycles(1, &[1], 4), miss + 10 + L1D_CYCLES);
+    // With one place among the first level's misses, a prefetch into it follows the miss; the dependent load waits.
+    assert_eq!(cycles(0, &[1], 1), miss + 200);
+    // A prefetch into the second level needs none of these places, but the independent load does.
+    assert_eq!(cycles(1, &[1], 1), miss + 10 + L1D_CYCLES);
+    assert_eq!(cycles(1, &[], 1), miss + 10);
+}
+
+#[test]
+fn a_use_before_the_prefetch_in_time_begins_it() {
+    let mut program = Program::default();
+    // The prefetch follows a miss that waits for another; the last load uses the line at once.
+    program.data(&[], Data::load(0).miss(700));
+    program.data(&[1], Data::load(9).miss(300)).prefetch(0, 500, 200);
+    program.data(&[], Data::load(70).uses(0, 500)).data(&[1], Data::load(71).miss(750));
+    let chain = FIRST_COMMIT - 1 + 700 + L1D_CYCLES + 300 + L1D_CYCLES;
+    assert!(200 + 750 + 2 * L1D_CYCLES < chain - FIRST_COMMIT + 1);
+    assert_eq!(program.cycles(core(|_, _| {})), chain);
+}
+
+#[test]
+fn useless_prefetches_take_bandwidth() {
+    let cycles = |prefetches: u64, transfer_cycles: u32| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).miss(200));
+        for number in 0..prefetches {
+            program.prefetch(1, 1 + number, 200);
+        }
+        program.data(&[], Data::load(1000).miss(200));
+        program.cycles(core(|machine, pipeline| {
+            pipeline.outstanding = OutstandingMisses { l1d: 64, l2: 64, llc: 64 };
+            machine.dram = Some(DramConfig {
+                channels: 1,
+                banks: 1024,
+                row_bytes: 64,
+                activate_cycles: 0,
+                precharge_cycles: 0,
+                transfer_cycles,
+                write_batch: 1,
+                turn_cycles: 0,
+                refresh_cycles: 0,
+                refresh_every_cycles: 0,
+            });
+        }))
+    };
+    let alone = FIRST_COMMIT - 1 + 200 + L1D_CYCLES;
+    assert_eq!(cycles(0, 10), alone + 10);
+    // Five more lines take the channel before the second load's.
+    assert_eq!(cycles(5, 10), alone + 60);
+    assert_eq!(cycles(5, 0), alone);
 }
 
 #[test]

@@ -7,8 +7,8 @@ pub mod naive_os;
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     GtsmHardware, HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
-    SoftvmConfig, TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart,
-    WalkerConfig, Ways,
+    PrefetchConfig, SoftvmConfig, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig,
+    TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
@@ -32,7 +32,68 @@ pub fn level(hit_latency_cycles: u32, arrays: &[(&str, u64, u64, &[PageSize])]) 
 /// A cache of `lines` lines of 64 bytes.
 pub fn cache(lines: u64, ways: u64, latency_cycles: u32) -> CacheLevel {
     let (ways, replacement) = (Ways::Of(ways), Replacement::Lru);
-    CacheLevel { bytes: lines * 64, ways, latency_cycles, replacement }
+    let prefetch = PrefetchConfig::default();
+    CacheLevel { bytes: lines * 64, ways, latency_cycles, replacement, prefetch }
+}
+
+/// Prefetchers of all kinds, that go far in few pages.
+pub fn prefetchers() -> impl Strategy<Value = [PrefetchConfig; 2]> {
+    let page = || prop::sample::select(vec![PageSize::BASE, PageSize::HUGE]);
+    let stride = (1u32..4, 1u32..4, 1u32..3, 1u32..4, page(), any::<bool>()).prop_map(
+        |(entries, confirmations, distance, degree, page, cross_pages)| StridePrefetcher {
+            entries,
+            confirmations,
+            distance,
+            degree,
+            page,
+            cross_pages,
+        },
+    );
+    let streamer = (1u32..4, 0u32..3, 1u32..6, 1u32..4, page(), any::<bool>()).prop_map(
+        |(streams, confirmations, distance, degree, page, cross_pages)| StreamPrefetcher {
+            streams,
+            confirmations,
+            distance,
+            degree,
+            page,
+            cross_pages,
+        },
+    );
+    let level = || {
+        (prop::option::weighted(0.7, stride.clone()), prop::option::weighted(0.7, streamer.clone()))
+            .prop_map(|(stride, streamer)| PrefetchConfig { stride, streamer })
+    };
+    [level(), level()]
+}
+
+/// The machine with prefetchers of the first level for data and the second level.
+pub fn with_prefetchers(mut machine: MachineConfig, of: [PrefetchConfig; 2]) -> MachineConfig {
+    [machine.cache.l1d.prefetch, machine.cache.l2.prefetch] = of;
+    machine
+}
+
+/// Two prefetchers that go on into the next page.
+pub fn eager_prefetchers() -> [PrefetchConfig; 2] {
+    let stride = StridePrefetcher {
+        entries: 4,
+        confirmations: 1,
+        distance: 1,
+        degree: 2,
+        page: PageSize::BASE,
+        cross_pages: true,
+    };
+    let streamer = StreamPrefetcher {
+        streams: 3,
+        confirmations: 1,
+        distance: 4,
+        degree: 2,
+        page: PageSize::HUGE,
+        cross_pages: false,
+    };
+    [
+        PrefetchConfig { stride: Some(stride), streamer: None },
+        PrefetchConfig { stride: None, streamer: Some(streamer) },
+    ]
 }
 
 /// A machine so small that every structure overflows.
@@ -175,7 +236,15 @@ pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
     let l1_misses = get("cache.l1i", "misses") + get("cache.l1d", "misses");
     prop_assert_eq!(get("cache.l2", "accesses"), l1_misses);
     prop_assert_eq!(get("cache.llc", "accesses"), get("cache.l2", "misses"));
-    prop_assert_eq!(get("memory", "reads"), get("cache.llc", "misses"));
+    let prefetchers = ["prefetch.l1d", "prefetch.l2"];
+    let from_memory: u64 = prefetchers.iter().map(|of| get(of, "from_memory")).sum();
+    prop_assert_eq!(get("memory", "reads"), get("cache.llc", "misses") + from_memory);
+    for of in prefetchers {
+        let served = ["from_l2", "from_llc", "from_memory"].map(|by| get(of, by));
+        prop_assert_eq!(get(of, "issued"), served.iter().sum::<u64>());
+        prop_assert!(get(of, "useful") + get(of, "unused") <= get(of, "issued"));
+        prop_assert!(get(of, "late") <= get(of, "useful"));
+    }
     Ok(())
 }
 

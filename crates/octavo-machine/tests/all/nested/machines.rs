@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 use super::policies::{HOST_POLICIES, HostPolicy, POLICIES_WITH_GAPS, POLICIES_WITH_HOLES};
 use crate::common::naive::{ExtraHardware, NaiveMachine};
-use crate::common::{cache, level, tiny};
+use crate::common::{cache, eager_prefetchers, level, tiny, with_prefetchers};
 
 /// The configuration of a case.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub struct Kind {
 pub fn kind() -> impl Strategy<Value = Kind> {
     let policy = prop::sample::select(&HOST_POLICIES[..]);
     let holds = prop::sample::select(vec![TlbsHold::Final, TlbsHold::Halves]);
-    (0u32..5, 0u32..4, policy, holds, any::<bool>()).prop_map(
+    (0u32..6, 0u32..4, policy, holds, any::<bool>()).prop_map(
         |(machine, host, policy, tlbs_hold, is_fragmented)| {
             // Host halves need a nested TLB.
             let tlbs_hold = if host == 0 { TlbsHold::Final } else { tlbs_hold };
@@ -147,6 +147,7 @@ pub fn machine(kind: Kind) -> MachineConfig {
             machine.tlb.l2 = None;
             machine.cache.l1d = cache(16, 4, 3);
         }
+        4 => machine = with_prefetchers(machine, eager_prefetchers()),
         _ => {
             machine.page_table.levels = 5;
             machine.walker.caches.clear();

@@ -50,8 +50,9 @@ pub fn play(
     let l1i = &config.cache.l1i;
     let sets = l1i.bytes / config.cache.line_bytes;
     let sets = FetchSets::new(sets / l1i.ways.of(sets), lines);
-    let mut front = Front::new(lines, filter, sets);
-    let mut image = Image::new(config.page_table.levels);
+    let follows = config.prefetchers().levels.iter().any(|level| level.stride.is_some());
+    let mut front = Front::new(lines, filter, sets).noting_sites(follows);
+    let mut image = Image::new(config.page_table.levels).marking_instructions(follows);
     front.push_event(ControlEvent::Spawn { image: ImageId(0), copy_of: None });
     front.switch(0, ImageId(0));
     front.push_event(ControlEvent::WarmUpEnd);

@@ -9,6 +9,7 @@ mod nested;
 mod nested_holes;
 mod pages;
 mod perforated;
+mod prefetchers;
 mod stream;
 mod tlb;
 mod vectors;
@@ -73,6 +74,9 @@ pub struct NaiveMachine {
     host: Option<NaiveHost>,
     cycles: Cycles,
     vectors: Vectors,
+    /// The instruction of a reference.
+    site: u64,
+    prefetches: bool,
 }
 
 const LLC: usize = 0;
@@ -96,6 +100,7 @@ impl NaiveMachine {
             let sets = of.bytes / line_bytes / ways;
             caches.add(sets as usize, ways as usize, replacement(of.replacement), behind);
         }
+        let prefetches = prefetchers::add(config, &mut caches);
         let walk_caches = config.walker.caches.values().map(|of| {
             let (ways, entries) = match (extra, config.gtsm.walk_cache_entries) {
                 (ExtraHardware::Gapped, more @ 1..) if of.level < 4 => (more, more),
@@ -146,6 +151,8 @@ impl NaiveMachine {
                 ExtraHardware::Tailored(bits) => Vectors::new(bits),
                 _ => Vectors::default(),
             },
+            site: 0,
+            prefetches,
             fills_whole_pages: matches!(extra, ExtraHardware::Tailored(_)),
         }
     }
@@ -187,6 +194,15 @@ impl NaiveMachine {
         {
             let counts = self.caches.counts(number);
             report(name, counts.hits, counts.accesses - counts.hits, &mut counters);
+        }
+        if self.prefetches {
+            for (level, name) in [(L1D, "prefetch.l1d"), (L2, "prefetch.l2")] {
+                let of = self.caches.prefetch_counts(level);
+                counters.add(name, "issued", of.issued);
+                counters.add(name, "useful", of.useful);
+                counters.add(name, "unused", of.unused);
+                counters.add(name, "dropped", of.dropped);
+            }
         }
         counters.add("walker", "walks", self.walks);
         counters.add("walker", "walks_dirty", self.walks_dirty);
@@ -237,7 +253,12 @@ impl NaiveMachine {
             tlb_access = Some((page, frame));
             let physical = (frame << 12 | ((line * self.line_bytes) & 4095)) / self.line_bytes;
             let level = if kind == ItemKind::Fetch { L1I } else { L1D };
-            self.caches.access(level, physical, kind == ItemKind::Store);
+            let stores = kind == ItemKind::Store;
+            if level == L1D {
+                self.caches.access_data(L1D, physical, stores, self.site);
+            } else {
+                self.caches.access(level, physical, stores);
+            }
             if line == last / self.line_bytes {
                 break;
             }

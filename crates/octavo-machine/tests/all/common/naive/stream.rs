@@ -10,6 +10,7 @@ impl Consumer for NaiveMachine {
         let mut addresses = addresses.iter();
         for Item { kind, guarded, size_bytes, addr, .. } in segment.items() {
             if *kind == ItemKind::Fetch {
+                self.site = addr.raw();
                 self.reference(*kind, *addr, *size_bytes);
                 continue;
             }

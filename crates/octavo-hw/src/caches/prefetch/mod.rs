@@ -1,0 +1,251 @@
+//! Prefetchers of the data caches of a core.
+//!
+//! - A level has a [stride](StrideConfig) prefetcher, a [streamer](StreamerConfig), both or none. They see physical
+//!   lines, and no page sizes: a prefetch stays within the aligned block of `page_bytes` of the line that causes it,
+//!   unless it may cross pages, and never leaves memory.
+//! - The first level is trained by data accesses that miss it, and by the first access that hits a line that was
+//!   prefetched into it. The second level is trained by the data accesses that reach it: misses of the first level and
+//!   its prefetches. Fetches, page walks and tables of designs train nothing, and use no prefetched line up.
+//! - Prefetches follow the access that causes them at once: those of the second level, then those of the first, the
+//!   stride prefetcher's before the streamer's. A prefetch into the first level reads the second, which it trains in
+//!   turn. Look-ups of prefetches are no accesses in the counters of caches.
+//! - A line that the level has already is not prefetched, nor one that falls into the first-level set of the access:
+//!   the accessed line stays in the first level until another access.
+
+mod streamer;
+mod stride;
+
+use rustc_hash::FxHashSet;
+
+use super::ServedBy;
+use streamer::Streamer;
+use stride::Stride;
+
+/// Where the prefetches of a line may lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PrefetchBounds {
+    /// Bytes of the aligned block that prefetches stay in: a power of two, at least a line.
+    pub page_bytes: u64,
+    /// Whether they may leave it.
+    pub cross_pages: bool,
+}
+
+/// A prefetcher that follows the stride of each instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StrideConfig {
+    /// Instructions followed; the address of an instruction modulo this number is its place.
+    pub entries: u32,
+    /// Equal strides in succession before it prefetches.
+    pub confirmations: u32,
+    /// How many strides ahead the first prefetched line is.
+    pub distance: u32,
+    /// Lines prefetched by one access, a stride apart.
+    pub degree: u32,
+    /// Where prefetches may lie.
+    pub bounds: PrefetchBounds,
+}
+
+/// A prefetcher that follows ascending and descending lines of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamerConfig {
+    /// Pages followed; the least recently used one is replaced.
+    pub streams: u32,
+    /// Steps in one direction in succession before it prefetches. With 0 the first access to a page prefetches
+    /// upwards.
+    pub confirmations: u32,
+    /// How many lines ahead of the access it prefetches at most.
+    pub distance: u32,
+    /// Lines prefetched by one access at most.
+    pub degree: u32,
+    /// Where prefetches may lie.
+    pub bounds: PrefetchBounds,
+}
+
+/// The prefetchers of a level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LevelPrefetchers {
+    /// By instruction.
+    pub stride: Option<StrideConfig>,
+    /// By page.
+    pub streamer: Option<StreamerConfig>,
+}
+
+/// The prefetchers of a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PrefetchersConfig {
+    /// Those of the first level for data, and of the second level.
+    pub levels: [LevelPrefetchers; 2],
+    /// Lines of memory: none is prefetched behind them.
+    pub memory_lines: u64,
+}
+
+impl PrefetchersConfig {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.levels.iter().all(|level| *level == LevelPrefetchers::default())
+    }
+}
+
+/// Counters of the prefetchers of a level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PrefetchCounters {
+    /// Lines prefetched, by what served them: the second level, the last level, memory.
+    pub served_by: [u64; 3],
+    /// Prefetched lines that were used.
+    pub useful: u64,
+    /// Prefetched lines that were evicted without a use.
+    pub unused: u64,
+    /// Lines not prefetched, because the level had them or had to keep the accessed line.
+    pub dropped: u64,
+}
+
+impl PrefetchCounters {
+    /// Lines prefetched.
+    pub fn issued(&self) -> u64 {
+        self.served_by.iter().sum()
+    }
+}
+
+/// A level with prefetchers: 0 is the first level for data, 1 the second level.
+pub type PrefetchLevel = usize;
+
+/// A prefetch as it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefetch {
+    /// The physical line.
+    pub line: u64,
+    /// The level it was prefetched into.
+    pub level: PrefetchLevel,
+    /// What served it.
+    pub by: ServedBy,
+    /// Its latency from the core, as of an access.
+    pub latency_cycles: u32,
+    /// Whether it was the first use of a line prefetched into the second level.
+    pub uses_l2: bool,
+    /// How many lines had passed between the last cache and memory before it, of those noted.
+    pub transfers_before: usize,
+}
+
+/// The prefetchers of a level at work.
+#[derive(Clone, Debug)]
+pub(super) struct LevelState {
+    stride: Option<Stride>,
+    streamer: Option<Streamer>,
+    pub counters: PrefetchCounters,
+}
+
+impl LevelState {
+    fn new(config: &LevelPrefetchers) -> Self {
+        LevelState {
+            stride: config.stride.map(Stride::new),
+            streamer: config.streamer.map(Streamer::new),
+            counters: PrefetchCounters::default(),
+        }
+    }
+
+    /// An instruction accesses a line: adds the lines to prefetch.
+    fn train(&mut self, blocks: Blocks, site: u64, line: u64, out: &mut Vec<u64>) {
+        if let Some(stride) = &mut self.stride {
+            stride.train(blocks, site, line, out);
+        }
+        if let Some(streamer) = &mut self.streamer {
+            streamer.train(blocks, line, out);
+        }
+    }
+}
+
+/// The geometry of lines in memory.
+#[derive(Clone, Copy, Debug)]
+struct Blocks {
+    line_bytes: u64,
+    memory_lines: u64,
+}
+
+impl Blocks {
+    /// Lines of the block that prefetches stay in.
+    fn lines(self, bounds: PrefetchBounds) -> u64 {
+        (bounds.page_bytes / self.line_bytes).max(1)
+    }
+
+    /// A line so many lines behind, or before, another, if it may be prefetched for that.
+    fn reach(self, bounds: PrefetchBounds, line: u64, by: i64) -> Option<u64> {
+        let to = line.checked_add_signed(by).filter(|to| *to < self.memory_lines)?;
+        let block = self.lines(bounds);
+        (bounds.cross_pages || to / block == line / block).then_some(to)
+    }
+}
+
+/// The prefetchers of a core at work.
+#[derive(Clone, Debug)]
+pub(super) struct Prefetchers {
+    pub levels: [LevelState; 2],
+    blocks: Blocks,
+    /// Room for the lines to prefetch, by level.
+    candidates: [Vec<u64>; 2],
+    /// Whether prefetches are noted, and those noted.
+    pub logs: bool,
+    pub log: Vec<Prefetch>,
+    /// The level of the prefetched line that the last access was the first to use.
+    pub used: Option<PrefetchLevel>,
+}
+
+impl Prefetchers {
+    pub fn new(config: &PrefetchersConfig, line_bytes: u64) -> Self {
+        Prefetchers {
+            levels: [0, 1].map(|level| LevelState::new(&config.levels[level])),
+            blocks: Blocks { line_bytes, memory_lines: config.memory_lines },
+            candidates: Default::default(),
+            logs: false,
+            log: Vec::new(),
+            used: None,
+        }
+    }
+
+    /// Trains the prefetchers of a level. Returns the lines to prefetch, for [`Self::give_back`].
+    pub fn train(&mut self, level: PrefetchLevel, site: u64, line: u64) -> Vec<u64> {
+        let mut lines = std::mem::take(&mut self.candidates[level]);
+        lines.clear();
+        self.levels[level].train(self.blocks, site, line, &mut lines);
+        lines
+    }
+
+    /// Keeps the room of lines that were prefetched.
+    pub fn give_back(&mut self, level: PrefetchLevel, lines: Vec<u64>) {
+        self.candidates[level] = lines;
+    }
+
+    pub fn note(&mut self, prefetch: Prefetch) {
+        let place = match prefetch.by {
+            ServedBy::L1 | ServedBy::L2 => 0,
+            ServedBy::Llc => 1,
+            ServedBy::Memory => 2,
+        };
+        self.levels[prefetch.level].counters.served_by[place] += 1;
+        if self.logs {
+            self.log.push(prefetch);
+        }
+    }
+}
+
+/// The prefetched lines of a cache that nothing has used yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UnusedLines {
+    lines: FxHashSet<u64>,
+    /// Lines evicted without a use.
+    pub evicted: u64,
+}
+
+impl UnusedLines {
+    pub fn insert(&mut self, line: u64) {
+        self.lines.insert(line);
+    }
+
+    /// A line is used. Returns whether this is its first use.
+    pub fn use_line(&mut self, line: u64) -> bool {
+        !self.lines.is_empty() && self.lines.remove(&line)
+    }
+
+    pub fn evict(&mut self, line: u64) {
+        self.evicted += u64::from(self.use_line(line));
+    }
+}

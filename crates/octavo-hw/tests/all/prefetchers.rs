@@ -1,0 +1,346 @@
+//! Prefetchers of data caches, compared with the oracle's, and counted by hand.
+
+use crate::common::{naive, replacement};
+use octavo_hw::{
+    CacheConfig, Caches, DataAccess, LevelPrefetchers, PrefetchBounds, PrefetchCounters,
+    PrefetchersConfig, PrivateConfig, PteEntry, Replacement, Served, ServedBy, SharedConfig,
+    StreamerConfig, StrideConfig,
+};
+use octavo_oracle::{
+    NaiveBounds, NaiveCaches, NaivePrefetch, NaivePrefetchers, NaiveStreamer, NaiveStride,
+};
+use octavo_types::Instructions;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const MEMORY_LINES: u64 = 640;
+const PAGE: PrefetchBounds = PrefetchBounds { page_bytes: 4096, cross_pages: false };
+
+fn bounds() -> impl Strategy<Value = PrefetchBounds> {
+    let page_bytes = prop::sample::select(vec![64u64, 512, 4096, 8192]);
+    (page_bytes, prop::bool::weighted(0.3))
+        .prop_map(|(page_bytes, cross_pages)| PrefetchBounds { page_bytes, cross_pages })
+}
+
+fn stride() -> impl Strategy<Value = StrideConfig> {
+    (1u32..6, 0u32..4, 1u32..5, 1u32..5, bounds()).prop_map(
+        |(entries, confirmations, distance, degree, bounds)| StrideConfig {
+            entries,
+            confirmations,
+            distance,
+            degree,
+            bounds,
+        },
+    )
+}
+
+fn streamer() -> impl Strategy<Value = StreamerConfig> {
+    (1u32..4, 0u32..4, 1u32..9, 1u32..5, bounds()).prop_map(
+        |(streams, confirmations, distance, degree, bounds)| StreamerConfig {
+            streams,
+            confirmations,
+            distance,
+            degree,
+            bounds,
+        },
+    )
+}
+
+fn prefetchers() -> impl Strategy<Value = LevelPrefetchers> {
+    let optional = (prop::option::weighted(0.7, stride()), prop::option::weighted(0.7, streamer()));
+    optional.prop_map(|(stride, streamer)| LevelPrefetchers { stride, streamer })
+}
+
+fn naive_bounds(of: PrefetchBounds) -> NaiveBounds {
+    NaiveBounds {
+        page_lines: of.page_bytes / 64,
+        cross_pages: of.cross_pages,
+        memory_lines: MEMORY_LINES,
+    }
+}
+
+fn naive_prefetchers(of: LevelPrefetchers) -> NaivePrefetchers {
+    let stride = of.stride.map(|of| NaiveStride {
+        entries: of.entries,
+        confirmations: of.confirmations,
+        distance: of.distance,
+        degree: of.degree,
+        bounds: naive_bounds(of.bounds),
+    });
+    let streamer = of.streamer.map(|of| NaiveStreamer {
+        streams: of.streams,
+        confirmations: of.confirmations,
+        distance: of.distance,
+        degree: of.degree,
+        bounds: naive_bounds(of.bounds),
+    });
+    NaivePrefetchers::new(stride, streamer)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Data,
+    Store,
+    Fetch,
+    ReadPte,
+    WritePte,
+}
+
+/// Instructions that load or store at random or in strides: kind, instruction, line.
+fn accesses() -> impl Strategy<Value = Vec<(Kind, u64, u64)>> {
+    let kind = prop_oneof![
+        6 => Just(Kind::Data),
+        2 => Just(Kind::Store),
+        1 => Just(Kind::Fetch),
+        1 => Just(Kind::ReadPte),
+        1 => Just(Kind::WritePte),
+    ];
+    let run = (kind, 0u64..8, 0..MEMORY_LINES, -3i64..4, 1i64..8);
+    vec(run, 1..60).prop_map(|runs| {
+        let lines = runs.into_iter().flat_map(|(kind, site, line, step, count)| {
+            (0..count).map(move |number| {
+                let line = (line as i64 + number * step).rem_euclid(MEMORY_LINES as i64);
+                (kind, site, line as u64)
+            })
+        });
+        lines.collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(256))]
+
+    #[test]
+    fn prefetching_caches_match_lists(
+        shapes in vec((1u64..=8, prop::sample::select(vec![1u64, 2, 4, 7, 8]), replacement()), 4),
+        levels in (prefetchers(), prefetchers()),
+        pte_entry in prop::sample::select(vec![PteEntry::L1d, PteEntry::L2]),
+        accesses in accesses(),
+    ) {
+        for instructions in Instructions::all() {
+            check(instructions, &shapes, [levels.0, levels.1], pte_entry, &accesses)?;
+        }
+    }
+}
+
+fn check(
+    instructions: Instructions,
+    shapes: &[(u64, u64, Replacement)],
+    levels: [LevelPrefetchers; 2],
+    pte_entry: PteEntry,
+    accesses: &[(Kind, u64, u64)],
+) -> Result<(), TestCaseError> {
+    let of = |number: usize| {
+        let (sets, ways, replacement) = shapes[number];
+        let latency_cycles = number as u32;
+        CacheConfig { bytes: sets * ways * 64, ways, line_bytes: 64, latency_cycles, replacement }
+    };
+    let prefetchers = PrefetchersConfig { levels, memory_lines: MEMORY_LINES };
+    let private = PrivateConfig { l1i: of(0), l1d: of(1), l2: of(2), pte_entry, prefetchers };
+    let shared = SharedConfig { llc: of(3), memory_latency_cycles: 4 };
+    let mut caches = Caches::new(&private, &shared, instructions).unwrap();
+    prop_assert_eq!(caches.private.has_prefetchers(), !prefetchers.is_empty());
+    if prefetchers.is_empty() {
+        return Ok(());
+    }
+    caches.private.log_prefetches(true);
+
+    let mut oracle = NaiveCaches::default();
+    let mut add = |number: usize, behind| {
+        let (sets, ways, replacement) = shapes[number];
+        oracle.add(sets as usize, ways as usize, naive(replacement), behind)
+    };
+    let llc = add(3, None);
+    let l2 = add(2, Some(llc));
+    let (l1i, l1d) = (add(0, Some(l2)), add(1, Some(l2)));
+    oracle.prefetch_into(l1d, naive_prefetchers(levels[0]));
+    oracle.prefetch_into(l2, naive_prefetchers(levels[1]));
+    let by = |found: Option<usize>| match found {
+        None => ServedBy::Memory,
+        Some(level) if level == llc => ServedBy::Llc,
+        Some(level) if level == l2 => ServedBy::L2,
+        Some(_) => ServedBy::L1,
+    };
+
+    for (kind, site, line) in accesses.iter().copied() {
+        let pte = if pte_entry == PteEntry::L1d { l1d } else { l2 };
+        let access = DataAccess { line, is_write: matches!(kind, Kind::Store), repeats: 0, site };
+        let hit = Served { by: ServedBy::L1, latency_cycles: 1 };
+        let served = match kind {
+            Kind::Data | Kind::Store => caches.access_prefetching(&access).unwrap_or(hit),
+            Kind::Fetch => caches.fetch(line),
+            Kind::ReadPte => caches.read_pte(line),
+            Kind::WritePte => caches.write_pte(line),
+        };
+        let found = match kind {
+            Kind::Data | Kind::Store => oracle.access_data(l1d, line, access.is_write, site),
+            Kind::Fetch => oracle.access(l1i, line, false),
+            Kind::ReadPte => oracle.access(pte, line, false),
+            Kind::WritePte => oracle.access(pte, line, true),
+        };
+        prop_assert_eq!(served.by, by(found), "{:?} {}", kind, line);
+        let made = caches.private.prefetches().unwrap().drain(..);
+        let made: Vec<_> = made.map(|of| (of.level, of.line, of.by)).collect();
+        let expected = oracle
+            .prefetches
+            .drain(..)
+            .map(|of: NaivePrefetch| (usize::from(of.level == l2), of.line, by(of.found)));
+        prop_assert_eq!(made, expected.collect::<Vec<_>>(), "{:?} {}", kind, line);
+    }
+    let counters = caches.private.counters();
+    for (ours, level) in
+        [(counters.l1i, l1i), (counters.l1d, l1d), (counters.l2, l2), (caches.shared.llc(), llc)]
+    {
+        let expected = oracle.counts(level);
+        let ours = (ours.accesses(), ours.hits, ours.write_backs);
+        prop_assert_eq!(ours, (expected.accesses, expected.hits, expected.write_backs));
+    }
+    let memory = caches.shared.memory();
+    prop_assert_eq!((memory.reads, memory.writes), (oracle.memory_reads, oracle.memory_writes));
+    let of_levels = caches.private.prefetch_counters().unwrap();
+    for (ours, level) in of_levels.iter().zip([l1d, l2]) {
+        let expected = oracle.prefetch_counts(level);
+        let all = (ours.issued(), ours.useful, ours.unused, ours.dropped);
+        prop_assert_eq!(all, (expected.issued, expected.useful, expected.unused, expected.dropped));
+        let waiting = oracle.unused(level) as u64;
+        prop_assert_eq!(ours.issued(), ours.useful + ours.unused + waiting);
+    }
+    let from_memory: u64 = of_levels.iter().map(|level| level.served_by[2]).sum();
+    prop_assert_eq!(memory.reads, caches.shared.llc().misses + from_memory);
+    caches.private.reset_counters();
+    prop_assert_eq!(
+        caches.private.prefetch_counters().unwrap(),
+        <[PrefetchCounters; 2]>::default()
+    );
+    Ok(())
+}
+
+/// 32 KiB, 1 MiB and 8 MiB, with these prefetchers.
+fn caches(l1d: LevelPrefetchers, l2: LevelPrefetchers) -> Caches {
+    let cache = |bytes, ways, latency_cycles| CacheConfig {
+        bytes,
+        ways,
+        line_bytes: 64,
+        latency_cycles,
+        replacement: Replacement::Lru,
+    };
+    let l1 = cache(32 << 10, 8, 4);
+    let prefetchers = PrefetchersConfig { levels: [l1d, l2], memory_lines: 1 << 24 };
+    let l2 = cache(1 << 20, 16, 14);
+    let private = PrivateConfig { l1i: l1, l1d: l1, l2, pte_entry: PteEntry::L1d, prefetchers };
+    let shared = SharedConfig { llc: cache(8 << 20, 16, 50), memory_latency_cycles: 200 };
+    Caches::new(&private, &shared, Instructions::best()).unwrap()
+}
+
+const STRIDE: StrideConfig =
+    StrideConfig { entries: 64, confirmations: 2, distance: 1, degree: 1, bounds: PAGE };
+const STREAMER: StreamerConfig =
+    StreamerConfig { streams: 16, confirmations: 2, distance: 8, degree: 2, bounds: PAGE };
+const NONE: LevelPrefetchers = LevelPrefetchers { stride: None, streamer: None };
+
+fn by_stride(stride: StrideConfig) -> LevelPrefetchers {
+    LevelPrefetchers { stride: Some(stride), ..NONE }
+}
+
+fn by_page(streamer: StreamerConfig) -> LevelPrefetchers {
+    LevelPrefetchers { streamer: Some(streamer), ..NONE }
+}
+
+/// Loads lines by one instruction. Returns those that missed the first level.
+fn misses(caches: &mut Caches, lines: impl Iterator<Item = u64>) -> Vec<u64> {
+    let load = |line| DataAccess { line, is_write: false, repeats: 7, site: 0x40_1000 };
+    lines.filter(|line| caches.access_prefetching(&load(*line)).is_some()).collect()
+}
+
+fn l1d(caches: &Caches) -> PrefetchCounters {
+    caches.private.prefetch_counters().unwrap()[0]
+}
+
+/// Two strides train; the third access asks for the next line. The last line of the page asks for none, so that the
+/// first of the next page misses; the stride is known there.
+#[test]
+fn stride_of_a_line_misses_until_trained_and_at_each_page() {
+    let mut caches = caches(by_stride(STRIDE), NONE);
+    assert_eq!(misses(&mut caches, 0..128), [0, 1, 2, 64]);
+    let counters = l1d(&caches);
+    assert_eq!((counters.issued(), counters.useful, counters.unused), (124, 124, 0));
+    assert_eq!(caches.shared.memory().reads, 128);
+    assert_eq!(caches.shared.llc().misses, 4);
+}
+
+#[test]
+fn stride_crosses_pages_if_it_may() {
+    let bounds = PrefetchBounds { cross_pages: true, ..PAGE };
+    let mut crossing = caches(by_stride(StrideConfig { bounds, ..STRIDE }), NONE);
+    assert_eq!(misses(&mut crossing, 0..128), [0, 1, 2]);
+    assert_eq!(l1d(&crossing).issued(), 126);
+    let bounds = PrefetchBounds { page_bytes: 2 << 20, ..PAGE };
+    let mut in_huge_pages = caches(by_stride(StrideConfig { bounds, ..STRIDE }), NONE);
+    assert_eq!(misses(&mut in_huge_pages, 32700..32800), [32700, 32701, 32702, 32768]);
+}
+
+/// Downwards by three lines, two at a time from four strides ahead: 63, 60 and 57 train; 57 asks for 45 and 42, 54
+/// for 42, which is there, and 39.
+#[test]
+fn distance_and_degree_count_strides() {
+    let far = StrideConfig { distance: 4, degree: 2, ..STRIDE };
+    let mut caches = caches(by_stride(far), NONE);
+    let lines = (0..22).map(|number| 63 - 3 * number);
+    assert_eq!(misses(&mut caches, lines), [63, 60, 57, 54, 51, 48]);
+    let counters = l1d(&caches);
+    // 45 and 42, then one for each of 54 to 15.
+    assert_eq!((counters.issued(), counters.useful), (16, 16));
+    // The first line of each of 54 to 12 is the second line of the access before.
+    assert_eq!(counters.dropped, 15);
+}
+
+/// An instruction in the same place takes it over; one in another place does not.
+#[test]
+fn instructions_share_a_place_by_the_low_bits_of_their_address() {
+    for (other, expected) in [(64, 0), (65, 12)] {
+        let mut caches = caches(by_stride(STRIDE), NONE);
+        for number in 0..8 {
+            for (site, line) in [(0, number), (other, 640 - number)] {
+                let access = DataAccess { line, is_write: false, repeats: 0, site };
+                caches.access_prefetching(&access);
+            }
+        }
+        assert_eq!(l1d(&caches).issued(), expected, "{other}");
+    }
+}
+
+/// Lines 0 and 1 begin, 2 asks for 3 and 4, 3 for 5 and 6, until the streamer is 8 lines ahead. It stops at the end of
+/// the page; the next one begins anew.
+#[test]
+fn streamer_goes_ahead_in_a_page() {
+    let mut caches = caches(NONE, by_page(STREAMER));
+    assert_eq!(misses(&mut caches, 0..128).len(), 128);
+    let [_, counters] = caches.private.prefetch_counters().unwrap();
+    assert_eq!((counters.issued(), counters.useful, counters.unused), (122, 122, 0));
+    assert_eq!(caches.private.counters().l2.misses, 6);
+}
+
+/// Of the prefetches into both levels each trains the second level, which stays ahead.
+#[test]
+fn prefetches_of_the_first_level_train_the_second() {
+    let mut caches = caches(by_stride(STRIDE), by_page(STREAMER));
+    assert_eq!(misses(&mut caches, 0..64), [0, 1, 2]);
+    let [first, second] = caches.private.prefetch_counters().unwrap();
+    assert_eq!(first.served_by, [61, 0, 0]);
+    assert_eq!((second.served_by, second.useful), ([0, 0, 61], 61));
+}
+
+/// Random lines: no two equal steps, no prefetches by stride. A streamer that begins at once asks for two lines at
+/// each, which nothing uses.
+#[test]
+fn useless_prefetches_cost_only_reads_of_memory() {
+    let lines: Vec<u64> = (0..1000).map(|number| number * number * 640 % 7_919_000).collect();
+    let eager = StreamerConfig { confirmations: 0, ..STREAMER };
+    for (prefetchers, reads) in [(by_stride(STRIDE), 1), (by_page(eager), 3)] {
+        let mut caches = caches(NONE, prefetchers);
+        let misses = misses(&mut caches, lines.iter().copied()).len() as u64;
+        let [_, counters] = caches.private.prefetch_counters().unwrap();
+        assert_eq!(counters.useful, 0);
+        assert_eq!(caches.shared.memory().reads, misses * reads);
+    }
+}
