@@ -4,7 +4,8 @@
 use std::fmt;
 
 use octavo_config::{
-    CacheLevel, FragmentationConfig, MachineConfig, MemoryConfig, TlbLevel, WalkCache,
+    CacheLevel, FragmentationConfig, MachineConfig, MemoryConfig, PrefetchConfig, TlbLevel,
+    WalkCache,
 };
 use octavo_hw::Geometry;
 use octavo_types::PageSize;
@@ -122,7 +123,14 @@ impl Footprint {
             ("llc", &caches.llc, 1),
         ];
         for (name, level, times) in data {
-            let bytes = level.with_lines(caches.line_bytes).most_bytes();
+            let mut bytes = level.with_lines(caches.line_bytes).most_bytes();
+            if matches!(name, "l1d" | "l2") && !machine.prefetchers().is_empty() {
+                // Unused prefetched lines, in a hash table, and the tables of instructions and pages.
+                let PrefetchConfig { stride, streamer } = level.prefetch;
+                let entries = stride.map_or(0, |stride| stride.entries)
+                    + streamer.map_or(0, |streamer| streamer.streams);
+                bytes += 32 * level.bytes / caches.line_bytes + 64 * u64::from(entries);
+            }
             let key = format!("cache.{name}.bytes = \"{}\"", size_text(level.bytes));
             self.add(Part { setting: key, bytes: bytes * times });
         }

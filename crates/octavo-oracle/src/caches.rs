@@ -32,9 +32,9 @@ struct Level {
 pub struct NaivePrefetchCounts {
     /// Lines prefetched.
     pub issued: u64,
-    /// Those of them that were used.
+    /// Prefetched lines that were used.
     pub useful: u64,
-    /// Those of them that gave way without a use.
+    /// Prefetched lines that gave way without a use.
     pub unused: u64,
     /// Lines that it had, or that would have come into the set of the access.
     pub dropped: u64,

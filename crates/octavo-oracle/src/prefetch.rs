@@ -54,7 +54,7 @@ pub struct NaiveStreamer {
     pub bounds: NaiveBounds,
 }
 
-/// What a streamer knows of a page.
+/// The past of a page that a streamer follows.
 #[derive(Debug)]
 struct Stream {
     page: u64,

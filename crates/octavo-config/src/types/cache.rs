@@ -39,7 +39,7 @@ pub struct CacheLevel {
     /// Which line of a full set gives way.
     #[serde(with = "written::replacement")]
     pub replacement: Replacement,
-    /// What prefetches into it: nothing, unless the machine says so. Only `l1d` and `l2` have prefetchers.
+    /// Its prefetchers; there are none by default. Only `l1d` and `l2` have prefetchers.
     #[serde(default, skip_serializing_if = "PrefetchConfig::is_empty")]
     pub prefetch: PrefetchConfig,
 }

@@ -53,7 +53,7 @@ pub struct MemorySide {
     late: Option<[u64; 2]>,
 }
 
-/// What is sent to the later levels: a miss, or a prefetch.
+/// A miss or a prefetch, which is sent to the later levels.
 struct Request<'a> {
     /// The first level whose places it takes.
     level: PrefetchLevel,

@@ -73,7 +73,7 @@ pub struct LevelPrefetchers {
 /// The prefetchers of a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PrefetchersConfig {
-    /// Those of the first level for data, and of the second level.
+    /// The prefetchers of the first level for data, and of the second level.
     pub levels: [LevelPrefetchers; 2],
     /// Lines of memory: none is prefetched behind them.
     pub memory_lines: u64,
@@ -116,7 +116,7 @@ pub struct Prefetch {
     pub line: u64,
     /// The level it was prefetched into.
     pub level: PrefetchLevel,
-    /// What served it.
+    /// The level that served it.
     pub by: ServedBy,
     /// Its latency from the core, as of an access.
     pub latency_cycles: u32,

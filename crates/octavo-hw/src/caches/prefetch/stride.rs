@@ -2,7 +2,7 @@
 
 use super::{Blocks, StrideConfig};
 
-/// What is known of an instruction.
+/// The last access of an instruction, and its stride.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     site: u64,
