@@ -135,6 +135,8 @@ pub struct DataItem {
     pub references: u8,
     /// How many of them are loads.
     pub loads: u8,
+    /// Whether the last of them is a store.
+    pub stores: bool,
     /// Whether it may be skipped at run time.
     pub guarded: bool,
     /// How many instructions of the segment are fetched before it.
@@ -315,6 +317,7 @@ impl DataItem {
             size_bytes: item.size_bytes,
             references,
             loads,
+            stores: loads < references,
             guarded: item.guarded,
             fetches_before,
         }

@@ -67,6 +67,20 @@ impl AddressWidth {
     /// false for a smaller one at the end of a half.
     #[inline]
     pub fn holds_all(self, addresses: &[u64]) -> bool {
+        addresses
+            .chunks(512)
+            .all(|addresses| self.holds_low(addresses) || self.holds_each(addresses))
+    }
+
+    /// Whether all addresses lie in the lower half and no access from them leaves it; it may be said
+    /// of some that they do not although they do.
+    #[inline(always)]
+    fn holds_low(self, addresses: &[u64]) -> bool {
+        let ones = addresses.iter().fold(0, |ones, addr| ones | addr);
+        ones < (1 << (self.0 - 1)) - PageSize::BASE.bytes()
+    }
+
+    fn holds_each(self, addresses: &[u64]) -> bool {
         let reach = PageSize::BASE.bytes() - 1;
         let (mask, bits) = (self.offset_mask(), self.0);
         // No branch, so that many are looked at at once.

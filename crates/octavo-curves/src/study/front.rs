@@ -4,8 +4,8 @@
 //! state: a page gets its place in the recency orders only when it leaves the front. Pages leave in
 //! order of last use, so that they enter the recency orders in order.
 //!
-//! Each use writes its number into a ring, so that the least recently used slot is the first number
-//! in it that is still its slot's last use.
+//! Each use writes its time beside its slot, and does nothing else that the next use would have to
+//! wait for. The slot used longest ago is looked for when a page has to leave.
 //!
 //! A page, or stores to it, may be *forbidden*: the next reference then leaves the fast path.
 
@@ -17,11 +17,15 @@ use super::pages::Spot;
 pub const FRONT: usize = 64;
 /// How many guesses at a page's slot are kept.
 const GUESSES: usize = 4096;
-/// How many uses the ring holds before it is closed up.
-const USES: usize = 4096;
-/// How many uses may follow one [`Front::reserve`]: what the slow path adds to 1024 comes to less
-/// than as many again.
-const RESERVED_USES: usize = 2048;
+/// Places for slots, so that any byte is the number of one.
+const PLACES: usize = 256;
+/// The time between two uses; below it a last use has the number of its slot.
+pub const STEP: u32 = PLACES as u32;
+/// The last time that [`Front::reserve`] lets pass: a last use fits in 31 bits.
+const LATEST: u32 = (1 << 31) - STEP * (1 << 18) - 1;
+/// In how many parts references are counted, one after the other: a count that was just written is
+/// slow to add to.
+const PARTS: usize = 4;
 /// No page has this number.
 const NONE: u64 = u64::MAX;
 
@@ -29,22 +33,21 @@ const NONE: u64 = u64::MAX;
 pub struct Front {
     /// The pages as traced, which fetches and loads are compared with, and stores; `NONE` for an empty
     /// slot, for one whose mapping has changed and for what is forbidden.
-    traced: [[u64; FRONT]; 2],
+    traced: [[u64; PLACES]; 2],
     /// By slot, a bit each: whether its page is forbidden, and whether stores to it are.
     forbidden: [u64; 2],
-    /// References to each since they were last taken away.
-    references: [u64; FRONT],
-    /// The number of each slot's last use.
-    used: [u64; FRONT],
-    /// The slot of each use, by its number modulo the ring's length.
-    uses: [u8; USES],
+    /// References to each since they were last taken away, in parts that add up: by a last use's
+    /// lowest bits.
+    references: [u64; PLACES * PARTS],
+    /// The last use of each slot: its time, and below it the slot's number. Of a slot that is not
+    /// taken, the greatest number.
+    used: [i32; PLACES],
     /// By a traced page's low bits, the slot that it was last found in.
     guesses: [u8; GUESSES],
-    /// The number of the last use, and of the oldest that may still be a slot's last.
-    now: u64,
-    oldest: u64,
-    /// The slot used last.
-    current: usize,
+    /// The time of the last use: a step for each.
+    now: u32,
+    /// The time that was 0 when times were last numbered anew.
+    epoch: u64,
     /// Slots taken so far, of so many.
     taken: usize,
     slots: usize,
@@ -66,15 +69,13 @@ impl Front {
     /// An empty front of `slots` pages, at least 1 and at most [`FRONT`].
     pub fn new(slots: usize) -> Self {
         Front {
-            traced: [[NONE; FRONT]; 2],
+            traced: [[NONE; PLACES]; 2],
             forbidden: [0; 2],
-            references: [0; FRONT],
-            used: [0; FRONT],
-            uses: [0; USES],
+            references: [0; PLACES * PARTS],
+            used: [i32::MAX; PLACES],
             guesses: [0; GUESSES],
             now: 0,
-            oldest: 1,
-            current: FRONT,
+            epoch: 0,
             taken: 0,
             slots: slots.clamp(1, FRONT),
             pages: [Page::default(); FRONT],
@@ -85,43 +86,73 @@ impl Front {
     /// still be in the front.
     #[inline(always)]
     pub fn guess(&self, traced: u64, stores: bool) -> Option<usize> {
-        let slot = usize::from(self.guesses[guess_of(traced)]) % FRONT;
+        let slot = usize::from(self.guesses[guess_of(traced)]);
         (self.traced[usize::from(stores)][slot] == traced).then_some(slot)
     }
 
-    /// Makes room for 1024 uses.
+    /// Makes room for the times of 2^18 uses.
     #[inline(always)]
     pub fn reserve(&mut self) {
-        if self.now + 1 - self.oldest > (USES - RESERVED_USES) as u64 {
-            self.close_up();
+        if self.now > LATEST {
+            self.renumber();
         }
     }
 
-    /// A page in a slot is used. Written without a branch on whether it is the one used last:
-    /// programs alternate between pages in ways that no processor foretells.
+    /// The time of the last use.
+    #[inline(always)]
+    pub fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// For tests: numbers times anew after so few uses that a test comes to it.
+    #[cfg(test)]
+    pub fn start_late(&mut self) {
+        self.now = LATEST / STEP * STEP - 1000 * STEP;
+    }
+
+    /// Uses up to this time have been made with [`Front::use_at`].
+    #[inline(always)]
+    pub fn set_now(&mut self, now: u32) {
+        self.now = now;
+    }
+
+    /// A page in a slot is used.
     #[inline(always)]
     pub fn use_slot(&mut self, slot: usize, references: u64) {
-        let another = u64::from(slot != self.current);
-        self.current = slot;
-        self.now += another;
-        self.used[slot] = self.now;
-        self.uses[self.now as usize % USES] = slot as u8;
-        self.references[slot] += references;
+        self.now += STEP;
+        self.use_at(self.now, slot, references);
     }
 
-    /// Numbers the last uses anew, without others between.
+    /// The same at a time that is [`STEP`] later than that of the last use. The caller says
+    /// [`Front::set_now`] before anything else is asked of the front, so that it can keep the time in
+    /// a register.
+    #[inline(always)]
+    pub fn use_at(&mut self, time: u32, slot: usize, references: u64) {
+        let used = time | slot as u32;
+        self.used[slot] = used as i32;
+        self.references[used as usize % (PLACES * PARTS)] += references;
+    }
+
+    /// Numbers the last uses anew, without others between, from 1 on.
     #[cold]
     #[inline(never)]
-    fn close_up(&mut self) {
-        let mut slots: [usize; FRONT] = std::array::from_fn(|slot| slot);
-        let slots = &mut slots[..self.taken];
-        slots.sort_unstable_by_key(|slot| self.used[*slot]);
-        self.oldest = self.now + 1;
-        for &slot in slots.iter() {
-            self.now += 1;
-            self.used[slot] = self.now;
-            self.uses[self.now as usize % USES] = slot as u8;
+    fn renumber(&mut self) {
+        self.epoch += u64::from(self.now / STEP);
+        self.now = 0;
+        let mut in_order = self.used;
+        let in_order = &mut in_order[..self.taken];
+        in_order.sort_unstable();
+        for used in in_order {
+            self.now += STEP;
+            let slot = *used as usize % PLACES;
+            self.used[slot] = self.now as i32 | slot as i32;
         }
+    }
+
+    /// The references to a slot since this was last asked.
+    fn take_references(&mut self, slot: usize) -> u64 {
+        let parts = self.references.iter_mut().skip(slot).step_by(PLACES);
+        parts.map(std::mem::take).sum()
     }
 
     /// Notes that a traced page, which its guess did not find, is in `slot`. If its mapping has
@@ -132,10 +163,10 @@ impl Front {
             return None;
         }
         for (traced_as, forbidden) in self.traced.iter_mut().zip(self.forbidden) {
-            traced_as[slot] = if forbidden >> slot & 1 == 0 { traced } else { NONE };
+            traced_as[slot] = if forbidden >> slot & 1 == 0 { found_as(traced) } else { NONE };
         }
         let old = std::mem::replace(&mut self.pages[slot].region, region);
-        Some((old, std::mem::take(&mut self.references[slot])))
+        Some((old, self.take_references(slot)))
     }
 
     /// Frees a slot: one never used, or that of the page used longest ago, which is returned with
@@ -146,26 +177,21 @@ impl Front {
             self.taken += 1;
             return (self.taken - 1, None);
         }
-        loop {
-            let slot = usize::from(self.uses[self.oldest as usize % USES]) % FRONT;
-            self.oldest += 1;
-            if self.used[slot] == self.oldest - 1 {
-                let references = std::mem::take(&mut self.references[slot]);
-                return (slot, Some((self.pages[slot], references)));
-            }
-        }
+        let least = self.used[..FRONT].iter().copied().fold(i32::MAX, i32::min);
+        let slot = least as usize % PLACES;
+        let references = self.take_references(slot);
+        (slot, Some((self.pages[slot], references)))
     }
 
     /// When the page of a slot was used last.
     #[inline(always)]
     pub fn used(&self, slot: usize) -> u64 {
-        self.used[slot]
+        self.epoch + u64::from(self.used[slot] as u32 / STEP)
     }
 
     /// The pages, relocated, and when each was used last.
     pub fn uses(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let pages = self.pages[..self.taken].iter().map(|page| page.number);
-        pages.zip(self.used[..self.taken].iter().copied())
+        (0..self.taken).map(|slot| (self.pages[slot].number, self.used(slot)))
     }
 
     /// Whether any page is forbidden.
@@ -188,7 +214,7 @@ impl Front {
 
     /// Forbids all pages.
     pub fn forbid_all(&mut self) {
-        self.traced = [[NONE; FRONT]; 2];
+        self.traced = [[NONE; PLACES]; 2];
         // As many ones as slots are taken, 64 at most.
         let taken = (1u128 << self.taken) - 1;
         self.forbidden = [taken as u64; 2];
@@ -222,8 +248,8 @@ impl Front {
     /// Allows all references to the page of a slot, which is the traced one.
     #[inline(always)]
     pub fn allow(&mut self, slot: usize, traced: u64) {
-        self.traced[0][slot] = traced;
-        self.traced[1][slot] = traced;
+        self.traced[0][slot] = found_as(traced);
+        self.traced[1][slot] = found_as(traced);
         self.forbidden.iter_mut().for_each(|slots| *slots &= !(1 << slot));
     }
 
@@ -233,8 +259,6 @@ impl Front {
         self.guesses[guess_of(traced)] = slot as u8;
         self.allow(slot, traced);
         self.pages[slot] = page;
-        // A slot that was the last one used has a new page now.
-        self.current = FRONT;
     }
 
     /// Drops the traced pages in `first..end`: the next reference to one looks it up again.
@@ -255,8 +279,16 @@ impl Front {
 
     /// References counted here that no region has got yet.
     pub fn owed(&self) -> impl Iterator<Item = (RegionId, u64)> + '_ {
-        self.pages.iter().map(|page| page.region).zip(self.references)
+        let references = |slot: usize| self.references.iter().skip(slot).step_by(PLACES).sum();
+        self.pages.iter().enumerate().map(move |(slot, page)| (page.region, references(slot)))
     }
+}
+
+/// The number that a traced page is found by: none for page 0, as an address there may be that of a
+/// guarded item that did not execute.
+#[inline(always)]
+fn found_as(traced: u64) -> u64 {
+    if traced == 0 { NONE } else { traced }
 }
 
 /// Neighbouring pages, and pages far apart in the same place of their area, get places of their own.

@@ -10,7 +10,8 @@ use octavo_trace::{
     StreamIdentity, StreamProgress,
 };
 use octavo_types::{
-    AddrRange, Consumer, DataItem, Event, MapSource, PageNumber, PageSize, Segment, VirtAddr,
+    AddrRange, Consumer, DataItem, Event, FetchPage, MapSource, PageNumber, PageSize, Segment,
+    VirtAddr,
 };
 
 mod bits;
@@ -23,15 +24,19 @@ mod stream;
 use crate::footprint::{PageSet, Residency};
 use crate::sharing::Touched;
 use crate::sizes::Sizes;
+use front::STEP;
 pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
 use machine::{MachineState, Side};
 use octavo_trace::{Counts, Stream};
-use stream::{Access, Memory, PageStream, RESERVED_ACCESSES, RegionTally};
+use stream::{Access, Memory, PageStream, RegionTally};
 pub use stream::{Curve, Levels};
 
 /// `madvise(2)` values after which the pages are gone.
 const MADV_DONTNEED: u64 = 4;
 const MADV_REMOVE: u64 = 9;
+
+/// How many data items may follow one [`PageStream::reserve`]: each makes up to four accesses.
+const MOST_ITEMS: usize = 1 << 16;
 
 /// The configuration of a study.
 #[derive(Clone, Debug)]
@@ -256,20 +261,61 @@ impl Study {
 
     #[inline(always)]
     fn fetches(&mut self, segment: &Segment) {
-        let mut fetches_before = 0;
-        for run in segment.fetch_pages() {
+        let [first, others @ ..] = segment.fetch_pages() else { return };
+        self.fetch.reserve();
+        if !self.fetch.access_at_once(first.page.raw(), first.fetches.into(), false) {
+            self.other_fetches(std::slice::from_ref(first), 0);
+        }
+        if !others.is_empty() {
+            self.other_fetches(others, first.fetches);
+        }
+    }
+
+    /// Fetches behind so many others, from a page that is not found at once or after the first one.
+    #[inline(never)]
+    fn other_fetches(&mut self, runs: &[FetchPage], mut fetches_before: u32) {
+        for run in runs {
             let (traced, references) = (run.page.raw(), run.fetches.into());
+            let order = order_of_fetch(fetches_before);
             self.fetch.reserve();
             if run.spilled {
                 // Of the instruction before.
-                let order = order_of_fetch(fetches_before) - 2;
-                let access = Access { traced, references: 0, stores: false, order };
+                let access = Access { traced, references: 0, stores: false, order: order - 2 };
                 self.fetch.access_spilled(access, &mut self.memory);
             }
-            let order = order_of_fetch(fetches_before);
             let access = Access { traced, references, stores: false, order };
             self.fetch.access(access, &mut self.memory);
             fetches_before += run.fetches;
+        }
+    }
+
+    /// At most [`MOST_ITEMS`] data items of an execution.
+    #[inline(always)]
+    fn data(&mut self, items: &[DataItem], addresses: &[VirtAddr]) {
+        self.data.reserve();
+        let mut time = self.data.front().now();
+        for (item, addr) in items.iter().zip(addresses) {
+            let front = self.data.front();
+            match front.guess(addr.page(PageSize::BASE).raw(), item.stores) {
+                Some(slot) if !spans_pages(item, *addr) => {
+                    time += STEP;
+                    front.use_at(time, slot, item.references.into());
+                }
+                _ => {
+                    front.set_now(time);
+                    self.other_data(item, *addr);
+                    time = self.data.front().now();
+                }
+            }
+        }
+        self.data.front().set_now(time);
+    }
+
+    /// More data items than [`MOST_ITEMS`].
+    #[cold]
+    fn much_data(&mut self, items: &[DataItem], addresses: &[VirtAddr]) {
+        for (items, addresses) in items.chunks(MOST_ITEMS).zip(addresses.chunks(MOST_ITEMS)) {
+            self.data(items, addresses);
         }
     }
 
@@ -284,7 +330,6 @@ impl Study {
         }
         let traced = addr.page(PageSize::BASE).raw();
         let order = order_of_data(item.fetches_before);
-        let stores = stores(item);
         if spans_pages(item, addr) {
             // A modify that spans two pages is a load of both and then a store to both.
             for number in 0..item.references {
@@ -294,7 +339,8 @@ impl Study {
                 self.data.access_spilled(Access { traced: traced + 1, ..access }, &mut self.memory);
             }
         } else {
-            self.data.access(Access { traced, references, stores, order }, &mut self.memory);
+            let access = Access { traced, references, stores: item.stores, order };
+            self.data.access(access, &mut self.memory);
         }
     }
 
@@ -346,12 +392,6 @@ fn order_of_data(fetches_before: u32) -> u32 {
     2 * fetches_before + 1
 }
 
-/// Whether a data item stores.
-#[inline(always)]
-fn stores(item: &DataItem) -> bool {
-    item.loads != item.references
-}
-
 /// Whether a data reference spans two base pages.
 #[inline(always)]
 fn spans_pages(item: &DataItem, addr: VirtAddr) -> bool {
@@ -368,20 +408,10 @@ impl Consumer for Study {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         self.counts.executed(segment);
         self.fetches(segment);
-        let parts = segment.data().chunks(RESERVED_ACCESSES);
-        for (items, addresses) in parts.zip(addresses.chunks(RESERVED_ACCESSES)) {
-            self.data.reserve();
-            for (item, addr) in items.iter().zip(addresses) {
-                let page = addr.page(PageSize::BASE).raw();
-                // Of a guarded item, NULL is no reference, even where page 0 is.
-                let is_sure = !(item.guarded & (*addr == VirtAddr::NULL));
-                let done = is_sure
-                    && !spans_pages(item, *addr)
-                    && self.data.access_at_once(page, item.references.into(), stores(item));
-                if !done {
-                    self.other_data(item, *addr);
-                }
-            }
+        if segment.data().len() <= MOST_ITEMS {
+            self.data(segment.data(), addresses);
+        } else {
+            self.much_data(segment.data(), addresses);
         }
         if let Some(machine) = &mut self.memory.machine
             && machine.is_behind()

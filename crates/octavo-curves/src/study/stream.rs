@@ -22,9 +22,6 @@ const RENUMBER_CHECK_MISSES: u32 = 1 << 20;
 /// Spilled look-ups are counted by how aligned the page boundary is; from 2^18 pages it is 1 GiB.
 const ALIGNMENTS: usize = 19;
 
-/// How many accesses may follow one [`PageStream::reserve`].
-pub const RESERVED_ACCESSES: usize = 1024;
-
 /// Entries of each TLB level, all fully associative; level *n + 1* is looked up on a miss of level
 /// *n*, and both take the page in.
 pub type Levels = Vec<u32>;
@@ -136,7 +133,7 @@ impl PageStream {
         }
     }
 
-    /// To be called before every [`RESERVED_ACCESSES`] accesses.
+    /// As [`Front::reserve`].
     #[inline(always)]
     pub fn reserve(&mut self) {
         self.front.reserve();
@@ -395,9 +392,11 @@ impl PageStream {
         curves
     }
 
-    /// For tests: every order's next stamp, and a check of stamps at every miss.
+    /// For tests: every order's next stamp, and a check of stamps at every miss; and the front's
+    /// time shortly before it is numbered anew.
     #[cfg(test)]
     pub fn start_stamps_at(&mut self, next: u32) {
+        self.front.start_late();
         self.first.iter_mut().for_each(|first| first.behind.start_at(next));
         self.further.iter_mut().flatten().for_each(|further| further.order.start_at(next));
         self.until_renumber_check = 100;
