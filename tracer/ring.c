@@ -62,16 +62,17 @@ static Int claim_slot(void)
    return -1;
 }
 
-static ULong chunk_address(ULong index)
+static ULong* chunk(ULong index)
 {
-   return ring_slot->first_chunk_address + (index % OCTAVO_CHUNKS) * OCTAVO_CHUNK_BYTES;
+   return (ULong*)(Addr)(ring_slot->draft_address
+                         + (1 + index % OCTAVO_CHUNKS) * OCTAVO_CHUNK_BYTES);
 }
 
-static void enter_chunk(ULong index)
+static void begin_draft(void)
 {
-   ring_slot->write_address = chunk_address(index);
+   ring_slot->write_address = ring_slot->draft_address;
    ring_slot->limit_address =
-      ring_slot->write_address + OCTAVO_CHUNK_BYTES - 8 * OCTAVO_SLACK_WORDS;
+      ring_slot->draft_address + OCTAVO_CHUNK_BYTES - 8 * OCTAVO_SLACK_WORDS;
 }
 
 /* The mode that this process and its children live under. */
@@ -87,12 +88,12 @@ UInt ring_set_seccomp(UInt mode)
 static void reset_slot(UInt parent_stream)
 {
    VG_(memset)(ring_slot, 0, sizeof *ring_slot);
-   ring_slot->first_chunk_address = (ULong)(Addr)ring_slot + OCTAVO_PAGE_BYTES;
+   ring_slot->draft_address = (ULong)(Addr)ring_slot + OCTAVO_PAGE_BYTES;
    ring_slot->pid = (UInt)VG_(getpid)();
    ring_slot->parent_stream = parent_stream;
    ring_slot->seccomp = seccomp_mode;
    ring_slot->instructions = windows_instructions();
-   enter_chunk(0);
+   begin_draft();
 }
 
 /* Locks the slot's byte of the session file for this image's life: the consumer learns from it who
@@ -202,20 +203,27 @@ static void check_consumer(void)
    }
 }
 
+/* Copies words to where the consumer reads them. The lines are asked for ahead, many at once. */
+static void copy_words(ULong* to, const ULong* from, UInt words)
+{
+   enum { LINE = 8, AHEAD = 16 * LINE };
+   for (UInt i = 0; i < words; i += LINE) {
+      __builtin_prefetch(to + i + AHEAD, 1);
+      for (UInt word = 0; word < LINE; word++)
+         to[i + word] = from[i + word];
+   }
+}
+
 void ring_next_chunk(void)
 {
    if (silent) {
-      enter_chunk(0);
+      begin_draft();
       return;
    }
+   /* A chunk is free once the consumer is less than a whole ring behind. */
    ULong index = ring_slot->chunks_published;
-   ring_slot->chunk_words[index % OCTAVO_CHUNKS] =
-      (UInt)((ring_slot->write_address - chunk_address(index)) / 8);
-   __atomic_store_n(&ring_slot->chunks_published, index + 1, __ATOMIC_RELEASE);
-
-   /* The next chunk is free once the consumer is less than a whole ring behind. */
    UInt waited = 0;
-   while (index + 1 - __atomic_load_n(&ring_slot->chunks_consumed, __ATOMIC_ACQUIRE)
+   while (index - __atomic_load_n(&ring_slot->chunks_consumed, __ATOMIC_ACQUIRE)
           >= OCTAVO_CHUNKS) {
       waited++;
       if (waited < 64) {
@@ -228,7 +236,11 @@ void ring_next_chunk(void)
             check_consumer();
       }
    }
-   enter_chunk(index + 1);
+   const UInt words = (UInt)((ring_slot->write_address - ring_slot->draft_address) / 8);
+   copy_words(chunk(index), (const ULong*)(Addr)ring_slot->draft_address, words);
+   ring_slot->chunk_words[index % OCTAVO_CHUNKS] = words;
+   __atomic_store_n(&ring_slot->chunks_published, index + 1, __ATOMIC_RELEASE);
+   begin_draft();
 }
 
 void ring_begin(enum octavo_record kind)

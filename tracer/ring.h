@@ -5,10 +5,15 @@
  * One file, mapped shared by the consumer and every traced process:
  *
  *     page 0            struct octavo_session
- *     then SLOTS times  struct octavo_slot (one page) and CHUNKS chunks of CHUNK_BYTES
+ *     then SLOTS times  struct octavo_slot (one page), the draft and CHUNKS chunks, each of
+ *                       CHUNK_BYTES
  *
  * A process image (a program, a forked child, the image after an exec) claims one free slot and
- * writes its stream there, chunk after chunk. The stream is a sequence of 64-bit words:
+ * writes its stream there, chunk after chunk. A chunk is written as a draft, which stays in the
+ * nearest caches of the writing processor, and is copied to its place once it is full: words that
+ * were written there one by one would each wait for a line that the consumer has read.
+ *
+ * The stream is a sequence of 64-bit words:
  *
  *     bit 63 clear   an executed segment: the word is its number, and as many address words follow
  *                    as its definition has data items
@@ -19,8 +24,10 @@
  * process of slot N holds byte 1 + N while its image lasts. The open file that the consumer hands to
  * the program, which all traced processes share, holds byte 1 + SLOTS as long as one of them lives.
  *
- * No record and no execution straddles a chunk. `write_address` always points past the last whole
- * item, so that what a killed process wrote is not lost. The numbers here are repeated in
+ * No record and no execution straddles a chunk. `write_address`, in the draft, always points past
+ * the last whole item, so that what a killed process wrote is not lost. A consumer that reads the
+ * draft of a running process may use what it has read only if no chunk has been published since:
+ * the next draft is written over it. The numbers here are repeated in
  * crates/octavo-trace/src/ring/format.rs, and a version mismatch is refused.
  */
 #ifndef OCTAVO_RING_H
@@ -29,13 +36,13 @@
 #include <stdint.h>
 
 #define OCTAVO_RING_MAGIC 0x00766174634f0a0dULL
-#define OCTAVO_RING_VERSION 4u
+#define OCTAVO_RING_VERSION 5u
 
 #define OCTAVO_PAGE_BYTES 4096u
 #define OCTAVO_SLOTS 960u
-#define OCTAVO_CHUNKS 16u
-#define OCTAVO_CHUNK_BYTES (256u * 1024u)
-#define OCTAVO_SLOT_BYTES (OCTAVO_PAGE_BYTES + OCTAVO_CHUNKS * OCTAVO_CHUNK_BYTES)
+#define OCTAVO_CHUNKS 32u
+#define OCTAVO_CHUNK_BYTES (128u * 1024u)
+#define OCTAVO_SLOT_BYTES (OCTAVO_PAGE_BYTES + (1 + OCTAVO_CHUNKS) * OCTAVO_CHUNK_BYTES)
 /* A superblock or a record is at most this long; a chunk is left when less than this is free. */
 #define OCTAVO_SLACK_WORDS 2048u
 #define OCTAVO_EXEC_NAME_BYTES 1024u
@@ -63,7 +70,7 @@ struct octavo_slot {
    /* Written by the traced process. */
    uint64_t write_address;
    uint64_t limit_address;
-   uint64_t first_chunk_address;
+   uint64_t draft_address;
    uint64_t chunks_published;
    uint32_t pid;
    uint32_t stream;

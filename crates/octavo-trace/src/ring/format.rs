@@ -1,14 +1,14 @@
 //! The numbers of `tracer/ring.h`: change both together, and the version with them.
 
 pub const MAGIC: u64 = 0x0076_6174_634f_0a0d;
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 pub const PAGE_BYTES: usize = 4096;
 pub const SLOTS: usize = 960;
-pub const CHUNKS: usize = 16;
-pub const CHUNK_BYTES: usize = 256 * 1024;
+pub const CHUNKS: usize = 32;
+pub const CHUNK_BYTES: usize = 128 * 1024;
 pub const CHUNK_WORDS: usize = CHUNK_BYTES / 8;
-pub const SLOT_BYTES: usize = PAGE_BYTES + CHUNKS * CHUNK_BYTES;
+pub const SLOT_BYTES: usize = PAGE_BYTES + (1 + CHUNKS) * CHUNK_BYTES;
 pub const FILE_BYTES: usize = PAGE_BYTES + SLOTS * SLOT_BYTES;
 
 pub const SLOT_FREE: u32 = 0;
@@ -33,14 +33,14 @@ pub mod session {
 /// Byte offsets in `struct octavo_slot`.
 pub mod slot {
     pub const WRITE_ADDRESS: usize = 0;
-    pub const FIRST_CHUNK_ADDRESS: usize = 16;
+    pub const DRAFT_ADDRESS: usize = 16;
     pub const CHUNKS_PUBLISHED: usize = 24;
     pub const PID: usize = 32;
     pub const STREAM: usize = 36;
     pub const PARENT_STREAM: usize = 40;
     pub const FATAL_SIGNAL: usize = 44;
     pub const CHUNK_WORDS: usize = 48;
-    pub const SECCOMP: usize = 112;
+    pub const SECCOMP: usize = CHUNK_WORDS + 4 * super::CHUNKS;
     pub const CHUNKS_CONSUMED: usize = 256;
 }
 

@@ -1,7 +1,7 @@
-//! One stream's slot: its complete chunks, and at the end the unfinished one.
+//! One stream's slot: its complete chunks, and the draft of the next one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::format::{self, slot};
 use super::session::Session;
@@ -26,12 +26,14 @@ pub struct Slot {
     /// The chunk being read, counted from the stream's beginning, and how far.
     chunk: u64,
     word: usize,
+    /// What was read of a draft: it may be overwritten at any time.
+    draft: Vec<u64>,
 }
 
 impl Slot {
     /// The consumer's end of the session's slot `number`.
     pub fn new(session: Arc<Session>, number: usize) -> Self {
-        Slot { session, number, chunk: 0, word: 0 }
+        Slot { session, number, chunk: 0, word: 0, draft: Vec::new() }
     }
 
     /// The process whose image writes here, as we know it; none once that image is gone.
@@ -86,37 +88,63 @@ impl Slot {
     }
 
     fn read_once(&mut self, unpublished: bool, take: &mut impl FnMut(&[u64])) -> usize {
-        let published = self.u64(slot::CHUNKS_PUBLISHED).load(Ordering::Acquire);
-        let index = (self.chunk % format::CHUNKS as u64) as usize;
-        // More than a ring ahead is no tracer of ours.
-        let whole = (1..=format::CHUNKS as u64).contains(&published.wrapping_sub(self.chunk));
-        let end = if whole {
-            self.u32(slot::CHUNK_WORDS + 4 * index).load(Ordering::Relaxed) as usize
+        let published = self.published();
+        if self.is_whole(published) {
+            self.read_chunk(take)
         } else if unpublished {
-            self.written_words(index)
+            self.read_draft(published, take)
         } else {
-            return 0;
-        };
+            0
+        }
+    }
+
+    fn published(&self) -> u64 {
+        self.u64(slot::CHUNKS_PUBLISHED).load(Ordering::Acquire)
+    }
+
+    /// Whether the chunk at hand is among so many published. More than a ring ahead is no tracer of
+    /// ours.
+    fn is_whole(&self, published: u64) -> bool {
+        (1..=format::CHUNKS as u64).contains(&published.wrapping_sub(self.chunk))
+    }
+
+    /// Reads the rest of the chunk at hand, which is published.
+    fn read_chunk(&mut self, take: &mut impl FnMut(&[u64])) -> usize {
+        let index = (self.chunk % format::CHUNKS as u64) as usize;
+        let end = self.u32(slot::CHUNK_WORDS + 4 * index).load(Ordering::Relaxed) as usize;
         // A process gone astray may have overwritten the header: never read past the chunk.
-        let end = end.min(format::CHUNK_WORDS);
-        let count = end.saturating_sub(self.word);
+        let count = end.min(format::CHUNK_WORDS).saturating_sub(self.word);
         if count > 0 {
-            let offset =
-                self.offset() + format::PAGE_BYTES + index * format::CHUNK_BYTES + 8 * self.word;
-            // SAFETY: inside the mapped chunk; the tracer does not touch words before its write
-            // address until we say that the chunk is consumed, which happens below.
-            let words =
-                unsafe { std::slice::from_raw_parts(self.session.at(offset).cast::<u64>(), count) };
-            take(words);
+            let place = (1 + index) * format::CHUNK_BYTES + 8 * self.word;
+            // SAFETY: inside the mapped chunk; the tracer does not write there until we say that the
+            // chunk is consumed, which happens below.
+            take(unsafe { std::slice::from_raw_parts(self.word_at(place), count) });
         }
-        if whole {
-            self.chunk += 1;
-            self.word = 0;
-            self.u64(slot::CHUNKS_CONSUMED).store(self.chunk, Ordering::Release);
-        } else {
-            self.word = self.word.max(end);
-        }
+        self.chunk += 1;
+        self.word = 0;
+        self.u64(slot::CHUNKS_CONSUMED).store(self.chunk, Ordering::Release);
         count
+    }
+
+    /// Reads what has been added to the draft of the chunk at hand, or the chunk if it is published
+    /// meanwhile.
+    fn read_draft(&mut self, published: u64, take: &mut impl FnMut(&[u64])) -> usize {
+        let end = self.drafted_words();
+        self.draft.clear();
+        for word in self.word..end {
+            // SAFETY: inside the mapped draft, whose words are written whole; aligned.
+            self.draft.push(unsafe { self.word_at(8 * word).read_volatile() });
+        }
+        fence(Ordering::Acquire);
+        let published_since = self.published();
+        if published_since != published {
+            return if self.is_whole(published_since) { self.read_chunk(take) } else { 0 };
+        }
+        self.word = self.word.max(end);
+        if !self.draft.is_empty() {
+            take(&self.draft);
+        }
+        self.draft.len()
     }
 
     /// Gives the slot back, once its process is gone and all is read.
@@ -124,15 +152,16 @@ impl Slot {
         self.session.release(self.number);
     }
 
-    /// How many words of chunk `index` lie before the write address, if that is the chunk at hand.
-    fn written_words(&self, index: usize) -> usize {
+    /// How many words the draft has. A process gone astray may have overwritten the header.
+    fn drafted_words(&self) -> usize {
         let write = self.u64(slot::WRITE_ADDRESS).load(Ordering::Acquire);
-        let first = self.u64(slot::FIRST_CHUNK_ADDRESS).load(Ordering::Relaxed);
-        let start = first.wrapping_add((index * format::CHUNK_BYTES) as u64);
-        let bytes = write.wrapping_sub(start);
-        // A chunk is never filled to its last word: that address is the next chunk's beginning, which
-        // the process has entered since we asked what is published.
-        if bytes < format::CHUNK_BYTES as u64 { bytes as usize / 8 } else { 0 }
+        let bytes = write.wrapping_sub(self.u64(slot::DRAFT_ADDRESS).load(Ordering::Relaxed));
+        (bytes / 8).min(format::CHUNK_WORDS as u64) as usize
+    }
+
+    /// A place behind the header, so many bytes from the draft's beginning.
+    fn word_at(&self, place: usize) -> *const u64 {
+        self.session.at(self.offset() + format::PAGE_BYTES + place).cast()
     }
 
     fn offset(&self) -> usize {
@@ -154,43 +183,87 @@ impl Slot {
 mod tests {
     use super::*;
 
-    /// Where the tracer of these tests has its chunks.
-    const CHUNKS_AT: u64 = 0x10_0000;
+    /// Where the tracer of these tests has its draft.
+    const DRAFT_AT: u64 = 0x10_0000;
 
     fn slot() -> Slot {
         let slot = Slot::new(Session::create().unwrap(), 3);
-        slot.u64(slot::FIRST_CHUNK_ADDRESS).store(CHUNKS_AT, Ordering::Relaxed);
-        slot.u64(slot::WRITE_ADDRESS).store(CHUNKS_AT, Ordering::Relaxed);
+        slot.u64(slot::DRAFT_ADDRESS).store(DRAFT_AT, Ordering::Relaxed);
+        draft(&slot, &[]);
         slot
     }
 
-    fn write_up_to(slot: &Slot, chunk: u64, words: u64) {
-        let address = CHUNKS_AT + chunk * format::CHUNK_BYTES as u64 + 8 * words;
+    fn write(slot: &Slot, place: usize, words: &[u64]) {
+        for (number, word) in words.iter().enumerate() {
+            // SAFETY: inside the mapping, which nothing else writes to.
+            unsafe { slot.word_at(place + 8 * number).cast_mut().write(*word) };
+        }
+    }
+
+    fn draft(slot: &Slot, words: &[u64]) {
+        write(slot, 0, words);
+        let address = DRAFT_AT + 8 * words.len() as u64;
         slot.u64(slot::WRITE_ADDRESS).store(address, Ordering::Release);
     }
 
-    fn publish(slot: &Slot, chunk: u64, words: u32) {
-        slot.u32(slot::CHUNK_WORDS + 4 * chunk as usize).store(words, Ordering::Relaxed);
+    fn publish(slot: &Slot, chunk: u64, words: &[u64]) {
+        let index = chunk as usize % format::CHUNKS;
+        write(slot, (1 + index) * format::CHUNK_BYTES, words);
+        slot.u32(slot::CHUNK_WORDS + 4 * index).store(words.len() as u32, Ordering::Relaxed);
         slot.u64(slot::CHUNKS_PUBLISHED).store(chunk + 1, Ordering::Release);
+        draft(slot, &[]);
+    }
+
+    fn read(slot: &mut Slot, unpublished: bool) -> Vec<u64> {
+        let mut all = Vec::new();
+        let count = slot.read(unpublished, |words| all.extend_from_slice(words));
+        assert_eq!(count, all.len());
+        all
     }
 
     #[test]
-    fn a_chunk_that_was_read_before_it_was_whole_hides_no_other() {
+    fn a_draft_is_read_where_it_is_asked_for_and_only_once() {
         let mut slot = slot();
-        write_up_to(&slot, 0, 32_000);
-        assert_eq!(slot.read(false, |_| {}), 0);
-        assert_eq!(slot.read(true, |_| {}), 32_000);
-        publish(&slot, 0, 32_000);
-        write_up_to(&slot, 1, 5);
-        assert_eq!(slot.read(true, |_| {}), 5);
+        draft(&slot, &[1, 2, 3]);
+        assert!(read(&mut slot, false).is_empty());
+        assert_eq!(read(&mut slot, true), [1, 2, 3]);
+        assert!(read(&mut slot, true).is_empty());
+        draft(&slot, &[1, 2, 3, 4]);
+        assert_eq!(read(&mut slot, true), [4]);
+        publish(&slot, 0, &[1, 2, 3, 4, 5]);
+        assert_eq!(read(&mut slot, false), [5]);
+    }
+
+    #[test]
+    fn a_chunk_whose_draft_was_read_to_its_end_hides_no_other() {
+        let mut slot = slot();
+        draft(&slot, &[7; 1000]);
+        assert_eq!(read(&mut slot, true).len(), 1000);
+        publish(&slot, 0, &[7; 1000]);
+        draft(&slot, &[8, 9]);
+        assert_eq!(read(&mut slot, true), [8, 9]);
         assert_eq!(slot.u64(slot::CHUNKS_CONSUMED).load(Ordering::Relaxed), 1);
     }
 
     #[test]
-    fn a_process_at_the_next_chunk_has_written_nothing_into_this_one() {
+    fn of_a_draft_that_is_published_while_it_is_read_the_chunk_is_taken() {
         let mut slot = slot();
-        write_up_to(&slot, 1, 0);
-        assert_eq!(slot.read(true, |_| {}), 0);
+        publish(&slot, 0, &[1, 2, 3]);
+        draft(&slot, &[4]);
+        // The reader had asked when nothing was published.
+        let mut taken = Vec::new();
+        slot.read_draft(0, &mut |words| taken.extend_from_slice(words));
+        assert_eq!(taken, [1, 2, 3]);
+        assert_eq!(read(&mut slot, true), [4]);
+    }
+
+    #[test]
+    fn a_ring_of_chunks_is_read_in_order() {
+        let mut slot = slot();
+        for chunk in 0..3 * format::CHUNKS as u64 {
+            publish(&slot, chunk, &[chunk, chunk + 1]);
+            assert_eq!(read(&mut slot, false), [chunk, chunk + 1]);
+        }
     }
 
     #[test]
