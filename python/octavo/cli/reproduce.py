@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from octavo.base.errors import UsageError, choose
 from octavo.base.files import (
     STANDARD_OUTPUT,
     OutputDirectory,
+    failing_with,
     text_writer,
     to_json,
     write_standard_output,
@@ -21,23 +22,31 @@ from octavo.base.signals import uninterrupted
 from octavo.cli import options
 from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
-from octavo.studies import STUDIES
+from octavo.studies import ALL, STUDIES
 from octavo.terminal.console import make_console, say
 
 if TYPE_CHECKING:
-    from octavo.studies.reproduction import Reproduction
+    from octavo.studies.reproduction import Reproduction, Request
 
 _TAILORED = "tailored-page-sizes"
+_EPILOG = """\b
+Examples:
+  octavo reproduce base-page-size
+  octavo reproduce all -o papers --estimate
+  octavo reproduce all -o papers --max-instructions 20M
+"""
 
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("reproduce", no_args_is_help=True)(reproduce)
+    app.command("reproduce", epilog=_EPILOG, no_args_is_help=True)(reproduce)
 
 
 @with_groups
 def reproduce(
-    study: Annotated[str, typer.Argument(metavar="STUDY", help=f"One of: {', '.join(STUDIES)}.")],
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY", help=f"One of: {', '.join(STUDIES)}; or {ALL}.")
+    ],
     out: str | None = option(
         None,
         "DIR",
@@ -49,6 +58,7 @@ def reproduce(
         None, "N", "End each program after so many instructions."
     ),
     large: bool = flag(f"Of {_TAILORED}: workloads of gigabytes, as in the paper. Takes hours."),
+    estimate: bool = flag(f"Of {ALL}: only say how long the rest takes."),
     *,
     output: options.DocumentOutput,
 ) -> None:
@@ -58,14 +68,23 @@ def reproduce(
     Tailored page sizes and perforated pages want those of `make workloads`, too; perforated pages
     begin with some hundred simulations of random accesses, and Ctrl-C keeps what is done.
     `--max-instructions 500M` makes it quicker.
+
+    `all` runs all of them, and writes one report with a summary of which claims hold to the DIR of
+    --out. It keeps each finished part there: after Ctrl-C or a kill, the same command continues.
     """
     with guarded(), ExitStack() as stack:
-        choose(study, STUDIES, "study")
+        choose(study, (*STUDIES, ALL), "study")
         if large and study != _TAILORED:
             raise UsageError(f"--large: {study} has one size only; {_TAILORED} has a larger one.")
+        if estimate and study != ALL:
+            raise UsageError(f"--estimate: only `octavo reproduce {ALL}` has an estimate.")
+        if study == ALL and not out:
+            raise UsageError(
+                f"`octavo reproduce {ALL}` keeps its parts in a directory: name one with --out DIR."
+            )
         write_document = output.document_file(beside=out)
         directory: OutputDirectory | None = None
-        if out is not None:
+        if out is not None and study != ALL:
             with uninterrupted():
                 directory = OutputDirectory(out, force=output.force)
                 stack.callback(directory.close)
@@ -76,6 +95,9 @@ def reproduce(
         from octavo.studies.reproduction import reproduce as run_reproduction
 
         request = Request(partial(_say_tracing, report), report, most, large)
+        if study == ALL and out is not None:
+            _reproduce_all(out, request, output, write_document, estimate=estimate)
+            return
         done = run_reproduction(study, request)
         if output.json != STANDARD_OUTPUT:
             write_standard_output(done.markdown())
@@ -84,6 +106,40 @@ def reproduce(
             directory.write(_files(study, done))
         if done.is_partial:
             raise KeyboardInterrupt
+
+
+def _reproduce_all(
+    out: str,
+    request: "Request",
+    output: options.DocumentOutput,
+    write_document: Callable[[Callable[[], Any]], None],
+    *,
+    estimate: bool,
+) -> None:
+    """All papers, with what was done before in the directory."""
+    from octavo._core import VERSION
+    from octavo.studies.all_papers import REPORT, AllPapers
+
+    papers = AllPapers(Path(out), VERSION, request.max_instructions)
+    if estimate:
+        papers.check(force=output.force)
+        if output.json != STANDARD_OUTPUT:
+            write_standard_output(f"{papers.estimate()}\n")
+        write_document(papers.document)
+        return
+    with failing_with(f"to `{out}`"):
+        papers.open(force=output.force)
+    try:
+        papers.run(request, _files)
+    except KeyboardInterrupt:
+        request.say(f"What is done is kept in {out}; the same command continues.")
+        papers.write_report()
+        raise
+    papers.write_report()
+    if output.json != STANDARD_OUTPUT:
+        write_standard_output(papers.summary())
+    write_document(papers.document)
+    request.say(f"Written to {out}/{REPORT}.md, with the page of each paper below the summary.")
 
 
 def _files(name: str, done: "Reproduction") -> dict[str, Callable[[Path], None]]:

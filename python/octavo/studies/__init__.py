@@ -3,7 +3,8 @@
 Its module runs and measures the programs and gives numbers their names; `study.toml` has the
 paper's numbers and its claims, with the expressions that decide them; `page.md` is the template of
 the page, and `figures.py` draws the charts. `claims` evaluates and `page` renders for all of them;
-`reproduction` is what they have in common.
+`reproduction` is what they have in common. `all_papers` runs all studies, and `parts` keeps their
+results until a study is whole.
 """
 
 STUDIES = (
@@ -14,3 +15,5 @@ STUDIES = (
     "perforated-pages",
 )
 """By the names that users give; the folder of each has underscores in place of hyphens."""
+ALL = "all"
+"""All of them, with one report."""

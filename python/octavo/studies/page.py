@@ -20,7 +20,12 @@ from octavo.studies.claims import environment
 def render_page(folder: str, /, **content: Any) -> str:
     """The page of the study in a folder: of its module's names and `content`."""
     names = vars(import_module(f"octavo.studies.{folder}"))
-    text = environment().get_template(f"{folder}/page.md").render({**names, **content})
+    return render_template(f"{folder}/page.md", **{**names, **content})
+
+
+def render_template(template: str, /, **content: Any) -> str:
+    """A page from a template of this folder."""
+    text = environment().get_template(template).render(content)
     lines = "\n".join(_with_tables(text.split("\n")))
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
 

@@ -22,6 +22,7 @@ from octavo.base.toml import read_toml
 from octavo.hardware.machines import setting_texts
 from octavo.simulation.model import Simulated
 from octavo.studies.inputs import make_inputs
+from octavo.studies.parts import document_of
 from octavo.studies.reproduction import Request
 
 _MOST_EVENTS = 100_000
@@ -210,8 +211,18 @@ def document(
     *,
     run: Callable[..., subprocess.CompletedProcess[bytes]] = subprocess.run,
 ) -> dict[str, Any]:
-    """The document of one run of octavo, whose files go to a directory. Raises NotMeasured if it
-    fails. `run` stands for `subprocess.run`.
+    """The document of one run of octavo, whose files go to a directory, or a part that was kept.
+    Raises NotMeasured if it fails. `run` stands for `subprocess.run`.
+    """
+    return document_of(arguments, lambda: _document(arguments, directory, run))
+
+
+def _document(
+    arguments: Sequence[str],
+    directory: Path,
+    run: Callable[..., subprocess.CompletedProcess[bytes]],
+) -> dict[str, Any]:
+    """Runs octavo.
 
     Output goes to a file: some programs (grep, tar) do next to nothing when it is /dev/null.
     """

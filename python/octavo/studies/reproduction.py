@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-from octavo.studies.claims import Answered, Values, answers
+from octavo.studies.claims import Answered, Found, Values, answers
 from octavo.studies.page import render_page
 
 Say = Callable[[str], None]
@@ -28,6 +28,18 @@ class Request:
     """Each program ends after so many instructions; None: when it is done."""
     large: bool = False
     """Workloads of the paper's sizes, where a study has two sizes."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim of a paper and whether it holds here; None: nothing measured decides it."""
+
+    where: str
+    paper: str
+    ours: str
+    holds: bool | None
+    today: bool | None = None
+    """Of programs of today, where others that are like the paper's decide the claim."""
 
 
 class Reproduction(ABC):
@@ -51,6 +63,28 @@ class Reproduction(ABC):
     def answered(self) -> list[Answered]:
         """Each claim and the answer of the measurements."""
         return answers(self.folder, self.values())
+
+    def answered_today(self) -> dict[str, Found]:
+        """The answers of today's programs by the key of the claim, where others decide."""
+        return {}
+
+    def verdicts(self) -> list[Verdict]:
+        """Each claim and whether it holds. A claim that is decided program by program holds where
+        more programs agree than not.
+        """
+        today = self.answered_today()
+        verdicts = []
+        for claim in self.document()["claims"]:
+            if "agree" in claim:
+                agree, decided = claim["agree"], claim["agree"] + claim["disagree"]
+                ours = f"{agree} of {decided} programs agree"
+                holds = 2 * agree > decided if decided else None
+            else:
+                ours, holds = claim["ours"] or "", claim["agrees"]
+            found = today.get(claim["key"])
+            of_today = None if found is None else found.agrees
+            verdicts.append(Verdict(claim.get("where", ""), claim["paper"], ours, holds, of_today))
+        return verdicts
 
     def records(self) -> list[dict[str, Any]]:
         """A flat record for each row of the table in Parquet."""
