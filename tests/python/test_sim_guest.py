@@ -92,7 +92,7 @@ def test_options_make_settings() -> None:
         (["--host-policy", "eagr"], "did you mean `eager`?"),
         (
             ["--host-policy", "base", "--design", "rmm"],
-            "host.policy = base: rmm needs ranges that are backed when they are mapped of the "
+            "host.policy = base: rmm needs ranges of contiguous pages of the "
             'host, too: give the policy eager, or "design"',
         ),
         (

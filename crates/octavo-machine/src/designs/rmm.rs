@@ -20,7 +20,7 @@
 
 use octavo_config::{MachineConfig, TlbConfig};
 use octavo_hw::Asid;
-use octavo_os::policy::{BACKED_RANGES, OsConfig};
+use octavo_os::policy::{self, OsConfig};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber, PageSize};
 
@@ -46,7 +46,7 @@ pub const FAMILY: Family = Family::new(
 );
 
 /// Ranges, of guest and host.
-pub(super) const RANGES: Requirement = Requirement { capability: BACKED_RANGES, is_of_host: true };
+pub(super) const RANGES: Requirement = Requirement { capability: policy::RANGES, is_of_host: true };
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     build::machine(config, setup, os, || Rmm::new(&config.tlb, setup.instructions))

@@ -20,8 +20,8 @@ use crate::frames::{Order, OutOfMemory, Owner, blocks_of};
 use crate::memory::{Memory, ProcessId, base_pages};
 use crate::vmas::{Pages, Vma};
 
-/// Mappings are ranges of memory from the start.
-pub const BACKED_RANGES: Capability = Capability("ranges that are backed when they are mapped");
+/// Page tables keep the ranges of pages that are contiguous in memory.
+pub const RANGES: Capability = Capability("ranges of contiguous pages");
 
 /// Settings of eager paging.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl PolicySettings for EagerConfig {
     }
 
     fn capabilities(&self) -> &'static [Capability] {
-        &[BACKED_RANGES]
+        &[RANGES]
     }
 }
 

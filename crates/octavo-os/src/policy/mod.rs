@@ -22,7 +22,7 @@ mod tps;
 pub use base::{BaseConfig, BasePages};
 pub use config::{Capability, PolicyConfig, PolicySettings};
 pub use defrag::{Defrag, Defragmenter};
-pub use eager::{BACKED_RANGES, Eager, EagerConfig};
+pub use eager::{Eager, EagerConfig, RANGES};
 pub use first_touch::{FirstTouch, FirstTouchConfig};
 pub use fixed::{Fixed, FixedConfig};
 pub use gtsm::{GAPPED_PAGES, Gtsm, GtsmConfig};

@@ -10,12 +10,15 @@
 //! A block is also reserved where the `brk` heap ends inside it, since the heap grows. FreeBSD does so for
 //! all anonymous memory; other mappings rarely grow in place. FreeBSD also returns released pages to their
 //! reservation; here they are free, and a wholly released range is reserved again.
+//!
+//! With `ranges` page tables also keep the ranges of mapped pages that are contiguous in memory, so that a
+//! range TLB can be compared with the same pages without one.
 
 use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
 
 use super::reserving::{ReservationManager, Rules};
-use super::{Defrag, Fault, Policy, PolicySettings, check_percent};
+use super::{Capability, Defrag, Fault, Policy, PolicySettings, RANGES, check_percent};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId};
 use crate::vmas::{Pages, Vma};
@@ -27,12 +30,14 @@ pub struct ReservedThpConfig {
     pub promotion_threshold_percent: u8,
     /// Whether a reservation may extend past the end of the `brk` heap.
     pub beyond_heap: bool,
+    /// Whether page tables keep ranges.
+    pub ranges: bool,
 }
 
 impl Default for ReservedThpConfig {
     /// The settings of FreeBSD.
     fn default() -> Self {
-        ReservedThpConfig { promotion_threshold_percent: 100, beyond_heap: true }
+        ReservedThpConfig { promotion_threshold_percent: 100, beyond_heap: true, ranges: false }
     }
 }
 
@@ -45,6 +50,10 @@ impl PolicySettings for ReservedThpConfig {
         vec![PageSize::HUGE]
     }
 
+    fn capabilities(&self) -> &'static [Capability] {
+        if self.ranges { &[RANGES] } else { &[] }
+    }
+
     fn check(&self) -> Result<(), String> {
         check_percent("promotion_threshold_percent", self.promotion_threshold_percent)
     }
@@ -54,6 +63,7 @@ impl PolicySettings for ReservedThpConfig {
 #[derive(Clone, Debug)]
 pub struct ReservedThp {
     reserving: ReservationManager,
+    keeps_ranges: bool,
 }
 
 impl ReservedThp {
@@ -66,12 +76,19 @@ impl ReservedThp {
             heap: config.beyond_heap.then_some(Order::HUGE),
             defrag: Defrag::Never,
         };
-        ReservedThp { reserving: ReservationManager::new(rules) }
+        ReservedThp { reserving: ReservationManager::new(rules), keeps_ranges: config.ranges }
+    }
+
+    fn keep_ranges(&self, memory: &mut Memory, process: ProcessId) {
+        if self.keeps_ranges {
+            memory.process_mut(process).table.keep_ranges();
+        }
     }
 }
 
 impl Policy for ReservedThp {
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        self.keep_ranges(memory, fault.process);
         self.reserving.serve(memory, fault)
     }
 
@@ -84,6 +101,10 @@ impl Policy for ReservedThp {
     ) -> Result<(), OutOfMemory> {
         self.reserving.claim(memory, process, pages, vma);
         Ok(())
+    }
+
+    fn forked(&mut self, memory: &mut Memory, _: ProcessId, child: ProcessId) {
+        self.keep_ranges(memory, child);
     }
 
     fn moving(&mut self, memory: &mut Memory, process: ProcessId, pages: &Pages) {

@@ -47,6 +47,26 @@ fn fully_touched_reservation_is_promoted_in_place() {
 }
 
 #[test]
+fn ranges_are_those_of_touched_pages_that_lie_together() {
+    let config = ReservedThpConfig { ranges: true, ..ReservedThpConfig::default() };
+    let sizes = [PageSize::BASE, PageSize::HUGE];
+    let mut machine = Machine::new(FRAMES, Order::LINUX, &sizes, Box::new(ReservedThp::new(config)));
+    machine.event(FIRST, &map(1024, 512, Source::Anonymous));
+    let ranges = |machine: &Machine| {
+        let ranges = machine.os.memory().process(FIRST).table.ranges().unwrap();
+        ranges.iter().map(|range| range.pages).collect::<Vec<_>>()
+    };
+    for page in [1024, 1026, 1025] {
+        machine.touch(FIRST, page, true);
+    }
+    assert_eq!(ranges(&machine), [1024..1027]);
+    machine.touch(FIRST, 1100, true);
+    assert_eq!(ranges(&machine), [1024..1027, 1100..1101]);
+    (1024..1536).for_each(|page| machine.touch(FIRST, page, true));
+    assert_eq!(ranges(&machine), [1024..1536], "a huge page is in one range");
+}
+
+#[test]
 fn promotion_below_full_use_clears_the_rest() {
     let mut machine = machine(75);
     machine.event(FIRST, &map(1024, 512, Source::Anonymous));
