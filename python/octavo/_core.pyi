@@ -553,14 +553,16 @@ class Analysis(Generic[_Found]):
         designs: list[str],
         layout: Literal["native", "as-traced"],
         warm_up_instructions: int,
+        fast_forward: bool,
         interval_instructions: int | None,
         checked: bool,
         timing: str,
         processes: str,
     ) -> Analysis[SimResult]:
         """Designs on machines of their own: `machine` is a preset or a file that ends with
-        .toml, which settings `KEY=VALUE` change. `checked` compares each translation with the
-        page table's. Raises OctavoError, or ValueError."""
+        .toml, which settings `KEY=VALUE` change. With `fast_forward` cores do not execute the
+        warm-up. `checked` compares each translation with the page table's. Raises OctavoError, or
+        ValueError."""
 
     @staticmethod
     def together(analyses: list[Analysis[SimResult]]) -> Analysis[SimResult]:
@@ -724,9 +726,11 @@ class Trace:
         """Opens a file, or standard input for "-". Raises OctavoError when it is no trace."""
 
     @staticmethod
-    def take_turns(traces: list[Trace], quantum_instructions: int) -> Trace:
-        """All processes of some traces, which are used up, taking turns on one core. Raises
-        OctavoError."""
+    def take_turns(
+        traces: list[Trace], quantum_instructions: int, first_quantum_instructions: int
+    ) -> Trace:
+        """All processes of some traces, which are used up, taking turns on one core, the first of
+        each process being so long. Raises OctavoError."""
 
     def facts(self) -> Facts:
         """What is known of it before it is read."""

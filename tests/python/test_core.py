@@ -81,6 +81,7 @@ def sim(**choices: Any) -> Analysis[Any]:
         "designs": ["base4k"],
         "layout": "as-traced",
         "warm_up_instructions": 0,
+        "fast_forward": False,
         "interval_instructions": None,
         "checked": True,
         "timing": "additive",

@@ -61,11 +61,28 @@ def test_time_sliced_processes_warm_up_together() -> None:
     assert counters_of(result, "base4k", "tlb.l1d", "accesses") == [stream["loads"]]
 
 
+def test_the_first_turn_has_a_length_of_its_own() -> None:
+    """Two processes that run to their ends in their first turns do what each does alone."""
+    alone = octavo.sim(STRIDED, designs=["base4k"])
+    both = octavo.sim(
+        [STRIDED, STRIDED],
+        designs=["base4k"],
+        processes="flush",
+        quantum=4096,
+        first_quantum=alone.total[0].instructions,
+    )
+    of = ("base4k", "tlb.l2", "misses")
+    assert counters_of(both, *of) == [2 * counters_of(alone, *of)[0]]
+    assert "after a first turn of 40960 each" in "".join(both.configuration.notes())
+
+
 def test_time_slicing_needs_traces() -> None:
     with pytest.raises(UsageError, match="--processes asid is for traces"):
         octavo.sim(["true"], processes="asid")
     with pytest.raises(UsageError, match="--quantum needs --processes asid or flush"):
         octavo.sim(STRIDED, quantum=5)
+    with pytest.raises(UsageError, match="--first-quantum needs --processes asid or flush"):
+        octavo.sim(STRIDED, first_quantum=5)
 
 
 def test_the_table_sums_time_sliced_processes(time_sliced: SimResult) -> None:

@@ -156,6 +156,7 @@ pub fn sim(bytes: &[u8]) {
         designs: designs.collect(),
         native_layout: true,
         warm_up_instructions: [0, 20][choice >> 5 & 1],
+        is_fast_forwarded: choice >> 6 & 1 == 1,
         interval_instructions: [None, Some(10)][choice >> 6 & 1],
         is_checked: true,
         timing: if choice & 128 != 0 { Timing::OutOfOrder } else { Timing::Additive },

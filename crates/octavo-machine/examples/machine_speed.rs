@@ -100,6 +100,7 @@ fn main() {
         designs: designs.iter().map(|name| parse(name)).collect(),
         native_layout: false,
         warm_up_instructions: 0,
+        is_fast_forwarded: false,
         interval_instructions: None,
         is_checked: false,
         timing: if options.out_of_order { Timing::OutOfOrder } else { Timing::Additive },

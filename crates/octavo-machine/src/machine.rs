@@ -30,6 +30,9 @@ pub trait AnyMachine: Send {
     /// Plays a batch. A stopped machine ignores it.
     fn play(&mut self, batch: &Batch);
 
+    /// From the start until the warm-up ends its cores execute nothing, and no time passes.
+    fn fast_forward(&mut self);
+
     /// Removes cores that execute instructions: cycles are added up. No interval may have ended.
     fn drop_pipelines(&mut self);
 
@@ -72,6 +75,8 @@ pub struct Machine<D> {
     handled: Vec<u64>,
     /// Live processes.
     processes: FxHashMap<ImageId, ProcessId>,
+    /// Whether the warm-up is under way and cores do not execute it.
+    is_fast_forwarding: bool,
     instructions: Instructions,
     /// All counters as of the end of the warm-up, once it has ended.
     at_warm_up_end: Option<Counters>,
@@ -88,6 +93,7 @@ impl<D: Design> Machine<D> {
             mmus,
             pipelines: Vec::new(),
             costs: Costs::default(),
+            is_fast_forwarding: false,
             processes: FxHashMap::default(),
             instructions,
             at_warm_up_end: None,
@@ -137,6 +143,7 @@ impl<D: Design> Machine<D> {
             }
             ControlEvent::Tick(instructions) => self.env.background(*instructions),
             ControlEvent::WarmUpEnd => {
+                self.end_fast_forward();
                 self.interval = self.collect_counters();
                 self.at_warm_up_end = Some(self.interval.clone());
             }
@@ -152,6 +159,22 @@ impl<D: Design> Machine<D> {
             }
         }
         self.notify_cores(None);
+    }
+
+    /// Cores begin to execute: software's time and transfers of the warm-up have passed.
+    fn end_fast_forward(&mut self) {
+        if std::mem::take(&mut self.is_fast_forwarding) {
+            self.discard_transfers();
+            for (mmu, handled) in self.mmus.iter().zip(&mut self.handled) {
+                *handled = mmu.charged(&self.env).handlers;
+            }
+        }
+    }
+
+    fn discard_transfers(&mut self) {
+        self.costs.transfers.clear();
+        self.env.take_transfers(&mut self.costs.transfers);
+        self.costs.transfers.clear();
     }
 
     /// Delivers the pending invalidations to every core but `except`, which has applied them already.
@@ -228,6 +251,11 @@ impl<D: Design> Machine<D> {
         if self.pipelines.is_empty() && !self.env.prefetches() {
             return instructions.run(AccessRun::<_, false> { machine: self, accesses, sites });
         }
+        if self.is_fast_forwarding {
+            let played = self.instructions.run(AccessRun::<_, false> { machine: self, accesses });
+            self.discard_transfers();
+            return played;
+        }
         self.costs.clear();
         let played = instructions.run(AccessRun::<_, true> { machine: self, accesses, sites });
         let core = self.env.core();
@@ -291,7 +319,12 @@ impl<D: Design> AnyMachine for Machine<D> {
         }
     }
 
+    fn fast_forward(&mut self) {
+        self.is_fast_forwarding = !self.pipelines.is_empty();
+    }
+
     fn drop_pipelines(&mut self) {
+        self.is_fast_forwarding = false;
         debug_assert!(self.intervals.is_empty(), "intervals have counters of cores");
         self.pipelines.clear();
         self.env.stop_logging_transfers();

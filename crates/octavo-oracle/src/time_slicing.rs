@@ -32,17 +32,22 @@ pub struct NaiveProcess {
 }
 
 /// The order in which processes take their steps if each runs until it has executed `quantum`
-/// instructions, and then the next: pairs of a process and a step of it.
+/// instructions, and then the next: pairs of a process and a step of it. The first turn of a process
+/// that is there from the beginning has `first_quantum` instructions.
 ///
 /// A forked child joins at the end of the round when its parent records the fork or, if it never
 /// does, when the parent ends; an executed program takes the place of the process that executed
 /// it, with the rest of its quantum. If no process runs but some still wait, the first of them
 /// begins.
-pub fn round_robin(processes: &[NaiveProcess], quantum: u64) -> Vec<(usize, usize)> {
+pub fn round_robin(
+    processes: &[NaiveProcess],
+    quantum: u64,
+    first_quantum: u64,
+) -> Vec<(usize, usize)> {
     let mut waiting: Vec<usize> = (0..processes.len()).collect();
     let mut next_step = vec![0; processes.len()];
     let mut order = Vec::new();
-    let mut left = quantum;
+    let mut had_turn = vec![false; processes.len()];
     let arrival = |process: usize| processes[process].arrival;
     let mut queue: Vec<usize> = waiting
         .iter()
@@ -50,6 +55,8 @@ pub fn round_robin(processes: &[NaiveProcess], quantum: u64) -> Vec<(usize, usiz
         .filter(|process| arrival(*process) == NaiveArrival::AtOnce)
         .collect();
     waiting.retain(|process| arrival(*process) != NaiveArrival::AtOnce);
+    // None before a turn begins.
+    let mut left = None;
     loop {
         if queue.is_empty() {
             if waiting.is_empty() {
@@ -58,6 +65,10 @@ pub fn round_robin(processes: &[NaiveProcess], quantum: u64) -> Vec<(usize, usiz
             queue.push(waiting.remove(0));
         }
         let running = queue[0];
+        let is_first = arrival(running) == NaiveArrival::AtOnce && !had_turn[running];
+        let rest = left.unwrap_or(if is_first { first_quantum } else { quantum });
+        left = Some(rest);
+        had_turn[running] = true;
         let step = next_step[running];
         if step == processes[running].steps.len() {
             queue.remove(0);
@@ -67,7 +78,7 @@ pub fn round_robin(processes: &[NaiveProcess], quantum: u64) -> Vec<(usize, usiz
                 .find(|other| arrival(*other) == NaiveArrival::Executed(running));
             match heir {
                 Some(heir) => queue.insert(0, heir),
-                None => left = quantum,
+                None => left = None,
             }
             let children =
                 waiting.iter().filter(|child| arrival(**child) == NaiveArrival::Forked(running));
@@ -79,11 +90,11 @@ pub fn round_robin(processes: &[NaiveProcess], quantum: u64) -> Vec<(usize, usiz
         order.push((running, step));
         match processes[running].steps[step] {
             NaiveStep::Run(instructions) => {
-                left -= instructions.min(left);
-                if left == 0 {
+                left = Some(rest - instructions.min(rest));
+                if left == Some(0) {
                     let last = queue.remove(0);
                     queue.push(last);
-                    left = quantum;
+                    left = None;
                 }
             }
             NaiveStep::Fork(child) => {
@@ -115,9 +126,12 @@ mod tests {
             process(Executed(0), &[Run(6), Run(1)]),
             process(Forked(0), &[Run(1)]),
         ];
-        let order = round_robin(&processes, 10);
+        let order = round_robin(&processes, 10, 10);
         let first = [(0, 0), (0, 1), (0, 2), (1, 0), (0, 3), (2, 0)];
         assert_eq!(order[..6], first);
         assert_eq!(order[6..], [(1, 1), (1, 2), (3, 0), (2, 1)]);
+        // A first turn of 14 instructions: 0 ends its second run in it, and 2 takes its place later.
+        let order = round_robin(&processes, 10, 14);
+        assert_eq!(order[..4], [(0, 0), (0, 1), (0, 2), (0, 3)]);
     }
 }

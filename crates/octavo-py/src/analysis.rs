@@ -143,8 +143,8 @@ impl Analysis {
 
     #[staticmethod]
     #[pyo3(signature = (
-        *, machine, settings, designs, layout, warm_up_instructions, interval_instructions, checked, timing,
-        processes
+        *, machine, settings, designs, layout, warm_up_instructions, fast_forward, interval_instructions, checked,
+        timing, processes
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn sim(
@@ -153,6 +153,7 @@ impl Analysis {
         designs: Vec<String>,
         layout: &str,
         warm_up_instructions: u64,
+        fast_forward: bool,
         interval_instructions: Option<NonZeroU64>,
         checked: bool,
         timing: &str,
@@ -160,8 +161,9 @@ impl Analysis {
     ) -> PyResult<Self> {
         let interval = interval_instructions.map(NonZeroU64::get);
         let machine = (machine, settings);
+        let warm_up = (warm_up_instructions, fast_forward);
         let (mut config, stream) =
-            read_sim(machine, designs, layout, warm_up_instructions, interval, checked, timing)?;
+            read_sim(machine, designs, layout, warm_up, interval, checked, timing)?;
         let at_context_switch = read_processes(processes)?;
         if let Some(at_context_switch) = at_context_switch {
             config.machine.core.address_spaces = match at_context_switch {

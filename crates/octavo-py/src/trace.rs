@@ -50,12 +50,14 @@ impl Trace {
         Ok(Trace::of(source, &name.display().to_string()))
     }
 
-    /// The processes of some traces, taking turns of so many instructions.
+    /// The processes of some traces, taking turns of so many instructions, the first of each process of as many as the
+    /// second number says.
     #[staticmethod]
     fn take_turns(
         py: Python<'_>,
         traces: Vec<Py<Trace>>,
         quantum_instructions: NonZeroU64,
+        first_quantum_instructions: NonZeroU64,
     ) -> PyResult<Self> {
         let mut sources = Vec::new();
         let mut names = Vec::new();
@@ -67,7 +69,8 @@ impl Trace {
         if sources.is_empty() {
             return Err(PyValueError::new_err("there is no trace"));
         }
-        let slicing = py.detach(|| TimeSlicing::new(sources, quantum_instructions.get()));
+        let (quantum, first) = (quantum_instructions.get(), first_quantum_instructions.get());
+        let slicing = py.detach(|| TimeSlicing::new(sources, quantum, first));
         Ok(Trace::of(Box::new(slicing.map_err(|error| failed(&error))?), &names.join(", ")))
     }
 

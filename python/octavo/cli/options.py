@@ -167,11 +167,19 @@ class SharedTracing(Tracing):
     quantum: str | None = option(
         None, "N", "Instructions that a process runs before the next one (default 1M)."
     )
+    first_quantum: str | None = option(
+        None,
+        "N",
+        "Instructions of the first turn of each process, so that one has started up before the "
+        "next begins (default: --quantum).",
+    )
 
     def scope(self) -> dict[str, Any]:
         """The arguments of `resolve_scope` and of `choose_processes`. Raises UsageError."""
         quantum = optional(count, self.quantum)
-        return {**super().scope(), "processes": self.processes, "quantum": quantum}
+        first = optional(count, self.first_quantum)
+        turns = {"quantum": quantum, "first_quantum": first}
+        return {**super().scope(), "processes": self.processes, **turns}
 
 
 @dataclass(frozen=True)

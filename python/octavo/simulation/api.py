@@ -170,8 +170,9 @@ def sim(
     `check` compares each translation with the page table's; `perf_4k` and `perf_thp` are files of
     `perf stat -x,` of the program without and with transparent huge pages, for an execution time
     from measurements; with `processes` "asid" or "flush" the processes of the traces share a core
-    with a quantum of `quantum` instructions. `layout`, `skip_instructions`, `max_instructions` and
-    `between_marks` are as of `octavo.run`.
+    with a quantum of `quantum` instructions, `first_quantum` in first turns; with
+    `fast_forward` no core executes the warm-up. `layout`, `skip_instructions`,
+    `max_instructions` and `between_marks` are as of `octavo.run`.
     Raises OctavoError with one clear sentence.
     """
     return ENGINE.call(

@@ -76,6 +76,8 @@ class SimConfiguration(SharedScope):
     machine_hash: str
     warm_up_instructions: int
     """Simulated and not counted."""
+    fast_forward: bool
+    """Whether cores do not execute the warm-up."""
     interval_instructions: int | None
     checked: bool
     """Whether each translation is compared with the page table's."""
@@ -124,11 +126,13 @@ class SimConfiguration(SharedScope):
             "machine": self.machine,
             "machine_hash": self.machine_hash,
             "warm_up_instructions": self.warm_up_instructions,
+            "fast_forward": self.fast_forward,
             "interval_instructions": self.interval_instructions,
             "checked": self.checked,
             "timing": self.timing,
             "processes": self.processes,
             "quantum_instructions": self.quantum_instructions,
+            "first_quantum_instructions": self.first_quantum_instructions,
             "measured": None if self.measured is None else self.measured.resolved(),
             **super().resolved(),
         }
@@ -138,7 +142,8 @@ class SimConfiguration(SharedScope):
         warm = (
             f"The first {self.warm_up_instructions} instructions of "
             f"{'each process image' if self.processes == 'apart' else 'all of them together'} are "
-            "simulated and not counted."
+            "simulated and not counted"
+            f"{', and no core executes them' if self.fast_forward else ''}."
         )
         return [
             *([] if self.measured is None else [self.measured.note()]),
@@ -164,7 +169,7 @@ class SimConfiguration(SharedScope):
             translations = (
                 "tagged with identifiers" if self.processes == "asid" else "flushed at a switch"
             )
-            yield time_slicing_note(self.quantum_instructions)
+            yield time_slicing_note(self)
             yield f"Each design has one machine for all of them; translations are {translations}."
         else:
             yield OWN_NOTE
@@ -180,6 +185,7 @@ def configure_sim(
     designs: Sequence[str] = DEFAULT_DESIGNS,
     settings: Mapping[str, Setting] | Sequence[str] = (),
     warm_up: int = 0,
+    fast_forward: bool = False,
     interval: int | None = None,
     check: bool = False,
     timing: str = BY_STREAM,
@@ -190,6 +196,7 @@ def configure_sim(
     perf_thp: str | None = None,
     processes: str = "apart",
     quantum: int | None = None,
+    first_quantum: int | None = None,
     **scope: Any,
 ) -> SimConfiguration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
@@ -200,7 +207,7 @@ def configure_sim(
     `octavo.tracing.scope.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
-    sharing, quantum_instructions = choose_processes(processes, quantum)
+    sharing, *quanta = choose_processes(processes, quantum, first_quantum)
     measured = read_measured(perf_4k, perf_thp, designs)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
@@ -213,6 +220,8 @@ def configure_sim(
     choose(timing, TIMINGS, "--timing")
     most, what = MOST_INSTRUCTIONS, "instructions"
     check_range("--warm-up", warm_up, 0, most, what)
+    if fast_forward and not warm_up:
+        raise UsageError("--fast-forward needs --warm-up.")
     check_range("--interval", interval, LEAST_INTERVAL_INSTRUCTIONS, most, what)
     try:
         analysis = _core.Analysis.sim(
@@ -221,6 +230,7 @@ def configure_sim(
             designs=list(chosen),
             layout=resolved["layout"],
             warm_up_instructions=warm_up,
+            fast_forward=fast_forward,
             interval_instructions=interval,
             checked=check,
             timing=ADDITIVE if timing == OVERLAPPED else timing,
@@ -235,11 +245,13 @@ def configure_sim(
         machine_json=text,
         machine_hash=digest,
         warm_up_instructions=warm_up,
+        fast_forward=fast_forward,
         interval_instructions=interval,
         checked=check,
         timing=timing,
         processes=sharing,
-        quantum_instructions=quantum_instructions,
+        quantum_instructions=quanta[0],
+        first_quantum_instructions=quanta[1],
         measured=measured,
         core_analysis=analysis,
         **resolved,

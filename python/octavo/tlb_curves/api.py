@@ -112,8 +112,9 @@ def curves(
     `threshold`, `policy_window`, `miss_penalty`, `two_sizes_penalty`, `presets`,
     `cache_lines` (bytes), `without`,
     `classify`, `classify_sizes`, `sample_pages` (a text such as `1/64`), `threads`, `processes`,
-    `quantum` and `flush_every`, as of `octavo.tlb_curves.configuration.configure_curves`, and
-    `layout`, `skip_instructions`, `max_instructions` and `between_marks`, as of `octavo.run`. With
+    `quantum`, `first_quantum` and `flush_every`, as of
+    `octavo.tlb_curves.configuration.configure_curves`, and `layout`, `skip_instructions`,
+    `max_instructions` and `between_marks`, as of `octavo.run`. With
     `processes` "asid" or "flush", `command` may be several traces.
     Raises OctavoError with one clear sentence.
     """

@@ -163,6 +163,7 @@ class CurvesConfiguration(SharedScope):
             "threads": self.threads,
             "processes": self.processes,
             "quantum_instructions": self.quantum_instructions,
+            "first_quantum_instructions": self.first_quantum_instructions,
             "flush_every_instructions": self.flush_every_instructions,
             **({"line_sizes": list(self.line_sizes)} if self.line_sizes else {}),
             # Only where there is one: what is exact says nothing of samples.
@@ -177,7 +178,7 @@ class CurvesConfiguration(SharedScope):
         return [*NOTES, *caches, *sampled, *self._notes_on_sharing()]
 
     def _notes_on_sharing(self) -> Iterator[str]:
-        sharing = time_slicing_note(self.quantum_instructions)
+        sharing = time_slicing_note(self)
         if self.processes == "apart":
             yield "Each process image has TLBs of its own."
         elif self.processes == "asid":
@@ -242,6 +243,7 @@ def configure_curves(
     threads: str = "shared",
     processes: str = "apart",
     quantum: int | None = None,
+    first_quantum: int | None = None,
     flush_every: int | None = None,
     sample_pages: str | None = None,
     **scope: Any,
@@ -257,7 +259,7 @@ def configure_curves(
         raise UsageError("--without leaves out all parts: keep one of them.")
     check_range("--entries", entries, 1, MAX_ENTRIES)
     choose(threads, get_args(Threads), "--threads")
-    sharing, quantum_instructions = choose_processes(processes, quantum)
+    sharing, *quanta = choose_processes(processes, quantum, first_quantum)
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
     if not streams:
         raise UsageError(f"--streams is empty; give some of {', '.join(STREAMS)}.")
@@ -289,7 +291,8 @@ def configure_curves(
         classified=classified,
         threads=cast("Threads", threads),
         processes=sharing,
-        quantum_instructions=quantum_instructions,
+        quantum_instructions=quanta[0],
+        first_quantum_instructions=quanta[1],
         flush_every_instructions=flush_every,
         line_sizes=tuple(sorted({line_size(str(size)) for size in cache_lines})),
         sample=sample,

@@ -42,10 +42,10 @@ def replay_trace(
     for name, trace, said in zip(names, traces, all_said, strict=True):
         _refuse_samples(name, trace.facts(), said)
     name, said = ", ".join(names), all_said[0]
-    if scope.shared_quantum_instructions is None:
+    if scope.shared_quanta is None:
         (trace,) = traces
     else:
-        trace = _time_sliced(traces, scope.shared_quantum_instructions)
+        trace = _time_sliced(traces, scope.shared_quanta)
     try:
         run = TraceRun(
             trace,
@@ -82,8 +82,8 @@ def replay_trace(
     )
 
 
-def _time_sliced(traces: list[Trace], quantum_instructions: int) -> Trace:
-    return interruptible(lambda: Trace.take_turns(traces, quantum_instructions))
+def _time_sliced(traces: list[Trace], quanta: tuple[int, int]) -> Trace:
+    return interruptible(lambda: Trace.take_turns(traces, *quanta))
 
 
 def _refuse_without_instructions(

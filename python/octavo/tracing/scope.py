@@ -56,8 +56,8 @@ class Scope:
         return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
 
     @property
-    def shared_quantum_instructions(self) -> int | None:
-        """The quantum, if the processes of all traces share a core."""
+    def shared_quanta(self) -> tuple[int, int] | None:
+        """Instructions of a turn and of a first one, if the processes of traces share a core."""
         return None
 
     @property
@@ -102,11 +102,14 @@ class SharedScope(Scope, ABC):
     """Each has TLBs, or a machine, of its own, or all share a core."""
     quantum_instructions: int
     """How long a process runs before the next one."""
+    first_quantum_instructions: int
+    """The same of the first turn of each process that exists from the beginning."""
 
     @property
-    def shared_quantum_instructions(self) -> int | None:
-        """The quantum, if the processes of all traces share a core."""
-        return None if self.processes == "apart" else self.quantum_instructions
+    def shared_quanta(self) -> tuple[int, int] | None:
+        """The quanta, if the processes of all traces share a core."""
+        quanta = self.quantum_instructions, self.first_quantum_instructions
+        return None if self.processes == "apart" else quanta
 
     @property
     def counts_instructions(self) -> str | None:
@@ -161,19 +164,27 @@ def resolve_scope(
     }
 
 
-def choose_processes(processes: str, quantum: int | None) -> tuple[Processes, int]:
-    """The choice, and the quantum in instructions. Raises UsageError."""
+def choose_processes(
+    processes: str, quantum: int | None, first_quantum: int | None
+) -> tuple[Processes, int, int]:
+    """The choice, and the quanta in instructions: of all turns, and of first ones. Raises
+    UsageError.
+    """
     choose(processes, get_args(Processes), "--processes")
-    check_range("--quantum", quantum, 1, MOST_INSTRUCTIONS, "instructions")
-    if quantum is not None and processes == "apart":
-        raise UsageError("--quantum needs --processes asid or flush.")
+    for name, given in (("--quantum", quantum), ("--first-quantum", first_quantum)):
+        check_range(name, given, 1, MOST_INSTRUCTIONS, "instructions")
+        if given is not None and processes == "apart":
+            raise UsageError(f"{name} needs --processes asid or flush.")
     quantum_instructions = DEFAULT_QUANTUM_INSTRUCTIONS if quantum is None else quantum
-    return cast("Processes", processes), quantum_instructions
+    first = quantum_instructions if first_quantum is None else first_quantum
+    return cast("Processes", processes), quantum_instructions, first
 
 
-def time_slicing_note(quantum_instructions: int) -> str:
+def time_slicing_note(scope: SharedScope) -> str:
     """How processes share a core, in a sentence."""
+    quantum, first = scope.quantum_instructions, scope.first_quantum_instructions
+    later = "" if first == quantum else f" after a first turn of {first} each"
     return (
-        f"Processes share a core round robin, with a quantum of {quantum_instructions} "
-        "instructions; waiting is not modelled."
+        f"Processes share a core round robin, with a quantum of {quantum} instructions{later}; "
+        "waiting is not modelled."
     )

@@ -142,6 +142,7 @@ fn sim(config: &MachineConfig, machines: Vec<Box<dyn AnyMachine>>) -> Sim {
         designs: Vec::new(),
         native_layout: false,
         warm_up_instructions: 0,
+        is_fast_forwarded: false,
         interval_instructions: None,
         is_checked,
         timing: Timing::Additive,

@@ -58,6 +58,8 @@ pub struct SimConfig {
     pub native_layout: bool,
     /// Instructions that are simulated before counting starts.
     pub warm_up_instructions: u64,
+    /// Whether cores do not execute the warm-up: caches, TLBs and memory change as ever, and no time passes.
+    pub is_fast_forwarded: bool,
     /// Length of an interval in instructions, if intervals are reported.
     pub interval_instructions: Option<u64>,
     /// Whether each translation is checked against the page table.
@@ -329,7 +331,10 @@ fn make(config: &SimConfig) -> Result<(Vec<Box<dyn AnyMachine>>, Filter), Config
     let mut filter = Filter::BySide.min(config::filter(&given));
     for spec in &config.designs {
         let adapted = spec.machine(&given)?;
-        let machine = spec.hardware().make(&adapted, &setup, spec.os())?;
+        let mut machine = spec.hardware().make(&adapted, &setup, spec.os())?;
+        if config.is_fast_forwarded && config.warm_up_instructions > 0 {
+            machine.fast_forward();
+        }
         filter = filter.min(config::filter(&adapted)).min(machine.filter());
         machines.push(machine);
     }

@@ -45,6 +45,7 @@ impl Player {
             designs: vec![design],
             native_layout: false,
             warm_up_instructions: 0,
+            is_fast_forwarded: false,
             interval_instructions: None,
             is_checked: true,
             timing: Timing::Additive,

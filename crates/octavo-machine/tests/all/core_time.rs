@@ -291,6 +291,42 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(octavo_oracle::cases(40))]
+
+    /// A fast-forwarded warm-up changes no count but those of the core's time; without a warm-up not even those.
+    #[test]
+    fn fast_forward_changes_no_count(
+        stream in streams(),
+        pipeline in pipelines(),
+        warm_up in 0u64..200,
+    ) {
+        let names: Vec<&str> = designs().iter().map(|design| design.name).collect();
+        let mut machine = tiny();
+        machine.core.pipeline = Some(pipeline);
+        let play = |is_fast_forwarded| {
+            let mut config = config(machine.clone(), &names);
+            config.timing = Timing::OutOfOrder;
+            config.is_checked = false;
+            config.warm_up_instructions = warm_up;
+            config.is_fast_forwarded = is_fast_forwarded;
+            let mut sim = Sim::new(&config).unwrap();
+            play(&mut sim, &stream);
+            sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
+        };
+        for ((name, fast), executed) in names.iter().zip(play(true)).zip(play(false)) {
+            prop_assert_eq!(others(&fast), others(&executed), "{}", name);
+            let instructions = |of| get(of, "core", "instructions");
+            prop_assert_eq!(instructions(&fast), instructions(&executed), "{}", name);
+            if warm_up == 0 {
+                let cycles = |of| get(of, "core", "cycles");
+                prop_assert_eq!(cycles(&fast), cycles(&executed), "{}", name);
+            }
+            check_stack(&fast, name)?;
+        }
+    }
+}
+
 /// The stream at other addresses.
 fn moved(stream: &RandomStream, all: &[Dependences], bytes: u64) -> RandomStream {
     let to = |addr: VirtAddr| addr.wrapping_add(bytes);

@@ -49,7 +49,8 @@ pub trait TimeSlicedConsumer: Observer {
 /// Several processes that share a core round robin, as a source.
 ///
 /// A quantum ends with the segment that completes its instructions, or with the process. The round
-/// begins with the first process of each trace, in the order of the traces. A forked child joins
+/// begins with the first process of each trace, in the order of the traces; their first turns may have
+/// another length, so that each starts up before they alternate. A forked child joins
 /// at the end of the round when its parent records the fork; if the parent does not (it runs in
 /// a PID namespace of its own, or its stream is cut off), when the parent's image ends. A program
 /// that a process executes takes its place, with the rest of its quantum.
@@ -75,16 +76,17 @@ struct Trace {
 }
 
 impl TimeSlicing {
-    /// Opens at least one trace, with a quantum of at least one instruction. Fails if there are
-    /// too many processes, or if a trace cannot be read.
+    /// Opens at least one trace, with quanta of at least one instruction, the second that of first turns.
+    /// Fails if there are too many processes, or if a trace cannot be read.
     pub fn new(
         traces: Vec<Box<dyn Source>>,
         quantum_instructions: u64,
+        first_quantum_instructions: u64,
     ) -> Result<Self, TraceError> {
         let mut slicing = TimeSlicing {
             traces: Vec::new(),
             processes: Vec::new(),
-            round: RoundRobin::new(quantum_instructions),
+            round: RoundRobin::new(quantum_instructions, first_quantum_instructions),
             steps: VecDeque::new(),
             reading: None,
         };

@@ -24,6 +24,10 @@ pub enum Arrival {
 /// Round-robin scheduling of processes.
 pub struct RoundRobin {
     quantum_instructions: u64,
+    /// The length of the first turn of each process that exists from the beginning.
+    first_quantum_instructions: u64,
+    /// How many of those have not ended their first turn.
+    first_turns: usize,
     /// The processes that have begun and not ended; the first one runs.
     running: VecDeque<usize>,
     /// The processes that have not begun, in order.
@@ -36,9 +40,11 @@ pub struct RoundRobin {
 
 impl RoundRobin {
     /// A scheduler without processes.
-    pub fn new(quantum_instructions: u64) -> Self {
+    pub fn new(quantum_instructions: u64, first_quantum_instructions: u64) -> Self {
         RoundRobin {
             quantum_instructions,
+            first_quantum_instructions,
+            first_turns: 0,
             running: VecDeque::new(),
             waiting: Vec::new(),
             added: 0,
@@ -57,6 +63,9 @@ impl RoundRobin {
         let mut first = self.start_waiting(|arrival| arrival == Arrival::AtOnce);
         if first.is_empty() {
             first = self.start_first_waiting();
+        } else {
+            self.first_turns = first.len();
+            self.left_instructions = self.first_quantum_instructions;
         }
         self.running.extend(&first);
         first
@@ -89,8 +98,17 @@ impl RoundRobin {
         self.left_instructions = self.left_instructions.saturating_sub(instructions);
         if self.left_instructions == 0 {
             self.running.rotate_left(1);
-            self.left_instructions = self.quantum_instructions;
+            self.begin_turn();
         }
+    }
+
+    /// The next process begins its turn. Those that exist from the beginning come first, in order.
+    fn begin_turn(&mut self) {
+        self.first_turns = self.first_turns.saturating_sub(1);
+        self.left_instructions = match self.first_turns {
+            0 => self.quantum_instructions,
+            _ => self.first_quantum_instructions,
+        };
     }
 
     /// The running process has ended. Returns the processes that begin now: the program that it has
@@ -104,7 +122,7 @@ impl RoundRobin {
             self.running.push_front(next);
             begun.push(next);
         } else {
-            self.left_instructions = self.quantum_instructions;
+            self.begin_turn();
         }
         let children = self.start_waiting(
             |arrival| matches!(arrival, Arrival::Forked { parent, .. } if parent == gone),

@@ -153,8 +153,8 @@ fn read(source: &mut dyn Source) -> Vec<(u32, NaiveStep)> {
     found
 }
 
-fn in_order(processes: &[NaiveProcess], quantum: u64) -> Vec<(u32, NaiveStep)> {
-    let order = round_robin(processes, quantum);
+fn in_order(processes: &[NaiveProcess], quantum: u64, first: u64) -> Vec<(u32, NaiveStep)> {
+    let order = round_robin(processes, quantum, first);
     order.into_iter().map(|(at, step)| (at as u32, processes[at].steps[step])).collect()
 }
 
@@ -186,10 +186,12 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 
     #[test]
-    fn quanta_are_those_of_plain_lists(processes in processes(), quantum in 1u64..12) {
+    fn quanta_are_those_of_plain_lists(
+        processes in processes(), quantum in 1u64..12, first in 1u64..40,
+    ) {
         let trace = Written::new(&processes);
-        let mut slicing = TimeSlicing::new(vec![trace.open()], quantum).unwrap();
-        prop_assert_eq!(read(&mut slicing), in_order(&processes, quantum));
+        let mut slicing = TimeSlicing::new(vec![trace.open()], quantum, first).unwrap();
+        prop_assert_eq!(read(&mut slicing), in_order(&processes, quantum, first));
         let progress = slicing.progress();
         prop_assert_eq!(Some(progress.done), progress.total);
     }
@@ -197,10 +199,10 @@ proptest! {
     /// Two traces equal a single trace that holds the second one's processes after the first one's.
     #[test]
     fn several_traces_equal_one_trace_of_all_processes(
-        first in processes(), second in processes(), quantum in 1u64..12,
+        first in processes(), second in processes(), quantum in 1u64..12, turn in 1u64..40,
     ) {
         let traces = [Written::new(&first), Written::new(&second)];
-        let mut slicing = TimeSlicing::new(traces.iter().map(Written::open).collect(), quantum).unwrap();
+        let mut slicing = TimeSlicing::new(traces.iter().map(Written::open).collect(), quantum, turn).unwrap();
         let moved = second.into_iter().map(|NaiveProcess { arrival, steps }| NaiveProcess {
             arrival: match arrival {
                 NaiveArrival::AtOnce => NaiveArrival::AtOnce,
@@ -220,7 +222,7 @@ proptest! {
             }
             _ => (stream, step),
         });
-        prop_assert_eq!(found.collect::<Vec<_>>(), in_order(&all, quantum));
+        prop_assert_eq!(found.collect::<Vec<_>>(), in_order(&all, quantum, turn));
     }
 }
 
@@ -237,9 +239,9 @@ fn a_trace_that_can_be_read_only_as_it_comes_has_one_process() {
         let bytes = std::fs::File::open(&trace.0).unwrap();
         let input = Input::from_reader("a pipe", Box::new(bytes), InputOptions::default()).unwrap();
         let source = open_input(input, &OpenOptions::default()).unwrap();
-        let mut slicing = TimeSlicing::new(vec![source], 2).unwrap();
+        let mut slicing = TimeSlicing::new(vec![source], 2, 2).unwrap();
         if is_read {
-            assert_eq!(read(&mut slicing), in_order(&processes, 2));
+            assert_eq!(read(&mut slicing), in_order(&processes, 2, 2));
             continue;
         }
         let mut batch = Batch::default();
@@ -260,7 +262,7 @@ fn a_fault_is_reported_after_all_whole_processes() {
     let whole = std::fs::read(&trace.0).unwrap();
     // Within the index: all streams are there, but not the end.
     std::fs::write(&trace.0, &whole[..whole.len() - 30]).unwrap();
-    let mut slicing = TimeSlicing::new(vec![trace.open()], 100).unwrap();
+    let mut slicing = TimeSlicing::new(vec![trace.open()], 100, 100).unwrap();
     let (mut batch, mut batches) = (Batch::default(), 0);
     let error = loop {
         match slicing.next(&mut batch) {
@@ -285,7 +287,7 @@ fn a_cut_trace_is_an_error_wherever_it_is_cut() {
         // Without a manifest it is none.
         let Ok(source) = open_input(input, &OpenOptions::default()) else { continue };
         let mut batch = Batch::default();
-        let error = match TimeSlicing::new(vec![source], 100) {
+        let error = match TimeSlicing::new(vec![source], 100, 100) {
             Err(error) => error,
             Ok(mut slicing) => loop {
                 in_turns += 1;

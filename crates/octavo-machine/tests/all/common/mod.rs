@@ -190,6 +190,7 @@ pub fn config(machine: MachineConfig, designs: &[&str]) -> SimConfig {
         designs: designs.iter().map(|name| DesignSpec::parse(name).unwrap()).collect(),
         native_layout: false,
         warm_up_instructions: 0,
+        is_fast_forwarded: false,
         interval_instructions: None,
         is_checked: true,
         instructions: Instructions::PORTABLE,
