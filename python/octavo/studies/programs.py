@@ -18,8 +18,9 @@ from typing import Any, Literal, TypeVar
 from octavo._core import OctavoError
 from octavo.analysis.rows import stream_counters
 from octavo.analysis.view import main_process
-from octavo.base.toml import read_toml
-from octavo.hardware.machines import setting_texts
+from octavo.base.toml import read_toml, toml_value
+from octavo.base.units import BASE_PAGE, byte_size
+from octavo.hardware.machines import Setting, setting_texts
 from octavo.simulation.model import Simulated
 from octavo.studies.inputs import make_inputs
 from octavo.studies.parts import document_of
@@ -54,6 +55,10 @@ class Program:
     """The program of the paper that it stands for; None for a program of today."""
     needs: tuple[str, ...] = ()
     """Other commands that have to be there."""
+    stream: str | None = None
+    """The description of a synthetic trace that stands for it, which is not recorded."""
+    begin: int = 0
+    """After how many instructions all memory of that trace has been touched."""
     display: bool = False
     """Whether it is a client of a display, which is started for it."""
 
@@ -64,6 +69,8 @@ class Program:
 
     def missing(self) -> str | None:
         """Why it cannot run here, if it cannot."""
+        if self.stream is not None:
+            return None
         if self.is_static:
             return None if os.access(self.command[0], os.X_OK) else "not built: `make workloads`"
         wanted = (self.command[0], *self.needs, *([DISPLAY_SERVER] if self.display else []))
@@ -131,6 +138,10 @@ def measure_traces(
     """
 
     def record(program: Program, command: list[str], place: Path) -> Measured:
+        if program.stream is not None:
+            described = place / "stream.toml"
+            described.write_text(program.stream, encoding="ascii")
+            return measure(program, described)
         trace = place / "trace.oct"
         limit = _limit(request.max_instructions, program)
         try:
@@ -321,12 +332,25 @@ def subjects(*, large: bool, machine: str) -> list[Subject]:
     settings = {} if large else table["usual_machine"][machine]
     size = "large" if large else "usual"
     made = [
-        Subject(Program(name, _workload(commands[size])), "workload", settings)
+        Subject(stream_program(name, commands["stream"]), "workload", {})
+        if "stream" in commands and not large
+        else Subject(Program(name, _workload(commands[size])), "workload", settings)
         for name, commands in table["workloads"].items()
     ]
     limit = None if large else usual_instructions()
     programs = [replace(of, max_instructions=limit) for of in load_programs()]
     return [*made, *(Subject(program, "program", {}) for program in programs)]
+
+
+def stream_program(name: str, of: Mapping[str, Setting]) -> Program:
+    """A workload as a synthetic trace: each page is touched once, in order, before its loop."""
+    pages = byte_size(str(of["bytes"])) // BASE_PAGE
+    first: dict[str, Setting] = {"kind": "strided", "stride": BASE_PAGE, "references": pages}
+    first |= {"bytes": of["bytes"], "base": of["base"], "stores": 1, "instructions": 1}
+    text = 'kind = "phases"\n'
+    for phase in (first, of):
+        text += "\n[[phase]]\n" + "".join(f"{k} = {toml_value(v)}\n" for k, v in phase.items())
+    return Program(name, (name,), stream=text, begin=pages)
 
 
 def usual_instructions() -> int:
@@ -348,7 +372,12 @@ def extent(subject: Subject, trace: Path, at_most: int | None = None) -> tuple[i
     """The instructions at which what counts begins and ends: of a workload its region of interest,
     or so much of it, of a real program everything.
     """
-    begin, end = region_of(trace) if subject.kind == "workload" else (0, None)
+    begin: int
+    end: int | None
+    if subject.program.stream is not None:
+        begin, end = subject.program.begin, None
+    else:
+        begin, end = region_of(trace) if subject.kind == "workload" else (0, None)
     if at_most is None:
         return begin, end
     return begin, begin + at_most if end is None else min(end, begin + at_most)

@@ -38,6 +38,7 @@ from octavo.studies.tailored_page_sizes.measurement import (
     DESIGNS,
     METRICS,
     MOST_INSTRUCTIONS,
+    OVER_BASELINE,
     RIVALS,
     RMM,
     TIMED,
@@ -110,6 +111,11 @@ class Study(Reproduction):
                 m.core_time.cycles / m.core_time.ideal_cycles - 1
                 for m in counting
                 if m.core_time is not None
+            ],
+            "lost_fragmented": [
+                m.core_time_fragmented.cycles / m.core_time_fragmented.ideal_cycles - 1
+                for m in counting
+                if m.core_time_fragmented is not None
             ],
             "lost_smt": [
                 m.smt[BASELINE].time.cycles / m.smt[BASELINE].time.ideal_cycles - 1
@@ -215,16 +221,23 @@ def _measured(subject: Subject, trace: Path) -> Measurement:
     compared = ["--design", ",".join((BASELINE, TPS, *RIVALS))]
     scarce = to_settings(fragmented(designs[BASE].resident_bytes))
     short = document([*simulate, *scarce, *region_of_one, *compared, str(trace)], place)
-    shared = timed = None
+    shared = timed = timed_short = None
     if subject.kind == "workload":
-        both = ["--processes", "asid", "--quantum", str(SMT_TURN_INSTRUCTIONS)]
+        # Each thread starts up by itself, so that its memory lies together.
+        turns = ["--quantum", str(SMT_TURN_INSTRUCTIONS), "--first-quantum", str(max(begin, 1))]
+        both = ["--processes", "asid", *turns]
         region_of_both = scope(2 * begin, None if end is None else 2 * end)
         traces = [str(trace), str(trace)]
-        shared = document([*simulate, *region_of_both, *both, *compared, *traces], place)
+        beside = ["--design", ",".join((BASELINE, TPS, *RIVALS, OVER_BASELINE))]
+        shared = document([*simulate, *region_of_both, *both, *beside, *traces], place)
         first = scope(*extent(subject, trace, MOST_INSTRUCTIONS))
         execute = ["sim", "--timing", "out-of-order", *machine, *first]
-        timed = document([*execute, "--design", ",".join(TIMED), str(trace)], place)
-    return measure(subject, touched, instructions_of(empty), designs, short, shared, timed)
+        execute += ["--fast-forward"] if begin else []
+        executed = ["--design", ",".join(TIMED), str(trace)]
+        timed = document([*execute, *executed], place)
+        timed_short = document([*execute, *scarce, *executed], place)
+    times = (shared, timed, timed_short)
+    return measure(subject, touched, instructions_of(empty), designs, short, *times)
 
 
 def measure(
@@ -235,6 +248,7 @@ def measure(
     short: dict[str, Any],
     shared: dict[str, Any] | None = None,
     timed: dict[str, Any] | None = None,
+    timed_short: dict[str, Any] | None = None,
 ) -> Measurement:
     """The figures of one program from the documents of its passes, and from what was counted where
     memory was empty.
@@ -255,6 +269,7 @@ def measure(
         fragmented=all_counted(short),
         smt={} if shared is None else all_counted(shared, of_all=True),
         core_time=None if timed is None else core_time(cycles_of(timed)),
+        core_time_fragmented=None if timed_short is None else core_time(cycles_of(timed_short)),
     )
 
 
