@@ -203,8 +203,9 @@ class _Traced:
 
 def _traced(subject: Subject, trace: Path) -> _Traced:
     """A recorded program. Raises NotMeasured if it cannot be measured."""
-    region = scope(*extent(subject, trace, MOST_INSTRUCTIONS))
-    host = usual_host(MACHINE) if subject.kind == "workload" else {}
+    begin, end = extent(subject, trace, MOST_INSTRUCTIONS)
+    region = [*scope(begin, end), *(["--fast-forward"] if begin else [])]
+    host = usual_host(MACHINE) if subject.settings else {}
     options = (
         "sim",
         "--timing",

@@ -46,6 +46,10 @@ TIMING = "out-of-order"
 RESERVED = "reserved_thp"
 PORTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 FRACTIONS = (0.1, 0.25, 0.5, 0.75, 0.9)
+OWN_RULE = "own rule"
+"""The name of the experiment under the rule of section III-C."""
+RULE_FRACTIONS = (0.1, 0.24)
+"""Of holes, both less than the quarter that the rule wants."""
 OBSERVED = (Fragments(0.18, 0.25, "clustered", 0.22), Fragments(0.50, 0.25, "clustered", 0.49))
 """Section III-C: so much in perforated and in large pages, the rest in base pages."""
 
@@ -148,6 +152,8 @@ class Experiment:
     name: str
     points: tuple[Point, ...]
     settings: dict[str, Any]
+    policy: str | None = None
+    """The policy that makes perforated pages, in place of one that makes all."""
 
     def key(self, point: Point) -> str:
         """A name among other passes."""
@@ -167,27 +173,35 @@ def experiments() -> Iterator[Experiment]:
         tuple(Point(of, is_allocated=False) for of in (worst, none)),
         {"cache.l2.bytes": "64KiB"},
     )
+    rule = [Fragments(0.5, of, layout) for layout in LAYOUTS for of in RULE_FRACTIONS]
+    yield Experiment(
+        OWN_RULE, tuple(Point(of, is_allocated=True) for of in rule), {}, policy=PERFORATED
+    )
 
 
 def grid_passes(of: Sequence[Point], size: Size, place: Path) -> Iterator[Pass]:
     """A pass for each point; the streams are described in files at `place`."""
-    yield from _passes([(point.key, point, {}) for point in of], size, place / "grid-")
+    yield from _passes([(point.key, point, {}, None) for point in of], size, place / "grid-")
 
 
 def experiment_passes(of: Sequence[Experiment], size: Size, place: Path) -> Iterator[Pass]:
     """A pass for each point of the experiments."""
-    every = [(one.key(point), point, one.settings) for one in of for point in one.points]
+    every = [
+        (one.key(point), point, one.settings, one.policy) for one in of for point in one.points
+    ]
     yield from _passes(every, size, place / "experiment-")
 
 
 def _passes(
-    of: Sequence[tuple[str, Point, dict[str, Any]]], size: Size, place: Path
+    of: Sequence[tuple[str, Point, dict[str, Any], str | None]], size: Size, place: Path
 ) -> Iterator[Pass]:
-    for number, (key, point, more) in enumerate(of):
+    for number, (key, point, more, policy) in enumerate(of):
         path = place.with_name(f"{place.name}{number}.toml")
         text, warm_up = stream(point, size)
         path.write_text(text, encoding="ascii")
         settings, designs = _machine(point, size, warm_up)
+        if policy is not None:
+            designs = [*designs[:-1], policy]
         yield simulation(key, settings | more, designs, warm_up, path)
 
 

@@ -104,6 +104,12 @@ class RedisMeasurement:
         one = self.designs.get(design)
         return None if one is None else one.mpki
 
+    @property
+    def bitmap_mpki(self) -> float:
+        """Bitmaps that the second-level TLB missed, per 1000 instructions."""
+        one = self.designs.get(PERFORATED)
+        return 0.0 if one is None else one.bitmap_fetches * 1000 / one.instructions
+
     def first_misses(self) -> dict[str, float] | None:
         """By design, misses of the first-level TLB for data per 1000 instructions, and bitmaps that
         are read from memory; None if a design did not run to its end.
