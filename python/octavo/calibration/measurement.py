@@ -22,6 +22,7 @@ from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE, GIB, MIB, format_bytes
 from octavo.calibration.file import Calibration, MeasuredHost, Reach, Spread, processor
 from octavo.calibration.knees import CurvePoint, Knees, find_knees, quantile, spread_of, undisturbed
+from octavo.calibration.perf_stat import WalkCounts
 
 if TYPE_CHECKING:
     from octavo._core import CalibrationSamples, SpreadSamples
@@ -58,6 +59,8 @@ class Measurement:
     """By page size in bytes."""
     interrupted_by: int | None = None
     """The signal that ended it early."""
+    counted: WalkCounts | None = None
+    """The counts of a file of `perf stat`."""
 
     def document(self) -> dict[str, Any]:
         """The document of `octavo calibrate --json`."""
@@ -65,6 +68,7 @@ class Measurement:
             "schema": SCHEMA,
             **calibration_document(self.calibration),
             "partial": self.interrupted_by is not None,
+            "counted": None if self.counted is None else self.counted.record(),
             "samples": self.samples,
         }
 

@@ -1,10 +1,13 @@
 """`octavo calibrate`: measure the TLBs, page walks and memory latencies of this processor."""
 
+from dataclasses import replace
+
 import typer
 
 from octavo.base.units import byte_size
 from octavo.calibration.file import CalibrationFile
-from octavo.calibration.measurement import Measurement, measure
+from octavo.calibration.measurement import Measurement, describe, measure
+from octavo.calibration.perf_stat import read_walk_counts
 from octavo.calibration.view import (
     fault_grid,
     headline,
@@ -25,6 +28,7 @@ Examples:
   octavo calibrate
   octavo calibrate --memory 2GiB
   octavo calibrate --quick -o quick.toml --json -
+  octavo calibrate --perf counters.csv
   octavo calibrate && octavo sim --machine host gzip.oct
 
 \b
@@ -62,6 +66,12 @@ def calibrate(
         "which `--machine host` names; none with --out).",
         "--machine-out",
     ),
+    perf: str | None = option(
+        None,
+        "FILE",
+        "What `perf stat -o FILE` wrote on this machine, with -x, or without: walks per 1000 "
+        "instructions, cycles a walk and instructions per cycle are noted.",
+    ),
     busy: bool = flag("Measure although other programs keep processors busy."),
     *,
     output: options.DocumentOutput,
@@ -75,10 +85,18 @@ def calibrate(
         machine = None
         if out is None or machine_out is not None:
             machine = MachineFile(machine_out, force=output.force)
+        counted = None
+        if perf is not None:
+            counted = read_walk_counts("--perf", perf, describe().cpu_id.split()[0])
         write_document = output.document_file(beside=str(file.path))
         with LiveLine(make_console(), quiet=output.quiet, text=trace_text) as line:
             found = measure(
                 quick=quick, memory_bytes=memory_bytes, busy=busy, on_progress=line.show
+            )
+        if counted is not None:
+            notes = (*found.calibration.notes, counted.sentence())
+            found = replace(
+                found, calibration=replace(found.calibration, notes=notes), counted=counted
             )
         file.write(found.calibration)
         if machine is not None:
