@@ -987,6 +987,10 @@ class CalibrationSamples(TypedDict):
     strides: list[StrideSamples]
     dense: list[DenseSamples]
     parallel: list[ParallelSamples]
+    random: list[LatencySamples]
+    """Random reads, each of which waits for the one before."""
+    walkers: list[WalkerSamples]
+    windows: list[WindowSamples]
     streams: list[StreamSamples]
     faults: list[FaultSamples]
 
@@ -994,6 +998,19 @@ class ChaseSamples(TypedDict):
     """Times of loads where so many chases run at once."""
 
     chases: int
+    ticks: list[float]
+
+class WalkerSamples(TypedDict):
+    """Times of loads of one line in each of some 4 KiB pages where several chases run at once."""
+
+    pages: int
+    by_chases: list[ChaseSamples]
+
+class WindowSamples(TypedDict):
+    """Times of two loads that miss, with some instructions between them."""
+
+    filler: Literal["additions", "loads", "stores", "mixed"]
+    instructions: int
     ticks: list[float]
 
 class ParallelSamples(TypedDict):

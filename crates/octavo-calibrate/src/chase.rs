@@ -41,6 +41,11 @@ impl<'a> Cycle<'a> {
         self.order.len()
     }
 
+    /// The link so many behind the first.
+    pub fn place(&self, number: usize) -> &'a Link {
+        self.order[number % self.order.len()]
+    }
+
     /// Follows `steps` links, each load depending on the one before, from where the last call ended.
     ///
     /// `steps` is rounded up to the steps of an unrolled loop; the steps made are returned.
@@ -97,6 +102,48 @@ impl<'a> Cycle<'a> {
         iterations * CHASES
     }
 }
+
+/// Chases of random reads that fill the caches before a few are timed.
+pub const FILLING: usize = 16;
+
+/// Random reads of lines, with reuse, as a program reads a table: unlike a cycle, which comes back to a line after all
+/// others only. The value of each read changes the place of the next one of its chase.
+pub struct RandomReads {
+    states: [u64; FILLING],
+}
+
+impl RandomReads {
+    /// Chases that begin at random places.
+    pub fn new(random: &mut Xoshiro256PlusPlus) -> Self {
+        RandomReads { states: std::array::from_fn(|_| random.next_u64()) }
+    }
+
+    /// Reads the first lines of a memory in turns of `CHASES` chases at once, each read of a chase depending on the one
+    /// before, `reads` in all. `reads` is rounded up; the reads made are returned.
+    pub fn read<'a, const CHASES: usize>(
+        &mut self,
+        lines: usize,
+        link: impl Fn(usize) -> &'a Link,
+        reads: usize,
+    ) -> usize {
+        const { assert!(CHASES <= FILLING) };
+        let mut states: [u64; CHASES] = std::array::from_fn(|chase| self.states[chase]);
+        let turns = reads.div_ceil(CHASES);
+        for _ in 0..turns {
+            for state in &mut states {
+                // Knuth's generator: its upper bits choose the line.
+                *state = state.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
+                let line = ((u128::from(*state) * lines as u128) >> 64) as usize;
+                *state = state.wrapping_add(link(line).0.get() as u64);
+            }
+        }
+        self.states[..CHASES].copy_from_slice(&std::hint::black_box(states));
+        turns * CHASES
+    }
+}
+
+const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
+const INCREMENT: u64 = 1_442_695_040_888_963_407;
 
 #[inline(always)]
 fn next(link: &Link) -> &Link {
@@ -172,6 +219,39 @@ mod tests {
                 prop_assert!(made >= steps && made < steps + chases.max(UNROLLED));
             }
         }
+    }
+
+    #[test]
+    fn random_reads_reach_all_lines_and_no_others() {
+        let memory = links(40);
+        let seen = std::cell::RefCell::new(HashSet::new());
+        let mut reads = RandomReads::new(&mut Xoshiro256PlusPlus::seed_from_u64(2));
+        let link = |line: usize| {
+            seen.borrow_mut().insert(line);
+            &memory[line]
+        };
+        assert_eq!(reads.read::<1>(40, link, 500), 500);
+        assert_eq!(reads.read::<FILLING>(40, link, 500), 512);
+        assert_eq!(seen.into_inner(), (0..40).collect());
+    }
+
+    #[test]
+    fn a_random_read_depends_on_the_value_of_the_one_before() {
+        let places = |value: usize| {
+            let memory = [Link(Cell::new(value as *const Link))];
+            let mut places = Vec::new();
+            let places_of = std::cell::RefCell::new(&mut places);
+            let mut reads = RandomReads::new(&mut Xoshiro256PlusPlus::seed_from_u64(2));
+            let link = |line: usize| {
+                places_of.borrow_mut().push(line);
+                &memory[0]
+            };
+            reads.read::<1>(1 << 20, link, 2);
+            places
+        };
+        let (zero, other) = (places(0), places(1 << 60));
+        assert_eq!(zero[0], other[0]);
+        assert_ne!(zero[1], other[1]);
     }
 
     #[test]

@@ -21,14 +21,17 @@ mod measure;
 mod memory;
 mod plan;
 mod streams;
+mod windows;
 
 pub use measure::{
     ChaseSamples, DenseSamples, FaultSamples, LatencySamples, Measured, ParallelSamples,
-    SpreadSamples, StreamSamples, StrideSamples, WorkingSetSamples, measure,
+    RandomSamples, SpreadSamples, StreamSamples, StrideSamples, WalkerSamples, WindowSamples,
+    WorkingSetSamples, measure,
 };
 pub use memory::Obtained;
 pub use plan::Plan;
 pub use streams::Direction;
+pub use windows::Filler;
 
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]

@@ -7,15 +7,16 @@ use rand_xoshiro::rand_core::SeedableRng;
 use serde::Serialize;
 
 use crate::CalibrateError;
-use crate::chase::{CHASES, Cycle, shuffle};
+use crate::chase::{CHASES, Cycle, FILLING, RandomReads, shuffle};
 use crate::clock::{Stopwatch, core_cycles_per_tick, time};
 use crate::faults::ticks_per_fault;
 use crate::memory::{Memory, Obtained};
 use crate::plan::{
     FAULTS, GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan, SMALL_PAGE, STREAMED, dense_sets,
-    page_counts, parallel_sets, piece_counts, strides, working_sets,
+    page_counts, parallel_sets, piece_counts, random_sets, strides, walker_pages, working_sets,
 };
 use crate::streams::{Direction, stream};
+use crate::windows::{Filler, Windows};
 
 /// Loads that are timed at once: so many that reading the clock does not count, and so few that most
 /// are over before the next interrupt.
@@ -33,6 +34,17 @@ const MOST_ROUNDS_BETWEEN: usize = 8;
 const MEMORY_TIME_SHARE: u32 = 2;
 /// The core's clock is measured once in so many measurements.
 const CLOCK_EVERY: u64 = 16;
+
+/// Times agree where the median is at most so much above the lower quartile.
+const SETTLED: f64 = 0.02;
+/// Pairs of loads that are timed at once in a window.
+const PAIRS: usize = 64;
+/// Random reads fill the caches first, with so many reads for each line, up to so many reads.
+const FILLING_READS: usize = 3;
+const MOST_FILLING_READS: usize = 1 << 20;
+/// They are timed so few at once that others can displace little meanwhile; between two times the caches are filled again.
+const RANDOM_READS: usize = 4096;
+const REFILLING_READS: usize = 1 << 16;
 
 /// The lines of a control are one in so many, up to so many lines.
 const SPARSENESS: usize = 4;
@@ -66,6 +78,12 @@ pub struct Measured {
     pub dense: Vec<DenseSamples>,
     /// Several chases at once, over two working sets in 2 MiB pages.
     pub parallel: Vec<ParallelSamples>,
+    /// Random reads of working sets.
+    pub random: Vec<RandomSamples>,
+    /// Several chases at once, over pages that exceed the TLB.
+    pub walkers: Vec<WalkerSamples>,
+    /// Pairs of loads that miss with instructions between them; empty where the system allows no new code.
+    pub windows: Vec<WindowSamples>,
     /// Memory read and written from beginning to end.
     pub streams: Vec<StreamSamples>,
     /// First touches of fresh memory.
@@ -87,6 +105,36 @@ pub struct ChaseSamples {
     /// Chases.
     pub chases: usize,
     /// Ticks per load.
+    pub ticks: Vec<f64>,
+}
+
+/// Times of random reads of the lines of a working set, each waiting for the one before. Faster reads have filled the
+/// caches with it.
+#[derive(Debug, Serialize)]
+pub struct RandomSamples {
+    /// Bytes of the working set.
+    pub bytes: usize,
+    /// Ticks per read, the computation of its place included.
+    pub ticks: Vec<f64>,
+}
+
+/// Times of loads of one line in each of some 4 KiB pages where several chases run at once.
+#[derive(Debug, Serialize)]
+pub struct WalkerSamples {
+    /// Pages.
+    pub pages: usize,
+    /// By number of chases.
+    pub by_chases: Vec<ChaseSamples>,
+}
+
+/// Times of two loads that miss, with some instructions between them.
+#[derive(Debug, Serialize)]
+pub struct WindowSamples {
+    /// The kind of the instructions.
+    pub filler: Filler,
+    /// Their number.
+    pub instructions: usize,
+    /// Ticks of a pair.
     pub ticks: Vec<f64>,
 }
 
@@ -181,6 +229,9 @@ enum Task {
     Stride(usize),
     Dense(usize),
     Parallel(usize),
+    Random(usize),
+    Walkers(usize),
+    Windows,
     Stream(usize),
     Fault(usize),
 }
@@ -205,6 +256,7 @@ pub fn measure(
     let (huge, huge_obtained) = Memory::huge(plan.huge_bytes, &mut go_on)?;
     let (gigantic, gigantic_obtained) = Memory::gigantic(plan.huge_bytes);
 
+    let windows = Windows::new();
     let latency_memory = huge.as_ref().unwrap_or(&small);
     let mut measured = Measured {
         rounds: 0,
@@ -221,6 +273,9 @@ pub fn measure(
         strides: Vec::new(),
         dense: Vec::new(),
         parallel: Vec::new(),
+        random: Vec::new(),
+        walkers: Vec::new(),
+        windows: Vec::new(),
         streams: [Direction::Read, Direction::Write]
             .map(|direction| {
                 let bytes = STREAMED.min(latency_memory.bytes());
@@ -231,7 +286,12 @@ pub fn measure(
     };
     // Without 2 MiB pages there is no control.
     let Some(control) = huge.as_ref() else {
-        let mut rounds = Rounds { plan, random: &mut random, is_over: &|| is_over(1) };
+        let mut rounds = Rounds {
+            plan,
+            random: &mut random,
+            windows: windows.as_ref(),
+            is_over: &|| is_over(1),
+        };
         rounds.run(&mut measured, &mut on_progress, |_| None, latency_memory);
         measured.ticks_per_second = stopwatch.ticks_per_second();
         return Ok(measured);
@@ -279,11 +339,28 @@ pub fn measure(
             ParallelSamples { bytes, by_chases }
         })
         .collect();
+    measured.random = random_sets(control.bytes())
+        .into_iter()
+        .map(|bytes| RandomSamples { bytes, ticks: Vec::new() })
+        .collect();
+    measured.walkers = walker_pages(small.bytes() / SMALL_PAGE)
+        .into_iter()
+        .map(|pages| {
+            let by_chases = CHASES.map(|chases| ChaseSamples { chases, ticks: Vec::new() }).into();
+            WalkerSamples { pages, by_chases }
+        })
+        .collect();
+    measured.windows = windows
+        .iter()
+        .flat_map(Windows::loops)
+        .map(|(filler, instructions)| WindowSamples { filler, instructions, ticks: Vec::new() })
+        .collect();
     let memories = |page_bytes: usize| {
         let found = by_size.iter().find(|(bytes, _)| *bytes == page_bytes);
         found.and_then(|(_, memory)| memory.zip(huge.as_ref()))
     };
-    let mut rounds = Rounds { plan, random: &mut random, is_over: &|| is_over(1) };
+    let mut rounds =
+        Rounds { plan, random: &mut random, windows: windows.as_ref(), is_over: &|| is_over(1) };
     rounds.run(&mut measured, &mut on_progress, memories, latency_memory);
     measured.ticks_per_second = stopwatch.ticks_per_second();
     measured.huge_bytes_lost = control.bytes().saturating_sub(control.huge_bytes());
@@ -294,6 +371,7 @@ pub fn measure(
 struct Rounds<'a> {
     plan: &'a Plan,
     random: &'a mut Xoshiro256PlusPlus,
+    windows: Option<&'a Windows>,
     is_over: &'a dyn Fn() -> bool,
 }
 
@@ -312,15 +390,24 @@ impl Rounds<'_> {
         let strides = (0..measured.strides.len()).map(Task::Stride);
         let dense = (0..measured.dense.len()).map(Task::Dense);
         let parallel = (0..measured.parallel.len()).map(Task::Parallel);
+        let random = (0..measured.random.len()).map(Task::Random);
+        let walkers = (0..measured.walkers.len()).map(Task::Walkers);
+        let windows = (!measured.windows.is_empty()).then_some(Task::Windows);
         let streams = (0..measured.streams.len()).map(Task::Stream);
         let faults = (0..measured.faults.len()).map(Task::Fault);
         let chases = latencies.chain(spreads).chain(strides).chain(dense).chain(parallel);
-        let mut tasks: Vec<Task> = chases.chain(streams).chain(faults).collect();
-        let total = (tasks.len() * self.plan.rounds) as u64;
+        let overlapped = random.chain(walkers).chain(windows);
+        let mut tasks: Vec<Task> = chases.chain(overlapped).chain(streams).chain(faults).collect();
+        // What settles is measured no more, and the total falls.
+        let mut total = (tasks.len() * self.plan.rounds) as u64;
         let mut done = 0;
         for round in 0..self.plan.rounds {
             if round >= self.plan.least_rounds && (self.is_over)() {
                 return;
+            }
+            if round >= self.plan.settled_rounds {
+                tasks.retain(|task| !task.is_settled(measured));
+                total = done + (tasks.len() * (self.plan.rounds - round)) as u64;
             }
             shuffle(&mut tasks, self.random);
             for task in &tasks {
@@ -353,6 +440,20 @@ impl Rounds<'_> {
                         let samples = &mut measured.parallel[index];
                         sample_parallel(samples, round, latency_memory, self.random);
                     }
+                    Task::Random(index) => {
+                        let samples = &mut measured.random[index];
+                        sample_random(samples, latency_memory, self.random);
+                    }
+                    Task::Walkers(index) => {
+                        let (memory, _) =
+                            memories(SMALL_PAGE).expect("only pages with memory are measured");
+                        sample_walkers(&mut measured.walkers[index], memory, self.random);
+                    }
+                    Task::Windows => {
+                        let windows = self.windows.expect("only with code there are samples");
+                        let samples = &mut measured.windows;
+                        sample_windows(samples, round, windows, latency_memory, self.random);
+                    }
                     Task::Stream(index) => {
                         sample_stream(&mut measured.streams[index], latency_memory)
                     }
@@ -364,6 +465,94 @@ impl Rounds<'_> {
                 done += 1;
             }
             measured.rounds = round + 1;
+        }
+    }
+}
+
+impl Task {
+    /// Whether its times agree so well that more of them would tell nothing new.
+    fn is_settled(self, measured: &Measured) -> bool {
+        match self {
+            Task::Latency(index) => agree(&measured.latency[index].ticks),
+            Task::Spread(index) => {
+                let samples = &measured.spread[index];
+                agree(&samples.dependent) && agree(&samples.control_dependent)
+            }
+            Task::Stride(index) => agree(&measured.strides[index].ticks),
+            Task::Dense(index) => {
+                let DenseSamples { small, huge, .. } = &measured.dense[index];
+                agree(&small.dependent) && agree(&huge.dependent)
+            }
+            Task::Parallel(index) => {
+                measured.parallel[index].by_chases.iter().all(|of| agree(&of.ticks))
+            }
+            Task::Random(index) => agree(&measured.random[index].ticks),
+            Task::Walkers(index) => {
+                measured.walkers[index].by_chases.iter().all(|of| agree(&of.ticks))
+            }
+            // A step is found among many numbers, each of which may scatter.
+            Task::Windows => true,
+            Task::Stream(index) => agree(&measured.streams[index].ticks),
+            Task::Fault(index) => agree(&measured.faults[index].ticks),
+        }
+    }
+}
+
+/// Whether the median is hardly above the lower quartile.
+fn agree(ticks: &[f64]) -> bool {
+    let mut ordered = ticks.to_vec();
+    ordered.sort_by(f64::total_cmp);
+    let of = |share: usize| ordered.get(ordered.len() * share / 4);
+    of(2).zip(of(1)).is_none_or(|(median, quartile)| *median <= (1.0 + SETTLED) * quartile)
+}
+
+fn sample_random(samples: &mut RandomSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
+    let lines = samples.bytes / LINE_BYTES;
+    let link = |line: usize| memory.link(line);
+    let mut reads = RandomReads::new(random);
+    reads.read::<FILLING>(lines, link, (FILLING_READS * lines).min(MOST_FILLING_READS));
+    let mut shortest = f64::INFINITY;
+    for _ in 0..PASSES {
+        let ticks = time(|| reads.read::<1>(lines, link, RANDOM_READS));
+        shortest = shortest.min(ticks as f64 / RANDOM_READS as f64);
+        reads.read::<FILLING>(lines, link, REFILLING_READS);
+    }
+    samples.ticks.push(shortest);
+}
+
+fn sample_walkers(samples: &mut WalkerSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
+    let pages = samples.pages;
+    let cycle = Cycle::new(memory.one_in_each(pages, SMALL_PAGE, random), random);
+    warm(&cycle);
+    for of in &mut samples.by_chases {
+        of.ticks.push(shortest(loads(pages), |loads| cycle.follow_parallel(of.chases, loads)));
+    }
+}
+
+/// In every eighth round, as often as others in the rounds that it leaves out: to link a working set that no cache holds
+/// takes longer than to measure it.
+fn sample_windows(
+    samples: &mut [WindowSamples],
+    round: usize,
+    windows: &Windows,
+    memory: &Memory,
+    random: &mut Xoshiro256PlusPlus,
+) {
+    let bytes = working_sets(memory.bytes()).last().copied().unwrap_or(0);
+    let (links, passes) = passes_in(round, bytes);
+    if passes == 0 {
+        return;
+    }
+    let cycle = Cycle::new(memory.all(bytes), random);
+    let mut chases = [cycle.place(0), cycle.place(links / 2)];
+    for _ in 0..passes {
+        for (number, of) in samples.iter_mut().enumerate() {
+            let mut shortest = f64::INFINITY;
+            for _ in 0..PASSES {
+                let ticks = time(|| chases = windows.follow(number, chases, PAIRS));
+                shortest = shortest.min(ticks as f64 / PAIRS as f64);
+            }
+            of.ticks.push(shortest);
         }
     }
 }
@@ -487,9 +676,11 @@ fn loads(links: usize) -> usize {
     FEWEST_LOADS.div_ceil(links) * links
 }
 
+/// Follows a whole cycle from many places at once: so fast that others displace little of it meanwhile from a cache that
+/// they share.
 fn warm(cycle: &Cycle<'_>) {
     if cycle.len() <= MOST_WARMED_LINKS {
-        cycle.follow(cycle.len());
+        cycle.follow_parallel(FILLING, cycle.len());
     }
 }
 
@@ -523,6 +714,7 @@ mod tests {
     const TINY: Plan = Plan {
         small_bytes: 8 << 20,
         huge_bytes: 16 << 20,
+        settled_rounds: 2,
         rounds: 2,
         seconds: 0,
         least_rounds: 2,
@@ -557,10 +749,26 @@ mod tests {
             sizes(SMALL_PAGE).next_back().map(|one| one.pages),
             is_huge_given.then_some(2048)
         );
+        assert!(measured.random.iter().all(|set| set.ticks.len() == 2));
+        assert_eq!(measured.random.last().is_some_and(|set| set.bytes == 16 << 20), is_huge_given);
+        assert!(measured.windows.iter().all(|window| window.ticks.len() == 2));
+        for samples in measured.walkers.iter().flat_map(|of| &of.by_chases) {
+            assert_eq!(samples.ticks.len(), 2);
+        }
         assert_eq!(!measured.dense.is_empty(), measured.memory[1].obtained_bytes >= 8 << 20);
         for times in measured.dense.iter().flat_map(|set| [&set.small, &set.huge]) {
             assert_eq!((times.dependent.len(), times.overlapped.len()), (2, 2));
         }
+    }
+
+    #[test]
+    fn what_agrees_is_settled() {
+        let mut measured = measure(&TINY, |done, _| done == 0).unwrap();
+        measured.latency[0].ticks = vec![4.0, 4.0, 4.05, 9.0];
+        assert!(Task::Latency(0).is_settled(&measured));
+        measured.latency[0].ticks = vec![4.0, 4.0, 4.1, 4.1];
+        assert!(!Task::Latency(0).is_settled(&measured));
+        assert!(agree(&[]));
     }
 
     #[test]

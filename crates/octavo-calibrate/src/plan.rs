@@ -22,6 +22,9 @@ const LARGEST_WORKING_SET: usize = 256 * MIB;
 const SMALLEST_DENSE_SET: usize = 8 * MIB;
 /// More than second-level caches hold, and less than last-level caches.
 const LAST_LEVEL_SET: usize = 6 * MIB;
+const SMALLEST_RANDOM_SET: usize = 16 * KIB;
+/// Small enough for what others leave of a last-level cache.
+const LAST_LEVEL_RANDOM_SET: usize = 2 * MIB;
 /// Memory that is read or written from beginning to end, bytes.
 pub const STREAMED: usize = 128 * MIB;
 /// Page faults in a sample, by page size.
@@ -34,7 +37,9 @@ pub struct Plan {
     pub small_bytes: usize,
     /// Memory in 2 MiB pages, bytes; as much of it as the kernel gives.
     pub huge_bytes: usize,
-    /// How often each size is measured.
+    /// How often each size is measured whose times agree.
+    pub settled_rounds: usize,
+    /// How often each size is measured at most.
     pub rounds: usize,
     /// It ends after so many seconds, unless there were fewer rounds than `least_rounds`.
     pub seconds: u64,
@@ -51,7 +56,8 @@ impl Plan {
         Plan {
             small_bytes,
             huge_bytes: (memory_bytes - small_bytes) / HUGE_PAGE * HUGE_PAGE,
-            rounds: 40,
+            settled_rounds: 15,
+            rounds: 60,
             seconds: 90,
             least_rounds: 5,
             seed: 1,
@@ -64,6 +70,7 @@ impl Plan {
         Plan {
             small_bytes,
             huge_bytes: (memory_bytes - small_bytes).min(128 * MIB) / HUGE_PAGE * HUGE_PAGE,
+            settled_rounds: 5,
             rounds: 5,
             seconds: 5,
             least_rounds: 3,
@@ -122,6 +129,19 @@ pub fn parallel_sets(most: usize) -> Vec<usize> {
     [Some(LAST_LEVEL_SET), largest].into_iter().flatten().filter(|bytes| *bytes <= most).collect()
 }
 
+/// Working sets of random reads, bytes, ascending, up to `most`: one that the first cache holds, one that last-level caches
+/// hold, and those that they do not hold.
+pub fn random_sets(most: usize) -> Vec<usize> {
+    let small = [SMALLEST_RANDOM_SET, LAST_LEVEL_RANDOM_SET].into_iter();
+    let large = working_sets(most).into_iter().filter(|bytes| *bytes >= SMALLEST_DENSE_SET);
+    small.filter(|bytes| *bytes <= most).chain(large).collect()
+}
+
+/// Pages over which walks are counted that run at once: their lines and tables lie in second-level caches.
+pub fn walker_pages(most: usize) -> Vec<usize> {
+    [4096, 8192, 16384].into_iter().filter(|pages| *pages <= most).collect()
+}
+
 /// Distances of lines within 2 MiB pages, bytes: powers of two up to a page and up to `most`.
 pub fn strides(most: usize) -> Vec<usize> {
     let lengths = std::iter::successors(Some(4 * LINE_BYTES), |length| Some(2 * length));
@@ -152,6 +172,13 @@ mod tests {
     fn dense_sets_are_powers_of_two() {
         assert_eq!(dense_sets(40 * MIB), [8 * MIB, 16 * MIB, 32 * MIB]);
         assert_eq!(dense_sets(MIB), []);
+    }
+
+    #[test]
+    fn random_sets_begin_with_what_caches_hold() {
+        assert_eq!(random_sets(16 * MIB), [16 * KIB, 2 * MIB, 8 * MIB, 12 * MIB, 16 * MIB]);
+        assert_eq!(random_sets(MIB), [16 * KIB]);
+        assert_eq!(walker_pages(9000), [4096, 8192]);
     }
 
     #[test]
