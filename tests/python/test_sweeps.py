@@ -368,7 +368,7 @@ def test_the_result_is_read_by_other_libraries(swept: octavo.SweepResult) -> Non
     assert len(swept.to_pandas()) == 16
     assert repr(swept) == "<SweepResult: 16 simulations>"
     page = swept._repr_html_()
-    assert page.startswith("<table>")
+    assert page.startswith("<div>")
     assert page.count("<tr>") == 17
     hostile = octavo.sweep({"<script>": STRIDED}, designs="thp")
     assert "<script>" not in hostile._repr_html_()

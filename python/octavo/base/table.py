@@ -7,9 +7,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from octavo.base.text import printable
+from octavo.base.text import printable, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,20 +67,40 @@ def arrow_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -
 
 
 _SHOWN_ROWS, _SHOWN_COLUMNS = 20, 12
+_MOST_CHARACTERS = 240
+"""Of a conclusion in a `repr`."""
 
 
-class Tabular(ABC):
-    """A result with a table: short in a terminal, a table in a notebook, and a table to whatever
-    reads Arrow.
-    """
-
-    @abstractmethod
-    def table(self) -> pa.Table:
-        """The result as an Arrow table."""
+class Shown(ABC):
+    """A result that is short in a terminal, and tables and figures in a notebook."""
 
     @abstractmethod
     def headline(self) -> str:
         """The result in a few words."""
+
+    def conclusion(self) -> str:
+        """The decision that it leads to, in a sentence or two; empty where there is none."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"<{type(self).__name__}: {printable(self.headline())}"]
+        conclusion = quoted(self.conclusion(), _MOST_CHARACTERS)
+        if conclusion:
+            lines.append(f"  {conclusion}")
+        return "\n".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        # By its name: it draws results of all levels, so it is above them.
+        notebook = import_module("octavo.notebook")
+        return str(notebook.html_of(self))
+
+
+class Tabular(Shown):
+    """A result with rows: an Arrow table to whatever reads one."""
+
+    @abstractmethod
+    def table(self) -> pa.Table:
+        """The result as an Arrow table."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The table by the Arrow C stream interface, which polars, pandas and DuckDB read."""
@@ -95,26 +116,8 @@ class Tabular(ABC):
 
         return polars.from_arrow(self.table())
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.headline()}>"
 
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        grid = _beginning(self.table())
-        head = "".join(f"<th>{escape(name)}</th>" for name in grid.head)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in grid.rows
-        )
-        title = escape(self.headline())
-        return (
-            f"<table><caption>{title}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
-        )
-
-
-def _beginning(table: pa.Table) -> Grid:
+def beginning(table: pa.Table) -> Grid:
     """The first rows and columns; those that are null throughout are left out."""
     beginning = table.slice(0, _SHOWN_ROWS)
     names = [name for name in table.column_names if beginning[name].null_count < len(beginning)]

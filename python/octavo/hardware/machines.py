@@ -7,14 +7,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import octavo._core as _core
 from octavo.base.errors import UsageError
 from octavo.base.host import configuration_directory
-from octavo.base.table import Grid
+from octavo.base.table import Grid, Shown, Tabular, arrow_table
 from octavo.base.text import printable
 from octavo.base.toml import TomlValue, toml_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCHEMA = "octavo/machine/1"
 
@@ -36,6 +39,32 @@ class ResolvedMachine:
         """The document of `octavo machines MACHINE --json`."""
         return {"schema": SCHEMA, "hash": self.hash, "machine": self.config}
 
+
+class Machine(dict[str, Any], Shown):
+    """A machine with every key; its `repr` is short."""
+
+    def headline(self) -> str:
+        """Its name, and what it is."""
+        return f"{self['name']}, {self['description']}"
+
+    __repr__ = Shown.__repr__
+
+
+class Machines(list[dict[str, str]], Tabular):
+    """The machines that ship with Octavo: `name`, `description` and `source` of each."""
+
+    def headline(self) -> str:
+        """Their names."""
+        return ", ".join(one["name"] for one in self)
+
+    def table(self) -> pa.Table:
+        """A row for each machine."""
+        return arrow_table(self, dict.fromkeys(_LISTED, "string"))
+
+    __repr__ = Shown.__repr__
+
+
+_LISTED = ("name", "description", "source")
 
 HOST = "host"
 """The name of the machine that `octavo calibrate` measured."""
@@ -61,22 +90,19 @@ def named_machine(name: str) -> str:
     return str(place)
 
 
-def machines() -> list[dict[str, str]]:
+def machines() -> Machines:
     """The machines that ship with Octavo: `name`, `description` and `source` of each."""
-    keys = ("name", "description", "source")
     configs = (machine(name) for name in _core.machine_presets())
-    return [{key: config[key] for key in keys} for config in configs]
+    return Machines({key: config[key] for key in _LISTED} for config in configs)
 
 
-def machine(
-    name: str | os.PathLike[str], settings: Mapping[str, Setting] | None = None
-) -> dict[str, Any]:
+def machine(name: str | os.PathLike[str], settings: Mapping[str, Setting] | None = None) -> Machine:
     """A machine with every key: a preset, a TOML file whose name ends with `.toml`, or `host`.
 
     `settings` change it in order, such as `{"tlb.l2.main.entries": 2048, "tlb.l2.main.ways": 16}`.
     Raises OctavoError for what is no machine: a sentence that names the key and what is allowed.
     """
-    return resolve_machine(os.fspath(name), setting_texts(settings or {})).config
+    return Machine(resolve_machine(os.fspath(name), setting_texts(settings or {})).config)
 
 
 def resolve_machine(name: str, settings: list[str]) -> ResolvedMachine:

@@ -27,6 +27,11 @@ another order a file is as long, so that no place in it changes. (Several fonts 
 order too: `for_paper` has one.)"""
 
 
+def svg_of(spec: Spec) -> str:
+    """A figure as it is drawn for a paper."""
+    return _svg(for_paper(printable_document(spec)))
+
+
 def _svg(spec: Spec) -> str:
     names: dict[str, str] = {}
 

@@ -19,9 +19,12 @@ from octavo.analysis.gain import ASSUMPTIONS
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
 from octavo.analysis.rows import COLUMNS, Row, rows_of
+from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
+from octavo.base.arguments import with_checked_names
 from octavo.base.huge_pages import HugePages, read_huge_pages
+from octavo.base.progress import watched
 from octavo.base.table import arrow_table
 from octavo.hardware.tlb_levels import Machine
 from octavo.runs.answer import answer_of
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 SCHEMA = "octavo/run/1"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult(Finished):
     """A finished run; plain data throughout."""
 
@@ -56,6 +59,14 @@ class RunResult(Finished):
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""
         return arrow_table(self.rows, COLUMNS)
+
+    def headline(self) -> str:
+        """The program or trace, and how much of it was counted."""
+        return f"{self.subject}: {headline(self.manifest, self.rows)}"
+
+    def conclusion(self) -> str:
+        """Which page size."""
+        return str(self.advice[0]["text"]) if self.advice else ""
 
     def document(self) -> dict[str, Any]:
         """The JSON document; docs/run.schema.json describes it."""
@@ -127,6 +138,7 @@ def advice_records(
     return [answer, *records]
 
 
+@with_checked_names()
 def run(
     command: Sequence[str] | str,
     *,
@@ -181,10 +193,10 @@ def run(
     )
     if is_trace:
         check_no_phase(configuration.phase)
-    show = on_progress or (lambda progress: None)
-    if is_trace:
-        return execute_trace(words[0], configuration, show, format, per_process=per_process)
-    return execute(words, configuration, show, per_process=per_process)
+    with watched(on_progress, "trace" if is_trace else "program") as show:
+        if is_trace:
+            return execute_trace(words[0], configuration, show, format, per_process=per_process)
+        return execute(words, configuration, show, per_process=per_process)
 
 
 def execute(

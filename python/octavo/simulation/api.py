@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from octavo.base.arguments import keywords_of, with_checked_names
 from octavo.base.metrics import rated_instructions
+from octavo.base.progress import OnProgress
 from octavo.base.table import arrow_table
 from octavo.hardware.machines import Setting
 from octavo.simulation.configuration import (
@@ -31,9 +33,10 @@ from octavo.simulation.linear_models import linear_models
 from octavo.simulation.model import Simulated, simulated, summed
 from octavo.simulation.rows import COLUMNS, SimRow, model_rows, rows_of, time_rows
 from octavo.simulation.timing import Timing, choose_timing
-from octavo.tracing.engine import Engine, EngineResult, OnProgress
-from octavo.tracing.manifest import Circumstances, build_manifest
+from octavo.tracing.engine import Engine, EngineResult
+from octavo.tracing.manifest import Circumstances, build_manifest, of_what_ran
 from octavo.tracing.replay import check_counted
+from octavo.tracing.scope import resolve_scope
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 SCHEMA = "octavo/sim/1"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
     """A finished simulation."""
 
@@ -111,6 +114,21 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         """The rows as an Arrow table (what rows.parquet holds)."""
         return arrow_table(self.rows, COLUMNS)
 
+    def headline(self) -> str:
+        """The trace or program, how much of it was simulated, and on what."""
+        from octavo.simulation.view import headline
+
+        designs = ", ".join(self.configuration.designs)
+        return (
+            f"{self.subject} on {self.configuration.machine['name']}: {headline(self)}; {designs}"
+        )
+
+    def conclusion(self) -> str:
+        """Which design to choose."""
+        from octavo.simulation.choice import sentence
+
+        return of_what_ran(sentence(self.total), self.manifest)
+
     def document(self) -> dict[str, Any]:
         """The JSON document; docs/sim.schema.json describes it."""
         return {"schema": SCHEMA, "run": self.manifest, "rows": self.rows}
@@ -142,6 +160,10 @@ def _finished(
 ENGINE = Engine("sim", configure_sim, _finished)
 
 
+_CHOICES = {*keywords_of(configure_sim), *keywords_of(resolve_scope)} - {"phase"}
+
+
+@with_checked_names(sorted(_CHOICES))
 def sim(
     command: Sequence[str] | str,
     machine: str = DEFAULT_MACHINE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import octavo._core as _core
@@ -71,7 +71,7 @@ class SimConfiguration(SharedScope):
     """Resolved: two equal configurations on the same stream give the same rows."""
 
     designs: tuple[str, ...]
-    machine_json: str
+    machine_json: str = field(repr=False)
     """The machine with every key, as canonical JSON."""
     machine_hash: str
     warm_up_instructions: int

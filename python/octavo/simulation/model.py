@@ -38,7 +38,7 @@ that is chance; twice that is asked of a difference between designs. docs/sim.md
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Simulated:
     """The results of a design for a process image, or for all of them."""
 
@@ -55,6 +55,10 @@ class Simulated:
     """An ideal bound: shown for comparison, never recommended."""
     overlaps_walks: bool = False
     """Whether added cycles count the least that walks take, not their sum."""
+
+    def __repr__(self) -> str:
+        size = f"{self.references:,} references, {len(self.counts)} counters"
+        return f"<Simulated {self.design}: {size}{', stopped' if self.stopped else ''}>"
 
     @property
     def can_be_chosen(self) -> bool:

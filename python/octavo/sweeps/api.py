@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from octavo.base.errors import CannotRun, Interrupted, UsageError, choose
+from octavo.base.arguments import with_checked_names
+from octavo.base.errors import CannotRun, Interrupted, UsageError
+from octavo.base.progress import NotebookLine, is_notebook, is_watched
 from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.local import LocalWorkers
@@ -25,6 +27,7 @@ LOCAL, RAY = "local", "ray"
 _RAY_ADDRESS = f"{RAY}://"
 
 
+@with_checked_names(COUNTING)
 def sweep(
     traces: Names,
     machines: Names = DEFAULT_MACHINE,
@@ -65,8 +68,6 @@ def sweep(
     Raises OctavoError with one clear sentence; where some simulations fail, `failed` says why, and
     only if all do is that an error.
     """
-    for name in counting:
-        choose(name, COUNTING, "argument")
     designs = [designs] if isinstance(designs, str) else list(dict.fromkeys(designs))
     if not designs:
         raise UsageError("a sweep needs designs.")
@@ -122,11 +123,15 @@ def _both(
 @contextmanager
 def shown_progress(wanted: bool | None) -> Iterator[Callable[[SweepProgress], None] | None]:
     """A bar on standard error, or in a notebook: by default on a terminal. None without one."""
-    is_notebook = "ipykernel" in sys.modules
-    if wanted is None:
-        wanted = is_notebook or (sys.stderr is not None and sys.stderr.isatty())
-    if not wanted:
+    if not (is_watched() if wanted is None else wanted):
         yield None
+        return
+    if is_notebook():
+        line = NotebookLine()
+        try:
+            yield lambda of: line.show(lambda: f"{of.done} of {of.total} simulations")
+        finally:
+            line.close()
         return
     with progress_bar() as bar:
         number = bar.add_task("simulations", total=None)
@@ -138,7 +143,7 @@ def shown_progress(wanted: bool | None) -> Iterator[Callable[[SweepProgress], No
 
 
 def progress_bar() -> Progress:
-    """As rich draws one on terminals and in notebooks."""
+    """As rich draws one on terminals."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

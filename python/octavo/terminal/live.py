@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ from rich.live import Live
 from rich.text import Text
 
 from octavo.analysis.programs import program_label
+from octavo.base.progress import Kind, NotebookLine, OnProgress, is_notebook
 from octavo.base.text import printable
 from octavo.base.units import format_bytes, format_count, format_duration
-from octavo.terminal.console import say
+from octavo.terminal.console import make_console, say
 from octavo.tracing.manifest import signal_name
 
 if TYPE_CHECKING:
@@ -66,6 +68,13 @@ def trace_text(progress: TraceProgress | JobProgress, references_per_second: flo
     return f"{text}, about {format_duration(seconds * (1 - share) / share)} left"
 
 
+_TEXTS: dict[Kind, LineText] = {
+    "program": progress_text,
+    "recording": recording_text,
+    "trace": trace_text,
+}
+
+
 def _counts(progress: Progress | JobProgress, references_per_second: float) -> str:
     return (
         f"{format_count(progress['references'])} references "
@@ -109,6 +118,27 @@ def _processes(progress: Progress) -> str:
     if progress["streams_total"] < 2:
         return ""
     return f", {progress['streams_live']} of {progress['streams_total']} processes live"
+
+
+@contextmanager
+def live_line(kind: Kind) -> Iterator[OnProgress]:
+    """The line of a call from Python, on standard error or in a notebook."""
+    text = _TEXTS[kind]
+    if not is_notebook():
+        with LiveLine(make_console(), quiet=False, text=text) as terminal:
+            yield terminal.show
+        return
+    line = NotebookLine()
+
+    def show(progress: Progress | JobProgress) -> None:
+        seconds = progress["elapsed_seconds"]
+        rate = progress["references"] / seconds if seconds else 0.0
+        line.show(lambda: text(progress, rate))
+
+    try:
+        yield show
+    finally:
+        line.close()
 
 
 class LiveLine:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from octavo.base.arguments import keywords_of, with_checked_names
+from octavo.base.progress import OnProgress
 from octavo.tlb_curves.configuration import CurvesConfiguration, configure_curves
 from octavo.tlb_curves.model import (
     StreamCurves,
@@ -18,8 +20,9 @@ from octavo.tlb_curves.model import (
     totals,
 )
 from octavo.tlb_curves.rows import Block, CurveRow, blocks_of, to_table
-from octavo.tracing.engine import Engine, EngineResult, OnProgress
+from octavo.tracing.engine import Engine, EngineResult
 from octavo.tracing.manifest import Circumstances, build_manifest
+from octavo.tracing.scope import resolve_scope
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 SCHEMA = "octavo/curves/1"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CurvesResult(EngineResult[CurvesConfiguration, "CoreResult"]):
     """Finished curves."""
 
@@ -79,6 +82,12 @@ class CurvesResult(EngineResult[CurvesConfiguration, "CoreResult"]):
         """The rows as an Arrow table (what rows.parquet holds)."""
         return to_table(self.blocks())
 
+    def headline(self) -> str:
+        """The trace or program, and how much of it was counted."""
+        from octavo.tlb_curves.view import headline
+
+        return f"{self.subject}: {headline(self)}"
+
     def document(self) -> dict[str, Any]:
         """The JSON document; docs/curves.schema.json describes it."""
         return {"schema": SCHEMA, "run": self.manifest, "rows": self.rows}
@@ -93,6 +102,10 @@ def _finished(
 ENGINE = Engine("curves", configure_curves, _finished)
 
 
+_CHOICES = {*keywords_of(configure_curves), *keywords_of(resolve_scope)} - {"phase", "sizes"}
+
+
+@with_checked_names(sorted(_CHOICES))
 def curves(
     command: Sequence[str] | str,
     *,

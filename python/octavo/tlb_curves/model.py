@@ -73,7 +73,7 @@ class Pair:
         return None if small is None or large is None else small + large
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StreamCurves:
     """One stream, of a process image, of one of its threads, or of several together.
 
@@ -98,6 +98,10 @@ class StreamCurves:
     classes: MissClasses | None = None
     sampled: dict[int, SampledSize] | None = None
     """By page size, estimates from a sample of the pages, in place of `stack` and `byte_refs`."""
+
+    def __repr__(self) -> str:
+        sizes = len(self.stack or self.sampled or ())
+        return f"<StreamCurves {self.stream}: {self.references:,} references, {sizes} page sizes>"
 
     @property
     def rated_instructions(self) -> int:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import start_survey
 from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
+from octavo.base.table import Shown
+from octavo.base.units import format_count
 from octavo.traces.by_name import STANDARD_STREAM, open_trace, overview_of, parse_manifest
 from octavo.traces.sampling import sentences_on
 
@@ -20,13 +22,22 @@ if TYPE_CHECKING:
 SCHEMA = "octavo/trace/1"
 
 
-@dataclass(frozen=True)
-class TraceInfo:
+@dataclass(frozen=True, repr=False)
+class TraceInfo(Shown):
     """A trace, described; plain data throughout."""
 
     record: dict[str, Any]
     """Everything but the processes."""
     processes: list[dict[str, Any]]
+
+    def headline(self) -> str:
+        """The trace, its format, and how much is in it."""
+        return (
+            f"{self.record['trace']}: {self.record['format']}, "
+            f"{format_count(self.record['references'])} references, "
+            f"{format_count(self.record['instructions'])} instructions, "
+            f"{len(self.processes)} process{'' if len(self.processes) == 1 else 'es'}"
+        )
 
     def document(self) -> dict[str, Any]:
         """The document of `octavo info --json`."""

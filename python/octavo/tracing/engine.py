@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from octavo.base.errors import UsageError
+from octavo.base.progress import OnProgress, watched
 from octavo.tracing.manifest import Circumstances, Finished, Found
 from octavo.tracing.replay import replay_trace
 from octavo.tracing.run import means_traces, trace_program
@@ -16,10 +17,9 @@ from octavo.tracing.scope import SharedScope
 
 Configuration = TypeVar("Configuration", bound=SharedScope)
 Outcome = TypeVar("Outcome", bound=Finished)
-OnProgress = Callable[[Any], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EngineResult(Finished, Generic[Configuration, Found]):
     """A finished run of an engine."""
 
@@ -72,8 +72,8 @@ class Engine(Generic[Configuration, Outcome]):
         configuration = self.configure(
             tracer=tracer or "octavo", follow_children=follow_children is not False, **choices
         )
-        show = on_progress or (lambda progress: None)
-        return self.execute(words, configuration, show, is_trace, format)
+        with watched(on_progress, "trace" if is_trace else "program") as show:
+            return self.execute(words, configuration, show, is_trace, format)
 
     def execute(
         self,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from octavo.base.errors import FAILED
 from octavo.base.host import describe_host, versions
 from octavo.base.metrics import rated_instructions
+from octavo.base.table import Tabular
 from octavo.tracing.scope import Scope
 from octavo.tracing.valgrind import diagnose, first_line, seccomp_death, untraced_program
 from octavo.tracing.windows import Windows, windows_of, windows_warning
@@ -283,11 +284,16 @@ def _identity(process: ProcessCounts) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Finished:
+@dataclass(frozen=True, repr=False)
+class Finished(Tabular):
     """A run that is over, whatever it was to find out."""
 
     manifest: dict[str, Any]
+
+    @property
+    def subject(self) -> str:
+        """The program, or the trace, that it is about."""
+        return str(self.manifest["program"])
 
     @property
     def status(self) -> int:

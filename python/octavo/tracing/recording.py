@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import octavo._core as _core
 from octavo._core import OctavoError
+from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.files import check_new_file
 from octavo.base.host import describe_host, versions
+from octavo.base.progress import watched
+from octavo.base.table import Shown
 from octavo.base.text import unicode_document
+from octavo.base.units import format_bytes, format_count
 from octavo.traces.by_name import check_name_to_record
 from octavo.tracing.manifest import exit_status, partial_reason
 from octavo.tracing.program import find_program
@@ -42,8 +46,8 @@ class Recorder(Program, Protocol):
 MakeRecording = Callable[..., Recorder]
 
 
-@dataclass(frozen=True)
-class RecordedTrace:
+@dataclass(frozen=True, repr=False)
+class RecordedTrace(Shown):
     """A trace that stands in its file; plain data throughout."""
 
     path: str
@@ -65,6 +69,13 @@ class RecordedTrace:
         """File bytes per reference; there is at least one reference."""
         return self.bytes / self.references
 
+    def headline(self) -> str:
+        """The file, and how much is in it."""
+        return (
+            f"{self.path}: {format_count(self.references)} references, "
+            f"{format_count(self.instructions)} instructions, {format_bytes(self.bytes)}"
+        )
+
     def document(self) -> dict[str, Any]:
         """The document of `--json`."""
         return {
@@ -80,6 +91,7 @@ class RecordedTrace:
         }
 
 
+@with_checked_names()
 def record(
     command: Sequence[str],
     path: str | Path,
@@ -108,9 +120,8 @@ def record(
         between_marks=between_marks,
         window=window,
     )
-    return execute_recording(
-        command, str(path), Scope(**scope), on_progress or (lambda progress: None), force=force
-    )
+    with watched(on_progress, "recording") as show:
+        return execute_recording(command, str(path), Scope(**scope), show, force=force)
 
 
 def execute_recording(

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from octavo.analysis.stored_result import read_run
+from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.huge_pages import read_huge_pages
 from octavo.base.signals import Interrupts
@@ -33,6 +34,7 @@ _BUSY = 0.25
 """Load of each processor from which a machine is said to be busy."""
 
 
+@with_checked_names()
 def verify(
     command: Sequence[str],
     *,

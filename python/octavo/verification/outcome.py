@@ -7,9 +7,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octavo.base.host import describe_host, versions
+from octavo.base.table import Tabular, arrow_table
 from octavo.base.units import format_bytes, format_duration, format_share
 from octavo.verification.experiment import Experiment, Measured, Plan
 from octavo.verification.memory import KINDS
@@ -23,6 +24,9 @@ from octavo.verification.statistics import (
     ratios,
     values_needed,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCHEMA = "octavo/verify/1"
 
@@ -94,8 +98,8 @@ class Decision:
     """The fewest rounds with which a difference can be significant at that level."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(Tabular):
     """A finished measurement."""
 
     plan: Plan
@@ -114,6 +118,20 @@ class Outcome:
     def level(self) -> float:
         """The coverage that each interval needs."""
         return self.decision.level
+
+    def table(self) -> pa.Table:
+        """A row for each setting: the metric, and what it saves, with intervals."""
+        return arrow_table([_row(summary) for summary in self.summaries], _COLUMNS)
+
+    def headline(self) -> str:
+        """The program, the metric, and how often it was measured."""
+        from octavo.verification.view import headline
+
+        return headline(self)
+
+    def conclusion(self) -> str:
+        """Which setting is best."""
+        return decision_text(self)
 
     def document(self) -> dict[str, Any]:
         """The document of `octavo verify --json`; docs/verify.schema.json describes it."""
@@ -152,6 +170,33 @@ class Outcome:
             },
             "notes": list(self.notes),
         }
+
+
+_ENDS = ("low", "median", "high")
+_COLUMNS = {
+    "setting": "string",
+    **{f"{name}_{end}": "float64" for name in ("metric", "gain") for end in _ENDS},
+    "peak_resident_bytes": "int64",
+    "huge_bytes": "int64",
+    "minor_faults": "float64",
+    "major_faults": "float64",
+}
+
+
+def _row(summary: Summary) -> dict[str, Any]:
+    found = {"metric": summary.metric, "gain": summary.gain}
+    return {
+        "setting": summary.name,
+        **{
+            f"{name}_{end}": None if of is None else getattr(of, end)
+            for name, of in found.items()
+            for end in _ENDS
+        },
+        "peak_resident_bytes": summary.peak_resident_bytes,
+        "huge_bytes": summary.all_huge_bytes,
+        "minor_faults": summary.minor_faults,
+        "major_faults": summary.major_faults,
+    }
 
 
 def _record(summary: Summary) -> dict[str, Any]:
