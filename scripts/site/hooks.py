@@ -20,6 +20,7 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
 from command_pages import COMMANDS, command_page
+from notebook_pages import notebook_files
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = {
@@ -71,6 +72,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if files.get_file_from_path(place) is None:
             text = (ROOT / name).read_text(encoding="utf-8")
             files.append(File.generated(config, place, content=text))
+    for path in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
+        for name, content in notebook_files(path):
+            files.append(File.generated(config, f"notebooks/{name}", content=content))
     for command in COMMANDS:
         files.append(File.generated(config, _place(command), content=command_page(command)))
     return files
@@ -91,6 +95,8 @@ def _link(link: re.Match[str], source: str, place: str) -> str:
     name = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
     if name.startswith("docs/"):
         wanted = name.removeprefix("docs/")
+        if wanted != f"{place.removesuffix('.md')}.ipynb":
+            wanted = wanted.removesuffix(".ipynb") + (".md" if wanted.endswith(".ipynb") else "")
     elif name in OUTSIDE:
         wanted = OUTSIDE[name]
     else:

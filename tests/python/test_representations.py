@@ -14,9 +14,14 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 import octavo
+from octavo.base import background
 from octavo.base.table import Shown, Tabular
 from octavo.base.text import printable
+from octavo.base.units import format_bytes, format_count
 from octavo.notebook import html_of
+from octavo.report.figures import svg_of
+from octavo.report.sim import sim_figures
+from octavo.report.sim_data import report_data
 from octavo.traces.survey import survey_trace
 
 TRACE = "synth:zipf?references=20k&bytes=1MiB"
@@ -82,6 +87,14 @@ def test_every_result_with_rows_is_read_by_other_libraries(
     assert pa.RecordBatchReader.from_stream(result).read_all() == table
     assert len(result.to_pandas()) == table.num_rows
     assert result.to_polars().columns == table.column_names
+
+
+def test_panels_of_a_figure_have_their_own_texts(results: dict[str, Any]) -> None:
+    text = svg_of(sim_figures(report_data(results["sim"]))["differences"])
+    cycles = format_count(round(results["sim"].design("base4k").cycles))
+    memory = format_bytes(results["sim"].design("base4k").memory_bytes)
+    assert text.count(f">{cycles}<") == 1
+    assert text.count(f">{memory}<") == 1
 
 
 def test_parts_of_results_are_short_too(results: dict[str, Any]) -> None:
@@ -155,8 +168,12 @@ def test_an_unknown_argument_is_named_with_the_nearest(
 
 
 @pytest.mark.parametrize("call", [octavo.run, octavo.curves, octavo.sim])
-def test_ctrl_c_ends_long_work_while_another_thread_runs(call: Callable[..., Any]) -> None:
+def test_ctrl_c_ends_long_work_while_another_thread_runs(
+    call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The interrupt comes from a thread of this process, which has to get the interpreter lock."""
+    # However busy the machine is.
+    monkeypatch.setattr(background, "GIVE_UP_SECONDS", 600.0)
     counted, is_over = threading.Event(), threading.Event()
 
     def interrupt() -> None:
@@ -179,7 +196,8 @@ def test_ctrl_c_ends_long_work_while_another_thread_runs(call: Callable[..., Any
 
 IN_A_KERNEL = f"""
 import os, signal, octavo
-from octavo.base import progress
+from octavo.base import background, progress
+background.GIVE_UP_SECONDS = 600.0
 progress._REDRAWN_AFTER_SECONDS = 0.0
 result = octavo.sim("{ENDLESS}")
 assert result.partial, result

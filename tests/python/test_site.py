@@ -60,7 +60,7 @@ def pages(site: Path) -> dict[Path, _Page]:
 
 def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, _Page]) -> None:
     for path, page in pages.items():
-        outside = [name for name in page.loaded if re.match(r"\w+:|//", name)]
+        outside = [name for name in page.loaded if re.match(r"(?!data:)\w+:|//", name)]
         assert not outside, (path, outside)
     for sheet in site.rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text()), sheet

@@ -213,8 +213,16 @@ def _rates(values: Values) -> vl.Chart:
 
 def panels_figure(panels: Panels) -> Spec:
     """Several below one another, each under its name."""
-    charts = [panel.properties(title=name) for name, panel in panels.items()]
+    charts = [_unnamed(panel).properties(title=name) for name, panel in panels.items()]
     return finished(vl.concat(charts, columns=2, spacing=24))
+
+
+def _unnamed(panel: vl.Chart) -> vl.Chart:
+    """The panel without names of layers: one name in two panels is one layer, with one's text."""
+    layers = [
+        {key: value for key, value in of.items() if key != "name"} for of in panel.spec["layer"]
+    ]
+    return vl.Chart(**{**panel.spec, "layer": layers})
 
 
 def series_charts(data: dict[str, Any]) -> dict[str, tuple[str, Spec]]:
