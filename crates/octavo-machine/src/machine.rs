@@ -248,16 +248,17 @@ impl<D: Design> Machine<D> {
     fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess]) -> Option<()> {
         let accesses = &all[part.accesses.clone()];
         let (instructions, sites) = (self.instructions, part.sites);
-        if self.pipelines.is_empty() && !self.env.prefetches() {
-            return instructions.run(AccessRun::<_, false> { machine: self, accesses, sites });
-        }
-        if self.is_fast_forwarding {
-            let played = self.instructions.run(AccessRun::<_, false> { machine: self, accesses });
+        let executes = !self.pipelines.is_empty() && !self.is_fast_forwarding;
+        let played = if executes || self.env.prefetches() {
+            self.costs.clear();
+            instructions.run(AccessRun::<_, true> { machine: self, accesses, sites })
+        } else {
+            instructions.run(AccessRun::<_, false> { machine: self, accesses, sites })
+        };
+        if !executes {
             self.discard_transfers();
             return played;
         }
-        self.costs.clear();
-        let played = instructions.run(AccessRun::<_, true> { machine: self, accesses, sites });
         let core = self.env.core();
         if let Some(core) = self.pipelines.get_mut(core) {
             core.execute(part.words, all, part.accesses.start, &self.costs);
