@@ -295,12 +295,12 @@ def test_sizes_of_workloads() -> None:
         "gups", "graph500", "xsbench", "ycsb", "hashjoin", "random_reads", "btree",
     ]  # fmt: skip
     for small, grown in zip(workloads, large, strict=False):
-        assert bool(small.settings) == (small.program.stream is None)
+        assert small.settings
         assert not grown.settings
         assert small.program.command != grown.program.command
     for name in ("skylake", "perforated-pages"):
         whole = machine(name)
-        _, small, *_ = subjects(large=False, machine=name)
+        small, *_ = subjects(large=False, machine=name)
         scaled = machine(name, small.settings)
         entries = [of["tlb"]["l2"]["main"]["entries"] for of in (whole, scaled)]
         assert entries[0] == usual_scale() * entries[1]
@@ -309,7 +309,9 @@ def test_sizes_of_workloads() -> None:
         assert of_caches[0] == usual_scale() * of_caches[1]
         assert {of["entries"] for of in scaled["walker"]["caches"].values()} == {1}
         assert scaled["tlb"]["l1d"] == whole["tlb"]["l1d"]
-    rest = usual[len(workloads) :], large[len(workloads) :]
+    (stream,) = (of for of in usual if of.kind == "stream")
+    assert (stream.program.name, stream.settings) == ("gups, 4 GiB", {})
+    rest = usual[len(workloads) + 1 :], large[len(workloads) + 1 :]
     assert {of.kind for all_ in rest for of in all_} == {"program"}
     limits = [{of.program.max_instructions for of in all_} for all_ in rest]
     assert limits == [{100_000_000}, {None}]

@@ -311,7 +311,8 @@ def to_settings(settings: Mapping[str, Any]) -> Iterator[str]:
         yield from ("--set", text)
 
 
-Kind = Literal["workload", "program"]
+Kind = Literal["workload", "stream", "program"]
+"""A stream is a synthetic trace of gigabytes, on the machine as it is."""
 
 
 @dataclass(frozen=True)
@@ -325,21 +326,22 @@ class Subject:
 
 
 def subjects(*, large: bool, machine: str) -> list[Subject]:
-    """The workloads of one size, with the settings of a machine for them, and the real programs of
-    the other studies.
+    """The workloads of one size, with the settings of a machine for them, synthetic traces, and the
+    real programs of the other studies.
     """
     table = _table()
     settings = {} if large else table["usual_machine"][machine]
     size = "large" if large else "usual"
     made = [
-        Subject(stream_program(name, commands["stream"]), "workload", {})
-        if "stream" in commands and not large
-        else Subject(Program(name, _workload(commands[size])), "workload", settings)
+        Subject(Program(name, _workload(commands[size])), "workload", settings)
         for name, commands in table["workloads"].items()
+    ]
+    streams = [
+        Subject(stream_program(name, of), "stream", {}) for name, of in table["streams"].items()
     ]
     limit = None if large else usual_instructions()
     programs = [replace(of, max_instructions=limit) for of in load_programs()]
-    return [*made, *(Subject(program, "program", {}) for program in programs)]
+    return [*made, *streams, *(Subject(program, "program", {}) for program in programs)]
 
 
 def stream_program(name: str, of: Mapping[str, Setting]) -> Program:

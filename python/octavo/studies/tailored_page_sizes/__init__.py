@@ -112,6 +112,7 @@ class Study(Reproduction):
                 for m in counting
                 if m.core_time is not None
             ],
+            "gigabytes": [m.metrics() for m in self.measurements if m.kind == "stream"],
             "lost_fragmented": [
                 m.core_time_fragmented.cycles / m.core_time_fragmented.ideal_cycles - 1
                 for m in counting
@@ -219,10 +220,10 @@ def _measured(subject: Subject, trace: Path) -> Measurement:
     if BASE not in designs:
         raise NotMeasured("memory ran out with 4 KiB pages")
     compared = ["--design", ",".join((BASELINE, TPS, *RIVALS))]
-    scarce = to_settings(fragmented(designs[BASE].resident_bytes))
+    scarce = [*to_settings(fragmented(designs[BASE].resident_bytes))]
     short = document([*simulate, *scarce, *region_of_one, *compared, str(trace)], place)
     shared = timed = timed_short = None
-    if subject.kind == "workload":
+    if subject.kind != "program":
         # Each thread starts up by itself, so that its memory lies together.
         turns = ["--quantum", str(SMT_TURN_INSTRUCTIONS), "--first-quantum", str(max(begin, 1))]
         both = ["--processes", "asid", *turns]
