@@ -33,6 +33,9 @@ OUTSIDE = {
 """Pages of the repository outside of docs/, with their place in the site."""
 COMMANDS_TITLE = "Every command and option"
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+FIGURE = re.compile(r"^!\[[^\]]*\]\((figures/[\w-]+\.svg)\)$", flags=re.MULTILINE)
+"""A drawing that becomes part of its page, and so has the page's colours."""
+STYLE = re.compile(r"<style>.*?</style>\n?", flags=re.DOTALL)
 FENCE = re.compile(r"(^ *```.*?^ *```$)", flags=re.DOTALL | re.MULTILINE)
 
 log = logging.getLogger("mkdocs.plugins.octavo")
@@ -85,9 +88,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     place = page.file.src_uri
     generated = {site: name for name, site in OUTSIDE.items() if site != "index.md"}
     source = generated.get(place, f"docs/{place}")
+    markdown = FIGURE.sub(lambda figure: _drawing(source, figure[1]), markdown)
     parts = FENCE.split(markdown)
     parts[::2] = [LINK.sub(lambda link: _link(link, source, place), part) for part in parts[::2]]
     return "".join(parts)
+
+
+def _drawing(source: str, name: str) -> str:
+    text = (ROOT / source).parent.joinpath(name).read_text(encoding="utf-8")
+    return f"<figure>{STYLE.sub('', text).strip()}</figure>"
 
 
 def _link(link: re.Match[str], source: str, place: str) -> str:

@@ -7,14 +7,18 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 import octavo
 from octavo.cli import app
-from octavo.studies import STUDIES
+from octavo.studies import ALL, STUDIES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -42,7 +46,24 @@ RESULTS = {
 }
 """Each page with a file that its examples leave behind."""
 PAGES = tuple(RESULTS)
-
+GUIDES = {
+    "tutorial.md": "answer.txt",
+    "how-to/16k-pages.md": "curves/manifest.json",
+    "how-to/foreign-traces.md": "made.csv",
+    "how-to/jvm.md": "sums.txt",
+    "how-to/page-walk-budget.md": "change/manifest.json",
+    "how-to/postgresql.md": "data/PG_VERSION",
+    "how-to/ray.md": "study.results",
+    "how-to/redis.md": "filled.txt",
+    "how-to/study-a-design.md": "designs/manifest.json",
+}
+"""The tutorial and the how-to guides, each with what its examples leave behind."""
+INSTALLED = {
+    "javac": ("java", "javac"),
+    "initdb": ("initdb", "postgres"),
+    "redis-server": ("redis-server", "redis-cli", "redis-benchmark"),
+}
+"""Words of examples that need programs, which are not installed for them."""
 
 ENVIRONMENT = {
     **os.environ,
@@ -57,8 +78,10 @@ def examples(page: str, language: str) -> list[str]:
 
 
 def test_every_page_with_examples_is_run() -> None:
-    pages = [path.name for path in (ROOT / "docs").glob("*.md")]
-    assert {page for page in pages if examples(page, "sh")} == set(PAGES)
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
+    pages = {page for page in pages if not page.startswith("developing/")}
+    assert {page for page in pages if examples(page, "sh")} == {*PAGES, *GUIDES}
     assert {page for page in pages if examples(page, "python")} == set(PAGES) - {"ctl.md"}
 
 
@@ -74,6 +97,48 @@ def run_shell_examples(page: str, directory: Path, **variables: str) -> None:
 def test_the_shell_examples_run(page: str, tmp_path: Path) -> None:
     run_shell_examples(page, tmp_path)
     assert (tmp_path / RESULTS[page]).exists()
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_settings")
+@pytest.mark.parametrize("page", GUIDES)
+def test_the_commands_of_guides_run(page: str, tmp_path: Path) -> None:
+    """In one directory, one block after another, as a reader pastes them."""
+    left_out = []
+    path = f"{ENVIRONMENT['PATH']}:/usr/lib/postgresql/15/bin"
+    with as_server(page, tmp_path) as (place, identity):
+        for script in examples(page, "sh"):
+            needed = {name for word, names in INSTALLED.items() if word in script for name in names}
+            absent = sorted(name for name in needed if shutil.which(name, path=path) is None)
+            left_out += absent
+            if not absent:
+                environment = {**ENVIRONMENT, "PATH": path}
+                command = ["sh", "-eu", "-c", script]
+                subprocess.run(command, cwd=place, env=environment, check=True, **identity)
+        if left_out:
+            pytest.skip(f"not installed: {', '.join(left_out)}")
+        assert (place / GUIDES[page]).exists()
+
+
+@contextmanager
+def as_server(page: str, place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """A directory and a user for the examples of a page: PostgreSQL does not run as root."""
+    if "postgresql" not in page or os.geteuid() != 0 or not shutil.which("pg_isready"):
+        yield place, {}
+        return
+    with tempfile.TemporaryDirectory() as name:
+        shutil.chown(name, "postgres", "postgres")
+        yield Path(name), {"user": "postgres", "group": "postgres", "extra_groups": []}
+
+
+def test_a_budget_that_is_too_small_fails(tmp_path: Path) -> None:
+    """The script of the guide decides by its budget."""
+    (script, _) = examples("how-to/page-walk-budget.md", "sh")
+    for budget, status in (("0.050", 0), ("0.0001", 1)):
+        text = script.replace("budget=0.050", f"budget={budget}").replace("60000", "3000")
+        text = text.replace("sort -n numbers", "sort --parallel=1 -n numbers")
+        done = subprocess.run(["sh", "-eu", "-c", text], cwd=tmp_path, env=ENVIRONMENT, check=False)
+        assert done.returncode == status
 
 
 @pytest.mark.long
@@ -172,7 +237,7 @@ def test_readme_commands_are_understood(command: str) -> None:
     assert isinstance(group, typer.core.TyperGroup)
     group.commands[name].make_context(name, [*rest])
     if name == "reproduce":
-        assert rest[0] in STUDIES
+        assert rest[0] in (*STUDIES, ALL)
     for word in re.findall(r"(?:workloads/)[a-z0-9./_]+", command):
         source = word.removeprefix("build/") if "." in word else f"{word}.c"
         assert (ROOT / source).exists(), word
