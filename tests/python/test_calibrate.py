@@ -18,6 +18,7 @@ from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.calibration import measurement as calibrating
 from octavo.calibration.caches import DataCache, data_caches
 from octavo.calibration.file import (
+    CORE_FIGURES,
     Calibration,
     MeasuredHost,
     Spread,
@@ -38,6 +39,11 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SMALL, HUGE = 4 * KIB, 2 * MIB
 RATIO, HIT, ROUNDS = 1.25, 7.0, 5
 MEMORY_CYCLES = 300.0
+COMPUTED = 11.0
+"""Cycles that the place of a random read takes to compute."""
+WALKERS = 5
+WINDOWS = {"mixed": (202, 2), "additions": (150, 2), "loads": (70, 2), "stores": (40, 0)}
+"""Entries that each filler fills, and how many the two loads beside it take."""
 PAGES = [
     step << octave for octave in range(15) for step in range(8, 16) if step << octave <= 131072
 ]
@@ -136,6 +142,32 @@ def made_up(
                 ],
             }
         ],
+        "random": [
+            {"bytes": size, "ticks": [(cycles + COMPUTED) / RATIO] * ROUNDS}
+            for size, cycles in ((16 * KIB, 4.0), (256 * MIB, MEMORY_CYCLES))
+        ],
+        "walkers": [
+            {
+                "pages": pages,
+                "by_chases": [
+                    {
+                        "chases": chases,
+                        "ticks": [(HIT + walk[SMALL]) / min(chases, WALKERS) / RATIO] * ROUNDS,
+                    }
+                    for chases in (1, 4, 8, 16)
+                ],
+            }
+            for pages in (4096, 8192)
+        ],
+        "windows": [
+            {
+                "filler": filler,
+                "instructions": count,
+                "ticks": [MEMORY_CYCLES * (1 + (count + loads > entries)) / RATIO] * ROUNDS,
+            }
+            for filler, (entries, loads) in WINDOWS.items()
+            for count in range(16, 400, 4)
+        ],
         "streams": [{"direction": "read", "bytes": 128 * MIB, "ticks": [4.0] * ROUNDS}],
         "faults": [
             {"page_bytes": SMALL, "ticks": [1000.0] * ROUNDS},
@@ -193,6 +225,39 @@ def test_the_figures_of_a_machine_without_noise_are_its_own() -> None:
         "The core's clock ran at 1.25 times the rate of the time-stamp counter; cycles are those "
         "of the core.",
     )
+
+
+def test_the_core_holds_what_finds_room_between_two_loads() -> None:
+    core = figures(made_up()).core
+    # Every fourth number of instructions is measured.
+    assert {name: numbers(one) for name, one in core.items() if name != "walkers"} == {
+        "reorder_buffer": (202, 203.5, 205),
+        "rename_registers": (150, 151.5, 153),
+        "load_queue": (70, 71.5, 73),
+        "store_queue": (40, 41.5, 43),
+    }
+    assert numbers(core["walkers"]) == same(WALKERS)
+
+
+def test_a_window_without_a_step_is_not_found() -> None:
+    samples = made_up()
+    for one in samples["windows"]:
+        wide = one["filler"] == "mixed"
+        # A single number of instructions that was disturbed makes no step.
+        slow = wide and one["instructions"] == 100
+        one["ticks"] = [600.0 if slow else 300.0] * ROUNDS if wide else one["ticks"]
+    samples["walkers"] = []
+    assert set(figures(samples).core) == {"rename_registers", "load_queue", "store_queue"}
+    assert figures({**samples, "windows": []}).core == {}
+
+
+def test_latencies_that_scatter_are_said() -> None:
+    samples = made_up()
+    samples["latency"][1]["ticks"] = [9.6, 9.6, 9.9, 9.9, 9.9]
+    sentence = "Of 3 latencies 1 still scattered after 5 rounds, the least of them over 128 KiB."
+    assert sentence in figures(samples).notes
+    samples["latency"][1]["ticks"] = [9.6, 9.6, 9.7, 9.9, 9.9]
+    assert sentence not in figures(samples).notes
 
 
 @pytest.mark.parametrize("entry_bytes", [4 * KIB, 16 * KIB, 64 * KIB])
@@ -268,6 +333,9 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
     read = parse_calibration(calibration_toml(found), tmp_path)
     assert read.tlb == found.tlb
     assert read.entry_bytes == found.entry_bytes
+    assert set(read.core) == set(CORE_FIGURES)
+    assert read.core["reorder_buffer"].low == found.core["reorder_buffer"].low
+    assert read.random_read_cycles[256 * MIB].median == MEMORY_CYCLES + COMPUTED
     assert read.host == found.host
     assert list(read.walk_cycles) == [SMALL, HUGE]
     parallel = read.parallel_load_cycles[256 * MIB]
@@ -290,6 +358,14 @@ def cache_files(root: Path) -> None:
         for name, text in (("level", level), ("type", kind), ("size", size)):
             (place / name).write_text(f"{text}\n")
     (root / "sys/devices/system/cpu/cpu0/cache/index0/ways_of_associativity").write_text("8\n")
+
+
+def cpu_files(root: Path) -> None:
+    """A Zen 3."""
+    (root / "proc").mkdir()
+    (root / "proc/cpuinfo").write_text(
+        "vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\nmodel name : EPYC\n"
+    )
 
 
 def test_latencies_are_shown_by_cache(tmp_path: Path) -> None:
@@ -338,15 +414,16 @@ def waits_in(dram: dict[str, Any], load_cycles: float) -> float:
 
 def test_the_machine_has_what_was_measured(tmp_path: Path) -> None:
     cache_files(tmp_path)
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/cpuinfo").write_text(
-        "vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\nmodel name : EPYC\n"
-    )
+    cpu_files(tmp_path)
     place = tmp_path / "machine.toml"
     place.write_text(machine_toml(figures(made_up()), tmp_path))
     found, preset = machine(place), machine("zen3")
     # Eight chases take an eighth of the time, and more no less.
     assert found["core"]["pipeline"]["outstanding"]["l1d"] == 8
+    # 202 instructions are surely under way, where the preset has 256; 5 walks, where it has 6.
+    assert found["core"]["pipeline"]["reorder_buffer"] == 204
+    assert found["core"]["pipeline"]["store_queue"] == 42
+    assert (found["walker"]["walkers"], found["walker"]["window_instructions"]) == (5, 204)
     # 64 entries of the first level are the preset's; its 2048 of the second, too.
     assert found["tlb"]["l2"]["main"]["entries"] == preset["tlb"]["l2"]["main"]["entries"] == 2048
     assert found["cache"]["l1d"]["bytes"] == "32KiB"
@@ -367,9 +444,23 @@ def test_the_machine_has_what_was_measured(tmp_path: Path) -> None:
     ] == [96]
 
 
+def test_a_larger_window_than_the_preset_has_does_not_count(tmp_path: Path) -> None:
+    cache_files(tmp_path)
+    cpu_files(tmp_path)
+    core = {"reorder_buffer": Spread(380, 384, 388), "load_queue": Spread(130, 135, 137)}
+    place = tmp_path / "machine.toml"
+    place.write_text(machine_toml(replace(figures(made_up()), core=core), tmp_path))
+    pipeline = machine(place)["core"]["pipeline"]
+    assert pipeline["reorder_buffer"] == machine("zen3")["core"]["pipeline"]["reorder_buffer"] < 380
+    assert pipeline["load_queue"] == 135
+
+
+@pytest.mark.parametrize("is_random", [True, False])
 @pytest.mark.parametrize("own", [6, 15])
-def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int) -> None:
-    """A load over W bytes hits the last cache with the share of its own bytes in W."""
+def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_random: bool) -> None:
+    """A load over W bytes hits the last cache with the share of its own bytes in W: random reads
+    where they were measured, however little of it the chases hold, which come back to a line late.
+    """
     cache_files(tmp_path)
     last = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
     last.mkdir()
@@ -377,12 +468,20 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int) -> No
         (last / name).write_text(f"{text}\n")
     (last / "ways_of_associativity").write_text("16\n")
     hit, memory = 50.0, 450.0
-    cycles = {
-        size * MIB: hit if size <= own else memory - (memory - hit) * own / size
-        for size in (2, 4, 16, 32, 64, 128)
-    }
-    latency = {size: Spread(of, of, of) for size, of in cycles.items()}
-    measured = replace(figures(made_up(huge_pages=0)), latency_cycles=latency)
+
+    def loads(held: float, extra: float) -> dict[int, Spread]:
+        cycles = {
+            size * MIB: hit if size <= 4 else memory - (memory - hit) * held / size
+            for size in (2, 4, 16, 32, 64, 128)
+        }
+        of = {16 * KIB: 4.0, **cycles}
+        return {size: Spread(*[one + extra] * 3) for size, one in of.items()}
+
+    measured = replace(
+        figures(made_up(huge_pages=0)),
+        latency_cycles=loads(1 if is_random else own, 0),
+        random_read_cycles=loads(own, COMPUTED) if is_random else {},
+    )
     place = tmp_path / "machine.toml"
     place.write_text(machine_toml(measured, tmp_path))
     found = machine(place)

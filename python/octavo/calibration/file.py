@@ -27,6 +27,10 @@ FORMAT = 1
 PAGE_SIZES = {"4KiB": 4 << 10, "2MiB": 2 << 20, "1GiB": 1 << 30}
 """The page sizes of x86-64, by the names that the file's tables use as keys, in bytes."""
 STREAMS = ("read", "write")
+CORE_FIGURES = ("reorder_buffer", "rename_registers", "load_queue", "store_queue", "walkers")
+"""Names of what a core holds at once: instructions, registers beyond those of the architecture,
+loads, stores, page walks.
+"""
 _PAGE_NAMES = {size: name for name, size in PAGE_SIZES.items()}
 
 
@@ -108,6 +112,11 @@ class Calibration:
     parallel_load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
     """Cycles of a load where so many independent chases run at once, by the bytes of the working
     set and by chases, ascending."""
+    random_read_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    """Cycles of a random read that waits for the one before, the computation of its place included,
+    by the bytes of the working set, ascending: of caches that faster reads have filled."""
+    core: Mapping[str, Spread] = field(default_factory=dict)
+    """What the core holds at once, by the names of `CORE_FIGURES`."""
     stream_bytes_per_second: Mapping[str, Spread] = field(default_factory=dict)
     """Bandwidth of one core that reads (`read`) or writes (`write`) memory from end to end."""
     fault_cycles: Mapping[int, Spread] = field(default_factory=dict)
@@ -273,6 +282,8 @@ class _Parser:
             parallel_load_cycles=self._sizes(
                 document, "parallel_load_cycles", byte_size, self._chases
             ),
+            random_read_cycles=self._sizes(document, "random_read_cycles", byte_size, self._spread),
+            core=self._sizes(document, "core", _core_figure, self._spread),
             stream_bytes_per_second=self._sizes(
                 document, "stream_bytes_per_second", _direction, self._spread
             ),
@@ -381,6 +392,12 @@ def _direction(text: str) -> str:
     return text
 
 
+def _core_figure(text: str) -> str:
+    if text not in CORE_FIGURES:
+        raise UsageError(f"give one of {', '.join(CORE_FIGURES)}")
+    return text
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise UsageError("give a number of at least 1")
@@ -455,6 +472,10 @@ def _lines(found: Calibration) -> Iterator[str]:
             f'[parallel_load_cycles."{_size(bytes_)}"]  # of a load, by chases that run at once'
         )
         yield from _table(heading, costs, str, _spread)
+    heading = "[random_read_cycles]  # of a random read, by the size of its working set"
+    yield from _table(heading, found.random_read_cycles, _size, _spread)
+    heading = "[core]  # what it holds at once; low: finds room, high: is all"
+    yield from _table(heading, found.core, str, _spread)
     heading = "[stream_bytes_per_second]  # of one core, from beginning to end"
     yield from _table(heading, found.stream_bytes_per_second, str, _spread)
     heading = "[fault_cycles]  # of a first touch, by page size"

@@ -20,6 +20,7 @@ from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.host import busy_processors, cpu_field, read_setting
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE, GIB, MIB, format_bytes
+from octavo.calibration.core import walkers_of, windows_of
 from octavo.calibration.file import Calibration, MeasuredHost, Reach, Spread, processor
 from octavo.calibration.knees import CurvePoint, Knees, find_knees, quantile, spread_of, undisturbed
 from octavo.calibration.perf_stat import WalkCounts
@@ -45,6 +46,8 @@ _MOST_BUSY = 0.25
 """Processors that others may keep busy."""
 _VARYING_CLOCK = 0.05
 _TSC_DIFFERS = 0.02
+_SETTLED = 1.02
+"""Times of which the median is at most so many times the lower quartile have settled."""
 _DISTURBED = 1.5
 """Loads from memory that take so many times as long in some rounds as in others are disturbed."""
 
@@ -160,6 +163,10 @@ def evaluate(
         costs[PMD_PAGE] = of_pieces or costs.get(PMD_PAGE, {})
     by_footprint = {size: of for size, of in costs.items() if of}
     walks = {size: _over_all(of) for size, of in by_footprint.items()}
+    walk_ticks = {
+        size // BASE_PAGE: walk.median / ratio.median
+        for size, walk in by_footprint.get(BASE_PAGE, {}).items()
+    }
     is_partial = interrupted_by is not None
     calibration = Calibration(
         host=host,
@@ -189,6 +196,12 @@ def evaluate(
             for of in samples["parallel"]
             if of["by_chases"][0]["ticks"]
         },
+        random_read_cycles={
+            one["bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
+            for one in samples["random"]
+            if one["ticks"]
+        },
+        core={**windows_of(samples["windows"]), **walkers_of(samples["walkers"], walk_ticks)},
         stream_bytes_per_second={
             one["direction"]: spread_of(
                 [_LINE_BYTES * samples["ticks_per_second"] / ticks for ticks in one["ticks"]]
@@ -384,6 +397,7 @@ def _notes(
             "of the time-stamp counter, so that latencies of memory in cycles vary as much."
         )
     notes += _disturbance(samples, ratio.median)
+    notes += _unsettled(samples)
     notes += _memory_notes(samples)
     if entry_bytes is not None and entry_bytes < PMD_PAGE:
         notes.append(
@@ -416,6 +430,22 @@ def _disturbance(samples: CalibrationSamples, ratio: float) -> list[str]:
         f"Other work disturbed the measurement: loads over {format_bytes(largest['bytes'])} took "
         f"{times.low:.0f} to {times.high:.0f} cycles. Costs of walks over much memory, and their "
         "median, may be far too high; measure again when the machine is quiet."
+    ]
+
+
+def _unsettled(samples: CalibrationSamples) -> list[str]:
+    """The latencies that scattered to the end, however often they were measured."""
+    measured = [one for one in samples["latency"] if one["ticks"]]
+    scattered = [
+        one["bytes"]
+        for one in measured
+        if median(one["ticks"]) > _SETTLED * undisturbed(one["ticks"])
+    ]
+    if not scattered:
+        return []
+    return [
+        f"Of {len(measured)} latencies {len(scattered)} still scattered after "
+        f"{samples['rounds']} rounds, the least of them over {format_bytes(min(scattered))}."
     ]
 
 
@@ -475,6 +505,8 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
         "parallel_load_cycles": {
             str(size): table(costs) for size, costs in calibration.parallel_load_cycles.items()
         },
+        "random_read_cycles": table(calibration.random_read_cycles),
+        "core": {name: one.record() for name, one in calibration.core.items()},
         "stream_bytes_per_second": {
             name: one.record() for name, one in calibration.stream_bytes_per_second.items()
         },

@@ -48,7 +48,7 @@ _EVENT = re.compile(r"(?:\w+/)?(?P<name>[^/:]+)(?:[/:].*)?")
 
 @dataclass(frozen=True)
 class WalkCounts:
-    """What the counters of one run say of its page walks."""
+    """Page walks of one run, by its counters."""
 
     file: str
     walks_per_1000_instructions: float

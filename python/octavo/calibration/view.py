@@ -79,6 +79,12 @@ def parallel_grid(found: Calibration) -> Grid:
     return Grid("Loads that overlap", head, tuple(rows))
 
 
+def core_grid(found: Calibration) -> Grid:
+    """Entries of the structures of the core."""
+    rows = tuple((name.replace("_", " "), _spread(one)) for name, one in found.core.items())
+    return Grid("What the core holds at once", ("of", "entries"), rows)
+
+
 def stream_grid(found: Calibration) -> Grid:
     """Bandwidth of one core."""
     rows = tuple(

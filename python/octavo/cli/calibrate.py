@@ -9,6 +9,7 @@ from octavo.calibration.file import CalibrationFile
 from octavo.calibration.measurement import Measurement, describe, measure
 from octavo.calibration.perf_stat import read_walk_counts
 from octavo.calibration.view import (
+    core_grid,
     fault_grid,
     headline,
     latency_grid,
@@ -123,7 +124,12 @@ def _show(found: Measurement, file: CalibrationFile, machine: MachineFile | None
         "least where eight chains of loads overlap.",
     )
     show_grid(console, latency_grid(calibration))
-    for grid in (parallel_grid(calibration), stream_grid(calibration), fault_grid(calibration)):
+    for grid in (
+        parallel_grid(calibration),
+        core_grid(calibration),
+        stream_grid(calibration),
+        fault_grid(calibration),
+    ):
         if grid.rows:
             show_grid(console, grid)
     say(console, f"Median (10%–90%) of {found.samples['rounds']} interleaved rounds.")

@@ -96,11 +96,13 @@ def _keys(found: Calibration, preset: dict[str, Any], root: Path) -> Iterator[_K
     gigahertz = found.cycles_per_second / 1e9
     if pipeline is not None:
         yield _Key("core.pipeline.frequency_ghz", round(gigahertz, 3), "measured")
+        yield from _core(found, pipeline)
         yield from _outstanding(found, pipeline["outstanding"])
     total = memory_bytes()
     if total >= GIB:
         yield _Key("memory.bytes", f"{total // GIB}GiB", "of /proc/meminfo, whole GiB")
     yield from _tlbs(found, preset)
+    yield from _walker(found, preset["walker"])
     if dram is not None and pipeline is not None:
         scale = gigahertz / pipeline["frequency_ghz"]
         dram = {**dram, **{key: round(dram[key] * scale) for key in _DRAM_TIMES}}
@@ -121,21 +123,45 @@ def _keys(found: Calibration, preset: dict[str, Any], root: Path) -> Iterator[_K
             yield _Key("host.memory.bytes", bytes_, "assumed: more than the guest's")
 
 
+def _core(found: Calibration, preset: Mapping[str, Any]) -> Iterator[_Key]:
+    """Sizes of the core's structures where the preset's are not what was measured. A larger reorder
+    buffer does not count: where an entry holds two instructions, it depends on which.
+    """
+    for name in ("reorder_buffer", "rename_registers", "load_queue", "store_queue"):
+        measured = found.core.get(name)
+        if measured is None or measured.low <= preset[name] <= measured.high:
+            continue
+        if name != "reorder_buffer" or measured.high < preset[name]:
+            source = f"measured: {_text(measured)}"
+            yield _Key(f"core.pipeline.{name}", round(measured.median), source)
+
+
+def _walker(found: Calibration, preset: Mapping[str, Any]) -> Iterator[_Key]:
+    """Walkers, and the window that walks come from, where the preset has other ones."""
+    walkers = found.core.get("walkers")
+    if walkers is not None:
+        count = max(1, round(walkers.median))
+        if count != preset["walkers"]:
+            yield _Key("walker.walkers", count, f"measured: {_text(walkers)}")
+    window = found.core.get("reorder_buffer")
+    if window is not None and window.high < preset["window_instructions"]:
+        source = "as many as the reorder buffer's"
+        yield _Key("walker.window_instructions", round(window.median), source)
+
+
 def _outstanding(found: Calibration, preset: Mapping[str, int]) -> Iterator[_Key]:
     """Misses under way at once: the latency over the least time between loads of many chases, over
-    the largest working set (Little's law).
+    the largest working set (Little's law). Of both the least disturbed rounds count.
     """
     if not found.parallel_load_cycles:
         return
     by_chases = found.parallel_load_cycles[max(found.parallel_load_cycles)]
     if 1 not in by_chases:
         return
-    chases, least = min(by_chases.items(), key=lambda pair: pair[1].median)
-    misses = round(by_chases[1].median / max(least.median, 1e-9))
+    chases, least = min(by_chases.items(), key=lambda pair: pair[1].low)
+    misses = round(by_chases[1].low / max(least.low, 1e-9))
     measured = max(1, min(misses, chases))
-    source = (
-        f"measured: {by_chases[1].median:.0f} cycles alone, {least.median:.1f} of {chases} chases"
-    )
+    source = f"measured: {by_chases[1].low:.0f} cycles alone, {least.low:.1f} of {chases} chases"
     yield _Key("core.pipeline.outstanding.l1d", measured, source)
     for level in ("l2", "llc"):
         if preset[level] < measured:
@@ -177,14 +203,14 @@ def _holds(array: Mapping[str, Any], size: str) -> bool:
 def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> Iterator[_Key]:
     levels = dict(cache_levels(found, root))
     caches = data_caches(root)
-    beyond = _beyond(found, caches[-1]) if caches else None
+    beyond = _beyond(found, caches[-1], root) if caches else None
     if MEMORY in levels:
         bytes_ = levels[MEMORY]
         latency = _text(found.latency_cycles[bytes_])
         source = f"measured: {latency} over {format_bytes(bytes_)}, less walks"
         cycles = found.latency_cycles[bytes_].median - _translation(found, bytes_)
         if beyond is not None and beyond.own_bytes < bytes_:
-            source += " and hits"
+            source = f"measured: {beyond.loads}, less walks and hits"
             cycles = beyond.memory_cycles
         if dram is not None:
             source += ", a row's closing and refreshes"
@@ -228,27 +254,42 @@ class _Beyond:
     """Of the cache: those that hold lines of this machine."""
     memory_cycles: float
     """Of a load that no cache serves."""
+    loads: str
+    """The loads over the largest working set, in words."""
 
 
-def _beyond(found: Calibration, last: DataCache) -> _Beyond | None:
+def _beyond(found: Calibration, last: DataCache, root: Path) -> _Beyond | None:
     """The share of the last cache, and the latency of memory: of random loads over `W` bytes, a
     cache that holds `C` of them serves the share `C / W`, so that the cycles of a load are linear
     in `1 / W`. Fitted by least squares to working sets from the cache's size on; None where there
     are fewer than four.
+
+    The loads are random reads, which come back to a line at any time, as those of programs do;
+    where they were not measured, those of the chases, which come back to it after all others.
     """
-    sizes = [size for size in sorted(found.latency_cycles) if size >= last.bytes]
-    fitting = [size for size in found.latency_cycles if size <= last.bytes // 2]
-    if len(sizes) < _FEWEST_SIZES or not fitting:
+    levels = dict(cache_levels(found, root))
+    hit = levels.get(last.name)
+    if hit is None:
         return None
-
-    def cycles(size: int) -> float:
-        return found.latency_cycles[size].median - _translation(found, size)
-
-    slope, memory = linear_regression([1 / size for size in sizes], [cycles(s) for s in sizes])
-    saved = memory - cycles(max(fitting))
+    loads, computed = found.random_read_cycles, 0.0
+    first = levels.get("L1")
+    if len(loads) > _FEWEST_SIZES and first is not None:
+        # The computation of a place takes as long whatever serves the read.
+        computed = loads[min(loads)].median - found.latency_cycles[first].median
+    else:
+        loads = found.latency_cycles
+    sizes = [size for size in sorted(loads) if size >= last.bytes]
+    if len(sizes) < _FEWEST_SIZES:
+        return None
+    cycles = [loads[size].median - computed - _translation(found, size) for size in sizes]
+    slope, memory = linear_regression([1 / size for size in sizes], cycles)
+    saved = memory - (found.latency_cycles[hit].median - _translation(found, hit))
     if saved <= 0 or slope >= 0:
         return None
-    return _Beyond(-slope / saved, memory)
+    largest = max(sizes)
+    kind = "chases" if loads is found.latency_cycles else "random reads"
+    words = f"{_text(loads[largest])}, {kind} over {format_bytes(largest)}"
+    return _Beyond(-slope / saved, memory, words)
 
 
 def _row_and_refreshes(dram: Mapping[str, int], load_cycles: float) -> float:
