@@ -398,7 +398,7 @@ impl Rounds<'_> {
         let chases = latencies.chain(spreads).chain(strides).chain(dense).chain(parallel);
         let overlapped = random.chain(walkers).chain(windows);
         let mut tasks: Vec<Task> = chases.chain(overlapped).chain(streams).chain(faults).collect();
-        // What settles is measured no more, and the total falls.
+        // Tasks whose times agree are left out, and the total falls.
         let mut total = (tasks.len() * self.plan.rounds) as u64;
         let mut done = 0;
         for round in 0..self.plan.rounds {
@@ -470,7 +470,7 @@ impl Rounds<'_> {
 }
 
 impl Task {
-    /// Whether its times agree so well that more of them would tell nothing new.
+    /// Whether its times agree so well that more of them add nothing.
     fn is_settled(self, measured: &Measured) -> bool {
         match self {
             Task::Latency(index) => agree(&measured.latency[index].ticks),

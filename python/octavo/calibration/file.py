@@ -116,7 +116,7 @@ class Calibration:
     """Cycles of a random read that waits for the one before, the computation of its place included,
     by the bytes of the working set, ascending: of caches that faster reads have filled."""
     core: Mapping[str, Spread] = field(default_factory=dict)
-    """What the core holds at once, by the names of `CORE_FIGURES`."""
+    """Entries of the structures of the core, by the names of `CORE_FIGURES`."""
     stream_bytes_per_second: Mapping[str, Spread] = field(default_factory=dict)
     """Bandwidth of one core that reads (`read`) or writes (`write`) memory from end to end."""
     fault_cycles: Mapping[int, Spread] = field(default_factory=dict)
