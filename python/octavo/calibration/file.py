@@ -474,7 +474,7 @@ def _lines(found: Calibration) -> Iterator[str]:
         yield from _table(heading, costs, str, _spread)
     heading = "[random_read_cycles]  # of a random read, by the size of its working set"
     yield from _table(heading, found.random_read_cycles, _size, _spread)
-    heading = "[core]  # what it holds at once; low: finds room, high: is all"
+    heading = "[core]  # entries; low: find room, high: are all"
     yield from _table(heading, found.core, str, _spread)
     heading = "[stream_bytes_per_second]  # of one core, from beginning to end"
     yield from _table(heading, found.stream_bytes_per_second, str, _spread)
