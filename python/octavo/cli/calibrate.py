@@ -78,7 +78,7 @@ def calibrate(
     output: options.DocumentOutput,
 ) -> None:
     """Measure this processor: TLB reach and page-walk cost by page size, latency of caches and
-    memory, its clock. No hardware counters are used.
+    memory, what its core holds at once, its clock. No hardware counters are needed.
     """
     with guarded():
         memory_bytes = None if memory is None else byte_size(memory)
