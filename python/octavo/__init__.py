@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from octavo.hardware.machines import machine, machines
     from octavo.runs.api import RunResult, run
     from octavo.simulation.api import SimResult, sim
+    from octavo.simulation.python_design import Design
     from octavo.sweeps.api import sweep
     from octavo.sweeps.results import SweepResult
     from octavo.tlb_curves.api import CurvesResult, curves
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CurvesResult",
+    "Design",
     "OctavoError",
     "RecordedTrace",
     "RunResult",
@@ -41,6 +43,7 @@ __all__ = [
 _PLACES = {
     "CurvesResult": ("octavo.tlb_curves.api", "CurvesResult"),
     "curves": ("octavo.tlb_curves.api", "curves"),
+    "Design": ("octavo.simulation.python_design", "Design"),
     "ctl": ("octavo.control.client", "ask"),
     "OctavoError": ("octavo._core", "OctavoError"),
     "RecordedTrace": ("octavo.tracing.recording", "RecordedTrace"),

@@ -550,7 +550,7 @@ class Analysis(Generic[_Found]):
         *,
         machine: str,
         settings: list[str],
-        designs: list[str],
+        designs: list[str | tuple[str, str, type]],
         layout: Literal["native", "as-traced"],
         warm_up_instructions: int,
         fast_forward: bool,
@@ -560,7 +560,8 @@ class Analysis(Generic[_Found]):
         processes: str,
     ) -> Analysis[SimResult]:
         """Designs on machines of their own: `machine` is a preset or a file that ends with
-        .toml, which settings `KEY=VALUE` change. With `fast_forward` cores do not execute the
+        .toml, which settings `KEY=VALUE` change. A design is a name, or a name, a policy and a
+        class of second-level TLBs in Python. With `fast_forward` cores do not execute the
         warm-up. `checked` compares each translation with the page table's. Raises OctavoError, or
         ValueError."""
 
@@ -577,6 +578,9 @@ class Analysis(Generic[_Found]):
     def stream(self) -> str | None:
         """What the machines of a simulation want of a run; the same text for those that one run
         can feed."""
+
+    def raise_failure(self) -> None:
+        """Raises what a design in Python has raised, if any has."""
 
     @property
     def footprint_bytes(self) -> int | None:

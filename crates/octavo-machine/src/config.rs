@@ -34,6 +34,9 @@ pub enum ConfigError {
         /// The error.
         error: GeometryError,
     },
+    /// A second-level TLB outside of the simulator that cannot be made.
+    #[error("{0}")]
+    Outside(String),
     /// An invalid nested TLB.
     #[error("host.tlb: {0}")]
     NestedTlb(GeometryError),

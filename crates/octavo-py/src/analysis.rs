@@ -22,6 +22,7 @@ use crate::options::{
     read_page_sample, read_page_sizes, read_processes, read_stream, read_threads, read_window,
     unknown,
 };
+use crate::outside::{Failure, GivenDesign, raise};
 use crate::sim::read_sim;
 use crate::trace::{facts, failed};
 use crate::{OctavoError, results};
@@ -34,6 +35,8 @@ pub struct Analysis {
     config: Config,
     /// The demands of a simulation's machines on a stream.
     stream: Option<StreamShape>,
+    /// The error that a design in Python has raised.
+    failure: Failure,
 }
 
 enum Config {
@@ -64,7 +67,7 @@ impl Analysis {
             machine: machine.map(read_machine_tlbs).transpose()?,
             native_layout: read_layout(layout)?,
         });
-        Ok(Analysis { config, stream: None })
+        Ok(Analysis { config, stream: None, failure: Failure::default() })
     }
 
     #[staticmethod]
@@ -138,7 +141,7 @@ impl Analysis {
             Some(_) => Config::SharedCurves(config),
             None => Config::Curves(config),
         };
-        Ok(Analysis { config, stream: None })
+        Ok(Analysis { config, stream: None, failure: Failure::default() })
     }
 
     #[staticmethod]
@@ -150,7 +153,7 @@ impl Analysis {
     fn sim(
         machine: &str,
         settings: Vec<String>,
-        designs: Vec<String>,
+        designs: Vec<GivenDesign>,
         layout: &str,
         warm_up_instructions: u64,
         fast_forward: bool,
@@ -162,8 +165,12 @@ impl Analysis {
         let interval = interval_instructions.map(NonZeroU64::get);
         let machine = (machine, settings);
         let warm_up = (warm_up_instructions, fast_forward);
-        let (mut config, stream) =
-            read_sim(machine, designs, layout, warm_up, interval, checked, timing)?;
+        let failure = Failure::default();
+        let read =
+            read_sim(machine, (designs, &failure), layout, warm_up, interval, checked, timing);
+        // An error in the making is the user's own.
+        raise(&failure)?;
+        let (mut config, stream) = read?;
         let at_context_switch = read_processes(processes)?;
         if let Some(at_context_switch) = at_context_switch {
             config.machine.core.address_spaces = match at_context_switch {
@@ -171,9 +178,9 @@ impl Analysis {
                 AtContextSwitch::Flush => AddressSpaces::Flushed,
             };
             let config = Config::SharedSim(Box::new(config));
-            return Ok(Analysis { config, stream: Some(stream) });
+            return Ok(Analysis { config, stream: Some(stream), failure });
         }
-        Ok(Analysis { config: Config::Sim(Arc::new([config])), stream: Some(stream) })
+        Ok(Analysis { config: Config::Sim(Arc::new([config])), stream: Some(stream), failure })
     }
 
     /// Simulations whose machines one stream drives, in order.
@@ -192,7 +199,13 @@ impl Analysis {
         else {
             return Err(OctavoError::new_err("the machines want different streams"));
         };
-        Ok(Analysis { config: Config::Sim(all.into()), stream: first.clone() })
+        let config = Config::Sim(all.into());
+        Ok(Analysis { config, stream: first.clone(), failure: Failure::default() })
+    }
+
+    /// Raises the error that a design in Python has raised, if any has.
+    fn raise_failure(&self) -> PyResult<()> {
+        raise(&self.failure)
     }
 
     /// The machine of a simulation, as JSON, and its hash.

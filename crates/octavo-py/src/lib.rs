@@ -9,6 +9,7 @@ mod jobs;
 mod machine;
 mod only;
 mod options;
+mod outside;
 mod record;
 mod replay;
 mod results;

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::OctavoError;
 use crate::options::read_layout;
+use crate::outside::{Failure, GivenDesign, make_level};
 
 /// Every design's name and what it is, in order.
 #[pyfunction]
@@ -56,7 +57,7 @@ const OUT_OF_ORDER: &str = "out-of-order";
 /// stream, too.
 pub fn read_sim(
     (machine, settings): (&str, Vec<String>),
-    designs: Vec<String>,
+    (designs, failure): (Vec<GivenDesign>, &Failure),
     layout: &str,
     (warm_up_instructions, is_fast_forwarded): (u64, bool),
     interval_instructions: Option<u64>,
@@ -65,7 +66,12 @@ pub fn read_sim(
 ) -> PyResult<(SimConfig, StreamShape)> {
     let failed = |error: String| OctavoError::new_err(error);
     let resolved = resolve(machine, &settings).map_err(|error| failed(error.to_string()))?;
-    let designs = designs.iter().map(|name| DesignSpec::parse(name));
+    let designs = designs.into_iter().map(|given| match given {
+        GivenDesign::Named(name) => DesignSpec::parse(&name),
+        GivenDesign::Outside(name, policy, make) => {
+            DesignSpec::outside(&name, &policy, make_level(&name, make, failure))
+        }
+    });
     let designs = designs.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
     let machine = resolved.into_config();
     let timing = match timing {

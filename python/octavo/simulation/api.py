@@ -31,6 +31,7 @@ from octavo.simulation.execution_time import (
 )
 from octavo.simulation.linear_models import linear_models
 from octavo.simulation.model import Simulated, simulated, summed
+from octavo.simulation.python_design import Design
 from octavo.simulation.rows import COLUMNS, SimRow, model_rows, rows_of, time_rows
 from octavo.simulation.timing import Timing, choose_timing
 from octavo.tracing.engine import Engine, EngineResult
@@ -143,6 +144,7 @@ NO_MAPPINGS_NOTE = (
 def _finished(
     result: CoreResult, configuration: SimConfiguration, circumstances: Circumstances
 ) -> SimResult:
+    configuration.core_analysis.raise_failure()
     if "shared" in result:
         # Processes that share machines warm up together: each counts what was not their warm-up.
         names, references = ", ".join(circumstances.command), result["shared"]["references"]
@@ -167,7 +169,7 @@ _CHOICES = {*keywords_of(configure_sim), *keywords_of(resolve_scope)} - {"phase"
 def sim(
     command: Sequence[str] | str,
     machine: str = DEFAULT_MACHINE,
-    designs: Sequence[str] = DEFAULT_DESIGNS,
+    designs: Sequence[str | type[Design]] = DEFAULT_DESIGNS,
     settings: Mapping[str, Setting] | Sequence[str] = (),
     *,
     format: str | None = None,
@@ -181,6 +183,7 @@ def sim(
     >>> result = octavo.sim("gzip.oct", "skylake", ["base4k", "thp"])  # doctest: +SKIP
     >>> result.design("thp").translation_share  # doctest: +SKIP
 
+    `designs` are names, and subclasses of `octavo.Design`, which are slow.
     `machine` is a preset or a TOML file, which `settings` change, as `{"memory.bytes": "8GiB"}`.
     Of the `choices`, `cores` is how many cores it has, on which threads are placed; `virtualised`
     runs programs in the guest of a virtual machine, and so does `host_policy`, the policy of page
@@ -195,7 +198,7 @@ def sim(
     with a quantum of `quantum` instructions, `first_quantum` in first turns; with
     `fast_forward` no core executes the warm-up. `layout`, `skip_instructions`,
     `max_instructions` and `between_marks` are as of `octavo.run`.
-    Raises OctavoError with one clear sentence.
+    Raises OctavoError with one clear sentence, and what a design in Python has raised.
     """
     return ENGINE.call(
         command,

@@ -12,6 +12,7 @@ from octavo.base.errors import UsageError, check_range, choose
 from octavo.base.toml import toml_value
 from octavo.hardware.machines import Setting, check_texts, named_machine, setting_texts
 from octavo.simulation.execution_time import Measured, read_measured
+from octavo.simulation.python_design import Design, for_core, name_of
 from octavo.tracing.scope import (
     KERNEL_NOTE,
     MOST_INSTRUCTIONS,
@@ -182,7 +183,7 @@ class SimConfiguration(SharedScope):
 def configure_sim(
     *,
     machine: str = DEFAULT_MACHINE,
-    designs: Sequence[str] = DEFAULT_DESIGNS,
+    designs: Sequence[str | type[Design]] = DEFAULT_DESIGNS,
     settings: Mapping[str, Setting] | Sequence[str] = (),
     warm_up: int = 0,
     fast_forward: bool = False,
@@ -208,15 +209,18 @@ def configure_sim(
     """
     resolved = resolve_scope(**scope)
     sharing, *quanta = choose_processes(processes, quantum, first_quantum)
-    measured = read_measured(perf_4k, perf_thp, designs)
+    names = tuple(dict.fromkeys(map(name_of, designs)))
+    measured = read_measured(perf_4k, perf_thp, names)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
     settings = [*_short_settings(cores, virtualised, host_policy), *settings]
     chosen = tuple(dict.fromkeys(designs))
-    if not all(chosen) or not chosen:
-        names = ", ".join(name for name, _ in _core.designs())
-        raise UsageError(f"--design is empty: give some of {names}.")
-    check_texts(machine, *chosen, *settings)
+    if len(names) < len(chosen):
+        raise UsageError("two designs in Python have the same name: give them different ones.")
+    if not all(names) or not names:
+        known = ", ".join(name for name, _ in _core.designs())
+        raise UsageError(f"--design is empty: give some of {known}.")
+    check_texts(machine, *names, *settings)
     choose(timing, TIMINGS, "--timing")
     most, what = MOST_INSTRUCTIONS, "instructions"
     check_range("--warm-up", warm_up, 0, most, what)
@@ -227,7 +231,7 @@ def configure_sim(
         analysis = _core.Analysis.sim(
             machine=named_machine(machine),
             settings=list(settings),
-            designs=list(chosen),
+            designs=[for_core(design) for design in chosen],
             layout=resolved["layout"],
             warm_up_instructions=warm_up,
             fast_forward=fast_forward,
@@ -241,7 +245,7 @@ def configure_sim(
     assert analysis.machine is not None, "it is a simulation's"
     text, digest = analysis.machine
     return SimConfiguration(
-        designs=chosen,
+        designs=names,
         machine_json=text,
         machine_hash=digest,
         warm_up_instructions=warm_up,

@@ -13,6 +13,7 @@ from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.progress import NotebookLine, is_notebook, is_watched
 from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
+from octavo.simulation.python_design import name_of
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.local import LocalWorkers
 from octavo.sweeps.plan import Names, Variants, crossed, named, resolve, variants
@@ -69,6 +70,12 @@ def sweep(
     only if all do is that an error.
     """
     designs = [designs] if isinstance(designs, str) else list(dict.fromkeys(designs))
+    for design in designs:
+        if not isinstance(design, str):
+            raise UsageError(
+                f"{name_of(design)} is written in Python, and a sweep's workers do not have it: "
+                "give it to octavo.sim."
+            )
     if not designs:
         raise UsageError("a sweep needs designs.")
     seeds = [seeds] if isinstance(seeds, int) else list(seeds)

@@ -1,6 +1,7 @@
 //! The translation designs: each has its own file or folder and one line in the list below.
 
 mod build;
+mod outside;
 pub mod registry;
 mod spec;
 #[cfg(test)]
@@ -9,6 +10,7 @@ mod twins;
 pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
 pub use gtsm::Gtsm;
+pub use outside::{Called, MakeLevel, OutsideLevel};
 pub use perfect::{PerfectL1, PerfectL2};
 pub use perforated::{Perforated, Variant};
 pub use registry::{

@@ -5,7 +5,8 @@
 use octavo_os::policy::{OsConfig, PolicyError, SettingError};
 use octavo_types::spelling::{hint, quoted};
 
-use super::registry::{self, RenamedHardware, TranslationHardware, designs};
+use super::outside::{self, MakeLevel};
+use super::registry::{self, MachineResult, RenamedHardware, Setup, TranslationHardware, designs};
 use crate::config::ConfigError;
 use octavo_config::MachineConfig;
 
@@ -17,6 +18,8 @@ pub struct DesignSpec {
     os: OsConfig,
     /// Machine settings of this design.
     settings: Vec<String>,
+    /// Its second-level TLB, if that is outside of the simulator.
+    outside: Option<MakeLevel>,
 }
 
 /// An invalid design.
@@ -147,7 +150,29 @@ impl DesignSpec {
         let os = OsConfig::named(policy, policy_settings.into_iter())
             .map_err(|error| SpecError::of_policy(name, error))?;
         check_fit(hardware, policy, &os)?;
-        Ok(DesignSpec { name: name.to_owned(), hardware, os, settings: machine_settings })
+        Ok(DesignSpec {
+            name: name.to_owned(),
+            hardware,
+            os,
+            settings: machine_settings,
+            outside: None,
+        })
+    }
+
+    /// A design whose second-level TLB is outside of the simulator, with a policy and its settings.
+    pub fn outside(name: &str, policy: &str, make: MakeLevel) -> Result<Self, SpecError> {
+        let os = OsConfig::parse(policy).map_err(|error| SpecError::of_policy(name, error))?;
+        check_fit(&outside::HARDWARE, policy, &os)?;
+        let (hardware, settings) = (&outside::HARDWARE, Vec::new());
+        Ok(DesignSpec { name: name.to_owned(), hardware, os, settings, outside: Some(make) })
+    }
+
+    /// Builds its machine from the [machine](Self::machine) with its settings.
+    pub fn make(&self, machine: &MachineConfig, setup: &Setup) -> MachineResult {
+        match &self.outside {
+            Some(make) => outside::machine(machine, setup, &self.os, make),
+            None => self.hardware.make(machine, setup, &self.os),
+        }
     }
 
     /// The name as given by the user.

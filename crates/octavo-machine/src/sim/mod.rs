@@ -331,7 +331,7 @@ fn make(config: &SimConfig) -> Result<(Vec<Box<dyn AnyMachine>>, Filter), Config
     let mut filter = Filter::BySide.min(config::filter(&given));
     for spec in &config.designs {
         let adapted = spec.machine(&given)?;
-        let mut machine = spec.hardware().make(&adapted, &setup, spec.os())?;
+        let mut machine = spec.make(&adapted, &setup)?;
         if config.is_fast_forwarded && config.warm_up_instructions > 0 {
             machine.fast_forward();
         }

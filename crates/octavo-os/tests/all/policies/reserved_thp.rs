@@ -50,7 +50,8 @@ fn fully_touched_reservation_is_promoted_in_place() {
 fn ranges_are_those_of_touched_pages_that_lie_together() {
     let config = ReservedThpConfig { ranges: true, ..ReservedThpConfig::default() };
     let sizes = [PageSize::BASE, PageSize::HUGE];
-    let mut machine = Machine::new(FRAMES, Order::LINUX, &sizes, Box::new(ReservedThp::new(config)));
+    let mut machine =
+        Machine::new(FRAMES, Order::LINUX, &sizes, Box::new(ReservedThp::new(config)));
     machine.event(FIRST, &map(1024, 512, Source::Anonymous));
     let ranges = |machine: &Machine| {
         let ranges = machine.os.memory().process(FIRST).table.ranges().unwrap();

@@ -1,0 +1,64 @@
+"""Designs written in Python: `octavo.Design`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import octavo._core as _core
+from octavo.base.errors import UsageError
+
+METHODS = ("look_up", "fill", "invalidate", "flush")
+
+
+class Design:
+    """A second-level TLB written in Python, which `octavo.sim` simulates beside other designs.
+
+    A subclass stands where the second-level TLB of the machine does: behind its first level, before
+    a page walk. Each core of each process image has an object of its own, made without arguments.
+    A page is the number of a base page of 4 KiB, a space the number of an address space.
+    docs/developing/python-designs.md has a whole example.
+    """
+
+    name = ""
+    """The name in results; empty for that of the class."""
+    policy = "base"
+    """The policy of page sizes, with its settings, as in `thp` or `thp:max_ptes_none=0`."""
+
+    def look_up(self, space: int, page: int) -> int | None:
+        """The size in bytes of the page that it holds for a base page; None for a miss."""
+        raise NotImplementedError
+
+    def fill(self, space: int, page: int, page_bytes: int) -> None:
+        """Holds the page of this size that covers a base page, which was just walked."""
+        raise NotImplementedError
+
+    def invalidate(self, space: int, first: int, end: int) -> None:
+        """Drops all pages that overlap the base pages from `first` to before `end`."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Drops all pages."""
+        raise NotImplementedError
+
+
+def name_of(design: str | type[Design]) -> str:
+    """The name of a design in results. Raises UsageError for what is none."""
+    if isinstance(design, str):
+        return design
+    if not isinstance(design, type) or not issubclass(design, Design):
+        raise UsageError(f"{design!r} is no design: give a name, or a subclass of octavo.Design.")
+    name = design.name or design.__name__
+    if not name.isidentifier() or name in dict(_core.designs()):
+        raise UsageError(
+            f"a design in Python cannot have the name `{name}`: give it a `name` that is an "
+            "identifier and no design's of Octavo."
+        )
+    missing = [of for of in METHODS if getattr(design, of) is getattr(Design, of)]
+    if missing:
+        raise UsageError(f"{name} has no {missing[0]}: a design needs {', '.join(METHODS)}.")
+    return name
+
+
+def for_core(design: str | type[Design]) -> Any:
+    """The design as the extension takes it."""
+    return design if isinstance(design, str) else (name_of(design), design.policy, design)
