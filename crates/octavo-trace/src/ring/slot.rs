@@ -26,7 +26,7 @@ pub struct Slot {
     /// The chunk being read, counted from the stream's beginning, and how far.
     chunk: u64,
     word: usize,
-    /// What was read of a draft: it may be overwritten at any time.
+    /// Words copied from a draft, which may be overwritten at any time.
     draft: Vec<u64>,
 }
 
