@@ -308,6 +308,7 @@ static void thread_created(ThreadId parent, ThreadId child)
 
 static void thread_ended(ThreadId tid)
 {
+   allocations_thread_ended(tid);
    thread_record(OCTAVO_THREAD_END, tid);
 }
 
@@ -317,6 +318,7 @@ static void thread_runs(ThreadId tid, ULong blocks_done)
       restore_name(tid);
       fix_random_bytes(tid);
    }
+   allocations_thread_runs(tid);
    Addr start;
    SizeT bytes;
    if (placement_stack_grown(&start, &bytes))
@@ -334,6 +336,7 @@ static void thread_stops(ThreadId tid, ULong blocks_done)
 
 static void signal_delivered(ThreadId tid, Int signal, Bool alternate_stack)
 {
+   allocations_signal(tid, alternate_stack);
    ULong payload[] = {(ULong)signal};
    ring_record(OCTAVO_SIGNAL, 1, payload);
 }

@@ -10,12 +10,14 @@ static Int session_fd = -1;
 /* Read by descriptors.c, long before the other options. */
 static const HChar* open_files;
 static Bool follow_children = True;
+static Int allocation_frames;
 
 static Bool process_option(const HChar* arg)
 {
    if (VG_INT_CLO(arg, "--octavo-session", session_fd)) {}
    else if (VG_STR_CLO(arg, "--octavo-files", open_files)) {}
    else if (VG_BOOL_CLO(arg, "--octavo-follow", follow_children)) {}
+   else if (VG_INT_CLO(arg, "--octavo-allocations", allocation_frames)) {}
    else
       return False;
    return True;
@@ -25,7 +27,8 @@ static void print_usage(void)
 {
    VG_(printf)("    --octavo-session=FD      the ring that `octavo run` made\n"
                "    --octavo-files=N,M       the program's own limits of open files\n"
-               "    --octavo-follow=yes|no   trace forked children too [yes]\n");
+               "    --octavo-follow=yes|no   trace forked children too [yes]\n"
+               "    --octavo-allocations=N   report allocated blocks with N frames [0]\n");
 }
 
 static void print_debug_usage(void)
@@ -37,7 +40,9 @@ static void child_forked(ThreadId tid)
 {
    ring_reopen_in_child(follow_children);
    segments_redefine();
+   allocations_describe_stacks();
    events_describe_process();
+   allocations_describe_blocks();
    windows_forked();
 }
 
@@ -47,6 +52,7 @@ static void post_options(void)
    segments_init();
    windows_init();
    events_init();
+   allocations_init(allocation_frames > 0 ? (UInt)allocation_frames : 0);
    VG_(atfork)(NULL, NULL, child_forked);
 }
 

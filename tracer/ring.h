@@ -138,7 +138,17 @@ enum octavo_record {
       image outside windows is the end of a window once more. */
    OCTAVO_WINDOW_BEGIN = 17,
    OCTAVO_WINDOW_END = 18,
+   /* number, frames, the address of each frame, the text of each frame's function (empty: unknown).
+      Number 0 has no frames, and comes before the START record where allocations are recorded. */
+   OCTAVO_ALLOCATION_STACK = 19,
+   /* start, bytes, stack (bits 0-31, and OCTAVO_INHERITED in a child for a block of its parent's); the
+      block that the same call has freed, or 0. */
+   OCTAVO_ALLOCATE = 20,
+   /* start of a block. */
+   OCTAVO_RELEASE = 21,
 };
+
+#define OCTAVO_INHERITED (1ULL << 32)
 
 enum octavo_source {
    OCTAVO_ANONYMOUS = 0,

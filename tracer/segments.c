@@ -304,8 +304,9 @@ IRSB* segments_instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLa
                           IRType guest_word, IRType host_word)
 {
    tl_assert(guest_word == Ity_I64 && host_word == Ity_I64);
+   const Addr entry = (Addr)closure->readdr;
    if (!windows_on())
-      return windows_instrument(in);
+      return windows_instrument(in, entry);
    sb.out = deepCopyIRSBExceptStmts(in);
    sb.first_instruction = sb.instructions = 0;
    begin_segment();
@@ -316,11 +317,13 @@ IRSB* segments_instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLa
    Int i = 0;
    for (; i < in->stmts_used && in->stmts[i]->tag != Ist_IMark; i++)
       addStmtToIRSB(sb.out, in->stmts[i]);
+   allocations_before(sb.out, entry);
    begin_superblock();
    for (; i < in->stmts_used; i++) {
       instrument_statement(in->stmts[i]);
       addStmtToIRSB(sb.out, in->stmts[i]);
    }
    end_segment();
+   allocations_after(sb.out);
    return sb.out;
 }

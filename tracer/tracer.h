@@ -2,7 +2,7 @@
  *
  * What the tracer's own files share. main.c is the way in; ring.c writes words; segments.c turns
  * superblocks into segments; dependences.c reads register dependences off the IR; events.c
- * watches memory, threads and processes; sharing.c distinguishes shared memory from a process's own;
+ * watches memory, threads and processes; allocations.c the calls of the program's allocator; sharing.c distinguishes shared memory from a process's own;
  * execution.c decides how an executed program is traced; windows.c turns instrumentation on and off;
  * descriptors.c keeps the tracer's own descriptors; placement.c puts mappings where Linux would.
  */
@@ -76,8 +76,8 @@ Bool windows_on(void);
 Bool windows_count(void);
 /* Adds to the superblock: so many more instructions have executed. */
 void windows_count_instructions(IRSB* out, UInt instructions);
-/* A superblock that is not traced. */
-IRSB* windows_instrument(IRSB* in);
+/* A superblock that is not traced, and begins at `entry`. */
+IRSB* windows_instrument(IRSB* in, Addr entry);
 /* Instructions executed by this image and those that it comes from. */
 ULong windows_instructions(void);
 /* The last image of this process, or the parent, had executed so many. */
@@ -88,6 +88,24 @@ void windows_forked(void);
 void windows_finished(Bool replaced);
 /* The core has left translations. */
 void windows_stopped(void);
+
+/* ---- allocations.c ---- */
+
+/* Reports the blocks that the program allocates, with so many frames of the calls; none at 0. */
+void allocations_init(UInt frames);
+Bool allocations_on(void);
+/* Adds to a superblock, before its first instruction, what reads a call that begins there. */
+void allocations_before(IRSB* out, Addr entry);
+/* Adds to a superblock, behind its last instruction, what notices that a call has returned. */
+void allocations_after(IRSB* out);
+/* Write the stacks, before the mappings, and the live blocks: a forked child's stream begins with
+   them. */
+void allocations_describe_stacks(void);
+void allocations_describe_blocks(void);
+void allocations_thread_runs(ThreadId tid);
+void allocations_thread_ended(ThreadId tid);
+/* A handler is about to run. */
+void allocations_signal(ThreadId tid, Bool alternate_stack);
 
 /* ---- dependences.c ---- */
 

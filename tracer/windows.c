@@ -100,25 +100,37 @@ void windows_count_instructions(IRSB* out, UInt instructions)
    addStmtToIRSB(out, IRStmt_Put(COUNTER_OFFSET, IRExpr_RdTmp(after)));
 }
 
-IRSB* windows_instrument(IRSB* in)
+static void count_executed(IRSB* out, UInt instructions)
 {
-   if (!windows_count())
+   if (windows_count())
+      windows_count_instructions(out, instructions);
+}
+
+IRSB* windows_instrument(IRSB* in, Addr entry)
+{
+   if (!windows_count() && !allocations_on())
       return in;
    IRSB* out = deepCopyIRSBExceptStmts(in);
    UInt instructions = 0;
+   Bool begun = False;
    for (Int i = 0; i < in->stmts_used; i++) {
       IRStmt* st = in->stmts[i];
+      if (st->tag == Ist_IMark && !begun) {
+         allocations_before(out, entry);
+         begun = True;
+      }
       if (st->tag == Ist_IMark && st->Ist.IMark.len > 0)
          instructions++;
       /* As a segment: what executes up to an exit. */
       if (st->tag == Ist_Exit && instructions) {
-         windows_count_instructions(out, instructions);
+         count_executed(out, instructions);
          instructions = 0;
       }
       addStmtToIRSB(out, st);
    }
    if (instructions)
-      windows_count_instructions(out, instructions);
+      count_executed(out, instructions);
+   allocations_after(out);
    return out;
 }
 

@@ -1,8 +1,8 @@
 //! Streams from arbitrary bytes: sequences that no program makes but that a hostile trace may hold.
 
 use octavo_types::{
-    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PhysAddr, Protection, Segment, VirtAddr,
-    WindowPlace,
+    AddrRange, Consumer, Event, Frame, Item, ItemKind, MapSource, PhysAddr, Protection, Segment,
+    VirtAddr, WindowPlace,
 };
 
 /// The most items of a segment.
@@ -119,7 +119,19 @@ impl Bytes<'_> {
     fn event(&mut self, what: u8) -> Event {
         let protection = Protection::from_bits(u64::from(what >> 1 & 7));
         match what - 208 {
-            0..12 => {
+            0 => {
+                let count = self.next() % 4;
+                let frame = |_| Frame { addr: self.addr(), function: "f".to_owned() };
+                let frames = (0..count).map(frame).collect();
+                Event::AllocationStack { number: u32::from(self.next() % 8), frames }
+            }
+            1 => {
+                let freed = Some(self.addr()).filter(|addr| *addr != VirtAddr::NULL);
+                let (block, stack) = (self.range(), u32::from(self.next() % 8));
+                Event::Allocate { block, stack, freed, inherited: what & 2 != 0 }
+            }
+            2 => Event::Release { start: self.addr() },
+            3..12 => {
                 let range = self.range();
                 let path = format!("/file/{}", what & 3);
                 let source = match self.next() % 8 {

@@ -28,7 +28,7 @@ impl Recording {
     #[new]
     #[pyo3(signature = (
         argv, *, path, about, valgrind, tool_dir, tracer, follow_children, skip_instructions,
-        max_instructions, between_marks, windows=None
+        max_instructions, between_marks, windows=None, allocations=0
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -43,6 +43,7 @@ impl Recording {
         max_instructions: Option<u64>,
         between_marks: bool,
         windows: Option<Windows>,
+        allocations: u32,
     ) -> PyResult<Self> {
         let about =
             serde_json::from_str(about).map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -53,6 +54,7 @@ impl Recording {
             tracer,
             follow_children,
             (skip_instructions, max_instructions, between_marks, windows),
+            allocations,
         )?;
         let exact = options.windows.is_none();
         let manifest = Manifest { exact, ..Manifest::recorded(about) };

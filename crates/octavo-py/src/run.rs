@@ -25,7 +25,7 @@ impl LiveRun {
     #[new]
     #[pyo3(signature = (
         argv, *, analysis, valgrind, tool_dir, tracer, follow_children, skip_instructions,
-        max_instructions, between_marks, windows=None
+        max_instructions, between_marks, windows=None, allocations=0
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
@@ -39,9 +39,11 @@ impl LiveRun {
         max_instructions: Option<u64>,
         between_marks: bool,
         windows: Option<Windows>,
+        allocations: u32,
     ) -> PyResult<Self> {
         let region = (skip_instructions, max_instructions, between_marks, windows);
-        let options = live_options(argv, valgrind, tool_dir, tracer, follow_children, region)?;
+        let options =
+            live_options(argv, valgrind, tool_dir, tracer, follow_children, region, allocations)?;
         Ok(LiveRun { options, analysis, running: None })
     }
 
@@ -137,7 +139,7 @@ impl Windows {
 }
 
 /// How to run a program; `region` is what to skip, how much to count, whether only between marks,
-/// and the windows that are traced of that.
+/// and the windows that are traced of that. `allocation_frames` as in [`LiveOptions`].
 #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
 pub fn live_options(
     argv: Vec<OsString>,
@@ -146,6 +148,7 @@ pub fn live_options(
     tracer: &str,
     follow_children: bool,
     region: (u64, Option<u64>, bool, Option<Windows>),
+    allocation_frames: u32,
 ) -> PyResult<LiveOptions> {
     if argv.is_empty() {
         return Err(PyValueError::new_err("there is no program to run"));
@@ -161,7 +164,16 @@ pub fn live_options(
         limits.set_window_warm(windows.warm);
     }
     let windows = windows.map(|windows| windows.read()).transpose()?;
-    Ok(LiveOptions { argv, valgrind, tool_dir, tracer, follow_children, limits, windows })
+    Ok(LiveOptions {
+        argv,
+        valgrind,
+        tool_dir,
+        tracer,
+        follow_children,
+        limits,
+        windows,
+        allocation_frames,
+    })
 }
 
 fn not_running() -> PyErr {

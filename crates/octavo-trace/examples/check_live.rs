@@ -61,6 +61,7 @@ fn main() {
         follow_children: true,
         limits: Limits::new(0, None, false),
         windows: None,
+        allocation_frames: 0,
     };
     let checker =
         |of: &StreamIdentity| Watcher(StreamChecker::new(of.stream, of.began == Began::Fork));

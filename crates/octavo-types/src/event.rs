@@ -51,6 +51,15 @@ pub struct WindowPlace {
     pub milliseconds: Option<u64>,
 }
 
+/// A frame of the stack of an allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// The entry of the allocation function, or a place in the call that led to the frame before.
+    pub addr: VirtAddr,
+    /// The function that the place is in, as the tracer knows it; empty: unknown.
+    pub function: String,
+}
+
 /// One event of a reference stream. Addresses are the traced program's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -143,6 +152,30 @@ pub enum Event {
         /// Where.
         at: WindowPlace,
     },
+    /// Describes a stack of allocations. The first one of a stream, number 0, has no frames, and
+    /// announces that allocations are recorded.
+    AllocationStack {
+        /// Its number.
+        number: u32,
+        /// The allocation function first, then its callers.
+        frames: Vec<Frame>,
+    },
+    /// A block was allocated.
+    Allocate {
+        /// Where.
+        block: AddrRange,
+        /// The number of the stack.
+        stack: u32,
+        /// The block that the same call has freed.
+        freed: Option<VirtAddr>,
+        /// The parent of this process allocated it.
+        inherited: bool,
+    },
+    /// A block is about to be freed.
+    Release {
+        /// Its first address.
+        start: VirtAddr,
+    },
     /// The process ends.
     Exit {
         /// Its exit code.
@@ -204,6 +237,12 @@ impl fmt::Display for Event {
             }
             Event::WindowBegin { at } => write!(f, "window begins{at}"),
             Event::WindowEnd { at } => write!(f, "window ends{at}"),
+            Event::AllocationStack { number, frames } => {
+                write!(f, "allocation stack {number}")?;
+                frames.iter().try_for_each(|frame| write!(f, " {}", frame.addr))
+            }
+            Event::Allocate { block, stack, .. } => write!(f, "allocate {block} by stack {stack}"),
+            Event::Release { start } => write!(f, "release {start}"),
             Event::Exit { code } => write!(f, "exit {code}"),
         }
     }
@@ -234,7 +273,8 @@ impl Event {
         first.into_iter().chain(second)
     }
 
-    /// The name that the event is counted under; threads, windows and the exit are not.
+    /// The name that the event is counted under; threads, windows, stacks and the exit
+    /// are not.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {
             Event::Map { .. } => "map",
@@ -248,6 +288,8 @@ impl Event {
             Event::Signal { .. } => "signal",
             Event::Mark { .. } => "mark",
             Event::Translation { .. } => "translation",
+            Event::Allocate { .. } => "allocate",
+            Event::Release { .. } => "release",
             _ => return None,
         })
     }

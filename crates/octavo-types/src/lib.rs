@@ -17,7 +17,7 @@ pub mod values;
 mod width;
 
 pub use addr::{AddrRange, FrameNumber, PhysAddr, VirtAddr};
-pub use event::{Event, MapSource, Protection, WindowPlace};
+pub use event::{Event, Frame, MapSource, Protection, WindowPlace};
 pub use files::open_regular;
 pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};

@@ -385,6 +385,9 @@ fn name_of(event: &Event) -> &'static str {
         Event::Translation { .. } => "a translation",
         Event::WindowBegin { .. } => "a window's begin",
         Event::WindowEnd { .. } => "a window's end",
+        Event::AllocationStack { .. } => "an allocation's stack",
+        Event::Allocate { .. } => "an allocation",
+        Event::Release { .. } => "a block's release",
         Event::Exit { .. } => "another exit",
     }
 }

@@ -18,6 +18,7 @@ pub fn start_octavo(options: &LiveOptions, session: OwnedFd, log: OwnedFd) -> io
         .arg("--tool=octavo")
         .arg(format!("--trace-children={follow}"))
         .arg(format!("--octavo-follow={follow}"))
+        .arg(format!("--octavo-allocations={}", options.allocation_frames))
         .arg(format!("--octavo-session={}", session.as_raw_fd()))
         .arg(format!("--log-fd={}", log.as_raw_fd()));
     spawn(command, options, [session, log])

@@ -54,6 +54,9 @@ pub struct LiveOptions {
     pub limits: Arc<Limits>,
     /// Which parts of that are traced; all of it without windows. Of our own tool only.
     pub windows: Option<PeriodicWindows>,
+    /// Callers that are recorded with each block that the program allocates; 0: no blocks are. Of our
+    /// own tool only.
+    pub allocation_frames: u32,
 }
 
 /// Windows one after another, and how far they lie apart.

@@ -90,8 +90,9 @@ impl WordWriter {
     /// Something other than an instruction.
     pub fn event(&mut self, event: &Event) {
         use Event::{
-            Advise, Exec, Exit, Fork, Map, Mark, Protect, Remap, Signal, ThreadEnd, ThreadStart,
-            ThreadSwitch, Translation, Unmap, WindowBegin, WindowEnd,
+            Advise, Allocate, AllocationStack, Exec, Exit, Fork, Map, Mark, Protect, Release,
+            Remap, Signal, ThreadEnd, ThreadStart, ThreadSwitch, Translation, Unmap, WindowBegin,
+            WindowEnd,
         };
         match event {
             Map { range, protection, source, flags } => {
@@ -134,6 +135,17 @@ impl WordWriter {
             }
             WindowBegin { at } => self.window(kind::WINDOW_BEGIN, *at),
             WindowEnd { at } => self.window(kind::WINDOW_END, *at),
+            AllocationStack { number, frames } => self.record(kind::ALLOCATION_STACK, |words| {
+                words.extend([u64::from(*number), frames.len() as u64]);
+                words.extend(frames.iter().map(|frame| frame.addr.raw()));
+                frames.iter().for_each(|frame| push_text(words, &frame.function));
+            }),
+            Allocate { block, stack, freed, inherited } => self.record(kind::ALLOCATE, |words| {
+                push_range(words, *block);
+                let inherited = if *inherited { format::INHERITED } else { 0 };
+                words.extend([u64::from(*stack) | inherited, freed.map_or(0, VirtAddr::raw)]);
+            }),
+            Release { start } => self.number(kind::RELEASE, start.raw()),
             Exit { code } => self.number(kind::EXIT, *code as u64),
         }
     }

@@ -55,6 +55,9 @@ pub fn record_words(header: u64) -> usize {
     header as u32 as usize
 }
 
+/// In the word of an allocation's stack: the block is the parent's.
+pub const INHERITED: u64 = 1 << 32;
+
 /// `enum octavo_record`.
 pub mod kind {
     pub const DEFINE: u8 = 1;
@@ -76,6 +79,9 @@ pub mod kind {
     pub const TRANSLATION: u8 = 16;
     pub const WINDOW_BEGIN: u8 = 17;
     pub const WINDOW_END: u8 = 18;
+    pub const ALLOCATION_STACK: u8 = 19;
+    pub const ALLOCATE: u8 = 20;
+    pub const RELEASE: u8 = 21;
 }
 
 /// Ranges in `struct octavo_layout`.

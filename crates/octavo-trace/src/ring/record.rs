@@ -1,8 +1,8 @@
 //! Decodes records to definitions, descriptions of processes, and events.
 
 use octavo_types::{
-    AddrRange, AddressWidth, Dependences, Event, Item, ItemKind, MapSource, PhysAddr, Protection,
-    Segment, VirtAddr, WindowPlace,
+    AddrRange, AddressWidth, Dependences, Event, Frame, Item, ItemKind, MapSource, PhysAddr,
+    Protection, Segment, VirtAddr, WindowPlace,
 };
 
 use super::error::DecodeError;
@@ -190,6 +190,25 @@ pub fn read_event(
         }
         kind::WINDOW_BEGIN => Event::WindowBegin { at: words.window_place()? },
         kind::WINDOW_END => Event::WindowEnd { at: words.window_place()? },
+        kind::ALLOCATION_STACK => {
+            let (number, count) = (words.number()?, words.word()? as usize);
+            if count > words.rest.len() {
+                return Err(words.bad());
+            }
+            let addresses: Vec<_> = (0..count).map(|_| words.addr(1)).collect::<Result<_, _>>()?;
+            let frames = addresses.into_iter().map(|addr| {
+                let function = words.text()?;
+                Ok(Frame { addr, function })
+            });
+            Event::AllocationStack { number, frames: frames.collect::<Result<_, _>>()? }
+        }
+        kind::ALLOCATE => {
+            let (block, stack) = (words.range()?, words.word()?);
+            let freed = Some(words.addr(1)?).filter(|freed| *freed != VirtAddr::NULL);
+            let inherited = stack & format::INHERITED != 0;
+            Event::Allocate { block, stack: stack as u32, freed, inherited }
+        }
+        kind::RELEASE => Event::Release { start: words.addr(1)? },
         kind::EXIT => Event::Exit { code: words.word()? as i32 },
         _ => return Err(words.bad()),
     })

@@ -106,6 +106,17 @@ impl WordConsumer for Mover {
                 self.layout.move_range(payload);
             }
             kind::REMAP => payload.chunks_mut(2).for_each(|range| self.layout.move_range(range)),
+            kind::ALLOCATION_STACK => {
+                let frames = payload[1] as usize;
+                for frame in &mut payload[2..2 + frames] {
+                    *frame = self.layout.addr(*frame, 1);
+                }
+            }
+            kind::ALLOCATE => {
+                self.layout.move_range(payload);
+                payload[3] = if payload[3] == 0 { 0 } else { self.layout.addr(payload[3], 1) };
+            }
+            kind::RELEASE => payload[0] = self.layout.addr(payload[0], 1),
             kind::TRANSLATION => payload[0] = self.layout.addr(payload[0], 1),
             kind::START => {
                 let start = read_start(payload, None).expect("the decoder has read it");

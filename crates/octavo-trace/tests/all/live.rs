@@ -55,6 +55,7 @@ fn dependences_are_those_of_the_instructions() {
         follow_children: true,
         limits: Limits::new(0, None, false),
         windows: None,
+        allocation_frames: 0,
     };
     let live = Live::start(options, |_| Log::default()).expect("make setup workloads has been run");
     while live.wait(Duration::from_secs(1)).running {}
