@@ -32,8 +32,9 @@ pub use sharing::{Image, Part, Touched, counted_again, touched_together};
 pub use sizes::Sizes;
 pub use stack::{MAX_ENTRIES, StackCurve};
 pub use study::{
-    ArrayShape, Curve, Footprint, Levels, MachineCurve, MachineTlbs, NotModelled, RegionResult,
-    Study, StudyConfig, TlbsOfSize,
+    AllocationSite, Allocations, ArrayShape, AttributedMisses, CodePlace, Curve, Footprint, Levels,
+    MachineCurve, MachineTlbs, MissColumn, NamedStack, NotModelled, RegionResult, Study,
+    StudyConfig, TlbsOfSize,
 };
 pub use two_sizes::{
     TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack, TwoSizesTlbs,

@@ -186,6 +186,7 @@ impl Sampler {
             data_levels: vec![ENTRIES],
             machine: None,
             native_layout: true,
+            allocation_wrappers: Vec::new(),
         };
         let start = spec.window_start(0);
         Sampler {

@@ -60,6 +60,7 @@ pub fn study(bytes: &[u8]) -> Counts {
         data_levels: levels,
         machine: (choice / 32 % 2 == 1).then(small_machine),
         native_layout: true,
+        allocation_wrappers: Vec::new(),
     });
     play(bytes, &mut study);
     let total = study.total();

@@ -3,6 +3,7 @@
 //! Everything here is written to be read and believed: lists in recency order, sets of pages,
 //! one reference at a time. A fast path is right when it gives exactly these numbers.
 
+mod allocations;
 mod any_size;
 mod array;
 mod buddy;
@@ -29,6 +30,7 @@ mod virtual_caches;
 mod walk_caches;
 mod working_set;
 
+pub use allocations::{NaiveAllocations, NaiveBlockCounts};
 pub use any_size::NaiveAnySize;
 pub use array::{NaiveArray, NaiveReplacement};
 pub use buddy::NaiveBuddy;

@@ -53,12 +53,15 @@ enum Config {
 #[pymethods]
 impl Analysis {
     #[staticmethod]
-    #[pyo3(signature = (*, page_sizes, levels, layout, machine = None))]
+    #[pyo3(signature = (
+        *, page_sizes, levels, layout, machine = None, allocation_wrappers = Vec::new()
+    ))]
     fn study(
         page_sizes: Vec<u64>,
         levels: Vec<Level>,
         layout: &str,
         machine: Option<&str>,
+        allocation_wrappers: Vec<String>,
     ) -> PyResult<Self> {
         let config = Config::Study(StudyConfig {
             sizes: Sizes::new(read_page_sizes(page_sizes)?),
@@ -66,6 +69,7 @@ impl Analysis {
             data_levels: read_levels(levels.iter().map(|level| level.data_entries))?,
             machine: machine.map(read_machine_tlbs).transpose()?,
             native_layout: read_layout(layout)?,
+            allocation_wrappers,
         });
         Ok(Analysis { config, stream: None, failure: Failure::default() })
     }

@@ -5,6 +5,8 @@
 //! [`stream`] looks up those that leave the current page in a small front of base pages; misses there
 //! go to one [`recency`] order for each page size. [`pages`] holds the state of each page.
 
+use std::collections::BTreeMap;
+
 use octavo_trace::{
     AddressSpace, Observer, Region, RegionId, Relocation, Start, StreamConsumer, StreamEnd,
     StreamIdentity, StreamProgress,
@@ -14,12 +16,18 @@ use octavo_types::{
     VirtAddr,
 };
 
+mod allocations;
 mod bits;
 mod front;
 mod machine;
 mod pages;
 mod recency;
 mod stream;
+
+use allocations::Attribution;
+pub use allocations::{
+    AllocationSite, Allocations, AttributedMisses, CodePlace, MissColumn, NamedStack,
+};
 
 use crate::footprint::{PageSet, Residency};
 use crate::sharing::Touched;
@@ -51,6 +59,9 @@ pub struct StudyConfig {
     pub machine: Option<MachineTlbs>,
     /// Whether addresses are moved to where Linux would have put them, or stay as traced.
     pub native_layout: bool,
+    /// Functions that allocate for others, as patterns with `*`: a block is attributed to the first
+    /// caller that is none of them.
+    pub allocation_wrappers: Vec<String>,
 }
 
 /// Memory touched by one stream in pages of one size.
@@ -94,6 +105,9 @@ pub struct Study {
     data: PageStream,
     memory: ProcessMemory,
     native_layout: bool,
+    allocation_wrappers: Vec<String>,
+    /// Where misses of data are attributed to blocks, if the stream reports blocks.
+    attribution: Option<Box<Attribution>>,
     counts: Counts,
     /// The counts at the beginning of the references that warm TLBs, while these come.
     before_warming: Option<Box<Checkpoint>>,
@@ -151,6 +165,8 @@ impl Study {
                 machine: config.machine.as_ref().map(|tlbs| Box::new(MachineState::new(tlbs))),
             },
             native_layout: config.native_layout,
+            allocation_wrappers: config.allocation_wrappers.clone(),
+            attribution: None,
             counts: Counts::default(),
             before_warming: None,
             sizes,
@@ -179,6 +195,30 @@ impl Study {
         machine
             .flat_map(|machine| sides.map(|side| of(machine, side)).into_iter().flatten())
             .collect()
+    }
+
+    /// Misses of data by allocation site and instruction, if the stream reports blocks. The regions are
+    /// numbered as in [`Study::regions`].
+    pub fn allocations(&self) -> Option<Allocations> {
+        let mut numbers = Vec::new();
+        let (fetch, data) = (self.fetch.regions(), self.data.regions());
+        let references = |tallies: &[RegionTally], index: usize| {
+            tallies.get(index).map_or(0, |tally: &RegionTally| tally.references)
+        };
+        let mut next = 0;
+        for index in 0..self.memory.space.regions().len() {
+            let is_result = references(&fetch, index) + references(&data, index) > 0;
+            numbers.push(is_result.then_some(next));
+            next += usize::from(is_result);
+        }
+        let number = |region: RegionId| numbers.get(usize::from(region.0)).copied().flatten();
+        self.attribution.as_ref().map(|attribution| attribution.result(number))
+    }
+
+    /// Misses of data by the stack that allocated the block (none: no block) and by instruction, for
+    /// each column of [`Allocations`]; none where the stream reports no blocks.
+    pub fn misses_by_instruction(&self) -> BTreeMap<(Option<u32>, VirtAddr), Vec<u64>> {
+        self.attribution.as_ref().map_or_else(BTreeMap::new, |of| of.by_instruction())
     }
 
     /// The page sizes of the study.
@@ -289,9 +329,9 @@ impl Study {
         }
     }
 
-    /// At most [`MOST_ITEMS`] data items of an execution.
+    /// At most [`MOST_ITEMS`] data items of an execution of a segment.
     #[inline(always)]
-    fn data(&mut self, items: &[DataItem], addresses: &[VirtAddr]) {
+    fn data(&mut self, segment: &Segment, items: &[DataItem], addresses: &[VirtAddr]) {
         self.data.reserve();
         let mut time = self.data.front().now();
         for (item, addr) in items.iter().zip(addresses) {
@@ -303,7 +343,7 @@ impl Study {
                 }
                 _ => {
                     front.set_now(time);
-                    self.other_data(item, *addr);
+                    self.other_data(segment, item, *addr);
                     time = self.data.front().now();
                 }
             }
@@ -313,16 +353,17 @@ impl Study {
 
     /// More data items than [`MOST_ITEMS`].
     #[cold]
-    fn much_data(&mut self, items: &[DataItem], addresses: &[VirtAddr]) {
-        for (items, addresses) in items.chunks(MOST_ITEMS).zip(addresses.chunks(MOST_ITEMS)) {
-            self.data(items, addresses);
+    fn much_data(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        let parts = segment.data().chunks(MOST_ITEMS);
+        for (items, addresses) in parts.zip(addresses.chunks(MOST_ITEMS)) {
+            self.data(segment, items, addresses);
         }
     }
 
     /// A data reference to a page that is not found at once, or that spans two, or that did not
     /// happen.
     #[inline(never)]
-    fn other_data(&mut self, item: &DataItem, addr: VirtAddr) {
+    fn other_data(&mut self, segment: &Segment, item: &DataItem, addr: VirtAddr) {
         let references = u64::from(item.references);
         if item.guarded && addr == VirtAddr::NULL {
             self.counts.skipped(item);
@@ -336,11 +377,26 @@ impl Study {
                 let stores = number >= item.loads;
                 let access = Access { traced, references: 1, stores, order };
                 self.data.access(access, &mut self.memory);
+                self.attribute(segment, item, addr);
                 self.data.access_spilled(Access { traced: traced + 1, ..access }, &mut self.memory);
+                let second = VirtAddr::new((traced + 1) << PageSize::BASE.log2());
+                self.attribute(segment, item, second);
             }
         } else {
             let access = Access { traced, references, stores: item.stores, order };
             self.data.access(access, &mut self.memory);
+            self.attribute(segment, item, addr);
+        }
+    }
+
+    /// Attributes the misses of the access to data that was looked up last.
+    fn attribute(&mut self, segment: &Segment, item: &DataItem, addr: VirtAddr) {
+        let Some(attribution) = &mut self.attribution else { return };
+        let ideal = self.data.take_missed();
+        let modelled = self.memory.machine.as_mut().map_or(0, |machine| machine.take_walked());
+        if (ideal, modelled) != (0, 0) {
+            let region = || self.memory.space.region_of(addr.page(PageSize::BASE));
+            attribution.missed(segment, item, addr, region, [ideal, modelled]);
         }
     }
 
@@ -409,18 +465,36 @@ impl Consumer for Study {
         self.counts.executed(segment);
         self.fetches(segment);
         if segment.data().len() <= MOST_ITEMS {
-            self.data(segment.data(), addresses);
+            self.data(segment, segment.data(), addresses);
         } else {
-            self.much_data(segment.data(), addresses);
+            self.much_data(segment, addresses);
         }
         if let Some(machine) = &mut self.memory.machine
             && machine.is_behind()
         {
             machine.end_segment(self.fetch.front());
         }
+        if let Some(attribution) = &mut self.attribution {
+            attribution.executed(segment);
+        }
     }
 
     fn event(&mut self, event: &Event) {
+        if let Event::AllocationStack { .. } = event
+            && self.attribution.is_none()
+        {
+            let machine = self.memory.machine.as_deref();
+            let columns = MissColumn::all(&self.sizes, machine);
+            let wrappers = std::mem::take(&mut self.allocation_wrappers);
+            self.data.take_missed();
+            self.attribution = Some(Box::new(Attribution::new(columns, wrappers)));
+            if let Some(machine) = &mut self.memory.machine {
+                machine.take_walked();
+            }
+        }
+        if let Some(attribution) = &mut self.attribution {
+            attribution.event(event);
+        }
         let ProcessMemory { space, machine, .. } = &mut self.memory;
         if let Some(machine) = machine
             && machine.event(event, |range| space.relocation().range(range))
@@ -468,6 +542,9 @@ impl Observer for Study {
         self.fetch.keep_results_only();
         self.data.keep_results_only();
         self.memory.residency.keep_results_only();
+        if let Some(attribution) = &mut self.attribution {
+            **attribution = attribution.results_only();
+        }
         if let Some(machine) = &mut self.memory.machine {
             machine.keep_results_only();
         }
@@ -486,12 +563,17 @@ impl Observer for Study {
             data: self.data.results_only(),
             memory,
             native_layout: self.native_layout,
+            allocation_wrappers: Vec::new(),
+            attribution: self.attribution.as_ref().map(|of| Box::new(of.results_only())),
             counts: self.counts.clone(),
             before_warming: None,
         })
     }
 
     fn set_warming(&mut self, warming: bool) -> bool {
+        if let Some(attribution) = &mut self.attribution {
+            attribution.set_counting(!warming);
+        }
         if warming {
             self.before_warming = Some(Box::new(Checkpoint {
                 fetch: self.fetch.checkpoint(),

@@ -105,6 +105,8 @@ pub struct PageStream {
     further: Vec<Vec<Further>>,
     regions: Vec<RegionTally>,
     until_renumber_check: u32,
+    /// The sizes, a bit each, at which an access has missed all levels since this was asked for.
+    missed: u32,
 }
 
 impl PageStream {
@@ -130,7 +132,13 @@ impl PageStream {
             levels,
             regions: Vec::new(),
             until_renumber_check: RENUMBER_CHECK_MISSES,
+            missed: 0,
         }
+    }
+
+    /// The sizes, a bit each, at which an access has missed all levels since the last call.
+    pub fn take_missed(&mut self) -> u32 {
+        std::mem::take(&mut self.missed)
     }
 
     /// As [`Front::reserve`].
@@ -261,13 +269,16 @@ impl PageStream {
             } else {
                 first.filled += 1;
             }
+            let mut missed = 1;
             for (level, further) in self.further.iter_mut().enumerate() {
                 let place = self.pages.place(spot, page, size, level + 1);
                 if further[size].access(place, &mut self.pages) {
+                    missed = 0;
                     break;
                 }
                 misses[(level + 1) * sizes + size] += 1;
             }
+            self.missed |= missed << size;
         }
         shares
     }
@@ -359,6 +370,7 @@ impl PageStream {
             further: Vec::new(),
             regions: self.regions(),
             until_renumber_check: self.until_renumber_check,
+            missed: 0,
         }
     }
 

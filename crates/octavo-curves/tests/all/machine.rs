@@ -37,6 +37,7 @@ fn study(machine: &MachineTlbs, entries: u32) -> Study {
         data_levels: vec![entries],
         machine: Some(machine.clone()),
         native_layout: true,
+        allocation_wrappers: Vec::new(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The integration tests of `octavo-curves`, linked once.
 
+mod allocations;
 mod machine;
 mod oracle;
 mod sampling;

@@ -33,6 +33,7 @@ fn study(sizes: &[PageSize], levels: &[u32]) -> Study {
         data_levels: levels.to_vec(),
         machine: None,
         native_layout: true,
+        allocation_wrappers: Vec::new(),
     })
 }
 

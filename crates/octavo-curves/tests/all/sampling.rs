@@ -100,6 +100,7 @@ fn studied(source: &mut dyn Source) -> Watched {
         data_levels: vec![64],
         machine: None,
         native_layout: true,
+        allocation_wrappers: Vec::new(),
     };
     let mut watched = Watched(Study::new(&config), 0);
     let (mut decoder, mut batch) = (Decoder::default(), Batch::default());

@@ -24,6 +24,7 @@ fn studied(machine: &MachineConfig, page_size: PageSize, random: &RandomStream) 
         data_levels: vec![64],
         machine: Some(MachineTlbs::of(&machine.tlb).unwrap()),
         native_layout: true,
+        allocation_wrappers: Vec::new(),
     });
     let mut encoder = Encoder::default();
     random.play(&mut encoder);

@@ -1,6 +1,9 @@
 //! Results of a study of misses and memory as Python data.
 
-use octavo_curves::{Curve, Footprint, MachineCurve, RegionResult, Stream, Study};
+use octavo_curves::{
+    AllocationSite, Allocations, CodePlace, Curve, Footprint, MachineCurve, RegionResult, Stream,
+    Study,
+};
 use octavo_trace::{Region, StreamResult};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -22,6 +25,9 @@ impl Engine for Study {
         dict.set_item("machine_curves", machine_curves(py, &total)?)?;
         dict.set_item("footprints", footprints(py, &total.footprints)?)?;
         dict.set_item("regions", regions)?;
+        if let Some(found) = study.allocations() {
+            dict.set_item("allocations", allocations(py, &found)?)?;
+        }
         if !stream.windows.windows().is_empty() {
             dict.set_item("window_counts", window_counts(py, study)?)?;
         }
@@ -52,6 +58,54 @@ fn window_counts<'py>(py: Python<'py>, study: &Study) -> PyResult<Bound<'py, PyL
         ))?;
     }
     Ok(list)
+}
+
+/// Misses of data by allocation site and line.
+fn allocations<'py>(py: Python<'py>, found: &Allocations) -> Dict<'py> {
+    let (columns, sites, stacks, misses) =
+        (PyList::empty(py), PyList::empty(py), PyList::empty(py), PyList::empty(py));
+    for column in &found.columns {
+        columns.append((column.page_size.bytes(), column.modelled))?;
+    }
+    for AllocationSite { place, address, blocks, most_bytes } in &found.sites {
+        sites.append(dict!(py,
+            place: code_place(py, place)?,
+            address: address.raw(),
+            blocks: blocks,
+            most_bytes: most_bytes,
+        ))?;
+    }
+    for stack in &found.stacks {
+        let frames = PyList::empty(py);
+        for frame in &stack.frames {
+            frames.append(code_place(py, frame)?)?;
+        }
+        stacks.append(dict!(py, site: stack.site, frames: frames))?;
+    }
+    for of in &found.misses {
+        misses.append(dict!(py,
+            stack: of.stack,
+            region: of.region,
+            place: code_place(py, &of.place)?,
+            counts: &of.counts,
+        ))?;
+    }
+    Ok(dict!(py,
+        columns: columns,
+        sites: sites,
+        stacks: stacks,
+        misses: misses,
+        dropped_blocks: found.dropped_blocks,
+    ))
+}
+
+fn code_place<'py>(py: Python<'py>, place: &CodePlace) -> Dict<'py> {
+    Ok(dict!(py,
+        function: place.function.as_deref(),
+        path: place.path.as_deref(),
+        source: place.source.as_deref(),
+        line: place.line,
+    ))
 }
 
 fn region<'py>(py: Python<'py>, region: &Region, result: &RegionResult) -> Dict<'py> {

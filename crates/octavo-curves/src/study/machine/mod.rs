@@ -149,6 +149,8 @@ pub struct MachineState {
     copied: Vec<u64>,
     /// By side: misses, `[region][size][level]` flat.
     misses: [Vec<u64>; 2],
+    /// The sizes, a bit each, at which an access to data has missed all levels since this was asked for.
+    walked: u32,
 }
 
 impl MachineState {
@@ -164,7 +166,18 @@ impl MachineState {
             waiting: Vec::new(),
             copied: Vec::new(),
             misses: [Vec::new(), Vec::new()],
+            walked: 0,
         }
+    }
+
+    /// The page sizes.
+    pub fn page_sizes(&self) -> impl Iterator<Item = PageSize> + '_ {
+        self.sizes.iter().map(|of| of.tlbs.page_size)
+    }
+
+    /// The sizes, a bit each, at which an access to data has missed all levels since the last call.
+    pub fn take_walked(&mut self) -> u32 {
+        std::mem::take(&mut self.walked)
     }
 
     /// A page has left the front; it was used last at `used`, and shares its page of every size from
@@ -248,6 +261,7 @@ impl MachineState {
             second.use_entry(entry);
             return second.ready[entry];
         }
+        self.walked |= u32::from(side == Side::Data) << size;
         let is_ready = size == 0 && self.pages.walk(page, side == Side::Fetch);
         if let Some(second) = &mut of.second {
             second.insert_missed(page, is_ready);
@@ -359,6 +373,7 @@ impl MachineState {
             waiting: Vec::new(),
             copied: Vec::new(),
             misses: self.misses.clone(),
+            walked: 0,
         }
     }
 

@@ -1,0 +1,191 @@
+//! Misses of data attributed to the block that holds the address, as it is at the time of the miss,
+//! and to the instruction. Outside blocks they are attributed to the region.
+//!
+//! The study counts misses as ever, and the attribution is asked after an access that has missed: the
+//! cost is one look-up of the block and one of the pair of stack and instruction for each miss.
+
+mod blocks;
+mod result;
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::RandomState;
+use octavo_trace::{CodeMap, RegionId};
+use octavo_types::{AddrRange, DataItem, Event, ItemKind, PageSize, Segment, VirtAddr};
+
+use super::machine::MachineState;
+use crate::sizes::Sizes;
+use blocks::Blocks;
+pub use result::{AllocationSite, Allocations, AttributedMisses, CodePlace, NamedStack};
+
+/// Pairs of place and instruction that are counted apart; the others of a place are counted with
+/// no instruction.
+const MOST_PAIRS: usize = 1 << 20;
+
+/// Misses of all levels at one page size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MissColumn {
+    /// The page size.
+    pub page_size: PageSize,
+    /// Whether they are page walks of the modelled machine, or misses of the fully associative TLBs.
+    pub modelled: bool,
+}
+
+impl MissColumn {
+    /// Those of a study.
+    pub fn all(sizes: &Sizes, machine: Option<&MachineState>) -> Vec<MissColumn> {
+        let column = |modelled| move |page_size| MissColumn { page_size, modelled };
+        let machine = machine.into_iter().flat_map(MachineState::page_sizes);
+        sizes.iter().map(column(false)).chain(machine.map(column(true))).collect()
+    }
+}
+
+/// The memory that was missed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Place {
+    /// A block that was allocated by this stack.
+    Stack(u32),
+    /// No block.
+    Region(RegionId),
+}
+
+/// The misses of one process by place and instruction.
+pub struct Attribution {
+    columns: Vec<MissColumn>,
+    /// How many of them are of the fully associative TLBs.
+    ideal: usize,
+    code: CodeMap,
+    blocks: Blocks,
+    /// The row in `counts`.
+    rows: HashMap<(Place, VirtAddr), u32, RandomState>,
+    counts: Vec<u64>,
+    /// The instruction executed last before the segment at hand.
+    last: VirtAddr,
+    is_counting: bool,
+}
+
+impl Attribution {
+    /// Nothing missed yet. `wrappers` are patterns of functions that name no site.
+    pub fn new(columns: Vec<MissColumn>, wrappers: Vec<String>) -> Self {
+        Attribution {
+            ideal: columns.iter().filter(|column| !column.modelled).count(),
+            columns,
+            code: CodeMap::new(),
+            blocks: Blocks::new(wrappers),
+            rows: HashMap::default(),
+            counts: Vec::new(),
+            last: VirtAddr::NULL,
+            is_counting: true,
+        }
+    }
+
+    /// Whether misses are counted; blocks are always followed.
+    pub fn set_counting(&mut self, counting: bool) {
+        self.is_counting = counting;
+    }
+
+    /// A segment has executed.
+    pub fn executed(&mut self, segment: &Segment) {
+        let fetch = segment.items().iter().rev().find(|item| item.kind == ItemKind::Fetch);
+        if let Some(fetch) = fetch {
+            self.last = fetch.addr;
+        }
+    }
+
+    /// An item of a segment has missed at `addr`, at the page sizes of these bits: those of the fully
+    /// associative TLBs, and those of the machine. `region` is asked outside blocks.
+    pub fn missed(
+        &mut self,
+        segment: &Segment,
+        item: &DataItem,
+        addr: VirtAddr,
+        region: impl FnOnce() -> RegionId,
+        [ideal, modelled]: [u32; 2],
+    ) {
+        if !self.is_counting {
+            return;
+        }
+        let place =
+            self.blocks.stack_at(addr).map_or_else(|| Place::Region(region()), Place::Stack);
+        let instruction = self.instruction(segment, item);
+        let row = self.row(place, instruction) * self.columns.len();
+        let counts = &mut self.counts[row..][..self.columns.len()];
+        let mut bits = u64::from(ideal) | u64::from(modelled) << self.ideal;
+        while bits != 0 {
+            counts[bits.trailing_zeros() as usize] += 1;
+            bits &= bits - 1;
+        }
+    }
+
+    fn instruction(&self, segment: &Segment, item: &DataItem) -> VirtAddr {
+        let Some(before) = item.fetches_before.checked_sub(1) else { return self.last };
+        let mut fetches = segment.items().iter().filter(|item| item.kind == ItemKind::Fetch);
+        fetches.nth(before as usize).map_or(VirtAddr::NULL, |item| item.addr)
+    }
+
+    fn row(&mut self, place: Place, instruction: VirtAddr) -> usize {
+        if let Some(row) = self.rows.get(&(place, instruction)) {
+            return *row as usize;
+        }
+        let instruction = if self.rows.len() < MOST_PAIRS { instruction } else { VirtAddr::NULL };
+        let next = self.rows.len() as u32;
+        let row = *self.rows.entry((place, instruction)).or_insert(next);
+        if row == next {
+            self.counts.resize(self.counts.len() + self.columns.len(), 0);
+        }
+        row as usize
+    }
+
+    /// Something else than an execution.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::AllocationStack { number, frames } => self.blocks.define(*number, frames),
+            Event::Allocate { block, stack, freed, inherited } => {
+                freed.iter().for_each(|freed| self.blocks.release(*freed));
+                self.blocks.allocate(*block, *stack, *inherited);
+            }
+            Event::Release { start } => self.blocks.release(*start),
+            Event::Map { range, .. } | Event::Unmap { range } => self.blocks.cut(*range),
+            Event::Remap { from, to } if from.start() == to.start() => {
+                let gone = from.bytes().saturating_sub(to.bytes());
+                self.blocks.cut(AddrRange::new(to.end(), gone));
+            }
+            Event::Remap { from, to } => {
+                self.blocks.cut(*from);
+                self.blocks.cut(*to);
+            }
+            _ => {}
+        }
+        self.code.apply(event);
+    }
+
+    /// The misses by stack and instruction.
+    pub fn by_instruction(&self) -> BTreeMap<(Option<u32>, VirtAddr), Vec<u64>> {
+        let mut all = BTreeMap::new();
+        for ((place, instruction), row) in &self.rows {
+            let stack = match place {
+                Place::Stack(stack) => Some(*stack),
+                Place::Region(_) => None,
+            };
+            let counts = &self.counts[*row as usize * self.columns.len()..][..self.columns.len()];
+            let sums = all.entry((stack, *instruction));
+            let sums = sums.or_insert_with(|| vec![0; self.columns.len()]);
+            sums.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
+        }
+        all
+    }
+
+    /// Without the blocks: only results are read from now on.
+    pub fn results_only(&self) -> Self {
+        Attribution {
+            columns: self.columns.clone(),
+            ideal: self.ideal,
+            code: self.code.clone(),
+            blocks: self.blocks.results_only(),
+            rows: self.rows.clone(),
+            counts: self.counts.clone(),
+            last: self.last,
+            is_counting: self.is_counting,
+        }
+    }
+}
