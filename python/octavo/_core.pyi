@@ -155,6 +155,51 @@ class WindowCount(TypedDict):
     modelled: bool
     """Of the machine, not of the fully associative TLB."""
 
+class CodePlace(TypedDict):
+    """A place in the code, as far as it is known."""
+
+    function: str | None
+    path: str | None
+    """The file that it was mapped from."""
+    source: str | None
+    line: int | None
+
+class AllocationSite(TypedDict):
+    """The blocks that one caller has allocated."""
+
+    place: CodePlace
+    address: int
+    blocks: int
+    most_bytes: int
+    """The most that was live at one time."""
+
+class AllocationStack(TypedDict):
+    """A stack whose blocks were missed."""
+
+    site: int
+    frames: list[CodePlace]
+    """The allocation function first, then its callers."""
+
+class AttributedMisses(TypedDict):
+    """The misses of a source line in the blocks of one stack, or in a region outside blocks."""
+
+    stack: int | None
+    region: int | None
+    place: CodePlace
+    counts: list[int]
+    """By column."""
+
+class Allocations(TypedDict):
+    """Misses of data by allocation site and line."""
+
+    columns: list[tuple[int, bool]]
+    """Page sizes, and whether page walks of the machine are counted there."""
+    sites: list[AllocationSite]
+    stacks: list[AllocationStack]
+    misses: list[AttributedMisses]
+    dropped_blocks: int
+    """Blocks that were not followed, as there were too many."""
+
 class ProcessCounts(TypedDict):
     """One traced process image: a fork or an exec begins another."""
 
@@ -206,6 +251,7 @@ class Process(ProcessCounts):
     machine_curves: list[MachineCurve]
     footprints: list[Footprint]
     regions: list[Region]
+    allocations: NotRequired[Allocations]
 
 class Interruptible(TypedDict, total=False):
     """What Octavo itself adds to the progress of work that a signal has interrupted."""
@@ -517,6 +563,7 @@ class Analysis(Generic[_Found]):
         levels: list[Level],
         layout: Literal["native", "as-traced"],
         machine: str | None = None,
+        allocation_wrappers: list[str] = ...,
     ) -> Analysis[Result]:
         """Misses of given TLBs and memory, by region; of the TLBs of a machine (a preset or a file
         that ends with .toml) too. Raises ValueError, or OctavoError for a machine that cannot be
@@ -602,6 +649,7 @@ class LiveRun(Generic[_Found]):
         max_instructions: int | None,
         between_marks: bool,
         windows: dict[str, Any] | None = None,
+        allocations: int = 0,
     ) -> None:
         """Checks its arguments; starts nothing.
 
@@ -1194,6 +1242,7 @@ class Recording:
         max_instructions: int | None,
         between_marks: bool,
         windows: dict[str, Any] | None = None,
+        allocations: int = 0,
     ) -> None:
         """Checks its arguments, which are those of LiveRun; starts nothing. `about` is JSON, for
         the trace's manifest. Raises ValueError."""

@@ -165,7 +165,7 @@ def _sums(processes: Sequence[Process], machine: Machine) -> Iterator[Row]:
     for counter, value in summed_counters(processes).items():
         yield _count("stream", counter, value)
     yield from _event_rows(processes)
-    rated = _rated(processes)
+    rated = rated_of(processes)
     curves = [curve for process in processes for curve in process["curves"]]
     yield from _curve_rows(_with_unused(_summed_curves(curves), machine), rated, machine)
     machine_curves = [curve for process in processes for curve in process["machine_curves"]]
@@ -182,7 +182,7 @@ def _region_rows(processes: Sequence[Process], machine: Machine) -> Iterator[Row
         for region in process["regions"]:
             # Names are unique within a process.
             same[region["name"], region["kind"], region["path"]].append((process, region))
-    rated = _rated(processes)
+    rated = rated_of(processes)
     for members in same.values():
         regions = [region for _, region in members]
         key = _region_key(regions)
@@ -225,7 +225,8 @@ def _rows_of_region(
     yield from _footprint_rows(_summed_footprints(footprints, members, processes))
 
 
-def _rated(processes: Sequence[Process]) -> int:
+def rated_of(processes: Sequence[Process]) -> int:
+    """Instructions to which misses are related; 0 where too few were counted."""
     instructions = sum(process["instructions"] for process in processes)
     return rated_instructions(instructions, sum(process["references"] for process in processes))
 

@@ -183,6 +183,41 @@ class SharedTracing(Tracing):
 
 
 @dataclass(frozen=True)
+class RecordedAllocations:
+    """Whether the blocks that a program allocates are recorded."""
+
+    allocations: bool = flag(
+        "Record each block that the program allocates and the stack of the call, so that misses "
+        "of data are shown by allocation site and source line. Slows the run: see docs/run.md."
+    )
+
+
+@dataclass(frozen=True)
+class Allocations(RecordedAllocations):
+    """How misses are attributed to allocation sites."""
+
+    allocation_wrappers: str | None = option(
+        None,
+        "NAMES",
+        "Functions that allocate for others, besides the usual ones: a block is attributed to the "
+        "first caller that is none of them. A list; * stands for any text (pool_get,arena_*).",
+    )
+
+    def of_run(self, *, is_trace: bool) -> dict[str, Any]:
+        """The arguments of `octavo.runs.configuration.configure`. Raises UsageError."""
+        if self.allocations and is_trace:
+            raise UsageError(
+                "--allocations is for a program; a trace has what it was recorded with: octavo "
+                "record --allocations."
+            )
+        names = (self.allocation_wrappers or "").split(",")
+        wrappers = [name.strip() for name in names if name.strip()]
+        if self.allocation_wrappers is not None and not wrappers:
+            raise UsageError("--allocation-wrappers wants names, such as pool_get,arena_*.")
+        return {"allocations": self.allocations, "allocation_wrappers": wrappers}
+
+
+@dataclass(frozen=True)
 class DocumentOutput:
     """The document of a command; its other output, if any, is its own."""
 

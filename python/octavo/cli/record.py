@@ -37,6 +37,7 @@ def record(
     out: str | None = option(None, "FILE", "Where the trace goes (.oct); required.", "--out", "-o"),
     *,
     following: options.Following,
+    allocating: options.RecordedAllocations,
     document: options.DocumentOutput,
     output: options.OldOutput = None,
 ) -> None:
@@ -51,7 +52,7 @@ def record(
         if place is None:
             raise UsageError("no FILE given for the trace: octavo record -o FILE -- PROGRAM.")
         write_document = document.document_file(beside=place)
-        scope = resolve_scope(**following.scope())
+        scope = resolve_scope(**following.scope(), allocations=allocating.allocations)
         console = make_console()
         with LiveLine(console, quiet=document.quiet, text=recording_text) as line:
             done = execute_recording(

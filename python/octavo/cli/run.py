@@ -27,6 +27,7 @@ Examples:
   octavo run --tlb zen4 --out result -- sqlite3 test.db < queries.sql
   octavo run --json - --quiet -- ./server --once | jq .advice
   octavo run --start-after 30s --duration 60s --out result -- redis-server --port 7777
+  octavo run --allocations --out result -- ./server --once
   octavo run gzip.oct
   octavo run - < trace.lackey.gz
 
@@ -91,6 +92,7 @@ def run(
     *,
     asked: RunOptions,
     tracing: options.TimedTracing,
+    allocating: options.Allocations,
     per_process: bool = flag("Judge and show each process alone, not those of a program together."),
     advice: bool = flag("Say which page size to choose.", default=True),
     output: options.Output,
@@ -103,7 +105,9 @@ def run(
     """
     with guarded(), ExitStack() as stack:
         is_trace = means_a_trace(command, **tracing.of_traces())
-        configuration = asked.configuration(tracing.scope())
+        configuration = asked.configuration(
+            {**tracing.scope(), **allocating.of_run(is_trace=is_trace)}
+        )
         if is_trace:
             check_no_phase(configuration.phase)
         files = Files(stack, output)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from octavo.analysis.allocations import line_grid, page_size_shown, site_grid
 from octavo.analysis.programs import rows_by_program
 from octavo.analysis.view import (
     headline,
@@ -32,6 +33,7 @@ def render_run(document: dict[str, Any]) -> str:
     programs = document.get("programs", [])
     regions = region_grid(rows, advice, depth, programs)
     warm = _warm(regions)
+    allocations, size = document.get("allocations"), page_size_shown(advice)
     return render_page(
         "run.html.jinja",
         manifest,
@@ -47,6 +49,9 @@ def render_run(document: dict[str, Any]) -> str:
         ],
         region_grid=warm,
         colder=len(regions.rows) - len(warm.rows),
+        allocation_grids=[]
+        if allocations is None
+        else [site_grid(allocations, size), line_grid(allocations, size)],
         process_grid=process_grid(rows, manifest, depth, programs),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from octavo.analysis.allocations import folded
 from octavo.analysis.stored_result import read_json
 from octavo.base.errors import CannotRun
 from octavo.base.files import failing_with, replace_file, replace_text, text_writer, to_json
@@ -30,6 +31,8 @@ REPORT_DATA = "report.json"
 """The data that reports of curves and simulations show."""
 MANIFEST = "manifest.json"
 REPORT = "report.html"
+FOLDED = "walks.folded"
+"""Stacks of the misses of data, for viewers of flame graphs."""
 FIGURES = "figures"
 
 Files = dict[str, Callable[[Path], None]]
@@ -56,12 +59,15 @@ def files_of(result: InFiles) -> Files:
     else:
         kept, data = REPORT_DATA, sim_data.report_data(result)
         page = render_sim(data)
-    return {
+    files: Files = {
         ROWS: rows_writer(result),
         MANIFEST: text_writer(to_json(result.manifest, indent=2)),
         kept: text_writer(to_json(data)),
         REPORT: text_writer(page),
     }
+    if isinstance(result, RunResult) and result.allocations is not None:
+        files[FOLDED] = text_writer(folded(result.allocations))
+    return files
 
 
 def rows_writer(result: InFiles) -> Callable[[Path], None]:

@@ -15,10 +15,11 @@ from octavo.actions.model import UNKNOWN_PROGRAM
 from octavo.actions.subjects import Subjects
 from octavo.actions.trial import try_pages
 from octavo.analysis.advice import Thresholds, advise_all, overall_text
+from octavo.analysis.allocations import allocation_rows, allocations_record, sentence
 from octavo.analysis.gain import ASSUMPTIONS
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
-from octavo.analysis.rows import COLUMNS, Row, rows_of
+from octavo.analysis.rows import COLUMNS, Row, rated_of, rows_of
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
@@ -55,6 +56,8 @@ class RunResult(Finished):
     """The overall answer first, then code, data and each large region, each with its actions."""
     programs: list[Program] = field(default_factory=list)
     """The programs of several processes, which tables show together."""
+    allocations: dict[str, Any] | None = None
+    """Misses of data by allocation site and source line, where blocks were recorded."""
 
     def table(self) -> pa.Table:
         """The rows as an Arrow table (what rows.parquet holds)."""
@@ -76,6 +79,7 @@ class RunResult(Finished):
             "rows": self.rows,
             "programs": self.programs,
             "advice": self.advice,
+            **({} if self.allocations is None else {"allocations": self.allocations}),
         }
 
 
@@ -156,6 +160,8 @@ def run(
     duration: str | None = None,
     window: str | None = None,
     window_warm: int = 0,
+    allocations: bool = False,
+    allocation_wrappers: Sequence[str] = (),
     max_growth: float = MAX_GROWTH,
     per_process: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -173,8 +179,11 @@ def run(
     to be advised. `start_after` and `duration` choose the part that counts, in the words of the
     command line: "30s", "200M" (instructions), or "ctl", which waits for `octavo.ctl(pid,
     "start")`; `window` traces windows of it only, as "20M/1980M" or "0.1s/10s", of each of which
-    `window_warm` instructions do not count. With `per_process`, processes of one program are judged
-    apart. The program's standard streams are ours. Raises OctavoError with one clear sentence.
+    `window_warm` instructions do not count. `allocations` records the blocks that a program
+    allocates, and attributes misses to the first caller that is none of the usual wrappers of
+    allocators, nor one of `allocation_wrappers`. With `per_process`, processes of one program are
+    judged apart. The program's standard streams are ours. Raises OctavoError with one clear
+    sentence.
     """
     words = [command] if isinstance(command, str) else command
     is_trace = means_a_trace(words, format=format, tracer=tracer, follow_children=follow_children)
@@ -189,6 +198,8 @@ def run(
         between_marks=between_marks,
         window=window,
         window_warm=window_warm,
+        allocations=allocations,
+        allocation_wrappers=allocation_wrappers,
         max_growth=max_growth,
     )
     if is_trace:
@@ -264,6 +275,9 @@ def _finished(
     runtimes = runtimes_of(result["processes"])
     name_regions(result["processes"], runtimes)
     rows = rows_of(result, configuration.machine)
+    allocations = allocations_record(result["processes"])
+    if allocations is not None:
+        rows += allocation_rows(allocations, rated_of(result["processes"]))
     programs = [] if per_process else programs_of(result["processes"], configuration.machine)
     manifest = build_manifest(result, circumstances)
     modelled = configuration.modelled
@@ -282,4 +296,8 @@ def _finished(
         programs=programs,
         try_pages=try_pages,
     )
-    return RunResult(manifest=manifest, rows=rows, advice=advice, programs=programs)
+    if allocations is not None:
+        advice[0]["text"] = f"{advice[0]['text']} {sentence(allocations)}".rstrip()
+    return RunResult(
+        manifest=manifest, rows=rows, advice=advice, programs=programs, allocations=allocations
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from octavo._core import Analysis, machine_presets
+from octavo.analysis.allocations import WRAPPERS
 from octavo.base.errors import UsageError, choose
 from octavo.base.units import DEFAULT_PAGE_SIZES, page_sizes, with_base
 from octavo.hardware.modelled import ModelledMachine, given_machine, this_machine
@@ -55,6 +56,8 @@ class Configuration(Scope):
     """The machine whose TLBs are modelled beside `machine`, if there is one."""
     max_growth: float = MAX_GROWTH
     """Share by which memory may grow for larger pages to be advised; it changes no row."""
+    allocation_wrappers: tuple[str, ...] = ()
+    """Functions that allocate for others, besides the usual ones."""
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
@@ -63,6 +66,11 @@ class Configuration(Scope):
             "machine": self.machine.resolved(),
             "modelled": None if self.modelled is None else self.modelled.resolved(),
             **super().resolved(),
+            **(
+                {"allocation_wrappers": list(self.allocation_wrappers)}
+                if self.allocation_wrappers
+                else {}
+            ),
         }
 
     def notes(self) -> list[str]:
@@ -79,6 +87,7 @@ class Configuration(Scope):
             levels=self.machine.core_levels(),
             layout=self.layout,
             machine=None if self.modelled is None else self.modelled.name,
+            allocation_wrappers=[*WRAPPERS, *self.allocation_wrappers],
         )
 
 
@@ -88,6 +97,7 @@ def configure(
     entries: tuple[int, int] | None = None,
     tlb: str | None = None,
     max_growth: float = MAX_GROWTH,
+    allocation_wrappers: Sequence[str] = (),
     **scope: Any,
 ) -> Configuration:
     """Checks the choices against each other and fills in the defaults. Raises UsageError.
@@ -112,6 +122,7 @@ def configure(
         machine=machine,
         modelled=modelled,
         max_growth=max_growth,
+        allocation_wrappers=tuple(allocation_wrappers),
         **resolved,
     )
 

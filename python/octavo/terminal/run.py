@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from octavo.analysis.allocations import line_grid, page_size_shown, site_grid
 from octavo.analysis.view import (
     headline,
     machine_grid,
@@ -41,6 +42,10 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
     if processes is not None:
         show_grid(console, processes, _PROCESSES_SHOWN)
     show_grid(console, region_grid(rows, result.advice, depth, programs), _REGIONS_SHOWN)
+    if result.allocations is not None:
+        size = page_size_shown(result.advice)
+        show_grid(console, site_grid(result.allocations, size))
+        show_grid(console, line_grid(result.allocations, size))
     if advice:
         _show_evidence(console, result.advice)
 

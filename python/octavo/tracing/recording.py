@@ -102,6 +102,7 @@ def record(
     max_instructions: int | None = None,
     between_marks: bool = False,
     window: str | None = None,
+    allocations: bool = False,
     force: bool = False,
     on_progress: Callable[[RecordProgress], None] | None = None,
 ) -> RecordedTrace:
@@ -119,6 +120,7 @@ def record(
         max_instructions=max_instructions,
         between_marks=between_marks,
         window=window,
+        allocations=allocations,
     )
     with watched(on_progress, "recording") as show:
         return execute_recording(command, str(path), Scope(**scope), show, force=force)

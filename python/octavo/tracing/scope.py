@@ -21,6 +21,8 @@ Layout = Literal["native", "as-traced"]
 Tracer = Literal["octavo", "lackey"]
 Processes = Literal["apart", "asid", "flush"]
 """Each process image by itself; or time-sliced, with tagged entries or with flushes."""
+ALLOCATION_FRAMES = 8
+"""Callers of the allocator that are recorded with a block."""
 DEFAULT_QUANTUM_INSTRUCTIONS = 10**6
 MOST_INSTRUCTIONS = 1 << 62
 """The greatest quantum, warm-up or interval."""
@@ -47,6 +49,8 @@ class Scope:
     """When counting begins and ends by time, of a live run."""
     windows: Windows | None = field(default=None, kw_only=True)
     """The parts of a live run that are traced; all of it without windows."""
+    allocation_frames: int = field(default=0, kw_only=True)
+    """Callers recorded with each block that a live run allocates; 0: no blocks are recorded."""
 
     @property
     def uncounted(self) -> str | None:
@@ -74,6 +78,7 @@ class Scope:
             "max_instructions": self.max_instructions,
             "between_marks": self.between_marks,
             **({} if self.windows is None else {"windows": self.windows.resolved()}),
+            **({"allocations": self.allocation_frames} if self.allocation_frames else {}),
         }
 
     def resolved(self) -> dict[str, Any]:
@@ -132,6 +137,7 @@ def resolve_scope(
     phase: Phase | None = None,
     window: str | None = None,
     window_warm: int = 0,
+    allocations: bool = False,
 ) -> dict[str, Any]:
     """Checks what every kind of run is asked; the fields of a `Scope`. Raises UsageError."""
     if max_instructions is not None and max_instructions < 1:
@@ -147,6 +153,10 @@ def resolve_scope(
         raise UsageError(
             f"--window needs octavo's own tracer; --tracer {tracer} traces everything."
         )
+    if allocations and tracer != "octavo":
+        raise UsageError(
+            f"--allocations needs octavo's own tracer; --tracer {tracer} sees references alone."
+        )
     if windows is not None and skip_instructions:
         raise UsageError(
             "--window and a number of instructions to skip exclude each other, since what lies "
@@ -161,6 +171,7 @@ def resolve_scope(
         "between_marks": between_marks,
         "phase": phase,
         "windows": windows,
+        "allocation_frames": ALLOCATION_FRAMES if allocations else 0,
     }
 
 

@@ -1,0 +1,302 @@
+"""Misses of data by allocation site and source line: the record of the JSON, the rows, the tables,
+the sentence of the answer, and the stacks for flame graphs.
+
+A site is the call in which a function has allocated blocks: the first caller of the allocator that
+is no wrapper. The blocks of one site are one entry, in all processes together; the most bytes live
+are those of one process.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from octavo.analysis.rows import Row
+from octavo.base.table import Grid
+from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_share
+
+if TYPE_CHECKING:
+    from octavo._core import CodePlace, Process
+
+Record = dict[str, Any]
+
+WRAPPERS = (
+    "*alloc", "*alloc_*", "*Alloc", "*Malloc*", "*Calloc*", "*Realloc*", "*malloc*",
+    "*calloc*", "*realloc*", "*strdup*", "*strndup*", "xstrdup", "operator new*", "mmap*",
+    "std::*", "* std::*", "__gnu_cxx::*", "* __gnu_cxx::*", "PyMem_*", "_PyMem_*", "PyObject_New*",
+    "_PyObject_New*", "_PyObject_GC_*", "PyType_GenericAlloc", "_PyObject_Arena*", "new_arena",
+    "sqlite3Db*Alloc*", "sqlite3Mem*", "alloc::*", "* alloc::*", "__rust_*", "__rdl_*",
+)  # fmt: skip
+"""Functions that allocate for others, as patterns; `--allocation-wrappers` adds to them."""
+
+SHOWN = 10
+"""Sites and lines in tables."""
+_LEAST_NAMED = 0.1
+"""Share of the misses from which the answer names a site."""
+_STACK_SHOWN = 4
+
+
+def allocations_record(processes: Iterable[Process]) -> Record | None:
+    """All sites, places outside blocks and lines, most misses at 4 KiB first; None where no process
+    reports its blocks.
+    """
+    found = [process for process in processes if "allocations" in process]
+    if not found:
+        return None
+    columns = found[0]["allocations"]["columns"]
+    sites: dict[tuple[object, ...], Record] = {}
+    outside: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(columns))
+    lines: dict[tuple[object, ...], Record] = {}
+    folded: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(columns))
+    stacks: dict[tuple[object, ...], defaultdict[tuple[str, ...], int]] = {}
+    first = _first_column(columns)
+    for process in found:
+        of = process["allocations"]
+        keys = []
+        for site in of["sites"]:
+            key = _key(site["place"], site["address"])
+            keys.append(key)
+            known = sites.setdefault(
+                key,
+                {
+                    "name": _name(site["place"], site["address"]),
+                    **site["place"],
+                    "blocks": 0,
+                    "most_bytes": 0,
+                    "stack": [],
+                    "misses": [0] * len(columns),
+                },
+            )
+            known["blocks"] += site["blocks"]
+            known["most_bytes"] = max(known["most_bytes"], site["most_bytes"])
+        for miss in of["misses"]:
+            place, counts = miss["place"], miss["counts"]
+            line = lines.setdefault(_key(place), {**place, "misses": [0] * len(columns)})
+            _add(line["misses"], counts)
+            by = f"by {_function(place)}"
+            if miss["stack"] is None:
+                region = miss["region"]
+                name = "unmapped" if region is None else process["regions"][region]["name"]
+                _add(outside[name], counts)
+                _add(folded[_folded_stack([f"[{name}]", by])], counts)
+            else:
+                stack = of["stacks"][miss["stack"]]
+                key = keys[stack["site"]]
+                _add(sites[key]["misses"], counts)
+                names: tuple[str, ...] = tuple(_function(frame) for frame in stack["frames"])
+                by_stack = stacks.setdefault(key, defaultdict(int))
+                by_stack[names] += counts[first]
+                _add(folded[_folded_stack([*reversed(names), by])], counts)
+    for key, by_stack in stacks.items():
+        sites[key]["stack"] = list(_costliest(by_stack))
+    return {
+        "columns": [{"page_size": size, "modelled": modelled} for size, modelled in columns],
+        "sites": _ordered(sites.values(), first),
+        "outside": _ordered(
+            ({"region": name, "misses": misses} for name, misses in outside.items()), first
+        ),
+        "lines": _ordered(lines.values(), first),
+        "stacks": _ordered(
+            ({"frames": frames, "misses": misses} for frames, misses in folded.items()), first
+        ),
+        "dropped_blocks": sum(process["allocations"]["dropped_blocks"] for process in found),
+    }
+
+
+def allocation_rows(record: Record, instructions: int) -> Iterator[Row]:
+    """The rows of each site that misses."""
+    for site in record["sites"]:
+        if not any(site["misses"]):
+            continue
+        name = site["name"]
+        yield Row(component="allocations.blocks", counter=name, value=site["blocks"])
+        yield Row(component="allocations.bytes", counter=name, value=site["most_bytes"])
+        for column, misses in zip(record["columns"], site["misses"], strict=True):
+            yield Row(
+                component="allocations.machine" if column["modelled"] else "allocations.tlb",
+                counter=name,
+                stream="data",
+                page_size=column["page_size"],
+                misses=misses,
+                mpki=1000 * misses / instructions if instructions else None,
+            )
+
+
+def folded(record: Record) -> str:
+    """The stacks as viewers of flame graphs read them: a line each, frames from the outside in and
+    the misses at 4 KiB.
+    """
+    first = first_column(record)
+    counted = ((of["frames"], of["misses"][first]) for of in record["stacks"])
+    return "".join(f"{frames} {count}\n" for frames, count in counted if count)
+
+
+def first_column(record: Record) -> int:
+    """The column of 4 KiB pages: walks of the machine if there is one."""
+    return _first_column([(of["page_size"], of["modelled"]) for of in record["columns"]])
+
+
+def site_grid(record: Record, page_size: int) -> Grid:
+    """The sites with most misses at 4 KiB, and what remains of them at another size."""
+    first, total, what = first_column(record), _total(record), _what(record)
+    other = _column(record, page_size)
+    body = []
+    for site in [of for of in record["sites"] if of["misses"][first]][:SHOWN]:
+        body.append(
+            (
+                site["name"],
+                _callers(site),
+                *_counts(site["misses"], first, other, total),
+                format_bytes(site["most_bytes"]),
+                format_count(site["blocks"]),
+            )
+        )
+    rest = [0] * len(record["columns"])
+    for site in [of for of in record["sites"] if of["misses"][first]][SHOWN:]:
+        _add(rest, site["misses"])
+    if any(rest):
+        body.append(("other sites", "", *_counts(rest, first, other, total), "", ""))
+    outside = [of for of in record["outside"] if of["misses"][first]]
+    for of in outside[:3]:
+        label = f"no block: {of['region']}"
+        body.append((label, "", *_counts(of["misses"], first, other, total), "", ""))
+    rest = [0] * len(record["columns"])
+    for of in outside[3:]:
+        _add(rest, of["misses"])
+    if any(rest):
+        body.append(("no block: elsewhere", "", *_counts(rest, first, other, total), "", ""))
+    more = ("bytes live\nat most", "blocks")
+    head = ("site", "called from", *_counts_head(what, other, page_size), *more)
+    return Grid("Allocation sites", head, tuple(body), left_columns=2, spare_column=1)
+
+
+def line_grid(record: Record, page_size: int) -> Grid:
+    """The source lines with most misses of data at 4 KiB."""
+    first, total, what = first_column(record), _total(record), _what(record)
+    other = _column(record, page_size)
+    body = []
+    for line in [of for of in record["lines"] if of["misses"][first]][:SHOWN]:
+        source = _source(line) or _file(line["path"]) or ""
+        counts = _counts(line["misses"], first, other, total)
+        body.append((_function(line), source, *counts))
+    head = ("function", "line", *_counts_head(what, other, page_size))
+    return Grid("Source lines that miss", head, tuple(body), left_columns=2)
+
+
+def sentence(record: Record) -> str:
+    """What the answer says of the site that causes most misses; empty where none causes many."""
+    first, total = first_column(record), _total(record)
+    if not record["sites"] or not total:
+        return ""
+    site = record["sites"][0]
+    share = site["misses"][first] / total
+    if share < _LEAST_NAMED:
+        return ""
+    blocks = "block" if site["blocks"] == 1 else f"{format_count(site['blocks'])} blocks"
+    verb = "causes" if site["blocks"] == 1 else "cause"
+    name = site["function"] or site["name"]
+    where = f" ({_source(site)})" if _source(site) else ""
+    return (
+        f"The {blocks} allocated in `{name}`{where} {verb} {format_share(share)} of the "
+        f"{_what(record)} at 4 KiB."
+    )
+
+
+def page_size_shown(advice: Sequence[Record]) -> int:
+    """The size advised for data, or 2 MiB."""
+    sizes = [
+        item["page_size"]
+        for item in advice
+        if item["scope"] == "program" and item["stream"] == "data"
+    ]
+    return next((size for size in sizes if size > BASE_PAGE), 2 << 20)
+
+
+def _first_column(columns: Sequence[tuple[int, bool]]) -> int:
+    bases = [index for index, (size, _) in enumerate(columns) if size == BASE_PAGE]
+    return max(bases, key=lambda index: columns[index][1])
+
+
+def _column(record: Record, page_size: int) -> int | None:
+    """The column of a size, of the machine if the first one is."""
+    modelled = record["columns"][first_column(record)]["modelled"]
+    for index, of in enumerate(record["columns"]):
+        if (of["page_size"], of["modelled"]) == (page_size, modelled):
+            return index
+    return None
+
+
+def _what(record: Record) -> str:
+    modelled = record["columns"][first_column(record)]["modelled"]
+    return "data walks" if modelled else "data misses"
+
+
+def _total(record: Record) -> int:
+    first = first_column(record)
+    return sum(of["misses"][first] for of in (*record["sites"], *record["outside"]))
+
+
+def _counts_head(what: str, other: int | None, page_size: int) -> tuple[str, ...]:
+    counted = (f"{what}\nat 4 KiB", "share")
+    return counted if other is None else (*counted, f"at\n{format_bytes(page_size)}")
+
+
+def _counts(misses: Sequence[int], first: int, other: int | None, total: int) -> tuple[str, ...]:
+    share = format_share(misses[first] / total if total else 0)
+    counted = (format_count(misses[first]), share)
+    return counted if other is None else (*counted, format_count(misses[other]))
+
+
+def _add(sums: list[int], counts: Sequence[int]) -> None:
+    for index, count in enumerate(counts):
+        sums[index] += count
+
+
+def _ordered(records: Iterable[Record], first: int) -> list[Record]:
+    return sorted(records, key=lambda of: -of["misses"][first])
+
+
+def _key(place: CodePlace, address: int = 0) -> tuple[object, ...]:
+    """Equal for one place in several processes; places without lines differ by their address."""
+    unknown = address if place["line"] is None else 0
+    return (place["function"], place["path"], place["source"], place["line"], unknown)
+
+
+def _function(place: CodePlace | Record) -> str:
+    return place["function"] or f"[{_file(place['path']) or 'code without a file'}]"
+
+
+def _name(place: CodePlace, address: int) -> str:
+    where = _source(place) or (None if place["function"] else f"{address:#x}")
+    where = where or _file(place["path"])
+    return _function(place) if where is None else f"{_function(place)} ({where})"
+
+
+def _source(place: CodePlace | Record) -> str | None:
+    if place["source"] is None or place["line"] is None:
+        return None
+    return f"{PurePosixPath(place['source']).name}:{place['line']}"
+
+
+def _file(path: str | None) -> str | None:
+    return None if path is None else PurePosixPath(path).name
+
+
+def _folded_stack(frames: Sequence[str]) -> str:
+    """Frames as one word each; a semicolon separates them."""
+    return ";".join(frame.replace(";", ":").replace("\n", " ") for frame in frames)
+
+
+def _costliest(by_stack: dict[tuple[str, ...], int]) -> tuple[str, ...]:
+    """The stack with most misses; of equal ones the last by name."""
+    return max(by_stack, key=lambda stack: (by_stack[stack], stack))
+
+
+def _callers(site: Record) -> str:
+    """The callers of a site in the stack that has most of its misses."""
+    stack = site["stack"]
+    at = stack.index(site["function"]) if site["function"] in stack else 0
+    shown = " < ".join(stack[at + 1 : at + 1 + _STACK_SHOWN])
+    return f"{shown} < …" if len(stack) > at + 1 + _STACK_SHOWN else shown

@@ -1,0 +1,156 @@
+"""Misses by allocation site, on programs whose sites are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas import first_error, validator_of
+
+from .conftest import OCTAVO, Octavo, Traced, natively, read_document, tracing_in, workload
+
+VISITS = 20000
+PROGRAM = workload("allocations", VISITS)
+TLB = ("--entries", "64", "--page-sizes", "4KiB,2MiB")
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    return tracing_in(tmp_path_factory.mktemp("allocations"))(PROGRAM, "--allocations", *TLB)
+
+
+def allocations(traced: Traced) -> dict[str, Any]:
+    assert traced.document is not None, traced.stderr.decode()
+    found: dict[str, Any] = traced.document["allocations"]
+    return found
+
+
+def sites(traced: Traced) -> dict[str, dict[str, Any]]:
+    """The sites in the program itself, by function."""
+    return {
+        site["function"]: site
+        for site in allocations(traced)["sites"]
+        if (site["path"] or "").endswith("/allocations")
+    }
+
+
+def test_each_known_site_has_its_blocks_and_bytes(traced: Traced) -> None:
+    found = {name: (site["blocks"], site["most_bytes"]) for name, site in sites(traced).items()}
+    assert found == {
+        "make_table": (1, 32 << 20),
+        "make_small": (16, 16 * 256),
+        "grow": (12, 8 << 20),
+        "worker": (1, 16 << 20),
+        "escape": (1, 1 << 20),
+        "main": found["main"],
+    }
+
+
+def test_misses_are_those_of_random_visits(traced: Traced) -> None:
+    """Of a random visit to n pages, 64 of which are held, misses the share 1 - 64 / n."""
+    found = {name: site["misses"][0] for name, site in sites(traced).items()}
+    in_table, by_worker = (VISITS + VISITS // 4) * (1 - 64 / 8192), VISITS / 4 * (1 - 64 / 4096)
+    assert found["make_table"] == pytest.approx(in_table, rel=0.01)
+    assert found["worker"] == pytest.approx(by_worker, rel=0.02)
+    # Each page is visited once at each size of 4 KiB to 8 MiB: 1 + 2 + … + 2048 of them.
+    assert found["grow"] == pytest.approx(4095, rel=0.03)
+    assert found["make_small"] <= 32
+
+
+def test_wrappers_name_no_site(traced: Traced, octavo: Octavo) -> None:
+    stack = sites(traced)["make_table"]["stack"]
+    assert stack == ["malloc", "my_alloc", "make_table", "main"]
+    again = octavo(PROGRAM, "--allocations", *TLB, "--allocation-wrappers", "make_t*")
+    assert "make_table" not in sites(again)
+    assert sites(again)["main"]["most_bytes"] >= 32 << 20
+
+
+def test_all_misses_are_attributed(traced: Traced) -> None:
+    found = allocations(traced)
+    for index, column in enumerate(found["columns"]):
+        assert not column["modelled"]
+        whole = traced.row(component="tlb.data", page_size=column["page_size"])["misses"]
+        places = [*found["sites"], *found["outside"]]
+        assert sum(of["misses"][index] for of in places) == whole
+        assert sum(of["misses"][index] for of in found["lines"]) == whole
+        assert sum(of["misses"][index] for of in found["stacks"]) == whole
+
+
+def test_all_walks_of_a_machine_are_attributed(octavo: Octavo) -> None:
+    traced = octavo(PROGRAM, "--allocations", "--tlb", "zen4")
+    found = allocations(traced)
+    modelled = [(i, of["page_size"]) for i, of in enumerate(found["columns"]) if of["modelled"]]
+    assert modelled
+    for index, page_size in modelled:
+        rows = [
+            row
+            for level in (1, 2)
+            for row in traced.rows(component=f"machine.l{level}.data", page_size=page_size)
+        ]
+        places = [*found["sites"], *found["outside"]]
+        assert sum(of["misses"][index] for of in places) == rows[-1]["misses"]
+
+
+def test_the_program_runs_as_without_the_option(octavo: Octavo) -> None:
+    """On a program of one thread: the order of several is not the same from run to run."""
+    single = workload("bfs", 20000, 8)
+    traced, plain = octavo(single, "--allocations", *TLB), octavo(single, *TLB)
+    assert plain.document is not None
+    assert "allocations" not in plain.document
+
+    def counts(of: Traced) -> list[dict[str, Any]]:
+        components = ("tlb.data", "tlb.fetch", "memory")
+        return [row for name in components for row in of.rows(component=name)]
+
+    assert counts(plain) == counts(traced)
+    for counter in ("references", "instructions", "threads"):
+        assert plain.count(counter) == traced.count(counter)
+
+
+def test_a_recorded_trace_gives_the_same(traced: Traced, tmp_path: Path) -> None:
+    path, result = tmp_path / "a.oct", tmp_path / "result.json"
+    natively([OCTAVO, "record", "--quiet", "--allocations", "-o", path, "--", *PROGRAM])
+    ended = natively([OCTAVO, "run", "--quiet", *TLB, "--json", result, path])
+    assert ended.status == 0, ended.stderr.decode()
+    document = read_document(result)
+    assert document is not None
+    assert document["allocations"] == allocations(traced)
+    assert natively([OCTAVO, "check", path]).status == 0
+
+
+def test_blocks_are_followed_between_windows(octavo: Octavo) -> None:
+    traced = octavo(PROGRAM, "--allocations", *TLB, "--window", "20k/20k")
+    assert sites(traced)["make_table"]["most_bytes"] == 32 << 20
+    assert sites(traced)["make_small"]["blocks"] == 16
+
+
+def test_a_static_program_is_found_by_its_symbols(octavo: Octavo) -> None:
+    traced = octavo(workload("bfs_static", 20000, 8), "--allocations", *TLB)
+    found = allocations(traced)
+    in_blocks = sum(site["misses"][0] for site in found["sites"])
+    assert in_blocks > sum(of["misses"][0] for of in found["outside"])
+
+
+def test_stacks_are_written_for_viewers_of_flame_graphs(tmp_path: Path) -> None:
+    place = tmp_path / "result"
+    natively([OCTAVO, "run", "--quiet", "--allocations", *TLB, "--out", place, "--", *PROGRAM])
+    lines = (place / "walks.folded").read_text().splitlines()
+    counts = dict(line.rsplit(" ", 1) for line in lines)
+    assert int(counts["main;make_table;my_alloc;malloc;by visit"]) > VISITS
+    assert "Allocation sites" in (place / "report.html").read_text()
+
+
+def test_the_document_and_the_answer(traced: Traced) -> None:
+    assert traced.document is not None
+    assert first_error(validator_of("run"), traced.document) is None
+    assert "allocated in `make_table`" in traced.document["advice"][0]["text"]
+
+
+def test_misplaced_options_are_refused(octavo: Octavo, tmp_path: Path) -> None:
+    lackey = octavo(PROGRAM, "--allocations", "--tracer", "lackey")
+    assert (lackey.status, b"--allocations needs octavo's own tracer" in lackey.stderr) == (2, True)
+    of_trace = natively([OCTAVO, "run", "--allocations", "synth:uniform?pages=4"])
+    assert of_trace.status == 2
+    assert b"octavo record --allocations" in b" ".join(of_trace.stderr.split())
