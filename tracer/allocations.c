@@ -111,7 +111,7 @@ static struct stack** by_number;
 static UInt stacks_made, stacks_room;
 static struct call* calls;
 static UInt threads_room, calls_under_way;
-/* What the stack pointer will be when the call under way of the running thread returns. */
+/* The stack pointer once the call under way of the running thread has returned. */
 static ULong stack_pointer_after = NO_CALL;
 
 Bool allocations_on(void)

@@ -140,6 +140,9 @@ def test_stacks_are_written_for_viewers_of_flame_graphs(tmp_path: Path) -> None:
     counts = dict(line.rsplit(" ", 1) for line in lines)
     assert int(counts["main;make_table;my_alloc;malloc;by visit"]) > VISITS
     assert "Allocation sites" in (place / "report.html").read_text()
+    natively([OCTAVO, "run", "--quiet", *TLB, "--force", "--out", place, "--", "true"])
+    assert not (place / "walks.folded").exists()
+    assert (place / "manifest.json").exists()
 
 
 def test_the_document_and_the_answer(traced: Traced) -> None:

@@ -13,7 +13,7 @@ struct Block {
     stack: u32,
 }
 
-/// What the blocks of one stack have had.
+/// Counts of the blocks of one stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NaiveBlockCounts {
     /// Blocks allocated by the process itself.

@@ -186,7 +186,7 @@ def line_grid(record: Record, page_size: int) -> Grid:
 
 
 def sentence(record: Record) -> str:
-    """What the answer says of the site that causes most misses; empty where none causes many."""
+    """The sentence of the answer about the site with most misses; empty where none has many."""
     first, total = first_column(record), _total(record)
     if not record["sites"] or not total:
         return ""

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -144,13 +144,18 @@ class OutputDirectory:
         """Whether there is more than staging places: a run that was killed leaves its own."""
         return not all(entry.name.startswith(_STAGING) for entry in self._place.iterdir())
 
-    def write(self, files: dict[str, Callable[[Path], None]]) -> None:
-        """Lets each writer make its file, then puts all of them in place."""
+    def write(
+        self, files: dict[str, Callable[[Path], None]], optional: Collection[str] = ()
+    ) -> None:
+        """Lets each writer make its file, then puts all of them in place. Of the `optional` files
+        of a result, those of an earlier one that this one does not have are removed.
+        """
         with failing_with(f"to `{self._place}`"):
             for name, writer in files.items():
                 writer(self._staging / name)
             with uninterrupted():
-                (self._place / _LAST).unlink(missing_ok=True)
+                for name in {_LAST, *optional} - (files.keys() - {_LAST}):
+                    (self._place / name).unlink(missing_ok=True)
                 for name in sorted(files, key=lambda name: name == _LAST):
                     (self._staging / name).replace(self._place / name)
 

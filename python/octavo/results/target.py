@@ -33,10 +33,10 @@ class OutputTarget:
 
     def write(self, result: InFiles) -> None:
         """Writes what was asked for, whole or not at all."""
-        from octavo.results.archive import files_of, rows_writer
+        from octavo.results.archive import FOLDED, files_of, rows_writer
 
         if self._directory is not None:
-            self._directory.write(files_of(result))
+            self._directory.write(files_of(result), optional=[FOLDED])
         elif self._file is not None:
             with failing_with(f"`{self._file}`"):
                 replace_file(self._file, rows_writer(result))
