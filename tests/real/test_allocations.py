@@ -44,7 +44,6 @@ def test_each_known_site_has_its_blocks_and_bytes(traced: Traced) -> None:
         "grow": (12, 8 << 20),
         "worker": (1, 16 << 20),
         "escape": (1, 1 << 20),
-        "main": found["main"],
     }
 
 
