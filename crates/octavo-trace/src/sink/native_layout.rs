@@ -177,7 +177,7 @@ impl Layout {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use octavo_types::{Consumer, Item, ItemKind, MapSource, PhysAddr, Protection};
+    use octavo_types::{Consumer, Frame, Item, ItemKind, MapSource, PhysAddr, Protection};
 
     use super::*;
     use crate::ring::{Encoder, Start, StreamConsumer, WordWriter};
@@ -224,9 +224,19 @@ mod tests {
 
         fn event(&mut self, event: &Event) {
             self.ranges.extend(event.ranges().map(|range| self.relocation.range(range)));
-            if let Event::Translation { virt, .. } = event {
-                self.addresses.push(self.relocation.address(*virt).raw());
-            }
+            let named = match event {
+                Event::Translation { virt, .. } => vec![*virt],
+                Event::AllocationStack { frames, .. } => {
+                    frames.iter().map(|frame| frame.addr).collect()
+                }
+                Event::Allocate { block, freed, .. } => {
+                    [block.start()].into_iter().chain(*freed).collect()
+                }
+                Event::Release { start } => vec![*start],
+                _ => Vec::new(),
+            };
+            let native = named.into_iter().map(|addr| self.relocation.address(addr).raw());
+            self.addresses.extend(native);
         }
     }
 
@@ -296,6 +306,12 @@ mod tests {
             words.event(&Event::Advise { range: moved, advice: 14 });
             words.event(&Event::Unmap { range: moved });
             words.event(&Event::Translation { virt: at.start(), phys: PhysAddr::new(0x1000) });
+            let frame = Frame { addr: at.start(), function: "f".to_owned() };
+            words.event(&Event::AllocationStack { number: 1, frames: vec![frame.clone(), frame] });
+            let freed = Some(moved.start());
+            words.event(&Event::Allocate { block: at, stack: 1, freed, inherited: true });
+            words.event(&Event::Allocate { block: at, stack: 1, freed: None, inherited: false });
+            words.event(&Event::Release { start: at.start() });
         }
         words.event(&Event::Mark { value: 0x20_0000 });
         words.words().to_vec()

@@ -2,7 +2,7 @@
 
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_trace::{Decoder, Encoder, StreamConsumer};
-use octavo_types::{Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddrRange, Consumer, Event, Frame, Segment, VirtAddr};
 use proptest::prelude::*;
 
 /// Keeps what it is given.
@@ -47,6 +47,16 @@ proptest! {
     }
 
     #[test]
+    fn allocations_decode_to_themselves(
+        events in prop::collection::vec(allocation_event(), 0..20),
+    ) {
+        let (mut encoder, mut got) = (Encoder::default(), Log::default());
+        events.iter().for_each(|event| encoder.event(event));
+        Decoder::default().decode(encoder.words(), &mut got).unwrap();
+        prop_assert_eq!(got.events, events);
+    }
+
+    #[test]
     fn any_words_are_decoded_or_refused(words in prop::collection::vec(any_word(), 0..200)) {
         let mut decoder = Decoder::default();
         // Either is right; a panic or a wild allocation is not.
@@ -66,12 +76,28 @@ proptest! {
     }
 }
 
+fn allocation_event() -> impl Strategy<Value = Event> {
+    let addr = || (1u64..1 << 47).prop_map(VirtAddr::new);
+    let frame = (addr(), "[a-z:<>é ]{0,20}").prop_map(|(addr, function)| Frame { addr, function });
+    let frames = prop::collection::vec(frame, 0..9);
+    let block = (addr(), 1u64..1 << 40).prop_map(|(start, bytes)| AddrRange::new(start, bytes));
+    let freed = prop::option::of(addr());
+    prop_oneof![
+        (any::<u32>(), frames)
+            .prop_map(|(number, frames)| Event::AllocationStack { number, frames }),
+        (block, any::<u32>(), freed, any::<bool>()).prop_map(|(block, stack, freed, inherited)| {
+            Event::Allocate { block, stack, freed, inherited }
+        }),
+        addr().prop_map(|start| Event::Release { start }),
+    ]
+}
+
 /// Words that look like headers and small numbers more often than chance would have it.
 fn any_word() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
         0u64..64,
-        (0u64..20, 0u64..40).prop_map(|(kind, count)| 1 << 63 | kind << 48 | count),
+        (0u64..24, 0u64..40).prop_map(|(kind, count)| 1 << 63 | kind << 48 | count),
         (0u64..4, 0u64..4).prop_map(|(id, items)| items << 32 | id),
     ]
 }

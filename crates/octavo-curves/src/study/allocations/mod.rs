@@ -32,7 +32,7 @@ pub struct MissColumn {
 }
 
 impl MissColumn {
-    /// Those of a study.
+    /// The columns of a study.
     pub fn all(sizes: &Sizes, machine: Option<&MachineState>) -> Vec<MissColumn> {
         let column = |modelled| move |page_size| MissColumn { page_size, modelled };
         let machine = machine.into_iter().flat_map(MachineState::page_sizes);

@@ -60,7 +60,7 @@ pub struct AttributedMisses {
 /// Misses by allocation site and source line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Allocations {
-    /// What is counted.
+    /// The meaning of each count.
     pub columns: Vec<MissColumn>,
     /// All sites that have had a block.
     pub sites: Vec<AllocationSite>,
