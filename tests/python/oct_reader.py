@@ -26,7 +26,7 @@ ZSTD = pyarrow.Codec("zstd")
 
 MANIFEST, STREAM_BEGINS, CHUNK, STREAM_ENDS, INDEX = range(1, 6)
 ITEMS = ("fetch", "load", "store", "modify")
-DEFINITION = 1
+DEFINITION, ALLOCATION_STACK = 1, 19
 # The other records by kind: a name, how many words, and whether a path comes behind them.
 RECORDS = {
     2: ("process", 14, True),
@@ -46,6 +46,8 @@ RECORDS = {
     16: ("translation", 2, False),
     17: ("window begins", 2, False),
     18: ("window ends", 2, False),
+    20: ("allocate", 4, False),
+    21: ("release", 1, False),
 }
 
 
@@ -298,6 +300,10 @@ def define(words: array[int], segments: list[Segment]) -> None:
 
 def event(stream: int, instruction: int, kind: int, words: array[int]) -> Event:
     """A record that is no definition."""
+    if kind == ALLOCATION_STACK:  # the names of the functions are left out
+        return Event(
+            stream, instruction, "allocation stack", (words[0], *words[2 : 2 + words[1]]), None
+        )
     name, many, has_path = RECORDS[kind]
     path = None
     if has_path:

@@ -19,6 +19,7 @@ PROGRAMS = {
     "threads": workload("threads", 2, 1, 1),
     "processes": ["sh", "-c", SCRIPT],
     "small": workload("dependences"),
+    "allocations": workload("allocations", 100),
 }
 ALL = 1 << 40
 
@@ -27,7 +28,9 @@ Recorded = Callable[[str], Path]
 
 
 def record(argv: list[str], path: Path) -> Path:
-    ended = natively([OCTAVO, "record", "--quiet", "-o", path, "--", *argv], cwd=WORKLOADS)
+    options = ["--allocations"] if "allocations" in argv[0] else []
+    line = [OCTAVO, "record", "--quiet", *options, "-o", path, "--", *argv]
+    ended = natively(line, cwd=WORKLOADS)
     assert path.exists(), ended.stderr.decode()
     return path
 
@@ -86,6 +89,12 @@ def describe(event: Event) -> str:
             return f"advise {extent(0)} {words[2]}"
         case ["thread", what]:
             return f"thread {words[0]} {what}"
+        case ["allocation", "stack"]:
+            return " ".join(["allocation stack", str(words[0]), *map(hex, words[1:])])
+        case ["allocate"]:
+            return f"allocate {extent(0)} by stack {words[2] & 0xFFFFFFFF}"
+        case ["release"]:
+            return f"release {words[0]:#x}"
         case ["fork"]:
             return f"fork of process {words[0]}"
         case ["exec"]:
