@@ -5,7 +5,7 @@ use octavo_os::page_table::Leaf;
 use octavo_types::{Compiled, FrameNumber, Instructions, PageNumber};
 use rustc_hash::FxHashMap;
 
-use crate::core::{Cost, Costs, Pipeline, UsedPrefetch};
+use crate::core::{CoreCounts, CoreSetup, Cost, Costs, UsedPrefetch};
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::{Charged, Env};
@@ -25,16 +25,33 @@ pub struct Outcome {
     pub stopped: Option<String>,
 }
 
-/// A machine of any design, behind one virtual call per batch.
+/// A machine of any design, behind few virtual calls per batch.
 pub trait AnyMachine: Send {
-    /// Plays a batch. A stopped machine ignores it.
+    /// Plays a batch, if the machine has no cores that execute instructions. A stopped machine ignores it.
     fn play(&mut self, batch: &Batch);
 
     /// From the start until the warm-up ends its cores execute nothing, and no time passes.
     fn fast_forward(&mut self);
 
+    /// The cores that execute the instructions, if it has such.
+    fn core_setup(&self) -> Option<&CoreSetup>;
+
+    /// The number of the core that executes instructions now, if any does.
+    fn executing_core(&self) -> Option<usize>;
+
+    /// Plays the accesses of a part of a batch, of which `all` has the accesses, and notes their costs. Returns
+    /// whether the machine had not stopped before; a stopped one has no costs.
+    fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess]) -> bool;
+
+    /// The costs of the accesses played last.
+    fn costs(&self) -> &Costs;
+
+    /// Ends the part played last, and handles its event. If a core has executed the part's instructions, it has
+    /// counted `core`.
+    fn end_part(&mut self, part: &Part<'_>, core: Option<CoreCounts>);
+
     /// Removes cores that execute instructions: cycles are added up. No interval may have ended.
-    fn drop_pipelines(&mut self);
+    fn drop_cores(&mut self);
 
     /// Counters since the end of the warm-up (zero before that), and levels as of now.
     fn counters(&self) -> Counters;
@@ -68,7 +85,9 @@ pub struct Machine<D> {
     /// The memory-management units, by core.
     mmus: Vec<D>,
     /// The cores, if they execute instructions out of order.
-    pipelines: Vec<Pipeline>,
+    core_setup: Option<CoreSetup>,
+    /// What each of these cores has counted.
+    cores: Vec<CoreCounts>,
     /// Costs of the accesses in the current part of a batch, for the core.
     costs: Costs,
     /// For each core the cycles of handlers that its pipeline has been charged.
@@ -91,7 +110,8 @@ impl<D: Design> Machine<D> {
             env,
             handled: vec![0; mmus.len()],
             mmus,
-            pipelines: Vec::new(),
+            core_setup: None,
+            cores: Vec::new(),
             costs: Costs::default(),
             is_fast_forwarding: false,
             processes: FxHashMap::default(),
@@ -102,16 +122,17 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    /// A machine whose cores execute instructions out of order, one for each memory-management unit.
-    pub(crate) fn with_pipelines(self, pipelines: Vec<Pipeline>) -> Self {
-        Machine { pipelines, ..self }
+    /// A machine whose cores execute instructions out of order.
+    pub(crate) fn with_cores(self, setup: CoreSetup) -> Self {
+        let cores = vec![setup.counts(); self.mmus.len()];
+        Machine { core_setup: Some(setup), cores, env: self.env.logging_transfers(), ..self }
     }
 
     fn collect_counters(&self) -> Counters {
         let mut counters = Counters::default();
         self.env.report(&mut counters);
         self.mmus.iter().for_each(|mmu| mmu.report(&mut counters));
-        self.pipelines.iter().for_each(|core| core.report(&mut counters));
+        self.cores.iter().for_each(|core| core.report(&mut counters));
         counters
     }
 
@@ -243,27 +264,27 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
 }
 
 impl<D: Design> Machine<D> {
-    /// Plays the accesses of a part of a batch; its core then executes the instructions. `None` when memory has
-    /// run out.
-    fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess]) -> Option<()> {
+    /// Plays the accesses of a part of a batch, and notes their costs if cores execute its instructions. `None` when
+    /// memory has run out.
+    fn play_accesses(&mut self, part: &Part<'_>, all: &[LineAccess]) -> Option<()> {
         let accesses = &all[part.accesses.clone()];
         let (instructions, sites) = (self.instructions, part.sites);
-        let executes = !self.pipelines.is_empty() && !self.is_fast_forwarding;
+        self.costs.clear();
+        let executes = self.executes();
         let played = if executes || self.env.prefetches() {
-            self.costs.clear();
             instructions.run(AccessRun::<_, true> { machine: self, accesses, sites })
         } else {
             instructions.run(AccessRun::<_, false> { machine: self, accesses, sites })
         };
         if !executes {
             self.discard_transfers();
-            return played;
-        }
-        let core = self.env.core();
-        if let Some(core) = self.pipelines.get_mut(core) {
-            core.execute(part.words, all, part.accesses.start, &self.costs);
         }
         played
+    }
+
+    /// Whether cores execute instructions now.
+    fn executes(&self) -> bool {
+        self.core_setup.is_some() && !self.is_fast_forwarding
     }
 
     /// Notes what an access has cost.
@@ -307,11 +328,12 @@ impl<D: Design> Machine<D> {
 
 impl<D: Design> AnyMachine for Machine<D> {
     fn play(&mut self, batch: &Batch) {
+        debug_assert!(self.core_setup.is_none(), "its cores would execute nothing");
         for part in batch.parts() {
             if self.env.stopped().is_some() {
                 return;
             }
-            if self.play_part(&part, batch.accesses()).is_none() {
+            if self.play_accesses(&part, batch.accesses()).is_none() {
                 return;
             }
             if let Some(handle) = part.event {
@@ -321,13 +343,47 @@ impl<D: Design> AnyMachine for Machine<D> {
     }
 
     fn fast_forward(&mut self) {
-        self.is_fast_forwarding = !self.pipelines.is_empty();
+        self.is_fast_forwarding = self.core_setup.is_some();
     }
 
-    fn drop_pipelines(&mut self) {
+    fn core_setup(&self) -> Option<&CoreSetup> {
+        self.core_setup.as_ref()
+    }
+
+    fn executing_core(&self) -> Option<usize> {
+        self.executes().then(|| self.env.core())
+    }
+
+    fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess]) -> bool {
+        if self.env.stopped().is_some() {
+            self.costs.clear();
+            return false;
+        }
+        // Where memory runs out, the core executes the instructions with the costs so far.
+        let _ = self.play_accesses(part, all);
+        true
+    }
+
+    fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    fn end_part(&mut self, part: &Part<'_>, core: Option<CoreCounts>) {
+        if let Some(counts) = core {
+            self.cores[self.env.core()] = counts;
+        }
+        if self.env.stopped().is_none()
+            && let Some(handle) = part.event
+        {
+            self.handle(handle);
+        }
+    }
+
+    fn drop_cores(&mut self) {
         self.is_fast_forwarding = false;
         debug_assert!(self.intervals.is_empty(), "intervals have counters of cores");
-        self.pipelines.clear();
+        self.core_setup = None;
+        self.cores.clear();
         self.env.stop_logging_transfers();
     }
 

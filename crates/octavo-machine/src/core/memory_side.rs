@@ -91,6 +91,18 @@ impl MemorySide {
         self.late
     }
 
+    /// When the last line under way comes.
+    #[inline(always)]
+    pub fn lines_end(&self) -> u64 {
+        self.lines_end
+    }
+
+    /// When the last walk under way ends.
+    #[inline(always)]
+    pub fn walks_end(&self) -> u64 {
+        self.walks_end
+    }
+
     /// Lines found in an open row, and lines for which another row had to be closed, if there is a memory.
     pub fn rows(&self) -> Option<[u64; 2]> {
         self.dram.as_ref().map(|dram| [dram.row_hits, dram.row_conflicts])
@@ -318,7 +330,7 @@ impl MemorySide {
         (start, end, part)
     }
 
-    /// Drops lines and walks that are complete.
+    /// Drops lines and walks that are complete, if there are many.
     #[inline(always)]
     pub fn forget_in_flight(&mut self, now: u64) {
         if self.in_flight_lines.len() > MANY_IN_FLIGHT {

@@ -1,11 +1,12 @@
 //! Time: cores that turn what happened to each access into cycles.
 //!
 //! A machine plays the accesses of a batch in program order and notes what each cost
-//! ([`Cost`]). Its [`Pipeline`] then executes the instructions of the batch ([`ops`](crate::front::Ops)) out of
-//! order, and pays these costs when its dependences, queues and widths allow.
+//! ([`Cost`]). Its cores, in a [`CoreGroup`], then execute the instructions of the batch ([`ops`](crate::front::Ops)) out of
+//! order, and pay these costs when their dependences, queues and widths allow.
 
 mod calendar;
 mod dram;
+mod group;
 mod memory_side;
 #[cfg(test)]
 mod naive;
@@ -15,7 +16,8 @@ mod stack;
 use octavo_hw::{MemoryTransfer, PrefetchLevel, ServedBy};
 use octavo_types::PageSize;
 
-pub use pipeline::Pipeline;
+pub use group::CoreGroup;
+pub use pipeline::{CoreCounts, CoreSetup};
 
 /// The cost of an access beyond hits in first-level TLB and cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

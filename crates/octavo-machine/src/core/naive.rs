@@ -1,17 +1,17 @@
 //! A slow core, written from `docs/core.md`: all times in plain vectors, all that is taken in plain lists that are
-//! searched from the first time on. [`Pipeline`] gives exactly its numbers.
+//! searched from the first time on. Each lane of a [`CoreGroup`] gives exactly its numbers.
 
 use octavo_config::{
     ArithmeticLatencies, DramConfig, MachineConfig, OutstandingMisses, PipelineConfig,
     StreamPrefetcher,
 };
 use octavo_hw::{MemoryTransfer, ServedBy};
-use octavo_types::{Access, Arithmetic, PageSize};
+use octavo_types::{Access, Arithmetic, Instructions, PageSize};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{Cost, Costs, Pipeline, PrefetchCost, UsedPrefetch};
+use super::{CoreGroup, CoreSetup, Cost, Costs, PrefetchCost, UsedPrefetch};
 use crate::counters::Counters;
 use crate::front::{Followed, LineAccess, Lines, Ops, Reference, Word, decode, each_distance};
 
@@ -1134,31 +1134,78 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
     batches
 }
 
-/// Checks that the fast core gives the numbers of the naive one.
+/// The costs of all references.
+fn costs(entries: &mut [EntryDraft]) -> Vec<&mut Option<CostDraft>> {
+    let mut all = Vec::new();
+    for entry in entries {
+        all.extend(entry.fetch.iter_mut().map(|(_, cost)| cost));
+        all.extend(entry.references.iter_mut().map(|of| &mut of.cost));
+    }
+    all
+}
+
+/// The program in which each reference costs what a later one, so many references behind it, costs.
+fn with_costs_of_later(entries: &[EntryDraft], distance: usize) -> Vec<EntryDraft> {
+    let mut entries = entries.to_vec();
+    let of_all: Vec<_> = costs(&mut entries).into_iter().map(|cost| cost.clone()).collect();
+    for (number, cost) in costs(&mut entries).into_iter().enumerate() {
+        *cost = of_all[(number + distance) % of_all.len()].clone();
+    }
+    entries
+}
+
+/// Checks that each lane gives the numbers of the naive core. Lanes differ in costs and memory.
 fn check(
-    (machine, config): &(MachineConfig, PipelineConfig),
+    machines: &[(MachineConfig, PipelineConfig)],
     entries: &[EntryDraft],
+    instructions: Instructions,
 ) -> Result<(), TestCaseError> {
-    let lines = Lines::of_bytes(machine.cache.line_bytes);
-    let mut naive = NaiveCore::new(machine, config, lines);
-    let mut fast = Pipeline::new(machine, config, lines);
-    for batch in batches(entries, machine.cache.memory_latency_cycles) {
-        for (words, first, costs) in &batch.parts {
-            naive.execute(words, &batch.accesses, *first, costs);
-            fast.execute(words, &batch.accesses, *first, costs);
+    let (first_machine, config) = &machines[0];
+    let (mut naive, mut setups, mut programs) = (Vec::new(), Vec::new(), Vec::new());
+    for (lane, (machine, _)) in machines.iter().enumerate() {
+        let mut machine = machine.clone();
+        machine.cache.l1d.latency_cycles = first_machine.cache.l1d.latency_cycles;
+        let lines = Lines::of_bytes(machine.cache.line_bytes);
+        naive.push(NaiveCore::new(&machine, config, lines));
+        setups.push(CoreSetup::new(&machine, config, lines));
+        let entries = with_costs_of_later(entries, lane);
+        programs.push(batches(&entries, machine.cache.memory_latency_cycles));
+    }
+    prop_assert!(setups.iter().all(|setup| setup.is_like(&setups[0])));
+    let mut fast = CoreGroup::new(&setups.iter().collect::<Vec<_>>());
+    for (number, batch) in programs[0].iter().enumerate() {
+        for (part, (words, first, _)) in batch.parts.iter().enumerate() {
+            let costs: Vec<&Costs> =
+                programs.iter().map(|batches| &batches[number].parts[part].2).collect();
+            fast.execute(words, &batch.accesses, *first, &costs, instructions);
+            for (naive, costs) in naive.iter_mut().zip(costs) {
+                naive.execute(words, &batch.accesses, *first, costs);
+            }
         }
     }
-    let mut counters = Counters::default();
-    fast.report(&mut counters);
-    let fast: Vec<_> = naive
-        .report()
-        .iter()
-        .map(|(component, counter, _)| {
-            (*component, *counter, counters.get(component, counter).unwrap_or(0))
-        })
-        .collect();
-    prop_assert_eq!(fast, naive.report());
+    for (lane, naive) in naive.iter().enumerate() {
+        let mut counters = Counters::default();
+        fast.counts(lane).report(&mut counters);
+        let fast: Vec<_> = naive
+            .report()
+            .iter()
+            .map(|(component, counter, _)| {
+                (*component, *counter, counters.get(component, counter).unwrap_or(0))
+            })
+            .collect();
+        prop_assert_eq!(fast, naive.report(), "lane {}", lane);
+    }
     Ok(())
+}
+
+/// Machines of one group.
+fn machines() -> impl Strategy<Value = Vec<(MachineConfig, PipelineConfig)>> {
+    prop_oneof![vec(machine(), 1), vec(machine(), 2..=CoreGroup::MAX_MACHINES)]
+}
+
+/// Any instructions of this processor.
+fn instructions() -> impl Strategy<Value = Instructions> {
+    prop::sample::select(Instructions::all())
 }
 
 proptest! {
@@ -1166,10 +1213,11 @@ proptest! {
 
     #[test]
     fn times_equal_those_of_the_naive_core(
-        machine in machine(),
+        machines in machines(),
         entries in prop_oneof![vec(entry(), 1..8), vec(entry(), 1..150)],
+        instructions in instructions(),
     ) {
-        check(&machine, &entries)?;
+        check(&machines, &entries, instructions)?;
     }
 }
 
@@ -1179,9 +1227,10 @@ proptest! {
     /// More instructions than the largest reorder buffer holds.
     #[test]
     fn times_of_long_programs_equal_those_of_the_naive_core(
-        machine in machine(),
+        machines in machines(),
         entries in vec(entry(), 1500..3000),
+        instructions in instructions(),
     ) {
-        check(&machine, &entries)?;
+        check(&machines, &entries, instructions)?;
     }
 }

@@ -19,12 +19,17 @@
 //!
 //! The machine has played the accesses in program order and gives the cost of each walk and line. If a
 //! later instruction uses the page or line before the instruction that missed does, the miss is its own.
+//!
+//! Cores of equal widths, queues and latencies, which execute one program in several machines, are the *lanes* of
+//! one pass: each time is an array with an element for each lane, and words are decoded once. What accesses cost
+//! differs by lane.
 
 use octavo_config::{MachineConfig, PipelineConfig};
+use octavo_types::{Compiled, Instructions};
 
-use super::calendar::{InOrder, Slots};
+use super::calendar::{InOrder, Lanes, Slots, any_less, each, max, plus};
 use super::memory_side::{Context, MemorySide};
-use super::stack::{Part, Stack};
+use super::stack::{Part, Stack, Stacks};
 use super::{Cost, Costs};
 use crate::counters::Counters;
 use crate::front::{
@@ -34,8 +39,81 @@ use crate::front::{
 /// Entries whose times are kept: more than any distance.
 const RING: usize = (MAX_DISTANCE + 1) as usize;
 
-/// A core.
-pub struct Pipeline {
+/// The costs of a lane that is not in use.
+static NO_COSTS: Costs =
+    Costs { costs: Vec::new(), transfers: Vec::new(), prefetches: Vec::new(), has_handlers: false };
+
+/// What the cores of a machine are like.
+#[derive(Clone, Debug)]
+pub struct CoreSetup {
+    machine: MachineConfig,
+    pipeline: PipelineConfig,
+    lines: Lines,
+}
+
+impl CoreSetup {
+    /// The cores of a machine.
+    pub fn new(machine: &MachineConfig, pipeline: &PipelineConfig, lines: Lines) -> Self {
+        CoreSetup { machine: machine.clone(), pipeline: pipeline.clone(), lines }
+    }
+
+    /// The number of cores.
+    pub fn count(&self) -> usize {
+        self.machine.core.count as usize
+    }
+
+    /// Whether the cores of both can be lanes of a [`Pipeline`].
+    pub fn is_like(&self, other: &CoreSetup) -> bool {
+        let key = |of: &CoreSetup| (of.machine.cache.l1d.latency_cycles, of.count());
+        self.pipeline == other.pipeline && key(self) == key(other)
+    }
+
+    /// The counters of a core that has executed nothing.
+    pub fn counts(&self) -> CoreCounts {
+        CoreCounts {
+            rows: self.machine.dram.map(|_| [0; 2]),
+            late_prefetches: (!self.machine.prefetchers().is_empty()).then_some([0; 2]),
+            ..CoreCounts::default()
+        }
+    }
+}
+
+/// What a core has counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CoreCounts {
+    instructions: u64,
+    taken: u64,
+    mispredicted: u64,
+    traps: u64,
+    stack: Stack,
+    /// Lines found in an open row, and lines for which another row had to be closed, if there is a memory.
+    rows: Option<[u64; 2]>,
+    /// For each level prefetches that were used before they had come, if there are prefetchers.
+    late_prefetches: Option<[u64; 2]>,
+}
+
+impl CoreCounts {
+    /// Adds the counters of the core.
+    pub fn report(&self, counters: &mut Counters) {
+        counters.add("core", "instructions", self.instructions);
+        counters.add("core", "cycles", self.stack.total());
+        counters.add("core", "branches_taken", self.taken);
+        counters.add("core", "branches_mispredicted", self.mispredicted);
+        counters.add("core", "traps", self.traps);
+        self.stack.report(counters);
+        if let Some([hits, conflicts]) = self.rows {
+            counters.add("memory", "row_hits", hits);
+            counters.add("memory", "row_conflicts", conflicts);
+        }
+        if let Some([l1d, l2]) = self.late_prefetches {
+            counters.add("prefetch.l1d", "late", l1d);
+            counters.add("prefetch.l2", "late", l2);
+        }
+    }
+}
+
+/// Cores of up to `N` machines, which execute one program.
+pub struct Pipeline<const N: usize> {
     config: PipelineConfig,
     l1d_cycles: u64,
     /// Entries so far.
@@ -44,93 +122,195 @@ pub struct Pipeline {
     continuations: u64,
     taken: u64,
     mispredicted: u64,
-    traps: u64,
+    traps: Lanes<N>,
     /// By entry, in rings.
-    times: Box<[Times; RING]>,
+    times: Box<[Times<N>; RING]>,
     registers: u64,
     loads: u64,
     stores: u64,
     /// When each register written and each load committed, and each store entered the cache, in rings.
-    register_ends: Box<[u64; RING]>,
-    load_ends: Box<[u64; RING]>,
-    store_ends: Box<[u64; RING]>,
-    fetch: InOrder,
-    dispatch: InOrder,
-    commit: InOrder,
-    drain: InOrder,
-    issue: Slots,
-    load_ports: Slots,
-    store_ports: Slots,
-    memory: MemorySide,
-    stack: Stack,
+    register_ends: Box<[Lanes<N>; RING]>,
+    load_ends: Box<[Lanes<N>; RING]>,
+    store_ends: Box<[Lanes<N>; RING]>,
+    fetch: InOrder<N>,
+    dispatch: InOrder<N>,
+    commit: InOrder<N>,
+    drain: InOrder<N>,
+    issue: Slots<N>,
+    load_ports: Slots<N>,
+    store_ports: Slots<N>,
+    /// Of the lanes in use.
+    memory: Vec<MemorySide>,
+    /// When the last walk and the last line under way end in each lane.
+    walks_end: Lanes<N>,
+    lines_end: Lanes<N>,
+    stacks: Stacks<N>,
     /// Room for the references of an entry.
-    references: Vec<Referenced>,
+    references: Vec<Referenced<N>>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Times {
-    dispatched: u64,
-    complete: u64,
-    committed: u64,
+#[derive(Clone, Copy)]
+struct Times<const N: usize> {
+    dispatched: Lanes<N>,
+    complete: Lanes<N>,
+    committed: Lanes<N>,
 }
 
 /// The waits of an instruction, in the order in which they happened.
-#[derive(Default)]
-struct Waits {
-    branches: u64,
-    fetches: u64,
-    fetch_lookups: u64,
-    fetch_walks: u64,
-    stores: u64,
-    handlers: u64,
-    slowest: ReferenceWaits,
+struct Waits<const N: usize> {
+    branches: Lanes<N>,
+    fetches: Lanes<N>,
+    fetch_lookups: Lanes<N>,
+    fetch_walks: Lanes<N>,
+    stores: Lanes<N>,
+    handlers: Lanes<N>,
+    slowest: ReferenceWaits<N>,
+}
+
+impl<const N: usize> Waits<N> {
+    #[inline(always)]
+    fn new() -> Self {
+        let none = [0; N];
+        Waits {
+            branches: none,
+            fetches: none,
+            fetch_lookups: none,
+            fetch_walks: none,
+            stores: none,
+            handlers: none,
+            slowest: ReferenceWaits::new(),
+        }
+    }
 }
 
 /// The waits of a reference.
-#[derive(Clone, Copy, Default)]
-struct ReferenceWaits {
-    lookups: u64,
-    walks: u64,
-    data: u64,
+#[derive(Clone, Copy)]
+struct ReferenceWaits<const N: usize> {
+    lookups: Lanes<N>,
+    walks: Lanes<N>,
+    data: Lanes<N>,
     /// The level that served the data, as a part of the stack.
-    served: Part,
+    served: [Part; N],
 }
 
-/// A reference of an entry. Fetches without a cost are left out.
+impl<const N: usize> ReferenceWaits<N> {
+    #[inline(always)]
+    fn new() -> Self {
+        ReferenceWaits { lookups: [0; N], walks: [0; N], data: [0; N], served: [Part::Base; N] }
+    }
+
+    /// Replaces the waits by others in the lanes where `new` is no earlier than `old`, and `old` by `new`.
+    #[inline(always)]
+    fn replace(&mut self, old: &mut Lanes<N>, new: &Lanes<N>, others: &Self) {
+        let is_later: [bool; N] = std::array::from_fn(|lane| new[lane] >= old[lane]);
+        let select = |a: &Lanes<N>, b: &Lanes<N>| {
+            each(|lane| if is_later[lane] { b[lane] } else { a[lane] })
+        };
+        self.lookups = select(&self.lookups, &others.lookups);
+        self.walks = select(&self.walks, &others.walks);
+        self.data = select(&self.data, &others.data);
+        let served = |lane| (if is_later[lane] { others.served } else { self.served })[lane];
+        self.served = std::array::from_fn(served);
+        *old = max(*old, *new);
+    }
+}
+
+/// A reference of an entry. Fetches without a cost in any lane are left out.
 #[derive(Clone, Copy)]
-struct Referenced {
+struct Referenced<const N: usize> {
     reference: Reference,
     access: LineAccess,
-    /// The place of its cost, if it has one.
-    cost: Option<u32>,
+    /// The lanes in which it has a cost, a bit each.
+    costly: u32,
+    /// The places of the costs in these lanes.
+    places: [u32; N],
+}
+
+impl<const N: usize> Referenced<N> {
+    /// Its cost in a lane.
+    #[inline(always)]
+    fn cost(&self, lane: usize, costs: &[&Costs; N]) -> Option<Cost> {
+        match self.costly >> lane & 1 {
+            0 => None,
+            _ => Some(costs[lane].costs[self.places[lane] as usize]),
+        }
+    }
+
+    /// Calls a function for each lane in which it has a cost.
+    #[inline(always)]
+    fn each_cost(&self, costs: &[&Costs; N], mut of: impl FnMut(usize, Cost)) {
+        let mut lanes = self.costly;
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros() as usize;
+            of(lane, costs[lane].costs[self.places[lane] as usize]);
+            lanes &= lanes - 1;
+        }
+    }
 }
 
 /// The entry to be executed, without its references.
-struct Entry {
+struct Entry<const N: usize> {
     header: Header,
     /// When all its producers are complete.
-    operands: u64,
+    operands: Lanes<N>,
     /// When the store is complete from which its loads take their value.
-    forwarded: Option<u64>,
+    forwarded: Option<Lanes<N>>,
 }
 
-impl Pipeline {
-    /// A core that has executed nothing.
-    pub fn new(machine: &MachineConfig, config: &PipelineConfig, lines: Lines) -> Self {
+/// The costs and the time at which an entry is executed.
+struct Now<'a, const N: usize> {
+    costs: &'a [&'a Costs; N],
+    now: Lanes<N>,
+}
+
+impl<'a, const N: usize> Now<'a, N> {
+    /// Those of a lane.
+    #[inline(always)]
+    fn of(&self, lane: usize) -> Context<'a> {
+        Context { costs: self.costs[lane], now: self.now[lane] }
+    }
+}
+
+/// A part of a batch to be executed.
+struct Execution<'a, const N: usize> {
+    core: &'a mut Pipeline<N>,
+    words: &'a [u32],
+    accesses: &'a [LineAccess],
+    first: usize,
+    costs: &'a [&'a Costs; N],
+}
+
+impl<const N: usize> Compiled for Execution<'_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.core.execute_part(self.words, self.accesses, self.first, self.costs);
+    }
+}
+
+impl<const N: usize> Pipeline<N> {
+    /// Cores of machines with [equal](CoreSetup::is_like) ones, at most `N`, that have executed nothing.
+    pub fn new(setups: &[&CoreSetup]) -> Self {
+        assert!((1..=N).contains(&setups.len()), "a lane for each machine");
+        let config = &setups[0].pipeline;
+        let times = Times { dispatched: [0; N], complete: [0; N], committed: [0; N] };
+        let memory_side =
+            |of: &&CoreSetup| MemorySide::new(&of.machine, config.outstanding, of.lines);
         Pipeline {
-            l1d_cycles: u64::from(machine.cache.l1d.latency_cycles),
+            l1d_cycles: u64::from(setups[0].machine.cache.l1d.latency_cycles),
             entries: 0,
             continuations: 0,
             taken: 0,
             mispredicted: 0,
-            traps: 0,
-            times: Box::new([Times::default(); RING]),
+            traps: [0; N],
+            times: Box::new([times; RING]),
             registers: 0,
             loads: 0,
             stores: 0,
-            register_ends: Box::new([0; RING]),
-            load_ends: Box::new([0; RING]),
-            store_ends: Box::new([0; RING]),
+            register_ends: Box::new([[0; N]; RING]),
+            load_ends: Box::new([[0; N]; RING]),
+            store_ends: Box::new([[0; N]; RING]),
             fetch: InOrder::new(config.width),
             dispatch: InOrder::new(config.width),
             commit: InOrder::new(config.commit_width),
@@ -138,26 +318,55 @@ impl Pipeline {
             issue: Slots::new(config.issue_width),
             load_ports: Slots::new(config.load_ports),
             store_ports: Slots::new(config.store_ports),
-            memory: MemorySide::new(machine, config.outstanding, lines),
-            stack: Stack::default(),
+            memory: setups.iter().map(memory_side).collect(),
+            walks_end: [0; N],
+            lines_end: [0; N],
+            stacks: Stacks::new(),
             references: Vec::new(),
             config: config.clone(),
         }
     }
 
     /// Executes a part of a batch: its words, all accesses of the batch, the number of the part's first access,
-    /// and what the part's accesses cost.
-    pub fn execute(&mut self, words: &[u32], accesses: &[LineAccess], first: usize, costs: &Costs) {
+    /// and what the part's accesses cost in each lane in use.
+    pub fn execute(
+        &mut self,
+        words: &[u32],
+        accesses: &[LineAccess],
+        first: usize,
+        costs: &[&Costs],
+        instructions: Instructions,
+    ) {
+        assert_eq!(costs.len(), self.memory.len(), "costs of each lane");
+        let costs = &std::array::from_fn(|lane| costs.get(lane).copied().unwrap_or(&NO_COSTS));
+        // One lane gains nothing from other instructions.
+        if N == 1 {
+            return self.execute_part(words, accesses, first, costs);
+        }
+        instructions.run(Execution { core: self, words, accesses, first, costs });
+    }
+
+    #[inline(always)]
+    fn execute_part(
+        &mut self,
+        words: &[u32],
+        accesses: &[LineAccess],
+        first: usize,
+        costs: &[&Costs; N],
+    ) {
         let mut references = std::mem::take(&mut self.references);
         let mut fresh = 0;
-        let mut next_cost = 0;
-        let access_of = |cost: usize| costs.costs.get(cost).map_or(u32::MAX, |of| of.access);
-        let mut next_costly = access_of(0);
+        let access_of =
+            |lane: usize, cost: usize| costs[lane].costs.get(cost).map_or(u32::MAX, |of| of.access);
+        let mut next_cost = [0; N];
+        let mut next_costly: [u32; N] = std::array::from_fn(|lane| access_of(lane, 0));
+        let least = |of: &[u32; N]| of.iter().fold(u32::MAX, |least, of| least.min(*of));
+        let mut next_costly_in_any = least(&next_costly);
         let mut at = 0;
         while at < words.len() {
             let header = Header::of(words[at]);
             at += 1;
-            let mut entry = Entry { header, operands: 0, forwarded: None };
+            let mut entry = Entry { header, operands: [0; N], forwarded: None };
             self.await_producers(header.distances(), &mut entry);
             references.clear();
             let mut is_costly = false;
@@ -167,25 +376,36 @@ impl Pipeline {
                     Word::Distances(distances) => self.await_producers(distances, &mut entry),
                     Word::Forward(distance) => {
                         let complete = self.before(u64::from(distance)).complete;
-                        entry.forwarded = Some(entry.forwarded.unwrap_or(0).max(complete));
+                        entry.forwarded = Some(max(entry.forwarded.unwrap_or([0; N]), complete));
                     }
                     Word::Reference(reference) => {
                         let mut place = reference.place();
-                        let mut cost = None;
+                        let (mut costly, mut places) = (0, [0; N]);
                         if reference.is_fresh() {
                             place = first + fresh as usize;
-                            if next_costly == fresh {
-                                cost = Some(next_cost as u32);
+                            if next_costly_in_any == fresh {
+                                for lane in 0..N {
+                                    if next_costly[lane] == fresh {
+                                        costly |= 1 << lane;
+                                        places[lane] = next_cost[lane] as u32;
+                                        next_cost[lane] += 1;
+                                        next_costly[lane] = access_of(lane, next_cost[lane]);
+                                    }
+                                }
                                 is_costly = true;
-                                next_cost += 1;
-                                next_costly = access_of(next_cost);
+                                next_costly_in_any = least(&next_costly);
                             }
                             fresh += 1;
                         }
-                        if (cost.is_some() || !reference.is_fetch())
+                        if (costly != 0 || !reference.is_fetch())
                             && let Some(access) = accesses.get(place)
                         {
-                            references.push(Referenced { reference, access: *access, cost });
+                            references.push(Referenced {
+                                reference,
+                                access: *access,
+                                costly,
+                                places,
+                            });
                         }
                     }
                 }
@@ -194,10 +414,12 @@ impl Pipeline {
             match references[..] {
                 [] => self.execute_entry(&entry, &[], costs),
                 [Referenced { reference, access, .. }] if !is_costly => {
-                    let only = Referenced { reference, access, cost: None };
+                    let only = Referenced { reference, access, costly: 0, places: [0; N] };
                     self.execute_entry(&entry, &[only], costs);
                 }
-                _ => self.execute_any(&entry, &references, costs),
+                // It would not be compiled for the instructions.
+                _ if N == 1 => self.execute_any(&entry, &references, costs),
+                _ => self.execute_entry(&entry, &references, costs),
             }
         }
         self.references = references;
@@ -205,45 +427,48 @@ impl Pipeline {
 
     /// The times of the entry this many before the one to come.
     #[inline(always)]
-    fn before(&self, distance: u64) -> &Times {
+    fn before(&self, distance: u64) -> &Times<N> {
         &self.times[(self.entries.wrapping_sub(distance)) as usize % RING]
     }
 
     #[inline(always)]
-    fn await_producers(&self, distances: u32, entry: &mut Entry) {
+    fn await_producers(&self, distances: u32, entry: &mut Entry<N>) {
         each_distance(distances, |distance| {
-            entry.operands = entry.operands.max(self.before(distance).complete);
+            entry.operands = max(entry.operands, self.before(distance).complete);
         });
     }
 
     /// [`Self::execute_entry`] for entries with costs or several references.
     #[inline(never)]
-    fn execute_any(&mut self, entry: &Entry, references: &[Referenced], costs: &Costs) {
+    fn execute_any(&mut self, entry: &Entry<N>, references: &[Referenced<N>], costs: &[&Costs; N]) {
         self.execute_entry(entry, references, costs);
     }
 
     /// Executes an entry. Inlined, so that it is compiled apart for the most frequent kinds of entries.
     #[inline(always)]
-    fn execute_entry(&mut self, entry: &Entry, references: &[Referenced], costs: &Costs) {
+    fn execute_entry(
+        &mut self,
+        entry: &Entry<N>,
+        references: &[Referenced<N>],
+        costs: &[&Costs; N],
+    ) {
         let header = entry.header;
-        let mut waits = Waits::default();
-        let now = self.fetch.cycle();
-        let context = Context { costs, now };
+        let mut waits = Waits::new();
+        let now = Now { costs, now: self.fetch.cycle() };
 
-        self.fetch_entry(header, references, &context, &mut waits);
+        self.fetch_entry(header, references, &now, &mut waits);
         let written = u64::from(header.registers_written());
         let mut dispatched = self.dispatch_entry(written, references, &mut waits);
-        if references.iter().any(|of| of.cost.is_some()) && costs.has_handlers {
-            dispatched = self.interrupt_entry(dispatched, entry, references, costs, &mut waits);
+        if references.iter().any(|of| of.costly != 0) && costs.iter().any(|of| of.has_handlers) {
+            self.interrupt_entry(&mut dispatched, entry, references, costs, &mut waits);
         }
-        let complete = self.compute(dispatched, entry, references, &context, &mut waits);
+        let complete = self.compute(dispatched, entry, references, &now, &mut waits);
 
         let since = self.commit.cycle();
         let committed = self.commit.take(complete);
-        self.stack.commit(committed - since, || {
+        self.stacks.commit(each(|lane| committed[lane] - since[lane]), || {
             let ReferenceWaits { lookups, walks, data, served } = waits.slowest;
-            [
-                (served, data),
+            let others = [
                 (Part::Walks, walks),
                 (Part::TlbL2, lookups),
                 (Part::Handlers, waits.handlers),
@@ -252,7 +477,8 @@ impl Pipeline {
                 (Part::Walks, waits.fetch_walks),
                 (Part::TlbL2, waits.fetch_lookups),
                 (Part::Branches, waits.branches),
-            ]
+            ];
+            ((data, served), others)
         });
         self.times[self.entries as usize % RING] = Times { dispatched, complete, committed };
         self.entries += 1;
@@ -260,9 +486,11 @@ impl Pipeline {
             self.register_ends[self.registers as usize % RING] = committed;
             self.registers += 1;
         }
-        self.commit_memory(committed, references, &context);
-        if !references.is_empty() {
-            self.memory.forget_in_flight(now);
+        self.commit_memory(committed, references, &now);
+        if references.iter().any(|of| of.costly != 0) {
+            for (lane, memory) in self.memory.iter_mut().enumerate() {
+                memory.forget_in_flight(now.now[lane]);
+            }
         }
     }
 
@@ -271,9 +499,9 @@ impl Pipeline {
     fn fetch_entry(
         &mut self,
         header: Header,
-        references: &[Referenced],
-        context: &Context<'_>,
-        waits: &mut Waits,
+        references: &[Referenced<N>],
+        now: &Now<'_, N>,
+        waits: &mut Waits<N>,
     ) {
         let buffered = u64::from(self.config.fetch_buffer);
         self.fetch.wait(self.before(buffered).dispatched);
@@ -282,66 +510,78 @@ impl Pipeline {
         if header.is_redirected() {
             self.mispredicted += 1;
             let before = self.fetch.cycle();
-            let resolved = self.before(1).complete + u64::from(self.config.mispredict_cycles);
+            let resolved = plus(self.before(1).complete, u64::from(self.config.mispredict_cycles));
             self.fetch.wait(resolved);
-            waits.branches = self.fetch.cycle() - before;
+            let after = self.fetch.cycle();
+            waits.branches = each(|lane| after[lane] - before[lane]);
         } else if header.is_after_taken() {
             self.fetch.end_cycle();
         }
-        for Referenced { reference, access, cost } in references {
-            let Some(cost) = cost.filter(|_| reference.is_fetch()) else { continue };
-            let cost = context.costs.costs[cost as usize];
-            self.fetch.make_room();
-            let start = self.interrupt(self.fetch.cycle(), cost, waits);
+        for of in references.iter().filter(|of| of.reference.is_fetch()) {
+            self.fetch_line(of, now, waits);
+        }
+    }
+
+    /// Lets fetch wait for a line with costs.
+    #[inline(never)]
+    fn fetch_line(&mut self, of: &Referenced<N>, now: &Now<'_, N>, waits: &mut Waits<N>) {
+        of.each_cost(now.costs, |lane, cost| {
+            let context = now.of(lane);
+            self.fetch.make_room_in(lane);
+            let start = self.interrupt(lane, self.fetch.cycle()[lane], cost, waits);
             let looked_up = start + u64::from(cost.lookup_cycles);
-            let translated = self.memory.translate(*access, looked_up, Some(cost), context);
+            let translated =
+                self.memory[lane].translate(of.access, looked_up, Some(cost), &context);
+            self.walks_end[lane] = self.memory[lane].walks_end();
             let arrived = match cost.cache_cycles {
                 0 => translated,
-                _ => self.memory.fill(translated, cost, context),
+                _ => self.memory[lane].fill(translated, cost, &context),
             };
-            waits.fetch_lookups += looked_up - start;
-            waits.fetch_walks += translated - looked_up;
-            waits.fetches += arrived - translated;
-            self.fetch.wait(arrived);
-        }
+            waits.fetch_lookups[lane] += looked_up - start;
+            waits.fetch_walks[lane] += translated - looked_up;
+            waits.fetches[lane] += arrived - translated;
+            self.fetch.wait_in(lane, arrived);
+        });
     }
 
     /// When the handler of a reference returns that is reached at a time: it runs when all instructions before
     /// are committed.
     #[inline(always)]
-    fn interrupt(&mut self, at: u64, cost: Cost, waits: &mut Waits) -> u64 {
+    fn interrupt(&mut self, lane: usize, at: u64, cost: Cost, waits: &mut Waits<N>) -> u64 {
         if cost.handler_cycles == 0 {
             return at;
         }
         let cycles = u64::from(self.config.front_end_cycles) + u64::from(cost.handler_cycles);
-        self.traps += 1;
-        waits.handlers += cycles;
-        at.max(self.commit.cycle()) + cycles
+        self.traps[lane] += 1;
+        waits.handlers[lane] += cycles;
+        at.max(self.commit.cycle()[lane]) + cycles
     }
 
     /// Runs the handlers of an entry's data references, if it has any, when its operands are ready, then
-    /// fetches and dispatches the entry again. Returns its last dispatch.
+    /// fetches and dispatches the entry again. Changes its dispatch to the last one.
     #[inline(never)]
     fn interrupt_entry(
         &mut self,
-        dispatched: u64,
-        entry: &Entry,
-        references: &[Referenced],
-        costs: &Costs,
-        waits: &mut Waits,
-    ) -> u64 {
-        let ready = entry.operands.max(dispatched + 1);
-        let mut returned = ready;
-        for Referenced { reference, cost, .. } in references {
-            if let Some(cost) = cost.filter(|_| !reference.is_fetch()) {
-                returned = self.interrupt(returned, costs.costs[cost as usize], waits);
+        dispatched: &mut Lanes<N>,
+        entry: &Entry<N>,
+        references: &[Referenced<N>],
+        costs: &[&Costs; N],
+        waits: &mut Waits<N>,
+    ) {
+        for (lane, dispatched) in dispatched.iter_mut().enumerate() {
+            let ready = entry.operands[lane].max(*dispatched + 1);
+            let mut returned = ready;
+            for of in references.iter().filter(|of| !of.reference.is_fetch()) {
+                if let Some(cost) = of.cost(lane, costs) {
+                    returned = self.interrupt(lane, returned, cost, waits);
+                }
+            }
+            if returned > ready {
+                let front_end = u64::from(self.config.front_end_cycles);
+                let fetched = self.fetch.take_in(lane, returned) + front_end;
+                *dispatched = self.dispatch.take_in(lane, fetched);
             }
         }
-        if returned == ready {
-            return dispatched;
-        }
-        let fetched = self.fetch.take(returned) + u64::from(self.config.front_end_cycles);
-        self.dispatch.take(fetched)
     }
 
     /// Dispatches an entry when all queues have room.
@@ -349,37 +589,38 @@ impl Pipeline {
     fn dispatch_entry(
         &mut self,
         written: u64,
-        references: &[Referenced],
-        waits: &mut Waits,
-    ) -> u64 {
-        let fetched = self.fetch.take(0) + u64::from(self.config.front_end_cycles);
+        references: &[Referenced<N>],
+        waits: &mut Waits<N>,
+    ) -> Lanes<N> {
+        let fetched = plus(self.fetch.take([0; N]), u64::from(self.config.front_end_cycles));
         let mut earliest =
-            fetched.max(self.before(u64::from(self.config.reorder_buffer)).committed);
+            max(fetched, self.before(u64::from(self.config.reorder_buffer)).committed);
         // Registers are freed in the order in which they were taken: the last one waits longest.
         // An instruction that writes more than there are waits for all before it.
         let room = u64::from(self.config.rename_registers).max(written);
         let freed = (self.registers + written).wrapping_sub(room + 1);
         if written > 0 {
-            earliest = earliest.max(self.register_ends[freed as usize % RING]);
+            earliest = max(earliest, self.register_ends[freed as usize % RING]);
         }
         let (mut loads, mut stores) = (self.loads, self.stores);
-        let mut stored = 0;
+        let mut stored = [0; N];
         for Referenced { reference, .. } in references {
             if reference.is_fetch() {
                 continue;
             }
             if reference.is_store() {
                 let before = stores.wrapping_sub(u64::from(self.config.store_queue));
-                stored = stored.max(self.store_ends[before as usize % RING]);
+                stored = max(stored, self.store_ends[before as usize % RING]);
                 stores += 1;
             } else {
                 let before = loads.wrapping_sub(u64::from(self.config.load_queue));
-                earliest = earliest.max(self.load_ends[before as usize % RING]);
+                earliest = max(earliest, self.load_ends[before as usize % RING]);
                 loads += 1;
             }
         }
-        waits.stores = stored.saturating_sub(earliest.max(self.dispatch.cycle()));
-        self.dispatch.take(earliest.max(stored))
+        let without = max(earliest, self.dispatch.cycle());
+        waits.stores = each(|lane| stored[lane].saturating_sub(without[lane]));
+        self.dispatch.take(max(earliest, stored))
     }
 
     /// Executes the references and the computation of an entry that was dispatched at a cycle. Returns when it
@@ -387,62 +628,53 @@ impl Pipeline {
     #[inline(always)]
     fn compute(
         &mut self,
-        dispatched: u64,
-        entry: &Entry,
-        references: &[Referenced],
-        context: &Context<'_>,
-        waits: &mut Waits,
-    ) -> u64 {
-        let ready = entry.operands.max(dispatched + 1);
+        dispatched: Lanes<N>,
+        entry: &Entry<N>,
+        references: &[Referenced<N>],
+        now: &Now<'_, N>,
+        waits: &mut Waits<N>,
+    ) -> Lanes<N> {
+        let ready = max(entry.operands, plus(dispatched, 1));
         let computes = self.cycles_to_compute(entry.header);
         if references.iter().all(|of| of.reference.is_fetch()) {
-            let start = self.issue.find(ready);
-            self.issue.take(start, dispatched);
-            return start + computes;
+            let start = self.issue.take(&ready, &dispatched);
+            return plus(start, computes);
         }
         let mut complete = ready;
-        let (mut loaded, mut of_loads) = (ready, ReferenceWaits::default());
-        for Referenced { reference, access, cost } in references {
+        let (mut loaded, mut of_loads) = (ready, ReferenceWaits::new());
+        for of in references {
+            let reference = of.reference;
             if reference.is_fetch() {
                 continue;
             }
-            let cost = cost.map(|cost| context.costs.costs[cost as usize]);
-            let ports = if reference.is_store() { &self.store_ports } else { &self.load_ports };
-            // A store of a loaded value waits for it.
-            let earliest = if reference.is_store() { loaded } else { ready };
-            let start = slot(&self.issue, ports, earliest);
-            self.issue.take(start, dispatched);
             let ports =
                 if reference.is_store() { &mut self.store_ports } else { &mut self.load_ports };
-            ports.take(start, dispatched);
-            let looked_up = start + u64::from(cost.map_or(0, |cost| cost.lookup_cycles));
-            let translated = self.memory.translate(*access, looked_up, cost, context);
-            let mut own = ReferenceWaits {
-                lookups: looked_up - start,
-                walks: translated - looked_up,
-                ..ReferenceWaits::default()
-            };
+            // A store of a loaded value waits for it.
+            let earliest = if reference.is_store() { loaded } else { ready };
+            let start = self.issue.take_with(ports, &earliest, &dispatched);
+            let mut lookups = [0; N];
+            of.each_cost(now.costs, |lane, cost| {
+                lookups[lane] = u64::from(cost.lookup_cycles);
+            });
+            let looked_up = each(|lane| start[lane] + lookups[lane]);
+            let translated = self.translate(of, looked_up, now);
+            let walks = each(|lane| translated[lane] - looked_up[lane]);
+            let mut own = ReferenceWaits { lookups, walks, ..ReferenceWaits::new() };
             let end = if reference.is_store() {
                 // It adds its waits to those of the load that it waited for.
-                own.lookups += of_loads.lookups;
-                own.walks += of_loads.walks;
+                own.lookups = each(|lane| own.lookups[lane] + of_loads.lookups[lane]);
+                own.walks = each(|lane| own.walks[lane] + of_loads.walks[lane]);
                 (own.data, own.served) = (of_loads.data, of_loads.served);
-                translated + 1
+                plus(translated, 1)
             } else {
-                let (end, data, served) =
-                    self.load(*access, translated, cost, entry.forwarded, context);
-                (own.data, own.served) = (data, served);
-                if end >= loaded {
-                    (loaded, of_loads) = (end, own);
-                }
+                let end = self.load(of, translated, entry.forwarded.as_ref(), &mut own, now);
+                of_loads.replace(&mut loaded, &end, &own);
                 end
             };
-            if end >= complete {
-                (complete, waits.slowest) = (end, own);
-            }
+            waits.slowest.replace(&mut complete, &end, &own);
         }
         // One cycle of arithmetic is hidden behind a reference.
-        complete + computes - 1
+        plus(complete, computes - 1)
     }
 
     /// Cycles of an instruction's arithmetic.
@@ -451,81 +683,127 @@ impl Pipeline {
         header.arithmetic().map_or(1, |of| u64::from(self.config.latencies.of(of)))
     }
 
-    /// When a load has its data, from its translation on; how long it waits for its line, and what for.
+    /// When a page is translated whose later TLB levels have been looked up at a time.
+    #[inline(always)]
+    fn translate(&mut self, of: &Referenced<N>, at: Lanes<N>, now: &Now<'_, N>) -> Lanes<N> {
+        if of.costly == 0 && !any_less(&at, &self.walks_end) {
+            return at;
+        }
+        self.translate_each(of, &at, now)
+    }
+
+    /// [`Self::translate`] lane by lane, where costs or walks under way differ.
+    #[inline(never)]
+    fn translate_each(&mut self, of: &Referenced<N>, at: &Lanes<N>, now: &Now<'_, N>) -> Lanes<N> {
+        let mut translated = *at;
+        for (lane, memory) in self.memory.iter_mut().enumerate() {
+            let cost = of.cost(lane, now.costs);
+            if cost.is_some() || at[lane] < self.walks_end[lane] {
+                translated[lane] = memory.translate(of.access, at[lane], cost, &now.of(lane));
+                self.walks_end[lane] = memory.walks_end();
+            }
+        }
+        translated
+    }
+
+    /// When a load has its data, from its translation on. Sets how long it waits for its line, and what for.
     #[inline(always)]
     fn load(
         &mut self,
-        access: LineAccess,
-        at: u64,
-        cost: Option<Cost>,
-        forwarded: Option<u64>,
-        context: &Context<'_>,
-    ) -> (u64, u64, Part) {
-        let (line, part) = match cost.filter(Cost::concerns_lines) {
-            Some(cost) => self.memory.miss(access, at, cost, context),
-            None => match forwarded {
-                Some(stored) => {
-                    let taken = stored.max(at) + u64::from(self.config.forward_cycles);
-                    return (taken, 0, Part::Base);
-                }
-                None => self.memory.hit(access, at, context),
-            },
+        of: &Referenced<N>,
+        at: Lanes<N>,
+        forwarded: Option<&Lanes<N>>,
+        own: &mut ReferenceWaits<N>,
+        now: &Now<'_, N>,
+    ) -> Lanes<N> {
+        let mut end: Lanes<N> = match forwarded {
+            Some(stored) => plus(max(*stored, at), u64::from(self.config.forward_cycles)),
+            None => plus(at, self.l1d_cycles),
         };
-        (line + self.l1d_cycles, line - at, part)
+        let may_hit_in_flight = forwarded.is_none() && any_less(&at, &self.lines_end);
+        if of.costly == 0 && !may_hit_in_flight {
+            return end;
+        }
+        self.load_each(of, &at, forwarded.is_some(), &mut end, own, now);
+        end
+    }
+
+    /// [`Self::load`] lane by lane, where costs or lines under way differ. Changes the time when it has its
+    /// data.
+    #[inline(never)]
+    fn load_each(
+        &mut self,
+        of: &Referenced<N>,
+        at: &Lanes<N>,
+        is_forwarded: bool,
+        end: &mut Lanes<N>,
+        own: &mut ReferenceWaits<N>,
+        now: &Now<'_, N>,
+    ) {
+        for (lane, memory) in self.memory.iter_mut().enumerate() {
+            let context = now.of(lane);
+            let (line, part) = match of.cost(lane, now.costs).filter(Cost::concerns_lines) {
+                Some(cost) => memory.miss(of.access, at[lane], cost, &context),
+                None if is_forwarded || at[lane] >= self.lines_end[lane] => continue,
+                None => memory.hit(of.access, at[lane], &context),
+            };
+            self.lines_end[lane] = memory.lines_end();
+            (own.data[lane], own.served[lane]) = (line - at[lane], part);
+            end[lane] = line + self.l1d_cycles;
+        }
     }
 
     /// Frees the load queue, and sends the stores of a committed entry to the data cache.
     #[inline(always)]
-    fn commit_memory(&mut self, committed: u64, references: &[Referenced], context: &Context<'_>) {
-        for Referenced { reference, access, cost } in references {
-            if reference.is_fetch() {
+    fn commit_memory(
+        &mut self,
+        committed: Lanes<N>,
+        references: &[Referenced<N>],
+        now: &Now<'_, N>,
+    ) {
+        for of in references {
+            if of.reference.is_fetch() {
                 continue;
             }
-            if !reference.is_store() {
+            if !of.reference.is_store() {
                 self.load_ends[self.loads as usize % RING] = committed;
                 self.loads += 1;
                 continue;
             }
-            let cost =
-                cost.map(|cost| context.costs.costs[cost as usize]).filter(Cost::concerns_lines);
-            let arrived = match cost {
-                Some(cost) => self.memory.miss(*access, committed, cost, context).0,
-                None => self.memory.hit(*access, committed, context).0,
-            };
-            self.drain.wait(arrived);
+            if of.costly != 0 || any_less(&committed, &self.lines_end) {
+                self.send_store(of, &committed, now);
+            }
+            // Lines that are in the cache are there before the entry is committed.
             self.store_ends[self.stores as usize % RING] = self.drain.take(committed);
             self.stores += 1;
         }
     }
 
-    /// Adds the counters of the core.
-    pub fn report(&self, counters: &mut Counters) {
-        counters.add("core", "instructions", self.entries - self.continuations);
-        counters.add("core", "cycles", self.stack.total());
-        counters.add("core", "branches_taken", self.taken);
-        counters.add("core", "branches_mispredicted", self.mispredicted);
-        counters.add("core", "traps", self.traps);
-        self.stack.report(counters);
-        if let Some([hits, conflicts]) = self.memory.rows() {
-            counters.add("memory", "row_hits", hits);
-            counters.add("memory", "row_conflicts", conflicts);
-        }
-        if let Some([l1d, l2]) = self.memory.late_prefetches() {
-            counters.add("prefetch.l1d", "late", l1d);
-            counters.add("prefetch.l2", "late", l2);
+    /// Lets stores wait for the line of this one, where it is not in the cache when the store commits.
+    #[inline(never)]
+    fn send_store(&mut self, of: &Referenced<N>, committed: &Lanes<N>, now: &Now<'_, N>) {
+        for (lane, memory) in self.memory.iter_mut().enumerate() {
+            let (at, context) = (committed[lane], now.of(lane));
+            let (arrived, _) = match of.cost(lane, now.costs).filter(Cost::concerns_lines) {
+                Some(cost) => memory.miss(of.access, at, cost, &context),
+                None if at >= self.lines_end[lane] => continue,
+                None => memory.hit(of.access, at, &context),
+            };
+            self.lines_end[lane] = memory.lines_end();
+            self.drain.wait_in(lane, arrived);
         }
     }
-}
 
-/// The first cycle with a free slot of both.
-#[inline(always)]
-fn slot(issue: &Slots, ports: &Slots, earliest: u64) -> u64 {
-    let mut cycle = earliest;
-    loop {
-        let issued = issue.find(cycle);
-        cycle = ports.find(issued);
-        if cycle == issued {
-            return cycle;
+    /// What the core of a lane has counted.
+    pub fn counts(&self, lane: usize) -> CoreCounts {
+        CoreCounts {
+            instructions: self.entries - self.continuations,
+            taken: self.taken,
+            mispredicted: self.mispredicted,
+            traps: self.traps[lane],
+            stack: self.stacks.of(lane),
+            rows: self.memory[lane].rows(),
+            late_prefetches: self.memory[lane].late_prefetches(),
         }
     }
 }

@@ -10,7 +10,7 @@ use octavo_types::PageSize;
 
 use super::registry::{MachineResult, Setup, Sizes, TranslationHardware};
 use crate::config::{self, ConfigError};
-use crate::core::Pipeline;
+use crate::core::CoreSetup;
 use crate::design::Design;
 use crate::env::{Env, Walker};
 use crate::machine::Machine;
@@ -67,18 +67,14 @@ pub fn machine_with_tables<D: Design + 'static>(
         env = env.with_walkers(walker);
     }
     let mmus = (0..config.core.count).map(|_| make(&env)).collect::<Result<_, _>>()?;
-    let pipelines = pipelines(config);
-    if !pipelines.is_empty() {
-        env = env.logging_transfers();
-    }
-    Ok(Box::new(Machine::new(env, mmus, setup.instructions).with_pipelines(pipelines)))
-}
-
-/// The cores, if the machine says how they execute instructions.
-fn pipelines(config: &MachineConfig) -> Vec<Pipeline> {
-    let of = config.core.pipeline.iter();
-    let of = of.flat_map(|of| std::iter::repeat_n(of, config.core.count as usize));
-    of.map(|pipeline| Pipeline::new(config, pipeline, config::lines(config))).collect()
+    let machine = Machine::new(env, mmus, setup.instructions);
+    Ok(match &config.core.pipeline {
+        Some(pipeline) => {
+            let cores = CoreSetup::new(config, pipeline, config::lines(config));
+            Box::new(machine.with_cores(cores))
+        }
+        None => Box::new(machine),
+    })
 }
 
 /// All parts of a machine except its design.

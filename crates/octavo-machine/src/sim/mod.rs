@@ -1,5 +1,6 @@
 //! The stream consumer that drives machines of several designs side by side.
 
+mod group;
 mod process;
 mod schedule;
 mod workers;
@@ -163,7 +164,7 @@ impl Sim {
             stream: None,
             waiting: BTreeMap::new(),
             begun: 0,
-            machines: Workers::new(machines),
+            machines: Workers::new(machines, config.instructions),
             outcomes: Vec::new(),
             exited: Counts::default(),
             schedule: Schedule::new(config.warm_up_instructions, config.interval_instructions),
@@ -241,7 +242,7 @@ impl Sim {
             return;
         }
         // The batch being filled stays as it is: another end of it would end repeats.
-        self.machines.all().iter_mut().for_each(|machine| machine.drop_pipelines());
+        self.machines.drop_cores();
         self.config.machine.core.pipeline = None;
         self.front.drop_cores();
         if !config::notes_sites(&self.config.machine) {
@@ -253,7 +254,7 @@ impl Sim {
 
     /// Replaces the machines by these, which must be in their initial state.
     pub fn with_machines(self, machines: Vec<Box<dyn AnyMachine>>) -> Self {
-        Sim { machines: Workers::new(machines), ..self }
+        Sim { machines: Workers::new(machines, self.config.instructions), ..self }
     }
 
     /// The demands of the machines on a stream: [`Sim::of_several`] takes configurations that agree in it.
@@ -280,7 +281,7 @@ impl Sim {
     /// each.
     fn revoke_store(&mut self) {
         self.finish();
-        self.outcomes = self.machines.all().drain(..).map(|machine| machine.outcome()).collect();
+        self.outcomes = self.machines.take().iter().map(|machine| machine.outcome()).collect();
         self.running.image = self.empty_image();
         self.empty_batch = Batch::default();
         self.front = config::front(&self.config.machine, Filter::Nothing);

@@ -391,3 +391,46 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(16))]
+
+    /// Machines that one or several threads play in groups count what each counts alone.
+    #[test]
+    fn grouped_machines_count_what_each_counts_alone(
+        stream in streams(),
+        pipeline in pipelines(),
+        cores in 1u32..4,
+        threads in 1usize..4,
+        (warm_up, interval) in (0u64..300, prop::option::of(1000u64..2000)),
+    ) {
+        let mut machine = tiny();
+        machine.core.count = cores;
+        machine.core.pipeline = Some(pipeline);
+        let simulation = |names: &[&str]| {
+            let mut config = config(machine.clone(), names);
+            config.is_checked = false;
+            config.warm_up_instructions = warm_up;
+            config.interval_instructions = interval;
+            Sim::new(&config).unwrap()
+        };
+        let counted = |mut sim: Sim| {
+            play(&mut sim, &stream);
+            let outcomes = sim.machines().iter().map(|machine| format!("{:?}", machine.outcome()));
+            outcomes.collect::<Vec<_>>()
+        };
+        // A weaker filter would move instructions.
+        let shape = simulation(&["base4k"]).stream().clone();
+        let names: Vec<&str> = designs()
+            .iter()
+            .map(|design| design.name)
+            .filter(|name| *simulation(&[name]).stream() == shape)
+            .collect();
+        prop_assert!(names.len() > 8, "too few designs for two groups");
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let together = pool.install(|| counted(simulation(&names)));
+        for (name, together) in names.iter().zip(together) {
+            prop_assert_eq!(counted(simulation(&[name])), vec![together], "{}", name);
+        }
+    }
+}
