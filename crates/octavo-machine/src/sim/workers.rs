@@ -19,6 +19,7 @@ type Back = Result<(Machines, Vec<Group>, Batch), Box<dyn Any + Send>>;
 /// belong to the worker, and the caller may fill the next batch.
 pub struct Workers {
     machines: Machines,
+    /// Empty until the first batch is played: only then the pool of threads has to be there.
     groups: Vec<Group>,
     instructions: Instructions,
     in_flight: Option<Receiver<Back>>,
@@ -27,13 +28,16 @@ pub struct Workers {
 impl Workers {
     /// Takes over machines in their initial state.
     pub fn new(machines: Machines, instructions: Instructions) -> Self {
-        let groups = groups(&machines, rayon::current_num_threads(), instructions);
-        Workers { machines, groups, instructions, in_flight: None }
+        Workers { machines, groups: Vec::new(), instructions, in_flight: None }
     }
 
     /// Starts to play a batch once the previous one is finished. Returns an empty batch.
     pub fn play(&mut self, mut batch: Batch) -> Batch {
         let empty_batch = self.wait();
+        if self.groups.is_empty() {
+            let threads = rayon::current_num_threads();
+            self.groups = groups(&self.machines, threads, self.instructions);
+        }
         // A pool thread that waited for the pool could wait for itself.
         if rayon::current_thread_index().is_some() {
             play(&mut self.machines, &mut self.groups, &mut batch);
@@ -70,7 +74,7 @@ impl Workers {
     /// Removes cores that execute instructions.
     pub fn drop_cores(&mut self) {
         self.all().iter_mut().for_each(|machine| machine.drop_cores());
-        self.groups = groups(&self.machines, rayon::current_num_threads(), self.instructions);
+        self.groups.clear();
     }
 
     /// The machines; no batch may be in flight.
