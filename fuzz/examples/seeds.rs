@@ -288,7 +288,7 @@ fn main() {
     seeds.texts("perf", PERF);
     seeds.texts("synthetic", SYNTHETIC);
     seeds.texts("machine_config", MACHINES);
-    let whole = octavo_config::resolve::<&str>("r3000", &[]).expect("it ships");
+    let whole = octavo_machine::resolve::<&str>("r3000", &[]).expect("it ships");
     seeds.put("machine_config", "whole", whole.toml().as_bytes());
     for (name, stream) in STREAMS {
         seeds.put("engine_run", name, &[&[0], *stream].concat());

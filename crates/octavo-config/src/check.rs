@@ -1,12 +1,10 @@
-//! Validation of machines.
+//! Validation of machines, and of what settings of designs have in common.
 
 mod arrays;
-mod gtsm;
 mod host;
 mod memory;
 mod pipeline;
 mod prefetch;
-mod softvm;
 
 use std::fmt::Display;
 
@@ -18,7 +16,7 @@ use crate::types::{
     CacheConfigs, CoreConfig, Fill, MachineConfig, PageSizes, TlbArray, TlbConfig, TlbLevel,
     WalkCache, WalkerConfig,
 };
-use arrays::{SizedArray, check_geometry};
+pub use arrays::{SizedArray, check_geometry};
 
 /// The most cores.
 pub const MAX_CORES: u32 = 256;
@@ -60,8 +58,7 @@ impl MachineConfig {
         check_walker(&self.walker, levels, is_later)?;
         check_caches(&self.cache, is_later)?;
         pipeline::check(self)?;
-        softvm::check(self, is_later)?;
-        gtsm::check(&self.gtsm)?;
+        self.designs.check(self, is_later)?;
         self.host.as_ref().map_or(Ok(()), |host| host::check(host, is_later))
     }
 }
@@ -91,7 +88,12 @@ fn check_core(core: &CoreConfig) -> Result<(), InvalidValue> {
     Err(InvalidValue::new("core.base_cpi", core.base_cpi, advice))
 }
 
-fn check_range<N: PartialOrd + Display + Copy>(
+/// Checks that a number is within a range.
+///
+/// # Errors
+///
+/// If it is not.
+pub fn check_range<N: PartialOrd + Display + Copy>(
     key: &str,
     given: N,
     least: N,
@@ -103,7 +105,12 @@ fn check_range<N: PartialOrd + Display + Copy>(
     Err(InvalidValue::new(key, given, format!("give a whole number from {least} to {most}")))
 }
 
-fn check_latency(key: &str, given: u32) -> Result<(), InvalidValue> {
+/// Checks that a latency in cycles is not absurd.
+///
+/// # Errors
+///
+/// If it is more than a million cycles.
+pub fn check_latency(key: &str, given: u32) -> Result<(), InvalidValue> {
     check_range(key, given, 0, MAX_LATENCY_CYCLES)
 }
 

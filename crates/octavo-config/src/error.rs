@@ -38,11 +38,8 @@ pub struct InvalidValue {
 }
 
 impl InvalidValue {
-    pub(crate) fn new(
-        key: impl Into<String>,
-        given: impl Display,
-        advice: impl Into<String>,
-    ) -> Self {
+    /// The value of a key, and its remedy.
+    pub fn new(key: impl Into<String>, given: impl Display, advice: impl Into<String>) -> Self {
         InvalidValue { key: key.into(), given: Some(given.to_string()), advice: advice.into() }
     }
 
@@ -57,7 +54,7 @@ pub(crate) enum Fault {
     /// It is something else than what is wanted.
     Unlike(String),
     /// There is no such key.
-    UnknownKey { key: String, allowed: &'static [&'static str] },
+    UnknownKey { key: String, allowed: Vec<&'static str> },
     /// It is none of these words.
     UnknownWord { word: String, allowed: &'static [&'static str] },
     /// A table has not this key.
@@ -72,8 +69,8 @@ impl Fault {
         let (key, given, advice) = match self {
             Fault::Unlike(wanted) => (key, given, format!("give {wanted}")),
             Fault::UnknownKey { key: unknown, allowed } => {
-                let hint = hint(&unknown, allowed);
-                let advice = format!("there is no such key; give {}{hint}", any_of(allowed));
+                let hint = hint(&unknown, &allowed);
+                let advice = format!("there is no such key; give {}{hint}", any_of(&allowed));
                 let has_it = key == unknown || key.ends_with(&format!(".{unknown}"));
                 (if has_it { key } else { within(&key, &unknown) }, None, advice)
             }
@@ -124,7 +121,7 @@ impl Error for Fault {
     }
 
     fn unknown_field(key: &str, allowed: &'static [&'static str]) -> Self {
-        Fault::UnknownKey { key: key.to_owned(), allowed }
+        Fault::UnknownKey { key: key.to_owned(), allowed: allowed.to_vec() }
     }
 
     fn missing_field(key: &'static str) -> Self {

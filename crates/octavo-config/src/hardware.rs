@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use octavo_hw::{
     CacheConfig, Geometry, GeometryError, PrefetchersConfig, PrivateConfig, SharedConfig,
-    VirtualCacheConfig, WalkCacheConfig,
+    WalkCacheConfig,
 };
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, Holes, OrderMix};
 use octavo_os::frames::snapshot::{Snapshot, SnapshotError};
@@ -14,8 +14,7 @@ use octavo_types::PageSize;
 
 use crate::types::{
     CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, HoleGroup, HostConfig,
-    MachineConfig, MemoryConfig, PrefetchConfig, TlbArray, TlbConfig, TlbLevel, VirtualCacheLevel,
-    WalkCache, WalkerConfig,
+    MachineConfig, MemoryConfig, TlbArray, TlbConfig, TlbLevel, WalkCache, WalkerConfig,
 };
 
 impl MachineConfig {
@@ -46,32 +45,6 @@ impl MachineConfig {
             llc: self.cache.llc.with_lines(self.cache.line_bytes),
             memory_latency_cycles: self.cache.memory_latency_cycles,
         }
-    }
-}
-
-impl MachineConfig {
-    /// The virtual caches of each core, of a design that has them.
-    pub fn virtual_caches(&self) -> VirtualCacheConfig {
-        let [l1, l2] = self.virtual_lines();
-        VirtualCacheConfig {
-            l1: [self.softvm.l1.with_lines(l1); 2],
-            l2: [self.softvm.l2.with_lines(l2); 2],
-        }
-    }
-
-    /// Bytes of a line of the first level of virtual caches, and of the second.
-    pub(crate) fn virtual_lines(&self) -> [u64; 2] {
-        let l1 = self.softvm.l1.line_bytes.unwrap_or(self.cache.line_bytes);
-        [l1, self.softvm.l2.line_bytes.unwrap_or(l1)]
-    }
-}
-
-impl VirtualCacheLevel {
-    /// The cache with lines of so many bytes. What a hit costs is said elsewhere.
-    fn with_lines(&self, line_bytes: u64) -> CacheConfig {
-        let VirtualCacheLevel { bytes, ways, replacement, .. } = *self;
-        let prefetch = PrefetchConfig::default();
-        CacheLevel { bytes, ways, latency_cycles: 0, replacement, prefetch }.with_lines(line_bytes)
     }
 }
 

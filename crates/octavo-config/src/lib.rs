@@ -1,13 +1,14 @@
 //! Machines: what a simulation runs on, from a description to what has been checked.
 //!
-//! A [`MachineConfig`] says everything about a machine that an engine asks for. [`resolve()`] makes
+//! A [`MachineConfig`] says everything about a machine that an engine asks for. [`DesignTables::resolve`] makes
 //! one of a preset or a TOML file, which may extend another and say only what differs, and of
 //! settings such as `tlb.l2.entries=2048`.
 //!
 //! A [`Resolved`] machine has been validated ([`MachineConfig::check`]): its arrays can be built, so that
 //! engines need no checks of their own.
 
-mod check;
+pub mod check;
+mod design_tables;
 mod error;
 mod hardware;
 mod host;
@@ -17,18 +18,17 @@ mod presets;
 mod resolve;
 mod tree;
 mod types;
-mod written;
+pub mod written;
 
 pub use check::MAX_CORES;
+pub use design_tables::{DesignSettings, DesignTable, DesignTables};
 pub use error::{InvalidValue, MachineError};
 pub use presets::preset_names;
-pub use resolve::{Resolved, resolve, resolve_text};
+pub use resolve::Resolved;
 pub use types::{
-    AddressSpaces, Aliasing, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel,
-    CoreConfig, DramConfig, Fill, FirstLevel, FragmentationConfig, GtsmHardware, HoleGroup,
-    HostConfig, IncreasedRights, KernelConfig, MachineConfig, MemoryConfig, OutstandingMisses,
-    PageSizes, PageTableConfig, PipelineConfig, PrefetchConfig, Sharing, SoftTlbConfig,
-    SoftvmConfig, SoftvmCycles, SoftvmRates, StreamPrefetcher, StridePrefetcher, TableKind,
-    TlbArray, TlbConfig, TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig,
-    Ways, WriteBackTranslation,
+    AddressSpaces, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel, CoreConfig,
+    DramConfig, Fill, FirstLevel, FragmentationConfig, HoleGroup, HostConfig, MachineConfig,
+    MemoryConfig, OutstandingMisses, PageSizes, PageTableConfig, PipelineConfig, PrefetchConfig,
+    StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold, WalkCache,
+    WalkStart, WalkerConfig, Ways,
 };

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use octavo_types::open_regular;
 use octavo_types::spelling::quoted;
-use toml_edit::{DocumentMut, Item, Value};
+use toml_edit::{DocumentMut, Item, Table, Value};
 use twox_hash::XxHash3_128;
 
-use crate::error::{InvalidValue, MachineError};
+use crate::design_tables::DesignTables;
+use crate::error::{Fault, InvalidValue, MachineError};
 use crate::host;
 use crate::node::Node;
 use crate::presets::{PRESETS, preset_names};
@@ -69,61 +70,97 @@ impl MachineConfig {
         format!("{:032x}", XxHash3_128::oneshot(self.to_json().as_bytes()))
     }
 
-    /// It with settings such as `softvm.l1.bytes=16KiB`, in order.
+    /// It with settings such as `cache.l1d.bytes=16KiB`, in order.
     ///
     /// # Errors
     ///
-    /// As [`resolve`].
+    /// As [`DesignTables::resolve`].
     pub fn with_settings<S: AsRef<str>>(&self, settings: &[S]) -> Result<Self, MachineError> {
-        resolve_text(&self.name, &self.to_toml(), settings).map(Resolved::into_config)
+        self.designs.resolve_text(&self.name, &self.to_toml(), settings).map(Resolved::into_config)
     }
 
-    /// It as TOML without comments, as [`resolve_text`] reads it.
+    /// It as TOML without comments, as [`DesignTables::resolve_text`] reads it.
     pub fn to_toml(&self) -> String {
         toml_edit::ser::to_string_pretty(self).expect("all numbers of a machine are small")
     }
 }
 
-/// Reads a machine, a preset's name or the path of a TOML file (which ends with `.toml` or has a
-/// `/`), and changes it by `settings` such as `tlb.l2.entries=2048`, in order.
-///
-/// # Errors
-///
-/// If it is not a valid machine: one sentence that names the file, the key, the allowed values and the likely
-/// intention.
-pub fn resolve<S: AsRef<str>>(machine: &str, settings: &[S]) -> Result<Resolved, MachineError> {
-    let tree = Place::of(machine, Path::new(""))?.tree(0)?;
-    finish(tree, settings)
-}
-
-/// As [`resolve`], of the text of a file called `name`. It may extend a preset, and no files.
-pub fn resolve_text<S: AsRef<str>>(
-    name: &str,
-    text: &str,
-    settings: &[S],
-) -> Result<Resolved, MachineError> {
-    if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(too_large(name));
+impl DesignTables {
+    /// Reads a machine, a preset's name or the path of a TOML file (which ends with `.toml` or has a
+    /// `/`), and changes it by `settings` such as `tlb.l2.entries=2048`, in order. It may have the tables of
+    /// these designs; what it does not give has the default.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a valid machine: one sentence that names the file, the key, the allowed values and the likely
+    /// intention.
+    pub fn resolve<S: AsRef<str>>(
+        &self,
+        machine: &str,
+        settings: &[S],
+    ) -> Result<Resolved, MachineError> {
+        let tree = Place::of(machine, Path::new(""))?.tree(0)?;
+        self.finish(tree, settings)
     }
-    finish(extended(name, text, None, 0)?, settings)
-}
 
-fn finish<S: AsRef<str>>(mut tree: Tree, settings: &[S]) -> Result<Resolved, MachineError> {
-    for setting in settings {
-        tree.set(SETTING, setting.as_ref())?;
+    /// As [`DesignTables::resolve`], of the text of a file called `name`. It may extend a preset, and no files.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a valid machine.
+    pub fn resolve_text<S: AsRef<str>>(
+        &self,
+        name: &str,
+        text: &str,
+        settings: &[S],
+    ) -> Result<Resolved, MachineError> {
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(too_large(name));
+        }
+        self.finish(extended(name, text, None, 0)?, settings)
     }
-    host::expand(&mut tree.tables);
-    let wrong = |wrong: InvalidValue| MachineError::new(tree.origin(&wrong.key), wrong);
-    let read = serde_path_to_error::deserialize(Node::Table(&tree.tables));
-    let config: MachineConfig = read.map_err(|error| {
-        let key = error.path().to_string();
-        // The whole has no key.
-        let key = if key == "." { String::new() } else { key };
-        let given = tree.given(&key);
-        wrong(error.into_inner().of(key, given))
-    })?;
-    config.check_with_origins(&|one, other| tree.is_later(one, other)).map_err(wrong)?;
-    Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
+
+    fn finish<S: AsRef<str>>(
+        &self,
+        mut tree: Tree,
+        settings: &[S],
+    ) -> Result<Resolved, MachineError> {
+        for setting in settings {
+            tree.set(SETTING, setting.as_ref())?;
+        }
+        host::expand(&mut tree.tables);
+        let invalid = |wrong: InvalidValue| MachineError::new(tree.origin(&wrong.key), wrong);
+        let wrong = |(key, fault): (String, Fault)| {
+            let given = tree.given(&key);
+            invalid(fault.of(key, given))
+        };
+        let mut config = self.read_shared(&tree.tables).map_err(wrong)?;
+        config.designs = self.read(&tree.tables).map_err(wrong)?;
+        config.check_with_origins(&|one, other| tree.is_later(one, other)).map_err(invalid)?;
+        Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
+    }
+
+    /// The part of a machine that all designs share.
+    ///
+    /// # Errors
+    ///
+    /// The key of a wrong value, and what is wrong with it.
+    fn read_shared(&self, tables: &Table) -> Result<MachineConfig, (String, Fault)> {
+        let mut shared = tables.clone();
+        self.names().for_each(|name| drop(shared.remove(name)));
+        serde_path_to_error::deserialize(Node::Table(&shared)).map_err(|error| {
+            let key = error.path().to_string();
+            // The whole has no key.
+            let key = if key == "." { String::new() } else { key };
+            let mut fault = error.into_inner();
+            if let Fault::UnknownKey { key: unknown, allowed } = &mut fault
+                && (key.is_empty() || key == *unknown)
+            {
+                allowed.extend(self.names());
+            }
+            (key, fault)
+        })
+    }
 }
 
 /// Where a machine is written.

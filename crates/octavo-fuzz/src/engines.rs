@@ -2,12 +2,12 @@
 
 use std::num::NonZeroU64;
 
-use octavo_config::resolve;
 use octavo_curves::{
     ArrayShape, AtContextSwitch, ClassesConfig, Curves, CurvesConfig, LineSize, MachineTlbs,
     PageSample, SetIndex, Sizes, Stream, Study, StudyConfig, Threads, TlbsOfSize, TwoSizesConfig,
 };
 use octavo_machine::designs::{DesignSpec, designs};
+use octavo_machine::resolve;
 use octavo_machine::{Sim, SimConfig, Timing};
 use octavo_oracle::hostile;
 use octavo_trace::{

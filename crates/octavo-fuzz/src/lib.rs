@@ -9,7 +9,7 @@ use std::io::{Cursor, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use octavo_config::resolve_text;
+use octavo_machine::resolve_text;
 use octavo_os::frames::snapshot::Snapshot;
 use octavo_trace::check::Checker;
 use octavo_trace::formats::{OpenOptions, open_input};

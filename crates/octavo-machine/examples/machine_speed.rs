@@ -91,7 +91,7 @@ impl Loaded {
 
 fn main() {
     let options = options();
-    let resolved = octavo_config::resolve::<&str>(&options.machine, &[]);
+    let resolved = octavo_machine::resolve::<&str>(&options.machine, &[]);
     let machine = resolved.unwrap_or_else(|error| panic!("{error}")).into_config();
     let config = |designs: &[String]| SimConfig {
         machine: machine.clone(),

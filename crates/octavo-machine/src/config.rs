@@ -1,12 +1,13 @@
 //! Derives front settings from a machine description, and the errors of machine construction.
 
 use octavo_config::{
-    BranchPrediction, FirstLevel, MachineConfig, MachineError, SoftvmConfig, TlbConfig, TlbsHold,
+    BranchPrediction, FirstLevel, MachineConfig, MachineError, Resolved, TlbConfig, TlbsHold,
 };
 use octavo_hw::{CacheError, GeometryError, VirtualCacheError, WalkCacheError};
 use octavo_os::frames::MemorySizeError;
 use octavo_os::frames::fragmentation::FragmentationError;
 
+use crate::designs::registry::design_tables;
 use crate::front::{FetchSets, Filter, Front, Lines};
 
 /// A machine description that no machine can be built from.
@@ -24,8 +25,13 @@ pub enum ConfigError {
         error: MachineError,
     },
     /// An invalid virtual cache.
-    #[error("softvm: {0}")]
-    VirtualCache(#[from] VirtualCacheError),
+    #[error("{table}: {error}")]
+    VirtualCache {
+        /// The table of its settings.
+        table: &'static str,
+        /// The error.
+        error: VirtualCacheError,
+    },
     /// An invalid TLB array.
     #[error("tlb.{level}: {error}")]
     Tlb {
@@ -88,6 +94,28 @@ pub enum ConfigError {
     Fragmentation(#[from] FragmentationError),
 }
 
+/// [`DesignTables::resolve`](octavo_config::DesignTables::resolve) with the tables of all designs.
+///
+/// # Errors
+///
+/// If it is not a valid machine.
+pub fn resolve<S: AsRef<str>>(machine: &str, settings: &[S]) -> Result<Resolved, MachineError> {
+    design_tables().resolve(machine, settings)
+}
+
+/// [`DesignTables::resolve_text`](octavo_config::DesignTables::resolve_text) with the tables of all designs.
+///
+/// # Errors
+///
+/// If it is not a valid machine.
+pub fn resolve_text<S: AsRef<str>>(
+    name: &str,
+    text: &str,
+    settings: &[S],
+) -> Result<Resolved, MachineError> {
+    design_tables().resolve_text(name, text, settings)
+}
+
 /// The line geometry of the caches.
 pub fn lines(config: &MachineConfig) -> Lines {
     Lines::of_bytes(config.cache.line_bytes)
@@ -143,9 +171,8 @@ pub fn filter(config: &MachineConfig) -> Filter {
     let TlbConfig { first, .. } = &config.tlb;
     let levels = [config.tlb.fetch(), config.tlb.data()];
     let arrays = levels.into_iter().flat_map(|level| level.arrays.values());
-    let SoftvmConfig { l1: virtual_l1, .. } = config.softvm;
-    let caches =
-        [config.cache.l1i.replacement, config.cache.l1d.replacement, virtual_l1.replacement];
+    let caches = [config.cache.l1i.replacement, config.cache.l1d.replacement];
+    let caches = caches.into_iter().chain(config.designs.first_level_replacements());
     // Where TLBs hold guest halves of translations, every reference of either side looks up the nested TLB.
     let halves = config.host.as_ref().filter(|host| host.tlbs_hold == TlbsHold::Halves);
     let nested = halves.iter().filter_map(|host| host.tlb.as_ref());

@@ -18,7 +18,7 @@ mod sim;
 mod state;
 mod tlb;
 
-pub use config::ConfigError;
+pub use config::{ConfigError, resolve, resolve_text};
 pub use counters::{Counters, Lookups};
 pub use design::{AddressSpace, Design};
 pub use env::{Charged, Env, WalkPlan, Walker};

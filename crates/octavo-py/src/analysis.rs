@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU64;
 
-use octavo_config::{AddressSpaces, resolve};
+use octavo_config::AddressSpaces;
 use octavo_curves::{
     AtContextSwitch, Counts, Curves, CurvesConfig, MAX_ENTRIES, MAX_SETS_LOG2, MachineTlbs, Sizes,
     Study, StudyConfig, TwoSizesConfig,
 };
+use octavo_machine::resolve;
 use octavo_machine::{Footprint, Sim, SimConfig, StreamShape};
 use octavo_trace::source::{Progress, Source};
 use octavo_trace::{Limits, Live, LiveOptions, Replay, RunProgress, start_workers};

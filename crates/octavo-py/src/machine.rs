@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use octavo_config::{preset_names, resolve};
+use octavo_config::preset_names;
+use octavo_machine::resolve;
 use octavo_types::host_memory::HostMemory;
 use pyo3::prelude::*;
 

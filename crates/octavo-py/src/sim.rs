@@ -1,7 +1,7 @@
 //! Machines and designs by name.
 
-use octavo_config::resolve;
 use octavo_machine::designs::{DesignSpec, registry};
+use octavo_machine::resolve;
 use octavo_machine::{Footprint, Sim, SimConfig, StreamShape, Timing};
 use octavo_os::policy::{OsConfig, POLICIES, PolicyEntry};
 use octavo_types::Instructions;

@@ -94,7 +94,11 @@ impl<'k> SizedArray<'k> {
     }
 }
 
-/// Whether there can be such an array.
+/// Checks that there can be such an array.
+///
+/// # Errors
+///
+/// Its entries or its ways, whichever do not fit.
 pub fn check_geometry(array: &SizedArray<'_>, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     let ways = array.ways.of(array.count());
     if array.amount == 0 {

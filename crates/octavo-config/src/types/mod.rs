@@ -1,35 +1,31 @@
 //! The types of a machine description.
 
 mod cache;
-mod gtsm;
 mod host;
 mod level;
 mod memory;
 mod pipeline;
 mod prefetch;
-mod softvm;
 mod tlb;
 mod walker;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::design_tables::DesignTables;
 
 pub use cache::{CacheConfigs, CacheLevel};
-pub use gtsm::GtsmHardware;
 pub use host::{HostConfig, TlbsHold};
 pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
 pub use pipeline::{
     ArithmeticLatencies, BranchPrediction, DramConfig, OutstandingMisses, PipelineConfig,
 };
 pub use prefetch::{PrefetchConfig, StreamPrefetcher, StridePrefetcher};
-pub use softvm::{
-    Aliasing, IncreasedRights, KernelConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
-    SoftvmRates, TableKind, VirtualCacheLevel, WriteBackTranslation,
-};
 pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
 pub use walker::{PageTableConfig, WalkCache, WalkStart, WalkerConfig};
 
 /// A machine.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineConfig {
     /// Its name: that of a preset or a file.
@@ -50,23 +46,43 @@ pub struct MachineConfig {
     pub walker: WalkerConfig,
     /// The data caches.
     pub cache: CacheConfigs,
-    /// Settings of designs with virtual caches; the paper's by default.
-    #[serde(default, skip_serializing_if = "is_usual")]
-    pub softvm: SoftvmConfig,
-    /// Settings of designs with gapped pages; the paper's by default.
-    #[serde(default, skip_serializing_if = "is_usual")]
-    pub gtsm: GtsmHardware,
+    /// The settings of designs, a table for each design that has some.
+    #[serde(skip)]
+    pub designs: DesignTables,
     /// Channels, banks and rows of the memory; without them each read of memory takes the same time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub dram: Option<DramConfig>,
     /// The host, if programs run in a guest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub host: Option<HostConfig>,
 }
 
-/// Whether a machine says nothing of virtual caches, or of pages with gaps: it is written as one that knows none.
-fn is_usual<T: Default + PartialEq>(of: &T) -> bool {
-    *of == T::default()
+impl Serialize for MachineConfig {
+    /// A map: the tables of designs stand among the others.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let MachineConfig { name, description, source, core, memory, page_table, .. } = self;
+        let MachineConfig { tlb, walker, cache, designs, dram, host, .. } = self;
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("name", name)?;
+        map.serialize_entry("description", description)?;
+        map.serialize_entry("source", source)?;
+        map.serialize_entry("core", core)?;
+        map.serialize_entry("memory", memory)?;
+        map.serialize_entry("page_table", page_table)?;
+        map.serialize_entry("tlb", tlb)?;
+        map.serialize_entry("walker", walker)?;
+        map.serialize_entry("cache", cache)?;
+        for (name, table) in designs.written() {
+            map.serialize_entry(name, table)?;
+        }
+        if let Some(dram) = dram {
+            map.serialize_entry("dram", dram)?;
+        }
+        if let Some(host) = host {
+            map.serialize_entry("host", host)?;
+        }
+        map.end()
+    }
 }
 
 /// The cores, all alike.

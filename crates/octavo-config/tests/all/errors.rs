@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use octavo_config::{resolve, resolve_text};
+use crate::own_table::{resolve, resolve_text};
 
 /// The error of a preset with settings.
 fn error(name: &str, settings: &[&str]) -> String {
@@ -98,7 +98,7 @@ fn unknown_keys_are_rejected() {
     assert_eq!(
         error("skylake", &["tbl.l2.hit_latency_cycles=7"]),
         "--set: tbl: there is no such key; give name, description, source, core, memory, \
-         page_table, tlb, walker, cache, softvm, gtsm, dram or host; did you mean `tlb`?"
+         page_table, tlb, walker, cache, dram, host or own; did you mean `tlb`?"
     );
     assert_eq!(
         error("skylake", &["tlb.l2.hit_latency=7"]),
@@ -253,16 +253,6 @@ fn inconsistent_parts_are_rejected() {
         ),
         "--set: memory.fragmentation.portion = 1.5: give a share from 0 to 1"
     );
-    assert_eq!(
-        error("skylake", &["gtsm.bitmap_entries=0"]),
-        "--set: gtsm.bitmap_entries = 0: give a whole number from 1 to 65536"
-    );
-    assert_eq!(
-        error("skylake", &["gtsm.walk_cache_entries=100000"]),
-        "--set: gtsm.walk_cache_entries = 100000: give a whole number from 0 to 65536"
-    );
-    let unknown = error("skylake", &["gtsm.bitmap_entry=32"]);
-    assert!(unknown.ends_with("did you mean `bitmap_entries`?"), "{unknown}");
     let mix =
         "memory.fragmentation={kind = 'order-mix', free_blocks = {8MiB = 1}, movable_share = 0}";
     assert_eq!(
@@ -343,7 +333,7 @@ fn tables(of: &toml_edit::Table, within: &str, keys: &mut Vec<String>) {
 fn empty_table_over_one_with_keys_is_refused() {
     const ADVICE: &str = "{}: an empty table changes nothing; give the keys to change, or \"none\" to \
                           take the whole table out";
-    let all = ["host=usual", "softvm.l1.bytes=16KiB", "gtsm.bitmap_entries=8"];
+    let all = ["host=usual", "own.inner.ways=8"];
     let base = resolve("skylake", &all).unwrap();
     let mut keys = Vec::new();
     tables(base.toml().parse::<toml_edit::DocumentMut>().unwrap().as_table(), "", &mut keys);

@@ -1,6 +1,7 @@
 //! The host of a machine whose programs run in a guest.
 
-use octavo_config::{HostConfig, MachineConfig, TlbsHold, resolve, resolve_text};
+use crate::own_table::{resolve, resolve_text};
+use octavo_config::{HostConfig, MachineConfig, TlbsHold};
 use octavo_hw::WalkCaches;
 use octavo_types::Instructions;
 

@@ -2,7 +2,6 @@
 
 mod errors;
 mod host;
-mod presets;
+mod own_table;
 mod properties;
-mod softvm;
 mod start;

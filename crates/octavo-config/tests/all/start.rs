@@ -1,6 +1,6 @@
 //! The initial state of memory, as the operating system builds it.
 
-use octavo_config::resolve;
+use crate::own_table::resolve;
 use octavo_os::frames::Order;
 use octavo_os::frames::fragmentation::{
     Faults, Fragmentation, HoleKind, HoleLayout, Holes, OrderMix,

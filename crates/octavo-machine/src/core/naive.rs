@@ -964,7 +964,7 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     )
         .prop_map(|(widths, queues, cycles, (l1d, memory, walkers, dram), latencies)| {
             let [multiply, divide, float, float_divide] = latencies;
-            let mut machine = octavo_config::resolve("skylake", &[""; 0]).unwrap().into_config();
+            let mut machine = crate::resolve("skylake", &[""; 0]).unwrap().into_config();
             machine.cache.l1d.latency_cycles = l1d;
             machine.cache.memory_latency_cycles = memory;
             machine.walker.walkers = walkers;

@@ -9,7 +9,7 @@ mod twins;
 
 pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;
-pub use gtsm::Gtsm;
+pub use gtsm::{Gtsm, GtsmSettings};
 pub use outside::{Called, MakeLevel, OutsideLevel};
 pub use perfect::{PerfectL1, PerfectL2};
 pub use perforated::{Perforated, Variant};
@@ -37,7 +37,7 @@ families! {
     rmm "rmm.rs"
     direct_segment "direct_segment.rs"
     perforated "perforated.rs"
-    gtsm "gtsm.rs"
+    gtsm "gtsm/mod.rs"
     pom_tlb "pom_tlb/mod.rs"
     ech "ech/mod.rs"
     champsim "champsim/mod.rs"

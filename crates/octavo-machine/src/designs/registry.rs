@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use octavo_config::MachineConfig;
+use octavo_config::{DesignTable, DesignTables, MachineConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::policy::{Capability, OsConfig, PolicyConfig};
 use octavo_types::{Instructions, PageSize};
@@ -21,7 +21,7 @@ pub struct Family {
     /// Their named combinations of hardware and policy.
     pub designs: &'static [NamedDesign],
     /// The table of the machine description that only they use, which a design may therefore set for itself.
-    pub settings: Option<&'static str>,
+    pub settings: Option<DesignTable>,
     /// Hardware names of earlier versions.
     pub renamed: &'static [RenamedHardware],
 }
@@ -126,7 +126,7 @@ pub fn explain(name: &str) -> Option<Explained> {
         let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
         let lines = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
         let documentation = lines.collect::<Vec<_>>().join("\n");
-        Some(Explained { design, settings: family.settings, documentation })
+        Some(Explained { design, settings: family.settings.map(|table| table.name), documentation })
     })
 }
 
@@ -148,7 +148,12 @@ pub fn designs() -> Vec<&'static NamedDesign> {
 
 /// The tables of the machine description that a design may set for itself.
 pub fn own_settings() -> impl Iterator<Item = &'static str> {
-    families().filter_map(|family| family.settings)
+    families().filter_map(|family| family.settings).map(|table| table.name)
+}
+
+/// These tables, with their default settings.
+pub fn design_tables() -> DesignTables {
+    families().filter_map(|family| family.settings).collect()
 }
 
 /// The hardware and the setting that a hardware name of an earlier version stands for.

@@ -288,6 +288,7 @@ mod tests {
     use octavo_os::CopyOnWrite;
 
     use super::*;
+    use crate::designs::softvm::SoftvmConfig;
 
     #[test]
     fn named_designs_parse_to_matching_parts() {
@@ -305,8 +306,11 @@ mod tests {
         assert_eq!(settings[0], ("promotion_threshold_percent".to_owned(), "50".to_owned()));
         assert_eq!(settings[1], ("span".to_owned(), "round-up".to_owned()));
         let large = DesignSpec::parse("softvm:softvm.l1.bytes=16KiB").unwrap();
-        let skylake = octavo_config::resolve("skylake", &[""; 0]).unwrap().into_config();
-        assert_eq!(large.machine(&skylake).unwrap().softvm.l1.bytes, 16 << 10);
+        let skylake = crate::resolve("skylake", &[""; 0]).unwrap().into_config();
+        assert_eq!(
+            large.machine(&skylake).unwrap().designs.get::<SoftvmConfig>().l1.bytes,
+            16 << 10
+        );
         let none = DesignSpec::parse("softvm:softvm.l1.bytes=17").unwrap();
         assert_eq!(
             none.machine(&skylake).unwrap_err().to_string(),

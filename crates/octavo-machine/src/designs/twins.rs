@@ -1,7 +1,7 @@
 //! Shared by the tests that compare designs with their naive twins: small machines, random programs of several
 //! processes, and the comparison of counters.
 
-use octavo_config::{Fill, MachineConfig, TlbsHold, resolve};
+use octavo_config::{Fill, MachineConfig, TlbsHold};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_os::policy::OsConfig;
 use octavo_trace::{Began, StreamEnd, StreamIdentity, TimeSlicedConsumer, WordConsumer};
@@ -10,6 +10,7 @@ use octavo_types::{
 };
 use proptest::prelude::*;
 
+use crate::config::resolve;
 use crate::counters::Counters;
 use crate::designs::registry::{Setup, TranslationHardware};
 use crate::machine::AnyMachine;

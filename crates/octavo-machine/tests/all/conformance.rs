@@ -32,7 +32,7 @@ struct Player {
 
 impl Player {
     fn new(case: &Case, instructions: Instructions) -> Self {
-        let machine = octavo_config::resolve(&case.machine, &case.settings);
+        let machine = octavo_machine::resolve(&case.machine, &case.settings);
         let machine = machine.unwrap_or_else(|error| panic!("{}: {error}", case.title));
         let design = DesignSpec::parse(&case.design);
         let design = design.unwrap_or_else(|error| panic!("{}: {error}", case.title));

@@ -7,6 +7,7 @@ use octavo_config::{
     ArithmeticLatencies, BranchPrediction, MachineConfig, OutstandingMisses, PipelineConfig, Ways,
 };
 use octavo_machine::designs::designs;
+use octavo_machine::designs::softvm::SoftvmConfig;
 use octavo_machine::{Counters, Sim, Timing};
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
 use octavo_types::{Dependences, Event, Item, ItemKind, Segment, VirtAddr};
@@ -131,9 +132,11 @@ fn with_large_caches(mut machine: MachineConfig) -> MachineConfig {
         *level = cache(1 << 14, 1, latency_cycles);
         level.ways = Ways::Full;
     }
-    for level in [&mut machine.softvm.l1, &mut machine.softvm.l2] {
+    let mut softvm = *machine.designs.get::<SoftvmConfig>();
+    for level in [&mut softvm.l1, &mut softvm.l2] {
         (level.bytes, level.ways) = (1 << 20, Ways::Full);
     }
+    machine.designs.set(softvm);
     machine
 }
 

@@ -71,7 +71,7 @@ proptest! {
         timing in prop::sample::select(vec![Timing::Additive, Timing::OutOfOrder, Timing::ByStream]),
         interval in prop::option::of(1000u64..5000),
     ) {
-        let skylake = octavo_config::resolve::<&str>("skylake", &[]).unwrap().into_config();
+        let skylake = octavo_machine::resolve::<&str>("skylake", &[]).unwrap().into_config();
         let mut machine = tiny();
         machine.walker.walkers = 2;
         machine.walker.window_instructions = 3;

@@ -4,10 +4,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use crate::common::{config, tiny};
-use octavo_config::{MachineConfig, preset_names, resolve};
+use octavo_config::{MachineConfig, preset_names};
 use octavo_hw::Replacement;
 use octavo_machine::designs::designs;
-use octavo_machine::{Footprint, Sim};
+use octavo_machine::{Footprint, Sim, resolve};
 use octavo_types::host_memory::AvailableMemory;
 use proptest::prelude::*;
 

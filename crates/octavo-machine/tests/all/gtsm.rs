@@ -6,7 +6,8 @@ use crate::common::bounds::{
     conventional, listed, machine, os, play_checked, touches, with_small_first,
 };
 use crate::common::{cache, check_laws, config, hosted, play, tiny};
-use octavo_config::{FragmentationConfig, GtsmHardware, MachineConfig, TlbConfig};
+use octavo_config::{FragmentationConfig, MachineConfig, TlbConfig};
+use octavo_machine::designs::GtsmSettings;
 use octavo_machine::designs::{DesignSpec, Gtsm, Setup};
 use octavo_machine::{AnyMachine, Counters, Design, Env, Machine, Sim};
 use octavo_oracle::strategies::{loads, stream};
@@ -53,7 +54,7 @@ fn format() -> Format {
 }
 
 fn gtsm(tlb: &TlbConfig, bitmap_entries: u64) -> Gtsm {
-    let hardware = GtsmHardware { walk_cache_entries: 0, bitmap_entries };
+    let hardware = GtsmSettings { walk_cache_entries: 0, bitmap_entries };
     Gtsm::new(tlb, &hardware, Instructions::PORTABLE).unwrap()
 }
 

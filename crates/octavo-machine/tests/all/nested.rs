@@ -9,6 +9,8 @@ mod policies;
 use crate::common::{check_laws, config, has_run_out, translation_cycles};
 use machines::{Kind, NestedDesign, kind, kind_with_gaps, kind_with_holes, machine};
 use octavo_config::{MachineConfig, TlbsHold};
+use octavo_machine::designs::GtsmSettings;
+use octavo_machine::designs::softvm::SoftvmConfig;
 use octavo_machine::designs::{Variant, colt};
 use octavo_machine::{
     Batch, ControlEvent, Counters, FetchSets, Filter, Front, Image, ImageId, Lines, Sim,
@@ -153,7 +155,9 @@ proptest! {
     ) {
         let mut config = machine(kind);
         // No line is evicted.
-        config.softvm.l2.bytes = 1 << 18;
+        let mut softvm = *config.designs.get::<SoftvmConfig>();
+        softvm.l2.bytes = 1 << 18;
+        config.designs.set(softvm);
         prop_assert_eq!(config.check(), Ok(()));
         for translates in
             [NestedDesign::Software, NestedDesign::SoftwareTlb, NestedDesign::PhysicalSoftwareTlb]
@@ -184,7 +188,8 @@ proptest! {
     ) {
         let kind = Kind { policy: HostPolicy::GapsAlone, has_faults: true, ..kind };
         let mut machine = machine(kind);
-        machine.gtsm.walk_cache_entries = walk_cache_entries;
+        let gtsm = *machine.designs.get::<GtsmSettings>();
+        machine.designs.set(GtsmSettings { walk_cache_entries, ..gtsm });
         let (host_policy, gapped) = ("gtsm:whole_blocks=false", [NestedDesign::Gapped("gtsm")]);
         compare_simulated(machine, host_policy, kind, &["gtsm"], &gapped, &stream)?;
     }

@@ -6,12 +6,12 @@ use crate::common::{
     translation_cycles, with_prefetchers,
 };
 use octavo_config::{
-    Fill, FirstLevel, FragmentationConfig, GtsmHardware, MachineConfig, PageSizes, TlbArray,
-    WalkStart, Ways, resolve,
+    Fill, FirstLevel, FragmentationConfig, MachineConfig, PageSizes, TlbArray, WalkStart, Ways,
 };
 use octavo_hw::Replacement;
-use octavo_machine::Sim;
+use octavo_machine::designs::GtsmSettings;
 use octavo_machine::designs::{DesignSpec, Sizes, Variant, colt};
+use octavo_machine::{Sim, resolve};
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, loads, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::frames::{MemoryShape, Order};
@@ -251,7 +251,7 @@ proptest! {
         machine.memory.bytes = 256 << 20;
         let layout = HoleLayout::Dispersed;
         machine.memory.fragmentation = FragmentationConfig::Faults { portion, layout, seed: 1 };
-        machine.gtsm = GtsmHardware { walk_cache_entries, bitmap_entries };
+        machine.designs.set(GtsmSettings { walk_cache_entries, bitmap_entries });
         compare(&machine, &stream, GAPPED)?;
     }
 

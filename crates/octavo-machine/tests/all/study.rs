@@ -1,8 +1,9 @@
 //! The study of `octavo run` and a machine with conventional TLBs agree on misses and walks.
 
-use octavo_config::{MachineConfig, resolve};
+use octavo_config::MachineConfig;
 use octavo_curves::{MachineCurve, MachineTlbs, Sizes, Study, StudyConfig};
 use octavo_machine::Sim;
+use octavo_machine::resolve;
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
 use octavo_trace::{Decoder, Encoder, Observer, StreamEnd, StreamIdentity};
 use octavo_types::{Event, MapSource, PageSize, Protection};

@@ -1,9 +1,9 @@
 //! First-level TLBs of tailored pages, on every machine that ships.
 
 use crate::common::{config, play};
-use octavo_config::{FirstLevel, MachineConfig, PageSizes, TlbArray, preset_names, resolve};
+use octavo_config::{FirstLevel, MachineConfig, PageSizes, TlbArray, preset_names};
 use octavo_hw::Replacement;
-use octavo_machine::Sim;
+use octavo_machine::{Sim, resolve};
 use octavo_oracle::strategies::{RandomStream, few_pages, loads};
 use proptest::prelude::*;
 

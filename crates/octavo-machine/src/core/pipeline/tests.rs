@@ -1,12 +1,13 @@
 //! Times that arithmetic gives: closed forms of small programs.
 
 use octavo_config::{
-    ArithmeticLatencies, DramConfig, MachineConfig, OutstandingMisses, PipelineConfig, resolve,
+    ArithmeticLatencies, DramConfig, MachineConfig, OutstandingMisses, PipelineConfig,
 };
 use octavo_hw::{MemoryTransfer, ServedBy};
 use octavo_types::{Access, Arithmetic, PageSize};
 
 use super::*;
+use crate::config::resolve;
 use crate::core::{Cost, PrefetchCost, UsedPrefetch};
 use crate::front::{Followed, Ops};
 

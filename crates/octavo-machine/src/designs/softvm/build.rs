@@ -1,7 +1,8 @@
 //! Constructors and registration of machines with virtual caches.
 
-use octavo_config::{MachineConfig, TableKind};
-use octavo_hw::{CacheConfig, Geometry, ServedBy, SetArray, VirtualCaches};
+use octavo_config::{DesignSettings, DesignTable, MachineConfig};
+use super::settings::TableKind;
+use octavo_hw::{CacheConfig, Geometry, ServedBy, SetArray, VirtualCacheError, VirtualCaches};
 use octavo_os::policy::OsConfig;
 use octavo_types::values::size_text;
 use octavo_types::{Instructions, PageSize};
@@ -9,6 +10,7 @@ use octavo_types::{Instructions, PageSize};
 use super::event_injection::EventInjector;
 use super::handler::Handler;
 use super::pages::Pages;
+use super::settings::SoftvmConfig;
 use super::space::Space;
 use super::tables::Tables;
 use super::tlb::SoftTlb;
@@ -23,7 +25,7 @@ use crate::state::{Part, Payload};
 /// Translation in software, its peers and its bound.
 #[rustfmt::skip]
 pub const FAMILY: Family = Family {
-    settings: Some("softvm"),
+    settings: Some(DesignTable::of::<SoftvmConfig>()),
     ..Family::new(
         &[
             hardware("softvm", "virtual caches with a software handler for misses", |config, setup, os| make(config, setup, os, Softvm::new)),
@@ -60,6 +62,11 @@ const fn hardware(
     }
 }
 
+/// An invalid virtual cache.
+pub fn invalid_cache(error: VirtualCacheError) -> ConfigError {
+    ConfigError::VirtualCache { table: SoftvmConfig::TABLE, error }
+}
+
 fn make<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,
@@ -71,14 +78,14 @@ fn make<D: Design + 'static>(
 
 /// The software-refilled TLB and the caches.
 fn own_state(machine: &MachineConfig) -> Vec<Part> {
-    let entries = machine.softvm.tlb.entries;
+    let entries = machine.designs.get::<SoftvmConfig>().tlb.entries;
     let geometry = Geometry::of_entries(entries, entries).ok();
     let tlb = Part {
         setting: format!("softvm.tlb.entries = {entries}"),
         bytes: geometry.map_or(0, SetArray::<TlbPayload>::most_bytes),
     };
     let lines = |cache: &CacheConfig| cache.geometry("").map_or(0, SetArray::<Payload>::most_bytes);
-    let caches = machine.virtual_caches();
+    let caches = machine.designs.get::<SoftvmConfig>().caches(machine);
     let levels = [("l1", caches.l1), ("l2", caches.l2)].map(|(name, sides)| Part {
         setting: format!("softvm.{name}.bytes = \"{}\"", size_text(sides[0].bytes)),
         bytes: sides.iter().map(lines).sum(),
@@ -116,7 +123,7 @@ impl Softvm<Tlb> {
         machine: &MachineConfig,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let tlb = Tlb(SoftTlb::new(machine.softvm.tlb, instructions));
+        let tlb = Tlb(SoftTlb::new(machine.designs.get::<SoftvmConfig>().tlb, instructions));
         Self::with(tlb, machine, instructions)
     }
 }
@@ -128,9 +135,9 @@ impl<T: Translator> Softvm<T> {
         machine: &MachineConfig,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let virtual_caches = machine.virtual_caches();
-        let caches = VirtualCaches::new(&virtual_caches, instructions)?;
-        let config = machine.softvm;
+        let virtual_caches = machine.designs.get::<SoftvmConfig>().caches(machine);
+        let caches = VirtualCaches::new(&virtual_caches, instructions).map_err(invalid_cache)?;
+        let config = *machine.designs.get::<SoftvmConfig>();
         let line_bytes = machine.cache.line_bytes;
         // A TLB translates whole pages.
         let of_tlb = PageSize::BASE.bytes();

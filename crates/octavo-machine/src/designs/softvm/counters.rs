@@ -1,6 +1,6 @@
 //! Reports the counters of machines with virtual caches.
 
-use octavo_config::SoftvmCycles;
+use super::settings::SoftvmCycles;
 use octavo_hw::VirtualCaches;
 
 use super::translator::Translator;

@@ -5,7 +5,7 @@
 //! Events are spread evenly over the instructions. Each affects a pseudo-random data line in the second
 //! level; the choice is the same in every run.
 
-use octavo_config::SoftvmRates;
+use super::settings::SoftvmRates;
 
 /// An injected event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! The cost of translation as a function of event counts (section 5.2, Table 4).
 
-use octavo_config::SoftvmCycles;
+use super::settings::SoftvmCycles;
 
 use crate::counters::Counters;
 

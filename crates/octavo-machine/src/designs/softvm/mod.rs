@@ -31,6 +31,7 @@ mod events;
 mod handler;
 mod pages;
 mod physical;
+mod settings;
 mod space;
 mod sweeps;
 mod table1;
@@ -39,7 +40,6 @@ mod tlb;
 mod tlb_access;
 mod translator;
 
-use octavo_config::{IncreasedRights, SoftvmConfig, WriteBackTranslation};
 use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, Line, ServedBy, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, PageSize};
@@ -54,6 +54,10 @@ use events::Events;
 use handler::Handler;
 use pages::{PageOf, Pages, SynonymRefused};
 pub use physical::Physical;
+pub use settings::{
+    Aliasing, IncreasedRights, KernelConfig, Sharing, SoftTlbConfig, SoftvmConfig, SoftvmCycles,
+    SoftvmRates, TableKind, VirtualCacheLevel, WriteBackTranslation,
+};
 use space::Space;
 use table1::Table1;
 use tables::Tables;

@@ -13,7 +13,7 @@
 
 use std::collections::hash_map::Entry;
 
-use octavo_config::Aliasing;
+use super::settings::Aliasing;
 use octavo_hw::{Change, GlobalAddr, Swept, VirtualCaches};
 use octavo_os::ProcessId;
 use octavo_os::vmas;

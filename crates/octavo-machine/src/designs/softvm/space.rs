@@ -16,7 +16,7 @@
 //! memory, of the sum of object number and part number. If the register holds another segment (never in a
 //! 32-bit program without shared memory), the operating system reloads it, which is counted.
 
-use octavo_config::Sharing;
+use super::settings::Sharing;
 use octavo_hw::GlobalAddr;
 use octavo_os::vmas::{ObjectId, Pages, Vma};
 use octavo_os::{Memory, ProcessId};

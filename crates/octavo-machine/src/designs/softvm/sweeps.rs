@@ -1,6 +1,6 @@
 //! Counts and costs of cache sweeps (section 5.4).
 
-use octavo_config::SoftvmCycles;
+use super::settings::SoftvmCycles;
 use octavo_hw::Swept;
 
 use crate::counters::Counters;

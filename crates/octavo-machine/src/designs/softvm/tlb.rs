@@ -5,7 +5,7 @@
 //! handler of a miss loads the page-table entry by a virtual address; if no slot maps that address, a second
 //! routine loads the root's entry first.
 
-use octavo_config::SoftTlbConfig;
+use super::settings::SoftTlbConfig;
 use octavo_hw::{Geometry, GlobalAddr, Replacement, SetArray, VirtualCaches};
 use octavo_os::{ProcessId, vmas};
 use octavo_types::{FrameNumber, Instructions, PageSize};

@@ -6,12 +6,15 @@ pub mod naive_os;
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    GtsmHardware, HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig,
-    PrefetchConfig, SoftvmConfig, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig,
-    TlbLevel, TlbsHold, VirtualCacheLevel, WalkCache, WalkStart, WalkerConfig, Ways,
+    HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, PrefetchConfig,
+    StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold, WalkCache,
+    WalkStart, WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
+use octavo_machine::designs::GtsmSettings;
+use octavo_machine::designs::registry::design_tables;
+use octavo_machine::designs::softvm::{SoftvmConfig, VirtualCacheLevel};
 use octavo_machine::{AnyMachine, Counters, Sim, SimConfig, Timing};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::{Began, StreamIdentity, WordConsumer};
@@ -106,6 +109,13 @@ pub fn tiny() -> MachineConfig {
         ways: Ways::Full,
         replacement: Replacement::Lru,
     };
+    let mut designs = design_tables();
+    designs.set(SoftvmConfig {
+        l1: virtual_cache(8, 1),
+        l2: virtual_cache(48, 2),
+        ..SoftvmConfig::default()
+    });
+    designs.set(GtsmSettings { walk_cache_entries: 4, bitmap_entries: 2 });
     MachineConfig {
         name: "tiny".to_owned(),
         description: "For tests.".to_owned(),
@@ -148,12 +158,7 @@ pub fn tiny() -> MachineConfig {
             l2: cache(24, 3, 12),
             llc: cache(64, 4, 40),
         },
-        softvm: SoftvmConfig {
-            l1: virtual_cache(8, 1),
-            l2: virtual_cache(48, 2),
-            ..SoftvmConfig::default()
-        },
-        gtsm: GtsmHardware { walk_cache_entries: 4, bitmap_entries: 2 },
+        designs,
         host: None,
     }
 }

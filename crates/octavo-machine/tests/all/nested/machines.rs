@@ -5,6 +5,7 @@ use octavo_config::{
     PageTableConfig, TlbsHold, WalkCache, WalkStart, Ways,
 };
 use octavo_hw::Replacement;
+use octavo_machine::designs::GtsmSettings;
 use octavo_machine::designs::{
     Conventional, DirectSegment, Gtsm, Perforated, Physical, Rmm, Sizes, Softvm, Variant,
 };
@@ -131,7 +132,8 @@ fn host(kind: Kind) -> HostConfig {
 pub fn machine(kind: Kind) -> MachineConfig {
     let mut machine = tiny();
     // Walk caches keep their configured size.
-    machine.gtsm.walk_cache_entries = 0;
+    let gtsm = *machine.designs.get::<GtsmSettings>();
+    machine.designs.set(GtsmSettings { walk_cache_entries: 0, ..gtsm });
     machine.memory.bytes = 256 << 20;
     if kind.is_guest_fragmented {
         machine.memory.fragmentation = holes(1.0, false);
@@ -245,7 +247,9 @@ impl NestedDesign {
             NestedDesign::Perforated(_, variant) => {
                 boxed(parts, on, || Perforated::new(tlb, variant, on))
             }
-            NestedDesign::Gapped(_) => boxed(parts, on, || Gtsm::new(tlb, &config.gtsm, on)),
+            NestedDesign::Gapped(_) => {
+                boxed(parts, on, || Gtsm::new(tlb, config.designs.get(), on))
+            }
             NestedDesign::Software => boxed(parts, on, || Softvm::new(config, on)),
             NestedDesign::SoftwareTlb => boxed(parts, on, || Softvm::with_tlb(config, on)),
             NestedDesign::PhysicalSoftwareTlb => boxed(parts, on, || Physical::new(config, on)),

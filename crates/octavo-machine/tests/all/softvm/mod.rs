@@ -3,13 +3,15 @@
 //! lost.
 
 mod naive;
+mod settings;
 mod streams;
 
 use crate::common::{config, identity, tiny, virtual_cache};
 use naive::{Design, Naive};
-use octavo_config::{
-    AddressSpaces, Aliasing, IncreasedRights, MachineConfig, Sharing, SoftTlbConfig, SoftvmRates,
-    TableKind, WriteBackTranslation,
+use octavo_config::{AddressSpaces, MachineConfig};
+use octavo_machine::designs::softvm::SoftvmConfig;
+use octavo_machine::designs::softvm::{
+    Aliasing, IncreasedRights, Sharing, SoftTlbConfig, SoftvmRates, TableKind, WriteBackTranslation,
 };
 use octavo_machine::designs::{DesignSpec, Sizes};
 use octavo_machine::{Counters, Sim};
@@ -32,7 +34,7 @@ const MAX_LIVE: usize = 4;
 
 fn machine(kind: u32) -> MachineConfig {
     let mut machine = tiny();
-    let softvm = &mut machine.softvm;
+    let mut softvm = *machine.designs.get::<SoftvmConfig>();
     softvm.tlb = SoftTlbConfig { entries: 5, reserved: 2 };
     match kind {
         0 => {}
@@ -79,6 +81,7 @@ fn machine(kind: u32) -> MachineConfig {
             softvm.rates.protections_per_billion = 100 << 20;
         }
     }
+    machine.designs.set(softvm);
     machine
 }
 

@@ -13,7 +13,7 @@
 mod guarded;
 mod inverted;
 
-use octavo_config::TableKind;
+use crate::designs::softvm::settings::TableKind;
 use octavo_hw::GlobalAddr;
 use octavo_types::{FrameNumber, PhysAddr};
 

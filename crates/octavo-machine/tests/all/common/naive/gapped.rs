@@ -1,8 +1,8 @@
 //! Gap-Tolerant Sequential Mapping: the page of a reference, and the bitmap reads. In a guest only host pages
 //! have gaps.
 
-use octavo_config::GtsmHardware;
 use octavo_machine::Counters;
+use octavo_machine::designs::GtsmSettings;
 use octavo_oracle::{NaiveArray, NaiveReplacement};
 use octavo_types::{ItemKind, PageSize};
 
@@ -21,7 +21,7 @@ pub struct Gapped {
 }
 
 impl Gapped {
-    pub fn new(config: &GtsmHardware) -> Self {
+    pub fn new(config: &GtsmSettings) -> Self {
         let bitmaps = NaiveArray::new(1, config.bitmap_entries as usize, NaiveReplacement::Lru);
         Gapped { bitmaps, bitmap_hits: 0, bitmap_misses: 0, bitmap_reads: 0, hits: 0 }
     }

@@ -15,6 +15,7 @@ mod tlb;
 mod vectors;
 
 use octavo_config::{FirstLevel, MachineConfig, Ways};
+use octavo_machine::designs::GtsmSettings;
 use octavo_machine::designs::Variant;
 use octavo_machine::{Coalescing, Counters};
 use octavo_oracle::{NaiveCaches, NaiveWalkCache, NaiveWalkCaches};
@@ -102,10 +103,11 @@ impl NaiveMachine {
         }
         let prefetches = prefetchers::add(config, &mut caches);
         let walk_caches = config.walker.caches.values().map(|of| {
-            let (ways, entries) = match (extra, config.gtsm.walk_cache_entries) {
-                (ExtraHardware::Gapped, more @ 1..) if of.level < 4 => (more, more),
-                _ => (ways(of.ways, of.entries), of.entries),
-            };
+            let (ways, entries) =
+                match (extra, config.designs.get::<GtsmSettings>().walk_cache_entries) {
+                    (ExtraHardware::Gapped, more @ 1..) if of.level < 4 => (more, more),
+                    _ => (ways(of.ways, of.entries), of.entries),
+                };
             let sets = (entries / ways) as usize;
             NaiveWalkCache::new(of.level, sets, ways as usize, replacement(of.replacement))
         });
@@ -144,7 +146,8 @@ impl NaiveMachine {
                 ExtraHardware::Perforated(variant) => Some(Perforated::new(variant)),
                 _ => None,
             },
-            gapped: matches!(extra, ExtraHardware::Gapped).then(|| Gapped::new(&config.gtsm)),
+            gapped: matches!(extra, ExtraHardware::Gapped)
+                .then(|| Gapped::new(config.designs.get())),
             host: None,
             cycles: Cycles::new(config),
             vectors: match extra {
@@ -160,9 +163,10 @@ impl NaiveMachine {
     /// Places the machine in a guest of a host with this operating system.
     pub fn in_guest(self, config: &MachineConfig, os: Os) -> Self {
         let mut host = config.host.clone().unwrap();
-        if self.gapped.is_some() && config.gtsm.walk_cache_entries > 0 {
+        if self.gapped.is_some() && config.designs.get::<GtsmSettings>().walk_cache_entries > 0 {
             for cache in host.walk_caches.values_mut().filter(|of| of.level < 4) {
-                (cache.entries, cache.ways) = (config.gtsm.walk_cache_entries, Ways::Full);
+                (cache.entries, cache.ways) =
+                    (config.designs.get::<GtsmSettings>().walk_cache_entries, Ways::Full);
             }
         }
         let host = NaiveHost::new(&host, os, config.memory.bytes);

@@ -1,6 +1,6 @@
 //! The translators: handler, state machine and page tables.
 
-use octavo_config::TableKind;
+use octavo_machine::designs::softvm::TableKind;
 use octavo_oracle::NaiveFound;
 use octavo_types::PageNumber;
 

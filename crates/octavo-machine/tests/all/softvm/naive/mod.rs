@@ -10,8 +10,9 @@ mod tlb;
 use std::collections::{BTreeMap, HashMap};
 
 use guarded::Guarded;
-use octavo_config::{
-    IncreasedRights, MachineConfig, SoftvmConfig, VirtualCacheLevel, WriteBackTranslation,
+use octavo_config::MachineConfig;
+use octavo_machine::designs::softvm::{
+    IncreasedRights, SoftvmConfig, VirtualCacheLevel, WriteBackTranslation,
 };
 use octavo_oracle::{NaiveChange, NaiveFound, NaiveReplacement, NaiveVirtualSide};
 use octavo_os::{Os, ProcessId};
@@ -101,7 +102,7 @@ pub struct Naive {
 impl Naive {
     pub fn new(config: &MachineConfig, design: Design, mut os: Os) -> Self {
         os.memory_mut().record_contents();
-        let softvm = config.softvm;
+        let softvm = *config.designs.get::<SoftvmConfig>();
         let l1 = softvm.l1.line_bytes.unwrap_or(config.cache.line_bytes);
         let lines = [l1, softvm.l2.line_bytes.unwrap_or(l1)];
         let level = |of: VirtualCacheLevel, bytes: u64| {

@@ -1,6 +1,6 @@
 //! Sweeps of the caches.
 
-use octavo_config::{Aliasing, IncreasedRights, SoftvmRates};
+use octavo_machine::designs::softvm::{Aliasing, IncreasedRights, SoftvmRates};
 use octavo_oracle::NaiveChange;
 use octavo_os::Content;
 use octavo_types::PageNumber;

@@ -1,6 +1,6 @@
 //! Global addresses.
 
-use octavo_config::Sharing;
+use octavo_machine::designs::softvm::Sharing;
 use octavo_os::ProcessId;
 use octavo_types::PageNumber;
 

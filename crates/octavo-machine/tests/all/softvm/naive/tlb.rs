@@ -1,6 +1,6 @@
 //! A software-refilled TLB, and the physical caches behind it.
 
-use octavo_config::SoftTlbConfig;
+use octavo_machine::designs::softvm::SoftTlbConfig;
 use octavo_oracle::{NaiveArray, NaiveFound, NaiveReplacement};
 use octavo_os::Invalidation;
 use octavo_types::Access;

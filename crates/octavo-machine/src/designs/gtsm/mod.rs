@@ -5,7 +5,7 @@
 //! - The first-level TLBs hold no gapped pages: a reference to one fills a base page.
 //! - The second level holds gapped pages in entries of 2 MiB pages, with the frame of their chunk. The
 //!   chunk's bitmap locates a base page: sub-block number *n* of the page is the one with the *n*-th bit set.
-//! - Bitmaps lie in memory, eight bytes per chunk. The walker caches some ([`GtsmHardware`]), indexed by
+//! - Bitmaps lie in memory, eight bytes per chunk. The walker caches some ([`GtsmSettings`]), indexed by
 //!   page; others are read through the data caches, both on walks and on second-level hits.
 //! - The walk caches of levels 2 and 3 have 32 entries.
 //!
@@ -18,7 +18,9 @@
 //! would double an entry); use of a cached bitmap, and counting its bits, costs nothing. A second level that
 //! is a victim level in other designs is filled by walks here.
 
-use octavo_config::{Fill, FragmentationConfig, GtsmHardware, MachineConfig, TlbConfig, Ways};
+mod settings;
+
+use octavo_config::{DesignTable, Fill, FragmentationConfig, MachineConfig, TlbConfig, Ways};
 use octavo_hw::{Asid, Geometry, Replacement, SetArray};
 use octavo_os::frames::SubBlocks;
 use octavo_os::page_table::Format;
@@ -36,12 +38,13 @@ use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::state::Part;
 use crate::front::LineAccess;
+pub use settings::GtsmSettings;
 use crate::tlb::{Coalescing, L1Tlb, Lookup, Tlb, Translation};
 
 /// Gap-Tolerant Sequential Mapping.
 #[rustfmt::skip]
 pub const FAMILY: Family = Family {
-    settings: Some("gtsm"),
+    settings: Some(DesignTable::of::<GtsmSettings>()),
     ..Family::new(
         &[TranslationHardware {
             needs: Some(&Requirement { capability: GAPPED_PAGES, is_of_host: false }),
@@ -58,13 +61,13 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let format = Format { has_gapped: true, ..Format::default() };
     let tables = Tables { format, ..Tables::default() };
     build::machine_with_tables(config, setup, tables, os, |_| {
-        Gtsm::new(&config.tlb, &config.gtsm, setup.instructions)
+        Gtsm::new(&config.tlb, config.designs.get(), setup.instructions)
     })
 }
 
 /// Cached bitmaps.
 fn own_state(config: &MachineConfig) -> Vec<Part> {
-    vec![Part::fully_associative("gtsm.bitmap_entries", config.gtsm.bitmap_entries, 1)]
+    vec![Part::fully_associative("gtsm.bitmap_entries", config.designs.get::<GtsmSettings>().bitmap_entries, 1)]
 }
 
 /// Rejects faulty frames in guest memory: the faults belong to host memory.
@@ -92,7 +95,7 @@ pub struct Gtsm {
 /// The machine with the walk caches of GTSM, for the host's table, too.
 fn adapt(config: &MachineConfig) -> MachineConfig {
     let mut machine = config.clone();
-    let entries = config.gtsm.walk_cache_entries;
+    let entries = config.designs.get::<GtsmSettings>().walk_cache_entries;
     let of_host = machine.host.iter_mut().flat_map(|host| host.walk_caches.values_mut());
     let caches = machine.walker.caches.values_mut().chain(of_host);
     for cache in caches.filter(|cache| entries > 0 && (2..=3).contains(&cache.level)) {
@@ -105,7 +108,7 @@ impl Gtsm {
     /// A unit with empty TLBs and caches.
     pub fn new(
         config: &TlbConfig,
-        gtsm: &GtsmHardware,
+        gtsm: &GtsmSettings,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
         let none = Coalescing::default();
@@ -248,7 +251,7 @@ mod tests {
     #[test]
     fn walk_caches_of_levels_2_and_3_have_the_papers_size() {
         let walk_caches = |setting| {
-            let config = octavo_config::resolve("skylake", &["host=usual", setting]);
+            let config = crate::resolve("skylake", &["host=usual", setting]);
             let config = config.unwrap().into_config();
             let made = adapt(&config);
             let of_host = |config: &MachineConfig| config.host.clone().unwrap().walk_caches;

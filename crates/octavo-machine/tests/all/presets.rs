@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use octavo_config::{
-    FirstLevel, MachineConfig, PageSizes, Ways, preset_names, resolve, resolve_text,
-};
+use octavo_config::{FirstLevel, MachineConfig, PageSizes, Ways, preset_names};
 use octavo_hw::{Caches, PteEntry, Replacement, WalkCaches};
+use octavo_machine::{resolve, resolve_text};
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_types::{Instructions, PageSize};
 
@@ -95,9 +94,6 @@ fn presets_round_trip_through_their_texts() {
             // Arrays keep their order, too, which `==` does not look at.
             assert_eq!(again.json(), resolved.json(), "{name}");
         }
-        let read: MachineConfig = serde_json::from_str(&resolved.json()).unwrap();
-        assert_eq!(&read, machine);
-        assert_eq!(read.hash(), resolved.hash());
     }
 }
 
