@@ -59,7 +59,8 @@ impl MachineConfig {
         check_caches(&self.cache, is_later)?;
         pipeline::check(self)?;
         self.designs.check(self, is_later)?;
-        self.host.as_ref().map_or(Ok(()), |host| host::check(host, is_later))
+        let policies = self.designs.policies();
+        self.host.as_ref().map_or(Ok(()), |host| host::check(host, policies, is_later))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tables of a machine description that belong to translation designs, such as `[softvm]`.
+//! Tables of a machine description that belong to translation designs.
 //!
 //! A design declares its table as a type with serde ([`DesignSettings`]) and registers it with the crate of the
 //! engine, which collects all of them in [`DesignTables`]. This crate reads, checks and writes such tables with
@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use octavo_hw::Replacement;
+use octavo_os::policy::Policies;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -99,58 +100,74 @@ impl DesignTable {
     }
 }
 
-/// The tables of all designs, in the order in which they are written.
+/// The additions of designs to the descriptions of machines: their tables, in the order of writing, and their
+/// policies of page sizes, which hosts may have.
 #[derive(Clone, Debug, Default)]
-pub struct DesignTables(Vec<Arc<dyn Table>>);
+pub struct DesignTables {
+    tables: Vec<Arc<dyn Table>>,
+    policies: Policies,
+}
 
 impl FromIterator<DesignTable> for DesignTables {
     /// All with their default settings.
     fn from_iter<I: IntoIterator<Item = DesignTable>>(tables: I) -> Self {
-        DesignTables(tables.into_iter().map(|table| (table.default)()).collect())
+        let tables = tables.into_iter().map(|table| (table.default)()).collect();
+        DesignTables { tables, policies: Policies::default() }
     }
 }
 
 impl PartialEq for DesignTables {
     fn eq(&self, other: &Self) -> bool {
-        let (these, those) = (&self.0, &other.0);
+        let (these, those) = (&self.tables, &other.tables);
         these.len() == those.len()
             && these.iter().zip(those).all(|(this, that)| this.equals(&**that))
     }
 }
 
 impl DesignTables {
+    /// These tables with the policies that designs may use.
+    #[must_use]
+    pub fn with_policies(self, policies: Policies) -> Self {
+        DesignTables { policies, ..self }
+    }
+
+    /// The policies that hosts may have.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
     /// The settings of a design.
     ///
     /// # Panics
     ///
     /// If no design has registered them.
     pub fn get<T: DesignSettings>(&self) -> &T {
-        let all = self.0.iter().find_map(|table| table.as_any().downcast_ref());
+        let all = self.tables.iter().find_map(|table| table.as_any().downcast_ref());
         all.unwrap_or_else(|| panic!("the table {} is not registered", T::TABLE))
     }
 
     /// Replaces the settings of a design.
     pub fn set<T: DesignSettings>(&mut self, settings: T) {
-        match self.0.iter_mut().find(|table| table.name() == T::TABLE) {
+        match self.tables.iter_mut().find(|table| table.name() == T::TABLE) {
             Some(table) => *table = Arc::new(settings),
-            None => self.0.push(Arc::new(settings)),
+            None => self.tables.push(Arc::new(settings)),
         }
     }
 
     /// The replacement policies of the designs' own arrays that references look up first.
     pub fn first_level_replacements(&self) -> impl Iterator<Item = Replacement> {
-        self.0.iter().filter_map(|table| table.first_level_replacement())
+        self.tables.iter().filter_map(|table| table.first_level_replacement())
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.0.iter().map(|table| table.name())
+        self.tables.iter().map(|table| table.name())
     }
 
     /// The tables that differ from their defaults: the others are not written.
     pub(crate) fn written(
         &self,
     ) -> impl Iterator<Item = (&'static str, &dyn erased_serde::Serialize)> {
-        let written = self.0.iter().filter(|table| !table.is_default());
+        let written = self.tables.iter().filter(|table| !table.is_default());
         written.map(|table| (table.name(), table.as_serialize()))
     }
 
@@ -159,7 +176,7 @@ impl DesignTables {
         machine: &MachineConfig,
         is_later: &IsLater<'_>,
     ) -> Result<(), InvalidValue> {
-        self.0.iter().try_for_each(|table| table.check(machine, is_later))
+        self.tables.iter().try_for_each(|table| table.check(machine, is_later))
     }
 
     /// These tables with the settings of a machine description; those that it does not have get their defaults.
@@ -180,6 +197,7 @@ impl DesignTables {
                 (key, error.into_inner())
             })
         };
-        self.0.iter().map(read).collect::<Result<_, _>>().map(DesignTables)
+        let tables = self.tables.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(DesignTables { tables, policies: self.policies.clone() })
     }
 }

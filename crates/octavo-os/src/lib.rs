@@ -11,7 +11,7 @@ pub mod vmas;
 
 pub use counters::Counters;
 pub use memory::{
-    Content, CopyOnWrite, Invalidation, Memory, PartsUsedBytes, Process, ProcessId, SamePages,
-    around, base_pages,
+    ChunkSearch, Content, CopyOnWrite, Invalidation, Memory, PartsUsedBytes, Process, ProcessId,
+    SamePages, around, base_pages,
 };
 pub use os::Os;

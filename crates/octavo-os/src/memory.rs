@@ -25,6 +25,7 @@ mod sharing;
 mod splitting;
 
 pub use contents::Content;
+pub use gapped::ChunkSearch;
 pub use invalidations::Invalidation;
 pub use parts_used::PartsUsedBytes;
 pub use same_pages::SamePages;

@@ -3,7 +3,7 @@
 use octavo_machine::designs::{DesignSpec, registry};
 use octavo_machine::resolve;
 use octavo_machine::{Footprint, Sim, SimConfig, StreamShape, Timing};
-use octavo_os::policy::{OsConfig, POLICIES, PolicyEntry};
+use octavo_os::policy::{OsConfig, PolicyEntry};
 use octavo_types::Instructions;
 use octavo_types::host_memory::HostMemory;
 use pyo3::prelude::*;
@@ -47,7 +47,7 @@ pub fn policies() -> Vec<Policy> {
     let describe = |entry: &PolicyEntry| {
         (entry.name, entry.about, OsConfig::new((entry.usual)()).to_settings())
     };
-    POLICIES.iter().map(describe).collect()
+    registry::policies().iter().map(describe).collect()
 }
 
 /// The timing that executes instructions.

@@ -3,9 +3,14 @@
 use super::{IsLater, check_level, check_levels, check_walk_caches, memory};
 use crate::error::InvalidValue;
 use crate::types::{HostConfig, TlbsHold};
+use octavo_os::policy::Policies;
 
-pub fn check(host: &HostConfig, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
-    if let Err(error) = host.own_policy() {
+pub fn check(
+    host: &HostConfig,
+    policies: &Policies,
+    is_later: &IsLater<'_>,
+) -> Result<(), InvalidValue> {
+    if let Err(error) = host.own_policy(policies) {
         let own = HostConfig::OF_DESIGN;
         let advice = format!("give \"{own}\", each design's own, or another: {error}");
         return Err(InvalidValue::new("host.policy", format!("\"{}\"", host.policy), advice));

@@ -1,7 +1,7 @@
 //! The host of a virtual machine.
 
 use indexmap::IndexMap;
-use octavo_os::policy::{OsConfig, PolicyError};
+use octavo_os::policy::{OsConfig, Policies, PolicyError};
 use serde::{Deserialize, Serialize};
 
 use super::{MemoryConfig, PageTableConfig, TlbLevel, WalkCache};
@@ -44,15 +44,15 @@ impl HostConfig {
     /// The policy that stands for the one of each design.
     pub const OF_DESIGN: &str = "design";
 
-    /// The policy; none where it is that of the design.
+    /// The policy, one of `policies`; none where it is that of the design.
     ///
     /// # Errors
     ///
     /// Where there is no such policy.
-    pub fn own_policy(&self) -> Result<Option<OsConfig>, PolicyError> {
+    pub fn own_policy(&self, policies: &Policies) -> Result<Option<OsConfig>, PolicyError> {
         match &*self.policy {
             Self::OF_DESIGN => Ok(None),
-            policy => OsConfig::parse(policy).map(Some),
+            policy => policies.parse(policy).map(Some),
         }
     }
 }

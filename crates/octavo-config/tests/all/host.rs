@@ -3,6 +3,7 @@
 use crate::own_table::{resolve, resolve_text};
 use octavo_config::{HostConfig, MachineConfig, TlbsHold};
 use octavo_hw::WalkCaches;
+use octavo_os::policy::Policies;
 use octavo_types::Instructions;
 
 fn machine(settings: &[&str]) -> MachineConfig {
@@ -40,7 +41,7 @@ fn file_may_set_part_of_the_host() {
     let resolved = resolve_text("mine.toml", file, &settings).unwrap();
     let host = resolved.config().host.clone().unwrap();
     assert_eq!(host.policy, "thp:max_ptes_none=0");
-    assert!(matches!(host.own_policy(), Ok(Some(_))));
+    assert!(matches!(host.own_policy(&Policies::default()), Ok(Some(_))));
     assert_eq!((host.tlb.unwrap().arrays["main"].entries, host.walk_caches.len()), (16, 2));
     assert_eq!(host.tlbs_hold, TlbsHold::Halves);
     for text in [resolved.toml(), &resolved.config().to_toml()] {
@@ -69,7 +70,7 @@ fn invalid_values_are_rejected_with_one_sentence() {
         error(&["host.policy=eagr"]),
         "--set: host.policy = \"eagr\": give \"design\", each design's own, or another: no policy \
          `eagr`: give one of base, thp, mthp, reserved_thp, tps, eager, fixed, first_touch, \
-         perforated, gtsm, hugetlb; did you mean `eager`?"
+         perforated, hugetlb; did you mean `eager`?"
     );
     assert_eq!(
         error(&["host.tlb=none", "host.tlbs_hold=halves"]),

@@ -8,7 +8,7 @@ use octavo_os::policy::OsConfig;
 use octavo_os::{Memory, Os};
 use octavo_types::PageSize;
 
-use super::registry::{MachineResult, Setup, Sizes, TranslationHardware};
+use super::registry::{MachineResult, Setup, Sizes, TranslationHardware, policies};
 use crate::config::{self, ConfigError};
 use crate::core::CoreSetup;
 use crate::design::Design;
@@ -170,7 +170,7 @@ fn check_merging(system: &OsConfig) -> Result<(), ConfigError> {
 
 fn own_policy(host: &HostConfig) -> Result<Option<OsConfig>, ConfigError> {
     let wrong = |error| refused(host, format!("{error}"));
-    host.own_policy().map_err(wrong)
+    host.own_policy(&policies()).map_err(wrong)
 }
 
 fn refused(host: &HostConfig, why: String) -> ConfigError {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use octavo_config::{DesignTable, DesignTables, MachineConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
-use octavo_os::policy::{Capability, OsConfig, PolicyConfig};
+use octavo_os::policy::{Capability, OsConfig, Policies, PolicyConfig, PolicyEntry};
 use octavo_types::{Instructions, PageSize};
 
 use super::FAMILIES;
@@ -22,6 +22,8 @@ pub struct Family {
     pub designs: &'static [NamedDesign],
     /// The table of the machine description that only they use, which a design may therefore set for itself.
     pub settings: Option<DesignTable>,
+    /// The policies of page sizes that were published with them.
+    pub policies: &'static [PolicyEntry],
     /// Hardware names of earlier versions.
     pub renamed: &'static [RenamedHardware],
 }
@@ -151,9 +153,17 @@ pub fn own_settings() -> impl Iterator<Item = &'static str> {
     families().filter_map(|family| family.settings).map(|table| table.name)
 }
 
-/// These tables, with their default settings.
+/// All policies of page sizes: those of the operating system, then those of designs.
+pub fn policies() -> Policies {
+    let mut policies = Policies::default();
+    policies.extend(families().flat_map(|family| family.policies).copied());
+    policies
+}
+
+/// The tables of all designs, with their default settings.
 pub fn design_tables() -> DesignTables {
-    families().filter_map(|family| family.settings).collect()
+    let tables: DesignTables = families().filter_map(|family| family.settings).collect();
+    tables.with_policies(policies())
 }
 
 /// The hardware and the setting that a hardware name of an earlier version stands for.
@@ -167,7 +177,7 @@ impl Family {
         hardware: &'static [TranslationHardware],
         designs: &'static [NamedDesign],
     ) -> Self {
-        Family { hardware, designs, settings: None, renamed: &[] }
+        Family { hardware, designs, settings: None, policies: &[], renamed: &[] }
     }
 }
 
@@ -179,7 +189,7 @@ impl Requirement {
 
     /// The policies that meet it, as `the policy tps`.
     pub fn remedy(&self) -> String {
-        format!("the policy {}", self.capability.policies().join(" or "))
+        format!("the policy {}", policies().with_capability(self.capability).join(" or "))
     }
 }
 
@@ -234,6 +244,18 @@ impl TranslationHardware {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn policies_of_designs_have_unique_names_and_accept_their_own_settings() {
+        for entry in families().flat_map(|family| family.policies) {
+            assert_eq!(policies().iter().filter(|other| other.name == entry.name).count(), 1);
+            let mut config = OsConfig::new((entry.usual)());
+            for (key, value) in config.to_settings() {
+                assert_eq!(config.set(&key, &value), Ok(()), "{} {key}", entry.name);
+            }
+            assert_eq!(config, OsConfig::new((entry.usual)()));
+        }
+    }
 
     #[test]
     fn names_are_unique_and_designs_name_hardware() {

@@ -147,7 +147,8 @@ impl DesignSpec {
             return Err(unknown("hardware", hardware, &names));
         };
         let (machine_settings, policy_settings) = split(name, settings)?;
-        let os = OsConfig::named(policy, policy_settings.into_iter())
+        let os = registry::policies()
+            .named(policy, policy_settings.into_iter())
             .map_err(|error| SpecError::of_policy(name, error))?;
         check_fit(hardware, policy, &os)?;
         Ok(DesignSpec {
@@ -161,7 +162,9 @@ impl DesignSpec {
 
     /// A design whose second-level TLB is outside of the simulator, with a policy and its settings.
     pub fn outside(name: &str, policy: &str, make: MakeLevel) -> Result<Self, SpecError> {
-        let os = OsConfig::parse(policy).map_err(|error| SpecError::of_policy(name, error))?;
+        let os = registry::policies()
+            .parse(policy)
+            .map_err(|error| SpecError::of_policy(name, error))?;
         check_fit(&outside::HARDWARE, policy, &os)?;
         let (hardware, settings) = (&outside::HARDWARE, Vec::new());
         Ok(DesignSpec { name: name.to_owned(), hardware, os, settings, outside: Some(make) })

@@ -3,7 +3,6 @@
 
 use octavo_config::{Fill, MachineConfig, TlbsHold};
 use octavo_oracle::strategies::{RandomStream, Step, stream};
-use octavo_os::policy::OsConfig;
 use octavo_trace::{Began, StreamEnd, StreamIdentity, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
     AddrRange, Event, Instructions, Item, ItemKind, MapSource, Protection, Segment, VirtAddr,
@@ -12,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::config::resolve;
 use crate::counters::Counters;
-use crate::designs::registry::{Setup, TranslationHardware};
+use crate::designs::registry::{Setup, TranslationHardware, policies};
 use crate::machine::AnyMachine;
 use crate::sim::{Sim, SimConfig, Timing};
 
@@ -24,7 +23,7 @@ pub fn setup(config: &MachineConfig) -> Setup {
 
 /// A machine of the registry.
 pub fn machine(hardware: &str, config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
-    let os = OsConfig::parse(policy).unwrap();
+    let os = policies().parse(policy).unwrap();
     TranslationHardware::by_name(hardware).unwrap().make(config, &setup(config), &os).unwrap()
 }
 

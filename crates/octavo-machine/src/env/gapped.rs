@@ -1,4 +1,4 @@
-//! Walks to gapped pages (GTSM): walkers read the bitmap of the chunk after the page's entry (Park et al.,
+//! Walks to [gapped pages](octavo_os::page_table::Gapped): walkers read the bitmap of the chunk after the page's entry (Park et al.,
 //! ISCA 2020, Section VII-D).
 
 use octavo_hw::Caches;

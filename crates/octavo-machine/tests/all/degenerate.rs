@@ -5,6 +5,7 @@ use crate::common::{level, tiny};
 use octavo_config::{
     FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig, TlbsHold, Ways,
 };
+use octavo_machine::designs::registry::policies;
 use octavo_machine::designs::{Conventional, Setup, TranslationHardware, designs};
 use octavo_machine::{AnyMachine, Counters, Env, Machine};
 use octavo_oracle::strategies::{RandomStream, stream};
@@ -53,7 +54,7 @@ proptest! {
     #[test]
     fn designs_agree_without_large_pages(stream in stream(1..150)) {
         let config = tiny();
-        let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
+        let usual = |name| (policies().by_name(name).unwrap().usual)();
         let small = TpsConfig { largest: PageSize::BASE, ..TpsConfig::default() };
         let counted = play_checked(&stream, vec![
             machine(&config, "conventional", &usual("base")),
@@ -93,7 +94,7 @@ proptest! {
         let mut config = tiny();
         // One page-table entry per line.
         config.cache.line_bytes = 8;
-        let usual = |name| (octavo_os::policy::by_name(name).unwrap().usual)();
+        let usual = |name| (policies().by_name(name).unwrap().usual)();
         for policy in ["base", "thp", "eager"] {
             let counted = bounds::play_checked(&config, &stream, vec![
                 machine(&config, "conventional", &usual(policy)),
@@ -121,7 +122,7 @@ proptest! {
     fn range_designs_agree_without_ranges(stream in stream(1..150)) {
         let config = tiny();
         for policy in ["base", "thp"] {
-            let policy = (octavo_os::policy::by_name(policy).unwrap().usual)();
+            let policy = (policies().by_name(policy).unwrap().usual)();
             let counted = play_checked(&stream, vec![
                 machine(&config, "conventional", &policy),
                 machine(&config, "rmm", &policy),
@@ -172,7 +173,7 @@ proptest! {
                 Some(needs) if needs.is_of_host => "eager:largest=1GiB",
                 _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
             });
-            let policy = OsConfig::parse(known.policy).unwrap().policy;
+            let policy = policies().parse(known.policy).unwrap().policy;
             // A guest's walker reads the page's entry for bits and holes that a native machine finds without,
             // and need not look bits up again afterwards.
             let reads_more = known.hardware.starts_with("perforated");
@@ -229,7 +230,7 @@ proptest! {
             let mmu = Conventional::new(&config.tlb, setup.instructions).unwrap();
             Box::new(Machine::new(env.checked(setup.is_checked), vec![mmu], setup.instructions))
         };
-        let thp = (octavo_os::policy::by_name("thp").unwrap().usual)();
+        let thp = (policies().by_name("thp").unwrap().usual)();
         let mut counted = play_checked(&stream, vec![small_blocks(&BaseConfig {}.into()), small_blocks(&thp)]);
         let thp = counted.pop().unwrap();
         // They differ only in attempts to make huge pages.

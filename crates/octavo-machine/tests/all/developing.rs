@@ -6,7 +6,7 @@ use octavo_hw::Asid;
 use octavo_machine::designs::Conventional;
 use octavo_oracle::strategies::stream;
 use octavo_os::page_table::Format;
-use octavo_os::policy::by_name;
+use octavo_os::policy::{BaseConfig, PolicySettings};
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, PageNumber};
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ proptest! {
     #[test]
     fn last_page_register_takes_hits_from_the_tlbs(stream in stream(1..150)) {
         let config = tiny();
-        let policy = || (by_name("base").unwrap().usual)().build();
+        let policy = || BaseConfig {}.build();
         let counted = bounds::play_checked(&config, &stream, vec![
             bounds::machine(&config, Format::default(), policy(), bounds::conventional(&config)),
             bounds::machine(&config, Format::default(), policy(), LastPage::new(bounds::conventional(&config))),

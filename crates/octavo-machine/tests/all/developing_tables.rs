@@ -9,7 +9,7 @@ use octavo_machine::{Counters, WalkPlan, Walker};
 use octavo_oracle::strategies::stream;
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
 use octavo_os::page_table::{Format, HardwareTable};
-use octavo_os::policy::by_name;
+use octavo_os::policy::{BaseConfig, PolicySettings};
 use octavo_types::{AddrRange, FrameNumber, PageNumber, PageSize, PhysAddr};
 use proptest::prelude::*;
 
@@ -109,7 +109,7 @@ proptest! {
     #[test]
     fn linear_tables_take_one_read_for_a_walk(stream in stream(1..150)) {
         let config = tiny();
-        let policy = || (by_name("base").unwrap().usual)().build();
+        let policy = || BaseConfig {}.build();
         let radix =
             bounds::machine(&config, Format::default(), policy(), bounds::conventional(&config));
         let linear = bounds::machine_with_tables(

@@ -5,7 +5,7 @@ use octavo_machine::{Counters, WalkPlan, Walker};
 use octavo_oracle::strategies::stream;
 use octavo_os::frames::{Frames, Order, OutOfMemory};
 use octavo_os::page_table::HardwareTable;
-use octavo_os::policy::by_name;
+use octavo_os::policy::{BaseConfig, PolicySettings};
 use octavo_types::{AddrRange, PageNumber, PageSize};
 use proptest::prelude::*;
 
@@ -59,7 +59,7 @@ proptest! {
             &kind,
             |_| Box::new(Forgetful::default()),
             || Box::new(LostWalker),
-            (by_name("base").unwrap().usual)().build(),
+            BaseConfig {}.build(),
             bounds::conventional(&kind),
         );
         let mut sim = octavo_machine::Sim::new(&config(kind, &[])).unwrap().with_machines(vec![machine]);

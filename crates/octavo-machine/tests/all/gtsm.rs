@@ -1,5 +1,7 @@
 //! Gapped pages without gaps, and with faults of any number and layout.
 
+mod policy;
+
 use std::collections::BTreeSet;
 
 use crate::common::bounds::{
@@ -8,13 +10,14 @@ use crate::common::bounds::{
 use crate::common::{cache, check_laws, config, hosted, play, tiny};
 use octavo_config::{FragmentationConfig, MachineConfig, TlbConfig};
 use octavo_machine::designs::GtsmSettings;
+use octavo_machine::designs::registry::policies;
 use octavo_machine::designs::{DesignSpec, Gtsm, Setup};
 use octavo_machine::{AnyMachine, Counters, Design, Env, Machine, Sim};
 use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::HoleLayout;
 use octavo_os::frames::{Order, OutOfMemory, Owner, SubBlocks};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{Fault, OsConfig, Policy, by_name};
+use octavo_os::policy::{Fault, Policy};
 use octavo_os::{Memory, around};
 use octavo_types::{Instructions, PageNumber, PageSize};
 use proptest::prelude::*;
@@ -61,11 +64,11 @@ fn gtsm(tlb: &TlbConfig, bitmap_entries: u64) -> Gtsm {
 /// A machine in a guest of a host with gapped pages, each with a policy.
 fn in_guest<D: Design + 'static>(
     config: &MachineConfig,
-    policies: [&str; 2],
+    names: [&str; 2],
     mmu: D,
 ) -> Box<dyn AnyMachine> {
     let host = config.host.as_ref().unwrap();
-    let [own, behind] = policies.map(|policy| OsConfig::parse(policy).unwrap().policy.build());
+    let [own, behind] = names.map(|policy| policies().parse(policy).unwrap().policy.build());
     let own = os(config.memory.bytes, config.page_table.levels, Format::default(), own);
     let behind = os(host.memory.bytes, host.page_table.levels, format(), behind);
     let env = Env::new(config, own, Instructions::PORTABLE).unwrap();
@@ -113,7 +116,7 @@ proptest! {
     fn gtsm_without_gapped_pages_equals_thp(stream in stream(1..150)) {
         let kind = tiny();
         for policy in ["base", "thp"] {
-            let policy = || (by_name(policy).unwrap().usual)().build();
+            let policy = || (policies().by_name(policy).unwrap().usual)().build();
             let counted = play_checked(&kind, &stream, vec![
                 machine(&kind, format(), policy(), conventional(&kind)),
                 machine(&kind, format(), policy(), gtsm(&kind.tlb, 2)),

@@ -4,9 +4,9 @@
 use crate::common::naive_os::{
     NaiveCounters, NaiveOs, NaivePage, NaivePolicy, NaiveShape, NaiveStep,
 };
+use octavo_machine::designs::registry::policies;
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
-use octavo_os::policy::OsConfig;
 use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{
     Access, AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr,
@@ -108,7 +108,7 @@ struct Pair {
 
 impl Pair {
     fn new(policy: &str, naive: NaivePolicy, frames: u64, levels: u8) -> Self {
-        let config = OsConfig::parse(policy).unwrap().policy;
+        let config = policies().parse(policy).unwrap().policy;
         let is_tailored = matches!(naive, NaivePolicy::Tps { .. });
         let sizes: Vec<PageSize> = match is_tailored {
             true => (12..=30).filter_map(PageSize::from_log2).collect(),

@@ -10,10 +10,10 @@ use crate::common::{check_laws, config, hosted, identity, level, play, tiny};
 use machines::{FirstTouch, guest, machine, perforated};
 use octavo_config::FragmentationConfig;
 use octavo_machine::designs::Variant;
+use octavo_machine::designs::registry::policies;
 use octavo_machine::{Counters, Sim};
 use octavo_oracle::strategies::{loads, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
-use octavo_os::policy::by_name;
 use octavo_trace::{TimeSlicedConsumer, WordConsumer};
 use octavo_types::{
     AddrRange, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
@@ -55,7 +55,7 @@ proptest! {
     fn perforated_design_without_perforated_pages_equals_thp(stream in stream(1..150)) {
         let kind = tiny();
         for policy in ["base", "thp"] {
-            let policy = || (by_name(policy).unwrap().usual)().build();
+            let policy = || (policies().by_name(policy).unwrap().usual)().build();
             let mut machines = vec![machine(&kind, policy(), conventional(&kind))];
             for variant in [Variant::Filtered, Variant::OnDemand, Variant::AllAtOnce] {
                 machines.push(machine(&kind, policy(), perforated(&kind, variant)));

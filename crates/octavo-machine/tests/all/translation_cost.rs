@@ -4,10 +4,10 @@ use crate::common::bounds;
 use crate::common::{cache, config, hosted, level, play, tiny, translation_cycles};
 use octavo_config::{FirstLevel, MachineConfig, WalkStart, Ways};
 use octavo_hw::PteEntry;
+use octavo_machine::designs::registry::policies;
 use octavo_machine::designs::{Setup, TranslationHardware, designs};
 use octavo_machine::{AnyMachine, Counters, Sim};
 use octavo_oracle::strategies::{RandomStream, few_pages, stream};
-use octavo_os::policy::OsConfig;
 use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn machine(config: &MachineConfig, hardware: &str, policy: &str) -> Box<dyn AnyM
     let host_start = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
     let instructions = Instructions::PORTABLE;
     let setup = Setup { instructions, is_checked: false, start, host_start };
-    let policy = OsConfig::parse(policy).unwrap();
+    let policy = policies().parse(policy).unwrap();
     TranslationHardware::by_name(hardware).unwrap().make(config, &setup, &policy).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! Chunk bitmaps of Gap-Tolerant Sequential Mapping (Du et al., "Supporting Superpages in Non-Contiguous
+//! Bitmaps of the sub-blocks that gapped pages consist of (Du et al., "Supporting Superpages in Non-Contiguous
 //! Physical Memory", HPCA 2015; Park et al., ISCA 2020, Section VII-D): physical memory is divided into
 //! chunks of 4 MiB, each of 64 sub-blocks of 64 KiB, of which any 32, in order, form a gapped page of 2 MiB.
 //! Faulty or otherwise used sub-blocks are gaps.

@@ -1,5 +1,5 @@
-//! Creates and counts gapped pages of 2 MiB (Gap-Tolerant Sequential Mapping; Park et al., ISCA 2020, Section
-//! VII-D). Operations on whole gapped pages are in [`composite_pages`](super::perforated); an operation on a
+//! Finds room for [gapped pages](crate::page_table::Gapped) of 2 MiB, creates and counts them. Operations on
+//! whole gapped pages are in [`composite_pages`](super::perforated); an operation on a
 //! part splits the page.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
@@ -7,9 +7,63 @@ use rustc_hash::FxHashMap;
 
 use super::ranges::contains;
 use super::{EVERYTHING, Memory, ProcessId, around, base_pages};
-use crate::frames::{OutOfMemory, SubBlocks};
+use crate::frames::{Frames, OutOfMemory, Owner, SubBlocks};
 use crate::page_table::{Gapped, Holes, Leaf, PageTable};
 use crate::vmas::Pages;
+
+/// A search for chunks with room for a gapped page, in the order of memory. A chunk has at most one such page,
+/// of the lowest sub-blocks that are entirely free.
+#[derive(Default)]
+pub struct ChunkSearch {
+    /// Chunks before this one are skipped.
+    next: u64,
+}
+
+impl ChunkSearch {
+    /// Makes the 2 MiB from a page on a gapped page; it is unmapped or consists of private base pages. Without
+    /// a chunk or a page table with room for it, nothing changes.
+    pub fn map_gapped(
+        &mut self,
+        memory: &mut Memory,
+        process: ProcessId,
+        first: PageNumber,
+        rights: Protection,
+    ) {
+        if !memory.process(process).table.format().has_gapped {
+            return;
+        }
+        let Some((chunk, blocks)) = self.choose(&memory.frames) else { return };
+        let frames = |number: u64| chunk.plus(number * SubBlocks::ORDER.frames());
+        for block in blocks.iter().map(frames) {
+            let taken = memory.frames.allocate_at(block, SubBlocks::ORDER, Owner::Data);
+            assert!(taken, "a sub-block that is free");
+        }
+        if !memory.map_gapped(process, first, (chunk, blocks), rights).unwrap_or(false) {
+            blocks.iter().for_each(|number| memory.frames.free(frames(number), SubBlocks::ORDER));
+        }
+    }
+
+    /// The next chunk with enough free sub-blocks and no page.
+    fn choose(&mut self, frames: &Frames) -> Option<(FrameNumber, SubBlocks)> {
+        let of_chunk = SubBlocks::CHUNK.frames();
+        while self.next < frames.shape().frames() / of_chunk {
+            let chunk = FrameNumber::new(self.next * of_chunk);
+            self.next += 1;
+            if frames.chunk_bitmaps().of(chunk).is_some() {
+                continue;
+            }
+            let is_free = |number: &u64| {
+                let first = chunk.plus(number * SubBlocks::ORDER.frames());
+                frames.is_free(first, SubBlocks::ORDER)
+            };
+            let free = (0..64).filter(is_free).fold(0, |bits, number| bits | 1 << number);
+            if let Some(blocks) = SubBlocks::first_of(free) {
+                return Some((chunk, blocks));
+            }
+        }
+        None
+    }
+}
 
 impl Memory {
     /// The gapped pages that overlap a range.

@@ -1,4 +1,4 @@
-//! Gapped pages (Gap-Tolerant Sequential Mapping; Park et al., ISCA 2020, Section VII-D): a gapped page
+//! Gapped pages (Du et al., HPCA 2015; Park et al., ISCA 2020, Section VII-D): a gapped page
 //! consists of 32 sub-blocks of 64 KiB of one 4 MiB chunk, in order. Its entry of level 2 holds the frame of
 //! the chunk; the chunk's [bitmap](crate::frames::ChunkBitmaps) selects the sub-blocks.
 //!

@@ -32,7 +32,7 @@ impl Policy for BasePages {
 ///
 /// # Errors
 /// If there is no frame for it.
-pub(super) fn place_last(
+pub fn place_last(
     memory: &mut Memory,
     process: ProcessId,
     page: PageNumber,

@@ -2,7 +2,7 @@
 
 use octavo_types::spelling::{hint, quoted};
 
-use super::{OsConfig, POLICIES, SettingError, by_name};
+use super::{OsConfig, Policies, SettingError};
 
 /// An invalid policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,28 +33,29 @@ pub enum PolicyError {
     },
 }
 
-impl OsConfig {
+impl Policies {
     /// Parses the name of a policy, with settings after colons.
     ///
     /// # Errors
     ///
     /// If the policy is invalid: one sentence that lists the allowed values.
-    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+    pub fn parse(&self, text: &str) -> Result<OsConfig, PolicyError> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        Self::named(name, settings.split(':').filter(|setting| !setting.is_empty()))
+        self.named(name, settings.split(':').filter(|setting| !setting.is_empty()))
     }
 
     /// Builds a configuration from a name and settings of the form `KEY=VALUE`.
     ///
     /// # Errors
     ///
-    /// As [`OsConfig::parse`].
+    /// As [`Policies::parse`].
     pub fn named<'a>(
+        &self,
         name: &str,
         settings: impl Iterator<Item = &'a str>,
-    ) -> Result<Self, PolicyError> {
-        let Some(entry) = by_name(name) else {
-            let names: Vec<&str> = POLICIES.iter().map(|known| known.name).collect();
+    ) -> Result<OsConfig, PolicyError> {
+        let Some(entry) = self.by_name(name) else {
+            let names: Vec<&str> = self.iter().map(|known| known.name).collect();
             return Err(PolicyError::Unknown {
                 name: quoted(name),
                 allowed: names.join(", "),
@@ -81,10 +82,10 @@ mod tests {
 
     #[test]
     fn policies_parse_with_their_settings() {
-        let size = |text| OsConfig::parse(text).unwrap().to_settings()[0].1.clone();
+        let size = |text| Policies::default().parse(text).unwrap().to_settings()[0].1.clone();
         assert_eq!(size("fixed:size=32KiB"), "32KiB");
-        assert_eq!(OsConfig::parse("base"), Ok(OsConfig::new(BaseConfig {}.into())));
-        let sentence = |text| OsConfig::parse(text).unwrap_err().to_string();
+        assert_eq!(Policies::default().parse("base"), Ok(OsConfig::new(BaseConfig {}.into())));
+        let sentence = |text| Policies::default().parse(text).unwrap_err().to_string();
         assert!(sentence("eagr").ends_with("; did you mean `eager`?"), "{}", sentence("eagr"));
         assert_eq!(sentence("thp:enabled"), "`enabled`: give KEY=VALUE");
         assert_eq!(sentence("thp:enabled=no"), "policy thp: enabled = no: give always or madvise");

@@ -1,8 +1,8 @@
-//! All policies by name.
+//! Policies by name: those of this crate, and those that translation designs add.
 
 use super::{
-    BaseConfig, Capability, EagerConfig, FirstTouchConfig, FixedConfig, GtsmConfig, HugetlbConfig,
-    MthpConfig, PerforatedConfig, PolicyConfig, ReservedThpConfig, ThpConfig, TpsConfig,
+    BaseConfig, Capability, EagerConfig, FirstTouchConfig, FixedConfig, HugetlbConfig, MthpConfig,
+    PerforatedConfig, PolicyConfig, ReservedThpConfig, ThpConfig, TpsConfig,
 };
 
 /// A named policy.
@@ -16,7 +16,7 @@ pub struct PolicyEntry {
     pub usual: fn() -> PolicyConfig,
 }
 
-/// All policies.
+/// The policies of this crate.
 #[rustfmt::skip]
 pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry::new::<BaseConfig>("base", "demand paging with 4 KiB pages"),
@@ -28,25 +28,50 @@ pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry::new::<FixedConfig>("fixed", "a larger base page, such as 16 or 64 KiB"),
     PolicyEntry::new::<FirstTouchConfig>("first_touch", "one large page size at first touch wherever a mapping can hold it"),
     PolicyEntry::new::<PerforatedConfig>("perforated", "huge pages, with holes where a region is not all free or not all used alike"),
-    PolicyEntry::new::<GtsmConfig>("gtsm", "huge pages, made of sound sub-blocks of 64 KiB of a chunk of 4 MiB where no block is whole"),
     PolicyEntry::new::<HugetlbConfig>("hugetlb", "a pool of huge pages set aside at boot, for mappings that ask for them"),
 ];
 
 impl PolicyEntry {
-    const fn new<S: Default + Into<PolicyConfig>>(name: &'static str, about: &'static str) -> Self {
+    /// A policy with the settings `S`.
+    pub const fn new<S: Default + Into<PolicyConfig>>(
+        name: &'static str,
+        about: &'static str,
+    ) -> Self {
         PolicyEntry { name, about, usual: || S::default().into() }
     }
 }
 
-/// The policy of this name.
-pub fn by_name(name: &str) -> Option<&'static PolicyEntry> {
-    POLICIES.iter().find(|entry| entry.name == name)
+/// All policies that can be named.
+#[derive(Clone, Debug)]
+pub struct Policies(Vec<PolicyEntry>);
+
+impl Default for Policies {
+    /// The policies of this crate.
+    fn default() -> Self {
+        Policies(POLICIES.to_vec())
+    }
 }
 
-impl Capability {
-    /// The names of the policies that have it.
-    pub fn policies(self) -> Vec<&'static str> {
-        let has_it = |entry: &&PolicyEntry| (entry.usual)().capabilities().contains(&self);
-        POLICIES.iter().filter(has_it).map(|entry| entry.name).collect()
+impl Extend<PolicyEntry> for Policies {
+    fn extend<I: IntoIterator<Item = PolicyEntry>>(&mut self, entries: I) {
+        self.0.extend(entries);
+    }
+}
+
+impl Policies {
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &PolicyEntry> {
+        self.0.iter()
+    }
+
+    /// The policy of this name.
+    pub fn by_name(&self, name: &str) -> Option<&PolicyEntry> {
+        self.iter().find(|entry| entry.name == name)
+    }
+
+    /// The names of the policies that have a capability.
+    pub fn with_capability(&self, capability: Capability) -> Vec<&'static str> {
+        let has_it = |entry: &&PolicyEntry| (entry.usual)().capabilities().contains(&capability);
+        self.iter().filter(has_it).map(|entry| entry.name).collect()
     }
 }

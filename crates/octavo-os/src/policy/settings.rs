@@ -124,7 +124,7 @@ impl OsConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{POLICIES, Span, TpsConfig};
+    use crate::policy::{POLICIES, Policies, Span, TpsConfig};
 
     #[test]
     fn setting_a_value_to_itself_is_accepted() {
@@ -173,7 +173,7 @@ mod tests {
         );
         let unknown = sentence("promotion_treshold_percent", "50");
         assert!(unknown.ends_with("did you mean `promotion_threshold_percent`?"), "{unknown}");
-        let mut nested = OsConfig::parse("gtsm:max_ptes_none=1_0").unwrap();
+        let mut nested = Policies::default().parse("perforated:max_ptes_none=1_0").unwrap();
         assert_eq!(nested.setting("max_ptes_none").unwrap(), "10");
         assert_eq!(
             nested.set("enabled", "1").unwrap_err().to_string(),

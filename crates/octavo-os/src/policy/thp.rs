@@ -74,7 +74,8 @@ impl Thp {
         Thp { config, next_scan_instructions: config.scan_every_instructions, at: (0, 0) }
     }
 
-    pub(super) fn allows(&self, vma: &Vma) -> bool {
+    /// Whether a mapping may have huge pages.
+    pub fn allows(&self, vma: &Vma) -> bool {
         vma.is_anonymous()
             && match vma.advice {
                 Advice::Huge => true,
@@ -96,7 +97,7 @@ impl Thp {
     }
 
     /// Whether a scan is due; if so, schedules the next one.
-    pub(super) fn is_due(&mut self, instructions: u64) -> bool {
+    pub fn is_due(&mut self, instructions: u64) -> bool {
         let every = self.config.scan_every_instructions;
         let is_due = every > 0 && instructions >= self.next_scan_instructions;
         if is_due {
@@ -106,7 +107,7 @@ impl Thp {
     }
 
     /// Scans some ranges of huge pages, and calls `make` for those that may be collapsed.
-    pub(super) fn scan(
+    pub fn scan(
         &mut self,
         memory: &mut Memory,
         mut make: impl FnMut(&mut Memory, ProcessId, PageNumber, &Vma),

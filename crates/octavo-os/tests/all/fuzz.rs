@@ -2,11 +2,11 @@
 //! contents match a plain model, frames are neither lost nor wrongly shared, and cached translations that
 //! were not invalidated are correct.
 
-use crate::machine::{Machine, Op, Setup, op, play};
+use crate::machine::{GappedPages, Machine, Op, Setup, op, play};
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::frames::{CompactionLimits, Compactor, Order, OutOfMemory, Owner};
 use octavo_os::page_table::{Aliases, Format, Holes, Leaf, SizeEncoding};
-use octavo_os::policy::{BasePages, Fault, Gtsm, GtsmConfig, Policy, Thp, ThpConfig};
+use octavo_os::policy::{BasePages, Fault, Policy, Thp, ThpConfig};
 use octavo_os::{CopyOnWrite, Memory, SamePages, around};
 use octavo_types::{PageNumber, PageSize};
 use proptest::prelude::*;
@@ -197,9 +197,8 @@ fn gapped(frames: u64, faults: u64, copy_on_write: CopyOnWrite) -> Setup {
     Setup { start, format, ..conventional(frames, copy_on_write) }
 }
 
-fn gtsm(whole_blocks: bool) -> Box<dyn Policy> {
-    let huge = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
-    Box::new(Gtsm::new(GtsmConfig { whole_blocks, huge }))
+fn gapped_pages(whole_blocks: bool) -> Box<dyn Policy> {
+    Box::new(GappedPages::new(whole_blocks))
 }
 
 fn thp() -> Box<dyn Policy> {
@@ -263,7 +262,7 @@ proptest! {
     fn gapped_pages_preserve_contents(
         ops in ops(), how in copies(), faults in 0u64..40, whole_blocks in any::<bool>(),
     ) {
-        let failures = play(&gapped(ROOMY, faults, how), gtsm(whole_blocks), &ops);
+        let failures = play(&gapped(ROOMY, faults, how), gapped_pages(whole_blocks), &ops);
         prop_assert_eq!(failures, 0);
     }
 
@@ -272,7 +271,7 @@ proptest! {
         ops in ops(), frames in prop_oneof![10u64..200, 1000u64..6000], how in copies(),
         faults in 0u64..60, whole_blocks in any::<bool>(),
     ) {
-        play(&gapped(frames, faults, how), gtsm(whole_blocks), &ops);
+        play(&gapped(frames, faults, how), gapped_pages(whole_blocks), &ops);
     }
 
     /// Zero pages are merged concurrently; a store gives them a frame of their own again.
@@ -286,7 +285,7 @@ proptest! {
         let failures = match which {
             0 => play(&setup(perforated(frames, how, 4)), Box::new(Perforating::new(state)), &ops),
             1 => play(&setup(conventional(frames, how)), thp(), &ops),
-            2 => play(&setup(gapped(frames, 20, how)), gtsm(state.is_multiple_of(2)), &ops),
+            2 => play(&setup(gapped(frames, 20, how)), gapped_pages(state.is_multiple_of(2)), &ops),
             _ => {
                 let tailored = tailored(frames, how, Aliases::Pointers);
                 play(&setup(tailored), Box::new(AnySize { state }), &ops)
@@ -336,7 +335,7 @@ fn run(steps: u64, every: u64) {
             3 => {
                 // Each with both copy-on-write settings.
                 let whole_blocks = (number / 10 + number / 20) % 2 == 1;
-                Machine::new(&gapped(2 * frames, 20, how), gtsm(whole_blocks))
+                Machine::new(&gapped(2 * frames, 20, how), gapped_pages(whole_blocks))
             }
             _ => {
                 let setup = tailored(frames, how, Aliases::Pointers);

@@ -27,7 +27,6 @@ use octavo_config::MachineConfig;
 use octavo_hw::Asid;
 use octavo_oracle::strategies::Step;
 use octavo_os::page_table::{HardwareTable, PageTable};
-use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, Instructions, ItemKind, PageNumber, PageSize, PhysAddr,
@@ -39,6 +38,7 @@ use super::tables::{Section, Tables};
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design, applying_invalidations};
 use crate::designs::Conventional;
+use crate::designs::registry::policies;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, guest_configs, machine, map,
@@ -419,7 +419,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     if config.host.is_some() {
         return planning(config, policy).0;
     }
-    let os = OsConfig::parse(policy).unwrap();
+    let os = policies().parse(policy).unwrap();
     let cache = &config.cache;
     let levels = [cache.l1d, cache.l2, cache.llc].map(|level| level.latency_cycles);
     let latencies = [levels[0], levels[1], levels[2], cache.memory_latency_cycles];
@@ -442,7 +442,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
 
 /// The twin of a machine with a guest, and the walks that it will plan.
 fn planning(config: &MachineConfig, policy: &str) -> (Box<dyn AnyMachine>, Log) {
-    let os = OsConfig::parse(policy).unwrap();
+    let os = policies().parse(policy).unwrap();
     let log = Log::default();
     NEXT.set((config.core.count, Arc::clone(&log)));
     let tables = build_tables(|| planner(false));

@@ -18,13 +18,14 @@
 //! would double an entry); use of a cached bitmap, and counting its bits, costs nothing. A second level that
 //! is a victim level in other designs is filled by walks here.
 
+mod policy;
 mod settings;
 
 use octavo_config::{DesignTable, Fill, FragmentationConfig, MachineConfig, TlbConfig, Ways};
 use octavo_hw::{Asid, Geometry, Replacement, SetArray};
 use octavo_os::frames::SubBlocks;
 use octavo_os::page_table::Format;
-use octavo_os::policy::{GAPPED_PAGES, OsConfig};
+use octavo_os::policy::{OsConfig, PolicyEntry};
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, Instructions, PageNumber};
 
@@ -38,6 +39,7 @@ use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::state::Part;
 use crate::front::LineAccess;
+pub use policy::{GAPPED_PAGES, GtsmPolicyConfig};
 pub use settings::GtsmSettings;
 use crate::tlb::{Coalescing, L1Tlb, Lookup, Tlb, Translation};
 
@@ -45,6 +47,7 @@ use crate::tlb::{Coalescing, L1Tlb, Lookup, Tlb, Translation};
 #[rustfmt::skip]
 pub const FAMILY: Family = Family {
     settings: Some(DesignTable::of::<GtsmSettings>()),
+    policies: &[PolicyEntry::new::<GtsmPolicyConfig>("gtsm", "huge pages, made of sound sub-blocks of 64 KiB of a chunk of 4 MiB where no block is whole")],
     ..Family::new(
         &[TranslationHardware {
             needs: Some(&Requirement { capability: GAPPED_PAGES, is_of_host: false }),

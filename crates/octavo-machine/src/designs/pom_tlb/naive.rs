@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex};
 use octavo_config::{MachineConfig, PageSizes, TlbArray, Ways};
 use octavo_oracle::strategies::Step;
 use octavo_os::ProcessId;
-use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, Instructions, ItemKind, MapSource, PageNumber, PageSize,
@@ -29,6 +28,7 @@ use proptest::prelude::*;
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
+use crate::designs::registry::policies;
 use crate::designs::build::{self, Tables};
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
@@ -227,7 +227,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let reserved_bytes = reserved_bytes(config);
     let tables = Tables { reserved_bytes, ..Tables::default() };
     let sets = Arc::new(Mutex::new(Sets::new()));
-    let os = OsConfig::parse(policy).unwrap();
+    let os = policies().parse(policy).unwrap();
     let received = Arc::new(Mutex::new(vec![Vec::new(); config.core.count as usize]));
     let mut cores = 0..;
     let made = build::machine_with_tables(config, &setup(config), tables, &os, |_| {

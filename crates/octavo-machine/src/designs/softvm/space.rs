@@ -245,7 +245,7 @@ mod tests {
     use octavo_os::Os;
     use octavo_os::frames::{Frames, MemoryShape, Order};
     use octavo_os::page_table::Format;
-    use octavo_os::policy::by_name;
+    use octavo_os::policy::{BaseConfig, PolicySettings};
     use octavo_types::{AddrRange, Event, MapSource, Protection, VirtAddr};
 
     use super::*;
@@ -253,7 +253,7 @@ mod tests {
     fn os(processes: usize) -> (Os, Vec<ProcessId>) {
         let frames = Frames::new(MemoryShape::new(1 << 12, Order::LINUX).unwrap());
         let memory = Memory::new(frames, &[], Format::default());
-        let mut os = Os::new(memory, (by_name("base").unwrap().usual)().build());
+        let mut os = Os::new(memory, BaseConfig {}.build());
         let processes = (0..processes).map(|_| os.spawn().unwrap()).collect();
         (os, processes)
     }

@@ -1,5 +1,5 @@
-//! Entries of gapped pages (GTSM; Park et al., ISCA 2020, Section VII-D): entries of 2 MiB pages that hold
-//! the frame of their chunk.
+//! Entries of [gapped pages](octavo_os::page_table::Gapped): entries of 2 MiB pages that hold the frame of
+//! their chunk.
 
 use octavo_os::frames::SubBlocks;
 use octavo_os::page_table::Gapped;

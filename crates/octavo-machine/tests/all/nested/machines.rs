@@ -6,13 +6,14 @@ use octavo_config::{
 };
 use octavo_hw::Replacement;
 use octavo_machine::designs::GtsmSettings;
+use octavo_machine::designs::registry::policies;
 use octavo_machine::designs::{
     Conventional, DirectSegment, Gtsm, Perforated, Physical, Rmm, Sizes, Softvm, Variant,
 };
 use octavo_machine::{AnyMachine, Coalescing, ConfigError, Design, Env, Machine};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{OsConfig, Policy, PolicyConfig};
+use octavo_os::policy::{Policy, PolicyConfig};
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
@@ -191,7 +192,7 @@ impl NestedDesign {
             NestedDesign::Ranges | NestedDesign::Segment => "eager",
             _ => "thp",
         };
-        OsConfig::parse(name).unwrap().policy
+        policies().parse(name).unwrap().policy
     }
 
     fn extra(self) -> ExtraHardware {

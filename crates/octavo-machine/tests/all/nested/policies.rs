@@ -1,7 +1,8 @@
 //! Operations of the host on the memory of its virtual machine.
 
+use octavo_machine::designs::registry::policies;
 use octavo_os::frames::{CompactionLimits, Compactor, Order, OutOfMemory};
-use octavo_os::policy::{BasePages, Fault, OsConfig, Policy};
+use octavo_os::policy::{BasePages, Fault, Policy};
 use octavo_os::{Memory, ProcessId};
 use octavo_types::PageSize;
 
@@ -131,7 +132,7 @@ impl Policy for BackgroundPolicy {
 
 impl HostPolicy {
     pub fn build(self) -> Box<dyn Policy> {
-        let named = |name| OsConfig::parse(name).unwrap().policy.build();
+        let named = |name| policies().parse(name).unwrap().policy.build();
         match self {
             HostPolicy::Base => named("base"),
             HostPolicy::Promotes => {

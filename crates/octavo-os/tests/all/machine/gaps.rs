@@ -1,10 +1,12 @@
-//! A TLB of unlimited size that caches gapped pages.
+//! Gapped pages: a TLB of unlimited size that caches them, and a policy that makes them.
 
 use std::collections::BTreeMap;
 
+use octavo_os::frames::OutOfMemory;
+use octavo_os::policy::{Fault, Policy, Thp, ThpConfig, place_last};
 use octavo_os::vmas::Pages;
-use octavo_os::{Memory, ProcessId};
-use octavo_types::{FrameNumber, PageNumber};
+use octavo_os::{ChunkSearch, Memory, ProcessId, around};
+use octavo_types::{FrameNumber, PageNumber, PageSize};
 
 /// Entries of gapped pages, and chunk bitmaps.
 #[derive(Default)]
@@ -43,5 +45,61 @@ impl CachedGappedPages {
                 assert!(leaf.rights.write || !write, "{page:?} is stale: no stores now");
             }
         }
+    }
+}
+
+/// Pages of 2 MiB at first touch and in the background: gapped ones, or only where no block is free.
+pub struct GappedPages {
+    whole_blocks: bool,
+    huge: Thp,
+    chunks: ChunkSearch,
+}
+
+impl GappedPages {
+    /// A policy that scans in each background run.
+    pub fn new(whole_blocks: bool) -> Self {
+        let huge = Thp::new(ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() });
+        GappedPages { whole_blocks, huge, chunks: ChunkSearch::default() }
+    }
+}
+
+impl Policy for GappedPages {
+    fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let Fault { process, page, ref mapping, ref vma } = *fault;
+        let huge = around(page, PageSize::HUGE);
+        let fits = mapping.start <= huge.start && huge.end <= mapping.end;
+        if fits && self.huge.allows(vma) && memory.is_untouched(process, &huge) {
+            let first = PageNumber::new(huge.start);
+            if self.whole_blocks
+                && memory.place_new(process, first, PageSize::HUGE, vma.rights).is_ok()
+            {
+                return Ok(());
+            }
+            self.chunks.map_gapped(memory, process, first, vma.rights);
+            if memory.process(process).table.gapped(page).is_some() {
+                return Ok(());
+            }
+        }
+        place_last(memory, process, page, vma.rights)
+    }
+
+    fn unmapped(&mut self, _: &mut Memory, _: ProcessId, _: &Pages) {
+        self.chunks = ChunkSearch::default();
+    }
+
+    fn background(&mut self, memory: &mut Memory, instructions: u64) {
+        if !self.huge.is_due(instructions) {
+            return;
+        }
+        self.chunks = ChunkSearch::default();
+        let GappedPages { whole_blocks, huge, chunks } = self;
+        huge.scan(memory, |memory, process, first, vma| {
+            let is_whole = memory.process(process).table.gapped(first).is_some()
+                || *whole_blocks
+                    && memory.collapse(process, first, PageSize::HUGE, vma.rights).is_ok();
+            if !is_whole {
+                chunks.map_gapped(memory, process, first, vma.rights);
+            }
+        });
     }
 }

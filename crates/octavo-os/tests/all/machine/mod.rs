@@ -21,6 +21,7 @@ use octavo_types::{
 };
 
 use gaps::CachedGappedPages;
+pub use gaps::GappedPages;
 use holes::CachedPerforatedPages;
 pub use ops::{Op, PAGES, op};
 

@@ -4,8 +4,8 @@
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{
-    Defrag, GAPPED_PAGES, GtsmConfig, HugetlbConfig, MthpConfig, PERFORATED_PAGES, POLICIES,
-    PerforatedConfig, PolicyConfig, ReserveWhen, Span, ThpConfig, TpsConfig,
+    Defrag, HugetlbConfig, MthpConfig, PERFORATED_PAGES, POLICIES, PerforatedConfig, PolicyConfig,
+    ReserveWhen, Span, ThpConfig, TpsConfig,
 };
 use octavo_os::{CopyOnWrite, SamePages};
 use octavo_types::PageSize;
@@ -40,10 +40,6 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
             min_parts: u32::from(choice / 12 % 2) * 40,
             huge: khugepaged,
         }),
-        "gtsm" => {
-            let whole_blocks = choice.is_multiple_of(2);
-            GtsmConfig { whole_blocks, huge: khugepaged }.into()
-        }
         "hugetlb" => PolicyConfig::from(HugetlbConfig {
             nr_hugepages: u64::from(choice % 12),
             all_anonymous: Some(PageSize::HUGE),
@@ -73,8 +69,7 @@ proptest! {
         sizes.extend(config.required_sizes());
         let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
         let has_perforated = config.capabilities().contains(&PERFORATED_PAGES);
-        let has_gapped = config.capabilities().contains(&GAPPED_PAGES);
-        let format = Format { has_perforated, has_gapped, ..Format::default() };
+        let format = Format { has_perforated, ..Format::default() };
         let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
         let start = Fragmentation::Faults(Faults { portion, layout });
         let setup = Setup { frames, start, sizes, format, copy_on_write, same_pages };

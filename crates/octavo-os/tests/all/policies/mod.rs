@@ -4,7 +4,6 @@ mod compaction;
 mod developing;
 mod eager;
 mod fuzz;
-mod gtsm;
 mod machine;
 mod others;
 mod perforated;

@@ -3,7 +3,7 @@
 use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{
     Defrag, FaultHuge, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Hugetlb, HugetlbConfig,
-    Mthp, MthpConfig, MthpEnabled, POLICIES, Policy, by_name,
+    Mthp, MthpConfig, MthpEnabled, POLICIES, Policies, Policy,
 };
 use octavo_os::{ProcessId, base_pages};
 use octavo_types::{Event, FrameNumber, PageSize};
@@ -188,7 +188,7 @@ fn oversized_pool_serves_all_anonymous_memory() {
 #[test]
 fn every_policy_builds_from_its_settings() {
     for entry in POLICIES {
-        let usual = (by_name(entry.name).unwrap().usual)();
+        let usual = (Policies::default().by_name(entry.name).unwrap().usual)();
         assert_eq!(usual.check(), Ok(()), "{}", entry.name);
         assert!(
             usual.required_sizes().is_sorted() && !usual.required_sizes().contains(&PageSize::BASE)
@@ -199,7 +199,7 @@ fn every_policy_builds_from_its_settings() {
         machine.touch(FIRST, 1500, true);
         machine.check().unwrap();
     }
-    assert!(by_name("tsp").is_none());
+    assert!(Policies::default().by_name("tsp").is_none());
 }
 
 fn conserved(

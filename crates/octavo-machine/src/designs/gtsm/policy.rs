@@ -15,22 +15,21 @@
 //! support gapped pages (in a guest, whose memory has no faults, and with other hardware), whole blocks are
 //! used.
 
-use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
+use octavo_os::frames::OutOfMemory;
+use octavo_os::policy::{
+    AllowedValues, Capability, Fault, Policy, PolicySettings, Texts, Thp, ThpConfig, place_last,
+};
+use octavo_os::vmas::Pages;
+use octavo_os::{ChunkSearch, Memory, ProcessId, around};
+use octavo_types::{PageNumber, PageSize};
 use serde::{Deserialize, Serialize};
-
-use super::base::place_last;
-use super::texts::{AllowedValues, Texts};
-use super::{Capability, Fault, Policy, PolicySettings, Thp, ThpConfig};
-use crate::frames::{Frames, OutOfMemory, Owner, SubBlocks};
-use crate::memory::{Memory, ProcessId, around};
-use crate::vmas::Pages;
 
 /// Huge pages made of sub-blocks.
 pub const GAPPED_PAGES: Capability = Capability("pages of 2 MiB with gaps");
 
-/// Settings of GTSM.
+/// Settings of the policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct GtsmConfig {
+pub struct GtsmPolicyConfig {
     /// Whether free blocks of 2 MiB are used as plain huge pages.
     pub whole_blocks: bool,
     /// Which mappings may have huge pages, and background scans.
@@ -38,22 +37,22 @@ pub struct GtsmConfig {
     pub huge: ThpConfig,
 }
 
-impl GtsmConfig {
+impl GtsmPolicyConfig {
     /// Whether a process uses free blocks of 2 MiB as plain huge pages.
     fn takes_whole_blocks(&self, memory: &Memory, process: ProcessId) -> bool {
         self.whole_blocks || !has_gapped(memory, process)
     }
 }
 
-impl Default for GtsmConfig {
+impl Default for GtsmPolicyConfig {
     fn default() -> Self {
-        GtsmConfig { whole_blocks: true, huge: ThpConfig::default() }
+        GtsmPolicyConfig { whole_blocks: true, huge: ThpConfig::default() }
     }
 }
 
-impl PolicySettings for GtsmConfig {
+impl PolicySettings for GtsmPolicyConfig {
     fn build(&self) -> Box<dyn Policy> {
-        Box::new(Gtsm::new(*self))
+        Box::new(GtsmPolicy::new(*self))
     }
 
     fn required_sizes(&self) -> Vec<PageSize> {
@@ -65,74 +64,21 @@ impl PolicySettings for GtsmConfig {
     }
 
     fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {
-        Ok(GtsmConfig { huge: texts.read()?, ..texts.read()? })
+        Ok(GtsmPolicyConfig { huge: texts.read()?, ..texts.read()? })
     }
 }
 
 /// Gap-Tolerant Sequential Mapping.
-pub struct Gtsm {
-    config: GtsmConfig,
+pub struct GtsmPolicy {
+    config: GtsmPolicyConfig,
     huge: Thp,
-    chunks: Chunks,
+    chunks: ChunkSearch,
 }
 
-/// The search for chunks.
-#[derive(Default)]
-struct Chunks {
-    /// Chunks before this one are skipped until a range is unmapped or a scan begins.
-    next: u64,
-}
-
-impl Gtsm {
+impl GtsmPolicy {
     /// A policy without pages.
-    pub fn new(config: GtsmConfig) -> Self {
-        Gtsm { config, huge: Thp::new(config.huge), chunks: Chunks::default() }
-    }
-}
-
-impl Chunks {
-    /// Makes the 2 MiB from a page on a gapped page; it is unmapped or consists of private base pages.
-    fn map_gapped(
-        &mut self,
-        memory: &mut Memory,
-        process: ProcessId,
-        first: PageNumber,
-        rights: Protection,
-    ) {
-        if !has_gapped(memory, process) {
-            return;
-        }
-        let Some((chunk, blocks)) = self.choose(&memory.frames) else { return };
-        let frames = |number: u64| chunk.plus(number * SubBlocks::ORDER.frames());
-        for block in blocks.iter().map(frames) {
-            let taken = memory.frames.allocate_at(block, SubBlocks::ORDER, Owner::Data);
-            assert!(taken, "a sub-block that is free");
-        }
-        // If its page table cannot hold it, base pages are used.
-        if !memory.map_gapped(process, first, (chunk, blocks), rights).unwrap_or(false) {
-            blocks.iter().for_each(|number| memory.frames.free(frames(number), SubBlocks::ORDER));
-        }
-    }
-
-    /// The next chunk with enough free sub-blocks and no page.
-    fn choose(&mut self, frames: &Frames) -> Option<(FrameNumber, SubBlocks)> {
-        let of_chunk = SubBlocks::CHUNK.frames();
-        while self.next < frames.shape().frames() / of_chunk {
-            let chunk = FrameNumber::new(self.next * of_chunk);
-            self.next += 1;
-            if frames.chunk_bitmaps().of(chunk).is_some() {
-                continue;
-            }
-            let is_free = |number: &u64| {
-                let first = chunk.plus(number * SubBlocks::ORDER.frames());
-                frames.is_free(first, SubBlocks::ORDER)
-            };
-            let free = (0..64).filter(is_free).fold(0, |bits, number| bits | 1 << number);
-            if let Some(blocks) = SubBlocks::first_of(free) {
-                return Some((chunk, blocks));
-            }
-        }
-        None
+    pub fn new(config: GtsmPolicyConfig) -> Self {
+        GtsmPolicy { config, huge: Thp::new(config.huge), chunks: ChunkSearch::default() }
     }
 }
 
@@ -141,7 +87,7 @@ fn has_gapped(memory: &Memory, process: ProcessId) -> bool {
     memory.process(process).table.format().has_gapped
 }
 
-impl Policy for Gtsm {
+impl Policy for GtsmPolicy {
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
         let Fault { process, page, ref mapping, ref vma } = *fault;
         let huge = around(page, PageSize::HUGE);
@@ -162,15 +108,15 @@ impl Policy for Gtsm {
     }
 
     fn unmapped(&mut self, _memory: &mut Memory, _process: ProcessId, _pages: &Pages) {
-        self.chunks = Chunks::default();
+        self.chunks = ChunkSearch::default();
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
         if !self.huge.is_due(instructions) {
             return;
         }
-        self.chunks = Chunks::default();
-        let Gtsm { config, huge, chunks } = self;
+        self.chunks = ChunkSearch::default();
+        let GtsmPolicy { config, huge, chunks } = self;
         huge.scan(memory, |memory, process, first, vma| {
             if memory.process(process).table.gapped(first).is_some() {
                 return;

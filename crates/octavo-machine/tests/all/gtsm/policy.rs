@@ -1,8 +1,9 @@
 //! Gap-Tolerant Sequential Mapping: selection of sub-blocks, and splits.
 
+use octavo_machine::designs::gtsm::GtsmPolicyConfig;
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{GtsmConfig, PolicySettings};
+use octavo_os::policy::PolicySettings;
 use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
@@ -18,7 +19,7 @@ fn pages(at: u64, count: u64) -> AddrRange {
 
 /// Two and a half chunks with a faulty frame in each of these sub-blocks, and a process with eight huge pages
 /// of anonymous memory.
-fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmConfig) -> (Os, ProcessId) {
+fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmPolicyConfig) -> (Os, ProcessId) {
     let mut frames = Frames::new(MemoryShape::new(2 * 1024 + 512, Order::LINUX).unwrap());
     for block in faulty {
         let frame = FrameNumber::new(block * 16 + block % 15);
@@ -50,7 +51,7 @@ fn every_second() -> impl Iterator<Item = u64> {
 
 #[test]
 fn gapped_page_uses_the_first_free_sub_blocks() {
-    let (mut os, process) = started(every_second(), GtsmConfig::default());
+    let (mut os, process) = started(every_second(), GtsmPolicyConfig::default());
     let bits = 0xaaaa_aaaa_aaaa_aaaa;
     assert_eq!(touch(&mut os, process, 512 + 77), Some((1024, bits)));
     let leaf = os.memory().process(process).table.leaf(page(512 + 77)).unwrap();
@@ -64,7 +65,7 @@ fn gapped_page_uses_the_first_free_sub_blocks() {
 /// "It limits the allocation of large pages to one-half of the available memory."
 #[test]
 fn chunk_has_at_most_one_gapped_page() {
-    let config = GtsmConfig { whole_blocks: false, ..GtsmConfig::default() };
+    let config = GtsmPolicyConfig { whole_blocks: false, ..GtsmPolicyConfig::default() };
     let (mut os, process) = started([], config);
     let low = u64::from(u32::MAX);
     assert_eq!(touch(&mut os, process, 512), Some((0, low)));
@@ -76,7 +77,7 @@ fn chunk_has_at_most_one_gapped_page() {
         None,
         "what is left of both chunks is for base pages"
     );
-    let (mut os, process) = started([], GtsmConfig::default());
+    let (mut os, process) = started([], GtsmPolicyConfig::default());
     assert_eq!(touch(&mut os, process, 512), None, "a free block is a huge page");
     assert_eq!(os.memory().pages(PageSize::HUGE), 1);
 }
@@ -97,7 +98,7 @@ fn changing_a_part_splits_a_gapped_page() {
         (Event::Remap { from: pages(512, 512), to: pages(2048, 512) }, false),
         (Event::Remap { from: pages(512, 512), to: pages(2048 + 16, 512) }, true),
     ] {
-        let (mut os, process) = started(every_second(), GtsmConfig::default());
+        let (mut os, process) = started(every_second(), GtsmPolicyConfig::default());
         touch(&mut os, process, 512);
         os.take_invalidations();
         os.event(process, &event).unwrap();
@@ -115,7 +116,7 @@ fn changing_a_part_splits_a_gapped_page() {
 /// Parent and child share a gapped page until one of them stores.
 #[test]
 fn store_after_fork_splits_the_storing_processs_page() {
-    let (mut os, process) = started(every_second(), GtsmConfig::default());
+    let (mut os, process) = started(every_second(), GtsmPolicyConfig::default());
     let before = touch(&mut os, process, 512);
     let child = os.fork(process).unwrap();
     assert_eq!((os.memory().gapped_pages(), os.memory().check()), (2, Ok(())));
@@ -131,7 +132,7 @@ fn store_after_fork_splits_the_storing_processs_page() {
 /// Base pages move to their places in the chunk.
 #[test]
 fn khugepaged_makes_gapped_pages() {
-    let mut config = GtsmConfig::default();
+    let mut config = GtsmPolicyConfig::default();
     config.huge.scan_every_instructions = 1;
     let (mut os, process) = started(every_second(), config);
     let protect =
@@ -153,7 +154,7 @@ fn khugepaged_makes_gapped_pages() {
 /// The deposited node suffices: the only free frame is for the copy of a store after a fork.
 #[test]
 fn splitting_a_gapped_page_needs_no_memory() {
-    let (mut os, process) = started(every_second(), GtsmConfig::default());
+    let (mut os, process) = started(every_second(), GtsmPolicyConfig::default());
     touch(&mut os, process, 512);
     while os.memory().frames.free_frames() > 0 {
         os.memory_mut().frames.allocate(Order::BASE, Owner::Background { movable: false }).unwrap();
@@ -166,7 +167,7 @@ fn splitting_a_gapped_page_needs_no_memory() {
 /// A part with increased permissions is split off, too: TLBs find it by a bitmap that no longer exists.
 #[test]
 fn splitting_a_gapped_page_is_a_shootdown() {
-    let (mut os, process) = started(every_second(), GtsmConfig::default());
+    let (mut os, process) = started(every_second(), GtsmPolicyConfig::default());
     touch(&mut os, process, 512);
     os.take_invalidations();
     os.fault(process, page(600), Access::Fetch).unwrap();
@@ -194,7 +195,7 @@ fn gapped_split_has_the_shootdowns_of_a_huge_page() {
     ] {
         for faulty in [every_second().collect(), Vec::new()] {
             let has_gaps = !faulty.is_empty();
-            let (mut os, process) = started(faulty, GtsmConfig::default());
+            let (mut os, process) = started(faulty, GtsmPolicyConfig::default());
             assert_eq!(touch(&mut os, process, 512).is_some(), has_gaps);
             os.take_invalidations();
             let before = os.memory().counters.shootdowns;
