@@ -1,6 +1,6 @@
 //! Measures the cost of machines, beside a textbook simulator:
 //!
-//!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--more softvm,…]
+//!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--more spur,…]
 //!                   [--machine NAME] [--out-of-order] FILE.oct …
 //!
 //! The first references of each trace (32M by default) are held in memory as words. Every round decodes and

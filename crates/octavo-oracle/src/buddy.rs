@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use octavo_types::FrameNumber;
 
-/// Free memory as a set of blocks, written after Guvenilir and Patt, "Tailored Page Sizes", ISCA
-/// 2020, Section II-B, "Buddy Memory Allocation".
+/// Free memory as a set of blocks, written after Guvenilir and Patt, ISCA 2020,
+/// Section II-B, "Buddy Memory Allocation".
 #[derive(Clone, Debug)]
 pub struct NaiveBuddy {
     /// The order and the first frame of each free block.

@@ -17,8 +17,8 @@ pub struct MemoryConfig {
     /// How much there is: whole frames of 4 KiB, at most 4 TiB.
     #[serde(with = "written::bytes")]
     pub bytes: u64,
-    /// The largest block of the allocator: 4 MiB for Linux, 1 GiB for Tailored Page Sizes. A design
-    /// may ask for another.
+    /// The largest block of the allocator: 4 MiB for Linux. A design may ask for another,
+    /// such as 1 GiB for pages of any size.
     #[serde(with = "written::page_size")]
     pub largest_block: PageSize,
     /// The initial state of memory.

@@ -12,7 +12,7 @@ const SIZE_BITS: u32 = 5;
 /// The bits of a base page number in a key: enough for 59-bit addresses.
 const BASE_PAGES: u64 = (1 << 47) - 1;
 
-/// A fully associative array of pages of any size: the any-size L1 TLB of Tailored Page Sizes
+/// A fully associative array of pages of any size: an any-size L1 TLB
 /// (Guvenilir and Patt, ISCA 2020, section III.A.2), where each entry masks the page number before
 /// it is compared.
 ///

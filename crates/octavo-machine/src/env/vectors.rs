@@ -1,5 +1,5 @@
-//! Accessed and dirty bits of parts of tailored pages, set by hardware (Guvenilir and Patt, ISCA 2020,
-//! section III.C.1; [`octavo_os::page_table::Vectors`]).
+//! Accessed and dirty bits of parts of pages of intermediate sizes, set by hardware (Guvenilir and Patt, ISCA
+//! 2020, section III.C.1; [`octavo_os::page_table::Vectors`]).
 
 use octavo_types::PageNumber;
 
@@ -19,8 +19,8 @@ pub(super) struct VectorCounters {
 }
 
 impl Env {
-    /// Sets the accessed bit, and for a store the dirty bit, of a part of a tailored page, where the TLB
-    /// entry does not know them to be set. They are written to the page's first alias, "using the same
+    /// Sets the accessed bit, and for a store the dirty bit, of a part of a page of an intermediate size, where the
+    /// TLB entry does not know them to be set. They are written to the page's first alias, "using the same
     /// mechanism already used by the existing modify bit update operation": a walk to the entry, unless one
     /// has just been made. The update does "not block forward progress": it is counted and goes through the
     /// caches, but costs the program no cycles.

@@ -1,5 +1,5 @@
-//! The accessed and dirty bits of parts of tailored pages that first-level TLB entries know to be set
-//! (Guvenilir and Patt, ISCA 2020, section III.C.1).
+//! The accessed and dirty bits of parts of pages of intermediate sizes that first-level TLB entries know to be
+//! set (Guvenilir and Patt, ISCA 2020, section III.C.1).
 //!
 //! "The vector can be cached with the TLBs and does not actually need to be loaded on a page walk": a new
 //! entry knows no bit, and learns each bit when it is stored. Second-level entries know none, so that a

@@ -37,7 +37,7 @@ impl MemoryShape {
         self.frames
     }
 
-    /// The largest order of a block: 10 in Linux, 18 for Tailored Page Sizes.
+    /// The largest order of a block: 10 in Linux, 18 for pages of up to 1 GiB.
     pub fn largest(self) -> Order {
         self.largest
     }

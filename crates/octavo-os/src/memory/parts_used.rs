@@ -1,4 +1,4 @@
-//! Accessed and dirty memory by page tables: by whole pages, and by parts of tailored pages.
+//! Accessed and dirty memory by page tables: by whole pages, and by parts of pages of intermediate sizes.
 
 use octavo_types::PageNumber;
 
@@ -20,12 +20,12 @@ pub struct PartsUsedBytes {
 }
 
 impl Memory {
-    /// Whether page tables keep accessed and dirty vectors of tailored pages.
+    /// Whether page tables keep accessed and dirty vectors of pages of intermediate sizes.
     pub fn has_vectors(&self) -> bool {
         self.format.vector_bits > 0
     }
 
-    /// The accessed and dirty bytes of tailored pages.
+    /// The accessed and dirty bytes of pages of intermediate sizes.
     pub fn parts_used(&self) -> PartsUsedBytes {
         let mut all = PartsUsedBytes::default();
         for process in self.live() {

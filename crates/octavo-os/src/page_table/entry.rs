@@ -1,5 +1,5 @@
-//! The bits of page-table entries: x86-64, with the extensions of Tailored Page Sizes and of perforated and
-//! gapped pages.
+//! The bits of page-table entries: x86-64, with extensions for pages of intermediate sizes (powers of two that
+//! are no level's own), perforated pages and gapped pages.
 
 use octavo_types::{FrameNumber, PageSize, Protection};
 
@@ -15,16 +15,17 @@ const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 /// Above the lowest level: maps a page, not a node.
 const LARGE: u64 = 1 << 7;
-/// A tailored page, with its size in unused frame bits (`T` of Figure 5).
-const TAILORED: u64 = 1 << 52;
-/// The four bits of a tailored page's size, for the encoding that uses them.
+/// A page of an intermediate size, with its size in unused frame bits (Guvenilir and Patt, ISCA 2020, `T` of
+/// Figure 5).
+const INTERMEDIATE: u64 = 1 << 52;
+/// The four bits of an intermediate size, for the encoding that uses them.
 const SIZE_SHIFT: u8 = 53;
 const SIZE_MASK: u64 = 0xf << SIZE_SHIFT;
 /// A perforated page (Park et al., ISCA 2020, Section IV-B), with its hole filter in unused frame bits.
 const PERFORATED: u64 = 1 << 57;
 /// A gapped page of 2 MiB (Park et al., ISCA 2020, Section VII-D), with the frame of its chunk.
 const GAPPED: u64 = 1 << 58;
-/// A tailored page with accessed and dirty vectors in its first alias.
+/// A page of an intermediate size with accessed and dirty vectors in its first alias.
 const VECTORS: u64 = 1 << 59;
 /// The hole filter of a perforated page: one of the nine free bits is in use already.
 const FILTER_SHIFT: u8 = 13;
@@ -41,7 +42,7 @@ pub enum SizeEncoding {
     /// Four reserved bits hold log2 of the page size in pages of the level's own size.
     #[default]
     FourBits,
-    /// One bit marks a tailored page; its size is in the lowest frame bits, which it does not use: as many
+    /// One bit marks a page of an intermediate size, which is in the lowest frame bits, which it does not use: as many
     /// ones as doublings past the first, then a zero.
     OneBit,
 }
@@ -73,7 +74,7 @@ impl Entry {
         Entry(frame.start().raw() | PRESENT | WRITABLE | USER)
     }
 
-    /// An entry that maps a page of `size` at `frame`; for a tailored page, the true entry or its full copy
+    /// An entry that maps a page of `size` at `frame`; for an intermediate size, the true entry or its full copy
     /// in an alias.
     pub fn page(
         frame: FrameNumber,
@@ -91,7 +92,7 @@ impl Entry {
             bits |= match encoding {
                 SizeEncoding::FourBits => u64::from(doublings) << SIZE_SHIFT,
                 SizeEncoding::OneBit => {
-                    TAILORED | (((1 << (doublings - 1)) - 1) << level_log2(level))
+                    INTERMEDIATE | (((1 << (doublings - 1)) - 1) << level_log2(level))
                 }
             };
         }
@@ -112,7 +113,7 @@ impl Entry {
 
     /// The size of its page, given its level.
     pub fn size(self, level: u8) -> PageSize {
-        let doublings = if self.0 & TAILORED != 0 {
+        let doublings = if self.0 & INTERMEDIATE != 0 {
             ((self.0 & FRAME_MASK) >> level_log2(level)).trailing_ones() as u8 + 1
         } else {
             ((self.0 & SIZE_MASK) >> SIZE_SHIFT) as u8
@@ -162,7 +163,7 @@ impl Entry {
         self.0 & GAPPED != 0
     }
 
-    /// The entry of a tailored page with vectors in its first alias.
+    /// The entry of a page of an intermediate size with vectors in its first alias.
     pub fn with_vectors(self) -> Self {
         Entry(self.0 | VECTORS)
     }

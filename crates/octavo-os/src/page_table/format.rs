@@ -21,8 +21,8 @@ pub struct Format {
     pub encoding: SizeEncoding,
     /// The content of alias entries.
     pub aliases: Aliases,
-    /// Maximum number of parts of a tailored page with accessed and dirty bits of their own, a power of two
-    /// up to [`super::MAX_VECTOR_BITS`]; 0 for none. Aliases that are copies have no room for them.
+    /// Maximum number of parts of a page of an intermediate size with accessed and dirty bits of their own, a
+    /// power of two up to [`super::MAX_VECTOR_BITS`]; 0 for none. Aliases that are copies have no room for them.
     pub vector_bits: u8,
     /// Whether perforated pages are supported: nodes of level 2 then have shadow nodes.
     pub has_perforated: bool,

@@ -1,5 +1,5 @@
-//! Accessed and dirty vectors: bits of the parts of a tailored page (Guvenilir and Patt, ISCA 2020, section
-//! III.C.1): "the remaining bits in the alias PTEs are thus unused and could be collected into a bit vector".
+//! Accessed and dirty vectors: bits of the parts of a page of an intermediate size (Guvenilir and Patt, ISCA
+//! 2020, section III.C.1): "the remaining bits in the alias PTEs are thus unused and could be collected into a bit vector".
 //!
 //! - A page of *n* entries has *n* parts, limited by [`Format::vector_bits`](super::Format::vector_bits); the paper also bounds them: two
 //!   vectors of at most 16 bits. Both lie in frame bits of the first alias that its size does not use: one

@@ -5,8 +5,7 @@
 //! The page table keeps the ranges ([`PageTable::ranges`](crate::page_table::PageTable::ranges)) of all
 //! mapped pages, redundantly to its entries. Inside the ranges it uses huge pages, or other allowed sizes,
 //! wherever they fit, as Linux does; blocks are then placed so that virtual and physical addresses have equal
-//! alignment. A baseline with huge pages therefore misses the first-level TLBs as often ("RMM eliminates no
-//! L1 DTLB misses", Section IV-B). With `largest` set to 4 KiB it uses base pages only.
+//! alignment. A baseline with huge pages therefore misses the first-level TLBs as often (Section IV-B). With `largest` set to 4 KiB it uses base pages only.
 //!
 //! A mapping larger than free memory is left to demand paging and counted as a fallback: programs map far
 //! more than they use. So are inaccessible mappings, until they become accessible, and pages given back.
