@@ -67,6 +67,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "all designs": octavo.sim(TRACE, designs=every),
         "all designs in a guest": octavo.sim(TRACE, designs=every, virtualised=True),
         "unified": octavo.sim(TRACE, "r3000", ["base4k"]),
+        "prefetchers": octavo.sim(TRACE, "zen4", ["base4k"], timing="out-of-order"),
         "measured": octavo.sim(TRACE, **measured_files(folder)),
         "no instructions": octavo.sim(plain),
         "virtualised": octavo.sim(
@@ -153,7 +154,7 @@ def test_every_counter_is_explained(documents: dict[str, Any]) -> None:
         for walker in [re.sub(r"^(walker\..*)cache\.l\d$", r"\1cache.lN", component)]
     }
     unexplained = named - explained
-    arrays = {of for of in unexplained if re.fullmatch(r"tlb\.(l\w+|nested)\.\w+", of[0])}
+    arrays = {of for of in unexplained if re.fullmatch(r"tlb\.(l\w+|nested)\.[\w-]+", of[0])}
     assert {counter for _, counter in arrays} == COUNTED
     assert not named - arrays - explained, sorted(named - arrays - explained)
     some_designs_have = {"bytes_mapped_untouched", "fallbacks", "compactions", "frames_compacted"}

@@ -124,8 +124,8 @@ proptest! {
         let found = study.allocations().unwrap();
         let total = study.total();
         for (column, of) in found.columns.iter().enumerate().filter(|(_, of)| of.modelled) {
-            let curves = total.data_machine.iter();
-            let last = curves.filter(|curve| curve.page_size == of.page_size).last();
+            let mut curves = total.data_machine.iter();
+            let last = curves.rfind(|curve| curve.page_size == of.page_size);
             let attributed: u64 = found.misses.iter().map(|of| of.counts[column]).sum();
             prop_assert_eq!(last.map_or(0, |curve| curve.misses), attributed);
         }
