@@ -12,20 +12,23 @@ pub enum CoreGroup {
     One(Box<Pipeline<1>>),
     /// Of up to four.
     Four(Box<Pipeline<4>>),
-    /// Of up to eight.
-    Eight(Box<Pipeline<8>>),
 }
 
 impl CoreGroup {
     /// The largest number of machines.
-    pub const MAX_MACHINES: usize = 8;
+    pub const MAX_MACHINES: usize = 4;
+
+    /// How many of so many machines, at least one, a group takes best: of two, each alone is faster
+    /// than four lanes of which two are idle.
+    pub fn fitting(machines: usize) -> usize {
+        if machines < 3 { 1 } else { machines.min(Self::MAX_MACHINES) }
+    }
 
     /// Cores of machines with [equal](CoreSetup::is_like) ones that have executed nothing.
     pub fn new(setups: &[&CoreSetup]) -> Self {
         match setups.len() {
             1 => CoreGroup::One(Box::new(Pipeline::new(setups))),
-            2..=4 => CoreGroup::Four(Box::new(Pipeline::new(setups))),
-            _ => CoreGroup::Eight(Box::new(Pipeline::new(setups))),
+            _ => CoreGroup::Four(Box::new(Pipeline::new(setups))),
         }
     }
 
@@ -42,7 +45,6 @@ impl CoreGroup {
         match self {
             CoreGroup::One(cores) => cores.execute(words, accesses, first, costs, instructions),
             CoreGroup::Four(cores) => cores.execute(words, accesses, first, costs, instructions),
-            CoreGroup::Eight(cores) => cores.execute(words, accesses, first, costs, instructions),
         }
     }
 
@@ -51,7 +53,6 @@ impl CoreGroup {
         match self {
             CoreGroup::One(cores) => cores.counts(machine),
             CoreGroup::Four(cores) => cores.counts(machine),
-            CoreGroup::Eight(cores) => cores.counts(machine),
         }
     }
 }

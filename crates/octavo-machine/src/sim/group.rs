@@ -72,14 +72,33 @@ pub fn groups(machines: &Machines, threads: usize, instructions: Instructions) -
             None => alike.push(vec![number]),
         }
     }
-    let shares = alike.iter().flat_map(|of| of.chunks(share(of.len(), threads)));
-    shares.map(|members| Group::new(members, machines, instructions)).collect()
+    let mut groups = Vec::new();
+    for of in &alike {
+        let mut rest = &of[..];
+        for size in sizes(of.len(), threads) {
+            let (members, others) = rest.split_at(size);
+            groups.push(Group::new(members, machines, instructions));
+            rest = others;
+        }
+    }
+    groups
 }
 
-/// The size of groups of equal machines: as many groups for each thread as are needed.
-fn share(machines: usize, threads: usize) -> usize {
-    let rounds = machines.div_ceil(CoreGroup::MAX_MACHINES * threads);
-    machines.div_ceil(rounds * threads)
+/// The sizes of the groups of equal machines, of which each thread has an equal share; the largest first, so that
+/// threads end at about the same time.
+fn sizes(machines: usize, threads: usize) -> Vec<usize> {
+    let (mut sizes, mut left) = (Vec::new(), machines);
+    for threads_left in (1..=threads).rev() {
+        let mut share = left.div_ceil(threads_left);
+        left -= share;
+        while share > 0 {
+            let size = CoreGroup::fitting(share);
+            sizes.push(size);
+            share -= size;
+        }
+    }
+    sizes.sort_unstable_by(|one, other| other.cmp(one));
+    sizes
 }
 
 #[cfg(test)]
@@ -88,8 +107,20 @@ mod tests {
 
     #[test]
     fn groups_share_machines_among_threads() {
-        let sizes = [(1, 1), (8, 1), (9, 1), (20, 1), (1, 2), (2, 2), (5, 2), (20, 2), (20, 16)];
-        let shares = sizes.map(|(machines, threads)| share(machines, threads));
-        assert_eq!(shares, [1, 8, 5, 7, 1, 1, 3, 5, 2]);
+        let of = [(1, 1), (2, 1), (3, 1), (9, 1), (1, 2), (5, 2), (20, 2), (5, 4)];
+        let expected: [&[usize]; 8] = [
+            &[1],
+            &[1, 1],
+            &[3],
+            &[4, 4, 1],
+            &[1],
+            &[3, 1, 1],
+            &[4, 4, 4, 4, 1, 1, 1, 1],
+            &[1, 1, 1, 1, 1],
+        ];
+        assert_eq!(of.map(|(machines, threads)| sizes(machines, threads)), expected);
+        for (machines, threads) in (1..40).flat_map(|machines| [(machines, 1), (machines, 7)]) {
+            assert_eq!(sizes(machines, threads).iter().sum::<usize>(), machines);
+        }
     }
 }
