@@ -86,7 +86,7 @@ pub struct Machine<D> {
     mmus: Vec<D>,
     /// The cores, if they execute instructions out of order.
     core_setup: Option<CoreSetup>,
-    /// What each of these cores has counted.
+    /// The counts of each of these cores.
     cores: Vec<CoreCounts>,
     /// Costs of the accesses in the current part of a batch, for the core.
     costs: Costs,

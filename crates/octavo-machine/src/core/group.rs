@@ -48,7 +48,7 @@ impl CoreGroup {
         }
     }
 
-    /// What the core of a machine has counted.
+    /// The counts of the core of a machine.
     pub fn counts(&self, machine: usize) -> CoreCounts {
         match self {
             CoreGroup::One(cores) => cores.counts(machine),

@@ -26,13 +26,13 @@ struct InFlight {
 
 /// The costs and the time at which an entry is executed.
 pub struct Context<'a> {
-    /// What the accesses of the part cost.
+    /// The costs of the accesses of the part.
     pub costs: &'a Costs,
     /// The time before which nothing is asked any more.
     pub now: u64,
 }
 
-/// What a core waits for outside itself.
+/// The things outside a core that it waits for.
 pub struct MemorySide {
     lines: Lines,
     walkers: Servers,

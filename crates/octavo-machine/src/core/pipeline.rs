@@ -43,7 +43,7 @@ const RING: usize = (MAX_DISTANCE + 1) as usize;
 static NO_COSTS: Costs =
     Costs { costs: Vec::new(), transfers: Vec::new(), prefetches: Vec::new(), has_handlers: false };
 
-/// What the cores of a machine are like.
+/// The properties of the cores of a machine.
 #[derive(Clone, Debug)]
 pub struct CoreSetup {
     machine: MachineConfig,
@@ -78,7 +78,7 @@ impl CoreSetup {
     }
 }
 
-/// What a core has counted.
+/// The counts of a core.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CoreCounts {
     instructions: u64,
@@ -264,7 +264,7 @@ struct Now<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Now<'a, N> {
-    /// Those of a lane.
+    /// The counts of a lane.
     #[inline(always)]
     fn of(&self, lane: usize) -> Context<'a> {
         Context { costs: self.costs[lane], now: self.now[lane] }
@@ -794,7 +794,7 @@ impl<const N: usize> Pipeline<N> {
         }
     }
 
-    /// What the core of a lane has counted.
+    /// The counts of the core of a lane.
     pub fn counts(&self, lane: usize) -> CoreCounts {
         CoreCounts {
             instructions: self.entries - self.continuations,

@@ -70,7 +70,7 @@ struct Outside {
     level: Box<dyn OutsideLevel>,
     latency_cycles: u32,
     lookups: Lookups,
-    /// What was filled and not invalidated since, by address space, size and first base page; with pages that
+    /// Pages that were filled and not invalidated since, by address space, size and first base page; with pages that
     /// the level has evicted.
     filled: BTreeMap<(Asid, PageSize, u64), TlbEntry>,
     /// The error of a call in which the machine cannot stop.
