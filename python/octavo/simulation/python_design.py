@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import octavo._core as _core
@@ -10,7 +11,7 @@ from octavo.base.errors import UsageError
 METHODS = ("look_up", "fill", "invalidate", "flush")
 
 
-class Design:
+class Design(ABC):
     """A second-level TLB written in Python, which `octavo.sim` simulates beside other designs.
 
     A subclass stands where the second-level TLB of the machine does: behind its first level, before
@@ -24,21 +25,21 @@ class Design:
     policy = "base"
     """The policy of page sizes, with its settings, as in `thp` or `thp:max_ptes_none=0`."""
 
+    @abstractmethod
     def look_up(self, space: int, page: int) -> int | None:
         """The size in bytes of the page that it holds for a base page; None for a miss."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fill(self, space: int, page: int, page_bytes: int) -> None:
         """Holds the page of this size that covers a base page, which was just walked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def invalidate(self, space: int, first: int, end: int) -> None:
         """Drops all pages that overlap the base pages from `first` to before `end`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def flush(self) -> None:
         """Drops all pages."""
-        raise NotImplementedError
 
 
 def name_of(design: str | type[Design]) -> str:
@@ -53,7 +54,7 @@ def name_of(design: str | type[Design]) -> str:
             f"a design in Python cannot have the name `{name}`: give it a `name` that is an "
             "identifier and no design's of Octavo."
         )
-    missing = [of for of in METHODS if getattr(design, of) is getattr(Design, of)]
+    missing = [of for of in METHODS if of in design.__abstractmethods__]
     if missing:
         raise UsageError(f"{name} has no {missing[0]}: a design needs {', '.join(METHODS)}.")
     return name
