@@ -80,7 +80,8 @@ class AllPapers:
     """A reproduction of all papers in a directory."""
 
     def __init__(self, place: Path, version: str, max_instructions: int | None) -> None:
-        self.place, self._version, self._limit = place, version, max_instructions
+        """`version` is that of Octavo's model: parts of another one are not used."""
+        self.place, self._limit = place, max_instructions
         self._settings = {
             "schema": SCHEMA,
             "octavo": version,
