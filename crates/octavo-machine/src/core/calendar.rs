@@ -3,251 +3,261 @@
 
 use rustc_hash::FxHashMap;
 
-/// The number of cycles whose slots lie in an array.
-const NEAR: u64 = 1 << 11;
-/// Bits for the slots taken in a cycle: no width is larger.
-const TAKEN_BITS: u32 = 8;
-
-/// A number for each lane.
-pub type Lanes<const N: usize> = [u64; N];
-
-/// Calls a function for each lane.
-#[inline(always)]
-pub fn each<const N: usize>(mut of: impl FnMut(usize) -> u64) -> Lanes<N> {
-    let mut all = [0; N];
-    for (lane, value) in all.iter_mut().enumerate() {
-        *value = of(lane);
-    }
-    all
-}
-
-/// The larger one in each lane.
-#[inline(always)]
-pub fn max<const N: usize>(a: Lanes<N>, b: Lanes<N>) -> Lanes<N> {
-    each(|lane| a[lane].max(b[lane]))
-}
-
-/// Adds a number in each lane.
-#[inline(always)]
-pub fn plus<const N: usize>(a: Lanes<N>, b: u64) -> Lanes<N> {
-    each(|lane| a[lane] + b)
-}
-
-/// Whether `a` is less than `b` in any lane.
-#[inline(always)]
-pub fn any_less<const N: usize>(a: &Lanes<N>, b: &Lanes<N>) -> bool {
-    let mut is_less = false;
-    for lane in 0..N {
-        is_less |= a[lane] < b[lane];
-    }
-    is_less
-}
+use super::lanes::Lanes;
 
 /// A place that takes instructions in program order, a limited number in each cycle, in each lane.
 #[derive(Clone, Copy, Debug)]
-pub struct InOrder<const N: usize> {
-    width: u64,
-    /// The cycle of the last instruction, or the one until which it waits, with the slots taken in it.
-    now: [Taken; N],
+pub struct InOrder<V> {
+    width: u32,
+    /// The cycle of the last instruction, or the one until which it waits.
+    cycle: V,
+    /// The slots taken in it.
+    taken: V,
 }
 
-/// A cycle, and in the low bits the number of its slots that are taken. A later cycle is a larger number.
-type Taken = u64;
-
-/// A cycle with no slot taken.
-#[inline(always)]
-fn untouched(cycle: u64) -> Taken {
-    cycle << TAKEN_BITS
-}
-
-impl<const N: usize> InOrder<N> {
+impl<V: Lanes> InOrder<V> {
     /// A place that takes `width` instructions in a cycle.
     pub fn new(width: u32) -> Self {
-        InOrder { width: u64::from(width), now: [0; N] }
+        InOrder { width, cycle: V::all(0), taken: V::all(0) }
     }
 
     /// Takes an instruction, at the cycle `earliest` or later. Returns the cycle.
     #[inline(always)]
-    pub fn take(&mut self, earliest: Lanes<N>) -> Lanes<N> {
-        each(|lane| self.take_in(lane, earliest[lane]))
+    pub fn take(&mut self, earliest: V) -> V {
+        self.wait(earliest);
+        self.take_next()
+    }
+
+    /// Takes an instruction as soon as there is room. Returns the cycle.
+    #[inline(always)]
+    pub fn take_next(&mut self) -> V {
+        let (width, one) = (V::all(self.width), V::all(1));
+        let is_full = self.taken.select_at_least(width, one, V::all(0));
+        self.cycle = self.cycle.plus(is_full);
+        self.taken = self.taken.select_at_least(width, one, self.taken.plus(one));
+        self.cycle
     }
 
     /// [`Self::take`] in a lane.
     #[inline(always)]
-    pub fn take_in(&mut self, lane: usize, earliest: u64) -> u64 {
+    pub fn take_in(&mut self, lane: usize, earliest: u32) -> u32 {
         self.wait_in(lane, earliest);
         self.make_room_in(lane);
-        self.now[lane] += 1;
-        self.now[lane] >> TAKEN_BITS
+        self.taken.set(lane, self.taken.get(lane) + 1);
+        self.cycle.get(lane)
     }
 
     /// Takes nothing more before the cycle `until`.
     #[inline(always)]
-    pub fn wait(&mut self, until: Lanes<N>) {
-        for (lane, until) in until.into_iter().enumerate() {
-            self.wait_in(lane, until);
-        }
+    pub fn wait(&mut self, until: V) {
+        self.taken = self.cycle.select_at_least(until, self.taken, V::all(0));
+        self.cycle = self.cycle.max(until);
     }
 
     /// [`Self::wait`] in a lane.
     #[inline(always)]
-    pub fn wait_in(&mut self, lane: usize, until: u64) {
-        self.now[lane] = self.now[lane].max(untouched(until));
+    pub fn wait_in(&mut self, lane: usize, until: u32) {
+        if until > self.cycle.get(lane) {
+            self.cycle.set(lane, until);
+            self.taken.set(lane, 0);
+        }
     }
 
     /// Goes on to the next cycle in a lane, if this one is full.
     #[inline(always)]
     pub fn make_room_in(&mut self, lane: usize) {
-        let now = self.now[lane];
-        let is_full = now % (1 << TAKEN_BITS) == self.width;
-        self.now[lane] = if is_full { untouched((now >> TAKEN_BITS) + 1) } else { now };
+        if self.taken.get(lane) == self.width {
+            self.wait_in(lane, self.cycle.get(lane) + 1);
+        }
     }
 
-    /// Takes nothing more in this cycle, if it has taken something.
+    /// If `ends` is true, takes nothing more in this cycle, if it has taken something.
     #[inline(always)]
-    pub fn end_cycle(&mut self) {
-        // A cycle with nothing taken stays as it is.
-        self.now = self.now.map(|now| now.next_multiple_of(1 << TAKEN_BITS));
+    pub fn end_cycle_if(&mut self, ends: bool) {
+        // Without a branch, which a processor would not foresee.
+        let keeps = V::all(u32::from(ends).wrapping_sub(1));
+        self.cycle = self.cycle.plus(self.taken.min(V::all(u32::from(ends))));
+        self.taken = self.taken.and(keeps);
     }
 
     /// The cycle of the last instruction, or until which it waits.
     #[inline(always)]
-    pub fn cycle(&self) -> Lanes<N> {
-        self.now.map(|now| now >> TAKEN_BITS)
+    pub fn cycle(&self) -> V {
+        self.cycle
+    }
+
+    /// Moves the epoch of each lane on, to a time before which nothing is asked any more.
+    pub fn move_epoch(&mut self, by: V) {
+        self.cycle = self.cycle.minus_at_most(by);
     }
 }
 
-/// Slots of a cycle, in any order of cycles, in each lane.
+/// The slots of each cycle in which instructions begin to execute, taken in any order of cycles, in each lane: those
+/// of the issue width, and of them those of load and of store ports.
 #[derive(Clone, Debug)]
-pub struct Slots<const N: usize> {
-    width: u64,
-    /// The slots taken in each of the next [`NEAR`] cycles. Where an earlier cycle of the same place is still
-    /// stored, no slot is taken.
-    near: Box<[[Taken; NEAR as usize]; N]>,
-    /// Slots taken in later cycles.
-    far: [FxHashMap<u64, u64>; N],
-    /// A cycle behind all of `far`.
-    far_end: Lanes<N>,
+pub struct IssueSlots<V> {
+    /// A cycle in which no slot is taken.
+    none: Taken,
+    /// The slots of [`NEAR`] cycles of each lane, one lane behind the other. Cycles that differ by a multiple of `NEAR`
+    /// have the same place. The high bits have the cycle divided by `NEAR`: if that is of an earlier cycle, no slot is
+    /// taken in this one.
+    near: Box<[Taken]>,
+    /// The place in `near` at which each lane begins.
+    first_places: V,
+    /// The slots of cycles that are not in `near`.
+    far: Box<[FxHashMap<u32, Taken>]>,
+    /// A cycle after all of `far`.
+    far_end: V,
 }
 
-impl<const N: usize> Slots<N> {
-    /// `width` slots in each cycle.
-    pub fn new(width: u32) -> Self {
-        Slots {
-            width: u64::from(width),
-            near: Box::new([[0; NEAR as usize]; N]),
-            far: std::array::from_fn(|_| FxHashMap::default()),
-            far_end: [0; N],
+/// The slots taken in a cycle: counts of eight bits, the issue width's in the lowest, then those of load and of store ports.
+/// A count begins so that its highest bit is set when all are taken.
+type Taken = u32;
+
+/// The bits of a count.
+const COUNT_BITS: u32 = 8;
+/// The highest bit of a count.
+const ALL: Taken = 1 << (COUNT_BITS - 1);
+/// The bits of all counts.
+const COUNTS: u32 = 3 * COUNT_BITS;
+/// The cycles whose slots are in the array at a time.
+const NEAR: u32 = 1 << 11;
+/// Cycles this long after the epoch, and longer, are in `far`: in the high bits they would be as earlier cycles.
+const NEAR_END: u32 = NEAR << (u32::BITS - COUNTS);
+
+/// Which slots an instruction takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Slot {
+    /// One of the issue width.
+    Issue,
+    /// And one of a load port.
+    Load,
+    /// And one of a store port.
+    Store,
+}
+
+impl Slot {
+    /// One of each that it takes.
+    #[inline(always)]
+    fn one(self) -> Taken {
+        match self {
+            Slot::Issue => 1,
+            Slot::Load => 1 | 1 << COUNT_BITS,
+            Slot::Store => 1 | 1 << (2 * COUNT_BITS),
+        }
+    }
+}
+
+impl<V: Lanes> IssueSlots<V> {
+    /// An epoch moves on by a multiple of so many cycles.
+    pub const EPOCHS: u32 = NEAR;
+    /// Cycles from this one after the epoch on take longer.
+    pub const FAST: u32 = NEAR_END;
+
+    /// So many slots in each cycle, at most 64 of a kind.
+    pub fn new(issue_width: u32, load_ports: u32, store_ports: u32) -> Self {
+        let none = [issue_width, load_ports, store_ports].iter().rev().fold(0, |none, slots| {
+            assert!(*slots < ALL, "at most 64 slots");
+            none << COUNT_BITS | (ALL - slots)
+        });
+        IssueSlots {
+            none,
+            near: vec![none; V::COUNT * NEAR as usize].into(),
+            first_places: V::of_each(|lane| lane as u32 * NEAR),
+            far: vec![FxHashMap::default(); V::COUNT].into(),
+            far_end: V::all(0),
         }
     }
 
-    /// Takes the first slot that is free from `earliest` on; nothing is asked before the cycle `now` any more.
-    /// Returns its cycle.
+    /// Takes slots in the first cycle from `earliest` on in which there are; nothing is asked before the cycle `now`
+    /// any more. Returns the cycle.
     #[inline(always)]
-    pub fn take(&mut self, earliest: &Lanes<N>, now: &Lanes<N>) -> Lanes<N> {
-        if N == 1 { self.take_each(earliest, now) } else { self.take_each_apart(earliest, now) }
-    }
-
-    /// [`Self::take_each`], compiled once: it would tear vectors of its callers apart.
-    #[inline(never)]
-    fn take_each_apart(&mut self, earliest: &Lanes<N>, now: &Lanes<N>) -> Lanes<N> {
-        self.take_each(earliest, now)
-    }
-
-    #[inline(always)]
-    fn take_each(&mut self, earliest: &Lanes<N>, now: &Lanes<N>) -> Lanes<N> {
-        each(|lane| {
-            let cycle = self.find_in(lane, earliest[lane]);
-            self.take_in(lane, cycle, now[lane]);
-            cycle
-        })
-    }
-
-    /// Takes the first cycle in which this and `other` have a free slot, as [`Self::take`] does.
-    #[inline(always)]
-    pub fn take_with(&mut self, other: &mut Self, earliest: &Lanes<N>, now: &Lanes<N>) -> Lanes<N> {
-        match N {
-            1 => self.take_each_with(other, earliest, now),
-            _ => self.take_each_with_apart(other, earliest, now),
-        }
-    }
-
-    #[inline(never)]
-    fn take_each_with_apart(
-        &mut self,
-        other: &mut Self,
-        earliest: &Lanes<N>,
-        now: &Lanes<N>,
-    ) -> Lanes<N> {
-        self.take_each_with(other, earliest, now)
-    }
-
-    #[inline(always)]
-    fn take_each_with(
-        &mut self,
-        other: &mut Self,
-        earliest: &Lanes<N>,
-        now: &Lanes<N>,
-    ) -> Lanes<N> {
-        each(|lane| {
-            let mut cycle = earliest[lane];
-            loop {
-                let own = self.find_in(lane, cycle);
-                cycle = other.find_in(lane, own);
-                if cycle == own {
-                    break;
-                }
-            }
-            self.take_in(lane, cycle, now[lane]);
-            other.take_in(lane, cycle, now[lane]);
-            cycle
-        })
-    }
-
-    /// The first cycle from `earliest` on with a free slot in a lane.
-    #[inline(always)]
-    fn find_in(&self, lane: usize, earliest: u64) -> u64 {
+    pub fn take(&mut self, slot: Slot, earliest: V, now: V) -> V {
+        let (one, near_end) = (V::all(slot.one()), now.plus(V::all(NEAR)).min(V::all(NEAR_END)));
+        let all = V::all(slot.one() * ALL);
         let mut cycle = earliest;
-        while self.taken(lane, cycle) >= untouched(cycle) + self.width {
-            cycle += 1;
+        loop {
+            if cycle.is_less_in_any(self.far_end) || !cycle.is_less_in_all(near_end) {
+                return self.take_apart(slot, &earliest, &now);
+            }
+            let place = self.first_places.plus(cycle.and(V::all(NEAR - 1)));
+            let none = V::all(self.none)
+                .plus(cycle.times_power(COUNTS - NEAR.trailing_zeros()).and(V::all(!0 << COUNTS)));
+            let taken = V::look_up(&self.near, place).max(none);
+            let full = taken.and(all);
+            if !V::all(0).is_less_in_any(full) {
+                taken.plus(one).store(&mut self.near, place);
+                return cycle;
+            }
+            cycle = cycle.plus(full.min(V::all(1)));
         }
-        cycle
     }
 
-    /// Takes a slot of a cycle in a lane.
-    #[inline(always)]
-    fn take_in(&mut self, lane: usize, cycle: u64, now: u64) {
-        if cycle - now >= NEAR {
-            return self.take_far(lane, cycle, now);
-        }
-        let near = &mut self.near[lane][(cycle % NEAR) as usize];
-        *near = untouched(cycle).max(*near) + 1;
-    }
-
+    /// [`Self::take`] lane by lane, where a cycle is far.
     #[cold]
-    fn take_far(&mut self, lane: usize, cycle: u64, now: u64) {
+    #[inline(never)]
+    fn take_apart(&mut self, slot: Slot, earliest: &V, now: &V) -> V {
+        V::of_each(|lane| {
+            let (mut cycle, now) = (earliest.get(lane), now.get(lane));
+            loop {
+                let taken = self.taken(lane, cycle);
+                if taken & (slot.one() * ALL) == 0 {
+                    self.set_taken(lane, cycle, now, taken + slot.one());
+                    return cycle;
+                }
+                cycle += 1;
+            }
+        })
+    }
+
+    /// The place of a cycle in `near`, and its high bits there.
+    fn place(lane: usize, cycle: u32) -> (usize, u32) {
+        (lane * NEAR as usize + (cycle % NEAR) as usize, cycle / NEAR)
+    }
+
+    /// The slots taken in a cycle.
+    fn taken(&self, lane: usize, cycle: u32) -> Taken {
+        if let Some(taken) = self.far[lane].get(&cycle) {
+            return *taken;
+        }
+        let (place, high) = Self::place(lane, cycle);
+        let near = self.near[place];
+        if near >> COUNTS == high { near & ((1 << COUNTS) - 1) } else { self.none }
+    }
+
+    /// Changes the slots taken in a cycle.
+    fn set_taken(&mut self, lane: usize, cycle: u32, now: u32, taken: Taken) {
         let far = &mut self.far[lane];
-        if far.len() > NEAR as usize {
-            far.retain(|cycle, _| *cycle >= now);
+        if let Some(of_cycle) = far.get_mut(&cycle) {
+            *of_cycle = taken;
+        } else if cycle - now < NEAR && cycle < NEAR_END {
+            let (place, high) = Self::place(lane, cycle);
+            self.near[place] = high << COUNTS | taken;
+        } else {
+            if far.len() > NEAR as usize {
+                far.retain(|cycle, _| *cycle >= now);
+            }
+            far.insert(cycle, taken);
+            self.far_end.set(lane, self.far_end.get(lane).max(cycle + 1));
         }
-        *far.entry(cycle).or_default() += 1;
-        self.far_end[lane] = self.far_end[lane].max(cycle + 1);
     }
 
-    /// The slots taken in a cycle. If none is, the number may be that of an earlier cycle.
-    #[inline(always)]
-    fn taken(&self, lane: usize, cycle: u64) -> Taken {
-        let near = self.near[lane][(cycle % NEAR) as usize];
-        if cycle < self.far_end[lane] {
-            return untouched(cycle).max(near) + self.taken_far(lane, cycle);
+    /// Moves the epoch of each lane on by a multiple of [`Self::EPOCHS`], to a time before which nothing is
+    /// asked any more.
+    pub fn move_epoch(&mut self, by: V) {
+        for (near, by) in self.near.chunks_mut(NEAR as usize).zip(by.as_slice()) {
+            for taken in near {
+                let high = (*taken >> COUNTS).checked_sub(by / NEAR);
+                *taken =
+                    high.map_or(self.none, |high| high << COUNTS | *taken & ((1 << COUNTS) - 1));
+            }
         }
-        near
-    }
-
-    /// The slots taken in a cycle when it was far; it may have come near.
-    #[cold]
-    fn taken_far(&self, lane: usize, cycle: u64) -> u64 {
-        self.far[lane].get(&cycle).copied().unwrap_or(0)
+        for (far, by) in self.far.iter_mut().zip(by.as_slice()) {
+            let kept =
+                far.drain().filter_map(|(cycle, taken)| Some((cycle.checked_sub(*by)?, taken)));
+            *far = kept.collect();
+        }
+        self.far_end = self.far_end.minus_at_most(by);
     }
 }
 
@@ -314,4 +324,70 @@ fn gap(busy: &[(u64, u64)], earliest: u64, cycles: u64) -> u64 {
         start = *until;
     }
     start
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LANES: usize = 2;
+
+    /// The slot an instruction takes, how many cycles after `now` at the earliest in each lane, by how much `now` then
+    /// moves on, and whether the epoch does.
+    type Request = (Slot, [u32; LANES], [u32; LANES], bool);
+
+    fn requests() -> impl Strategy<Value = Vec<Request>> {
+        let slot = prop::sample::select(vec![Slot::Issue, Slot::Load, Slot::Store]);
+        let after = prop_oneof![6 => 0u32..4, 1 => NEAR - 2..NEAR + 2, 1 => 0..2 * NEAR_END];
+        let moves = prop_oneof![6 => Just(0u32), 3 => 1u32..4, 1 => 0..2 * NEAR];
+        let lanes = |of: BoxedStrategy<u32>| prop::array::uniform2(of);
+        vec((slot, lanes(after.boxed()), lanes(moves.boxed()), prop::bool::weighted(0.1)), 1..200)
+    }
+
+    proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
+        /// Beside a count of each kind for each cycle, of all times.
+        #[test]
+        fn slots_are_the_first_free_ones(requests in requests(), widths in [1u32..4, 1..4, 1..4]) {
+            let [issue_width, load_ports, store_ports] = widths;
+            let mut slots = IssueSlots::<[u32; LANES]>::new(issue_width, load_ports, store_ports);
+            let mut taken: [BTreeMap<(Slot, u64), u32>; LANES] = Default::default();
+            let (mut epoch, mut now) = ([0u64; LANES], [0u32; LANES]);
+            for (slot, after, moves, moves_epoch) in requests {
+                let earliest = std::array::from_fn(|lane| now[lane] + after[lane]);
+                let cycle = slots.take(slot, earliest, now);
+                for lane in 0..LANES {
+                    let kinds = [(Slot::Issue, issue_width), (Slot::Load, load_ports), (Slot::Store, store_ports)];
+                    let own: Vec<_> =
+                        kinds.into_iter().filter(|(kind, _)| *kind == Slot::Issue || *kind == slot).collect();
+                    let mut expected = epoch[lane] + u64::from(earliest[lane]);
+                    let is_full = |at: u64| {
+                        own.iter().any(|(kind, width)| taken[lane].get(&(*kind, at)) == Some(width))
+                    };
+                    while is_full(expected) {
+                        expected += 1;
+                    }
+                    prop_assert_eq!(epoch[lane] + u64::from(cycle[lane]), expected);
+                    for (kind, _) in own {
+                        *taken[lane].entry((kind, expected)).or_default() += 1;
+                    }
+                    now[lane] += moves[lane];
+                }
+                if moves_epoch {
+                    let by = now.map(|now| now - now % IssueSlots::<[u32; LANES]>::EPOCHS);
+                    slots.move_epoch(by);
+                    for lane in 0..LANES {
+                        epoch[lane] += u64::from(by[lane]);
+                        now[lane] -= by[lane];
+                    }
+                }
+            }
+        }
+    }
 }

@@ -7,6 +7,7 @@
 mod calendar;
 mod dram;
 mod group;
+mod lanes;
 mod memory_side;
 #[cfg(test)]
 mod naive;

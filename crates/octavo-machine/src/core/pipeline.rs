@@ -23,25 +23,25 @@
 //! Cores of equal widths, queues and latencies, which execute one program in several machines, are the *lanes* of
 //! one pass: each time is an array with an element for each lane, and words are decoded once. What accesses cost
 //! differs by lane.
+//!
+//! Times have 32 bits, so that a vector register holds those of many lanes: they count from an *epoch* of their lane,
+//! which moves on before they overflow.
 
 use octavo_config::{MachineConfig, PipelineConfig};
 use octavo_types::{Compiled, Instructions};
 
-use super::calendar::{InOrder, Lanes, Slots, any_less, each, max, plus};
+use super::calendar::{InOrder, IssueSlots, Slot};
+use super::lanes::Lanes;
 use super::memory_side::{Context, MemorySide};
 use super::stack::{Part, Stack, Stacks};
 use super::{Cost, Costs};
 use crate::counters::Counters;
-use crate::front::{
-    Header, LineAccess, Lines, MAX_DISTANCE, Reference, Word, decode, each_distance,
-};
+use crate::front::{Header, LineAccess, Lines, MAX_WRITES, Reference, Word, decode, each_distance};
 
-/// Entries whose times are kept: more than any distance.
-const RING: usize = (MAX_DISTANCE + 1) as usize;
-
-/// The costs of a lane that is not in use.
-static NO_COSTS: Costs =
-    Costs { costs: Vec::new(), transfers: Vec::new(), prefetches: Vec::new(), has_handlers: false };
+/// The epoch of a lane moves on when it commits after this time: while the slots of most cycles are in their array.
+const EPOCH_ENDS: u32 = if cfg!(test) { 1 << 12 } else { IssueSlots::<[u32; 1]>::FAST / 2 };
+/// It is asked after an entry with costs, and after so many entries.
+const ENTRIES_BETWEEN: u64 = 1 << 8;
 
 /// The properties of the cores of a machine.
 #[derive(Clone, Debug)]
@@ -112,66 +112,91 @@ impl CoreCounts {
     }
 }
 
-/// Cores of up to `N` machines, which execute one program.
-pub struct Pipeline<const N: usize> {
+/// Cores of up to as many machines as there are lanes, which execute one program.
+pub struct Pipeline<V> {
     config: PipelineConfig,
-    l1d_cycles: u64,
+    l1d_cycles: u32,
+    /// From which time on the times of each lane count.
+    epochs: Box<[u64]>,
     /// Entries so far.
     entries: u64,
     /// Entries that continue the instruction before them.
     continuations: u64,
     taken: u64,
     mispredicted: u64,
-    traps: Lanes<N>,
-    /// By entry, in rings.
-    times: Box<[Times<N>; RING]>,
+    traps: Box<[u64]>,
+    /// By entry.
+    times: Ring<Times<V>>,
     registers: u64,
     loads: u64,
     stores: u64,
-    /// When each register written and each load committed, and each store entered the cache, in rings.
-    register_ends: Box<[Lanes<N>; RING]>,
-    load_ends: Box<[Lanes<N>; RING]>,
-    store_ends: Box<[Lanes<N>; RING]>,
-    fetch: InOrder<N>,
-    dispatch: InOrder<N>,
-    commit: InOrder<N>,
-    drain: InOrder<N>,
-    issue: Slots<N>,
-    load_ports: Slots<N>,
-    store_ports: Slots<N>,
+    /// When each register written and each load committed, and each store entered the cache.
+    register_ends: Ring<V>,
+    load_ends: Ring<V>,
+    store_ends: Ring<V>,
+    fetch: InOrder<V>,
+    dispatch: InOrder<V>,
+    commit: InOrder<V>,
+    drain: InOrder<V>,
+    issue: IssueSlots<V>,
     /// Of the lanes in use.
     memory: Vec<MemorySide>,
     /// When the last walk and the last line under way end in each lane.
-    walks_end: Lanes<N>,
-    lines_end: Lanes<N>,
-    stacks: Stacks<N>,
+    walks_end: V,
+    lines_end: V,
+    stacks: Stacks<V>,
     /// Room for the references of an entry.
-    references: Vec<Referenced<N>>,
+    references: Vec<Referenced<V>>,
+}
+
+/// The last things of a kind, by number, as many as there is room for.
+struct Ring<T>(Box<[T]>);
+
+impl<T: Copy> Ring<T> {
+    /// Room for so many things.
+    fn new(empty: T, count: u32) -> Self {
+        Ring(vec![empty; (count as usize + 1).next_power_of_two()].into())
+    }
+
+    /// The thing of a number; `empty` if the number is less than 0.
+    #[inline(always)]
+    fn get(&self, number: u64) -> &T {
+        &self.0[number as usize & (self.0.len() - 1)]
+    }
+
+    #[inline(always)]
+    fn set(&mut self, number: u64, thing: T) {
+        let place = number as usize & (self.0.len() - 1);
+        self.0[place] = thing;
+    }
 }
 
 #[derive(Clone, Copy)]
-struct Times<const N: usize> {
-    dispatched: Lanes<N>,
-    complete: Lanes<N>,
-    committed: Lanes<N>,
+struct Times<V> {
+    dispatched: V,
+    complete: V,
+    committed: V,
 }
 
 /// The waits of an instruction, in the order in which they happened.
-struct Waits<const N: usize> {
-    branches: Lanes<N>,
-    fetches: Lanes<N>,
-    fetch_lookups: Lanes<N>,
-    fetch_walks: Lanes<N>,
-    stores: Lanes<N>,
-    handlers: Lanes<N>,
-    slowest: ReferenceWaits<N>,
+struct Waits<V> {
+    /// Whether a reference has a cost: without one there are no waits for fetches and handlers.
+    has_costs: bool,
+    branches: V,
+    fetches: V,
+    fetch_lookups: V,
+    fetch_walks: V,
+    stores: V,
+    handlers: V,
+    slowest: ReferenceWaits<V>,
 }
 
-impl<const N: usize> Waits<N> {
+impl<V: Lanes> Waits<V> {
     #[inline(always)]
-    fn new() -> Self {
-        let none = [0; N];
+    fn new(has_costs: bool) -> Self {
+        let none = V::all(0);
         Waits {
+            has_costs,
             branches: none,
             fetches: none,
             fetch_lookups: none,
@@ -185,102 +210,91 @@ impl<const N: usize> Waits<N> {
 
 /// The waits of a reference.
 #[derive(Clone, Copy)]
-struct ReferenceWaits<const N: usize> {
-    lookups: Lanes<N>,
-    walks: Lanes<N>,
-    data: Lanes<N>,
-    /// The level that served the data, as a part of the stack.
-    served: [Part; N],
+struct ReferenceWaits<V> {
+    lookups: V,
+    walks: V,
+    data: V,
+    /// The level that served the data, as the number of a part of the stack.
+    served: V,
 }
 
-impl<const N: usize> ReferenceWaits<N> {
+impl<V: Lanes> ReferenceWaits<V> {
     #[inline(always)]
     fn new() -> Self {
-        ReferenceWaits { lookups: [0; N], walks: [0; N], data: [0; N], served: [Part::Base; N] }
+        let none = V::all(0);
+        ReferenceWaits { lookups: none, walks: none, data: none, served: V::all(Part::Base as u32) }
     }
 
     /// Replaces the waits by others in the lanes where `new` is no earlier than `old`, and `old` by `new`.
     #[inline(always)]
-    fn replace(&mut self, old: &mut Lanes<N>, new: &Lanes<N>, others: &Self) {
-        let is_later: [bool; N] = std::array::from_fn(|lane| new[lane] >= old[lane]);
-        let select = |a: &Lanes<N>, b: &Lanes<N>| {
-            each(|lane| if is_later[lane] { b[lane] } else { a[lane] })
-        };
-        self.lookups = select(&self.lookups, &others.lookups);
-        self.walks = select(&self.walks, &others.walks);
-        self.data = select(&self.data, &others.data);
-        let served = |lane| (if is_later[lane] { others.served } else { self.served })[lane];
-        self.served = std::array::from_fn(served);
-        *old = max(*old, *new);
+    fn replace(&mut self, old: &mut V, new: &V, others: &Self) {
+        let select = |old_wait, new_wait| new.select_at_least(*old, new_wait, old_wait);
+        self.lookups = select(self.lookups, others.lookups);
+        self.walks = select(self.walks, others.walks);
+        self.data = select(self.data, others.data);
+        self.served = select(self.served, others.served);
+        *old = old.max(*new);
     }
 }
 
 /// A reference of an entry. Fetches without a cost in any lane are left out.
 #[derive(Clone, Copy)]
-struct Referenced<const N: usize> {
+struct Referenced<V> {
     reference: Reference,
     access: LineAccess,
     /// The lanes in which it has a cost, a bit each.
     costly: u32,
     /// The places of the costs in these lanes.
-    places: [u32; N],
+    places: V,
 }
 
-impl<const N: usize> Referenced<N> {
+impl<V: Lanes> Referenced<V> {
     /// Its cost in a lane.
     #[inline(always)]
-    fn cost(&self, lane: usize, costs: &[&Costs; N]) -> Option<Cost> {
+    fn cost(&self, lane: usize, costs: &[&Costs]) -> Option<Cost> {
         match self.costly >> lane & 1 {
             0 => None,
-            _ => Some(costs[lane].costs[self.places[lane] as usize]),
+            _ => Some(costs[lane].costs[self.places.get(lane) as usize]),
         }
     }
 
     /// Calls a function for each lane in which it has a cost.
     #[inline(always)]
-    fn each_cost(&self, costs: &[&Costs; N], mut of: impl FnMut(usize, Cost)) {
+    fn each_cost(&self, costs: &[&Costs], mut of: impl FnMut(usize, Cost)) {
         let mut lanes = self.costly;
         while lanes != 0 {
             let lane = lanes.trailing_zeros() as usize;
-            of(lane, costs[lane].costs[self.places[lane] as usize]);
+            of(lane, costs[lane].costs[self.places.get(lane) as usize]);
             lanes &= lanes - 1;
         }
     }
 }
 
 /// The entry to be executed, without its references.
-struct Entry<const N: usize> {
+struct Entry<V> {
     header: Header,
     /// When all its producers are complete.
-    operands: Lanes<N>,
+    operands: V,
     /// When the store is complete from which its loads take their value.
-    forwarded: Option<Lanes<N>>,
+    forwarded: Option<V>,
 }
 
 /// The costs and the time at which an entry is executed.
-struct Now<'a, const N: usize> {
-    costs: &'a [&'a Costs; N],
-    now: Lanes<N>,
-}
-
-impl<'a, const N: usize> Now<'a, N> {
-    /// The counts of a lane.
-    #[inline(always)]
-    fn of(&self, lane: usize) -> Context<'a> {
-        Context { costs: self.costs[lane], now: self.now[lane] }
-    }
+struct Now<'a, V> {
+    costs: &'a [&'a Costs],
+    now: V,
 }
 
 /// A part of a batch to be executed.
-struct Execution<'a, const N: usize> {
-    core: &'a mut Pipeline<N>,
+struct Execution<'a, V> {
+    core: &'a mut Pipeline<V>,
     words: &'a [u32],
     accesses: &'a [LineAccess],
     first: usize,
-    costs: &'a [&'a Costs; N],
+    costs: &'a [&'a Costs],
 }
 
-impl<const N: usize> Compiled for Execution<'_, N> {
+impl<V: Lanes> Compiled for Execution<'_, V> {
     type Output = ();
 
     #[inline(always)]
@@ -289,38 +303,44 @@ impl<const N: usize> Compiled for Execution<'_, N> {
     }
 }
 
-impl<const N: usize> Pipeline<N> {
-    /// Cores of machines with [equal](CoreSetup::is_like) ones, at most `N`, that have executed nothing.
+/// Adds a number in a lane.
+#[inline(always)]
+fn add<V: Lanes>(to: &mut V, lane: usize, number: u32) {
+    to.set(lane, to.get(lane) + number);
+}
+
+impl<V: Lanes> Pipeline<V> {
+    /// Cores of machines with [equal](CoreSetup::is_like) ones, at most as many as lanes, that have executed nothing.
     pub fn new(setups: &[&CoreSetup]) -> Self {
-        assert!((1..=N).contains(&setups.len()), "a lane for each machine");
+        assert!((1..=V::COUNT).contains(&setups.len()), "a lane for each machine");
+        let none = V::all(0);
         let config = &setups[0].pipeline;
-        let times = Times { dispatched: [0; N], complete: [0; N], committed: [0; N] };
+        let times = Times { dispatched: none, complete: none, committed: none };
         let memory_side =
             |of: &&CoreSetup| MemorySide::new(&of.machine, config.outstanding, of.lines);
         Pipeline {
-            l1d_cycles: u64::from(setups[0].machine.cache.l1d.latency_cycles),
+            l1d_cycles: setups[0].machine.cache.l1d.latency_cycles,
+            epochs: vec![0; V::COUNT].into(),
             entries: 0,
             continuations: 0,
             taken: 0,
             mispredicted: 0,
-            traps: [0; N],
-            times: Box::new([times; RING]),
+            traps: vec![0; V::COUNT].into(),
+            times: Ring::new(times, config.reorder_buffer.max(config.fetch_buffer)),
             registers: 0,
             loads: 0,
             stores: 0,
-            register_ends: Box::new([[0; N]; RING]),
-            load_ends: Box::new([[0; N]; RING]),
-            store_ends: Box::new([[0; N]; RING]),
+            register_ends: Ring::new(none, config.rename_registers + MAX_WRITES),
+            load_ends: Ring::new(none, config.load_queue),
+            store_ends: Ring::new(none, config.store_queue),
             fetch: InOrder::new(config.width),
             dispatch: InOrder::new(config.width),
             commit: InOrder::new(config.commit_width),
             drain: InOrder::new(config.store_ports),
-            issue: Slots::new(config.issue_width),
-            load_ports: Slots::new(config.load_ports),
-            store_ports: Slots::new(config.store_ports),
+            issue: IssueSlots::new(config.issue_width, config.load_ports, config.store_ports),
             memory: setups.iter().map(memory_side).collect(),
-            walks_end: [0; N],
-            lines_end: [0; N],
+            walks_end: none,
+            lines_end: none,
             stacks: Stacks::new(),
             references: Vec::new(),
             config: config.clone(),
@@ -338,11 +358,6 @@ impl<const N: usize> Pipeline<N> {
         instructions: Instructions,
     ) {
         assert_eq!(costs.len(), self.memory.len(), "costs of each lane");
-        let costs = &std::array::from_fn(|lane| costs.get(lane).copied().unwrap_or(&NO_COSTS));
-        // One lane gains nothing from other instructions.
-        if N == 1 {
-            return self.execute_part(words, accesses, first, costs);
-        }
         instructions.run(Execution { core: self, words, accesses, first, costs });
     }
 
@@ -352,44 +367,52 @@ impl<const N: usize> Pipeline<N> {
         words: &[u32],
         accesses: &[LineAccess],
         first: usize,
-        costs: &[&Costs; N],
+        costs: &[&Costs],
     ) {
         let mut references = std::mem::take(&mut self.references);
         let mut fresh = 0;
-        let access_of =
-            |lane: usize, cost: usize| costs[lane].costs.get(cost).map_or(u32::MAX, |of| of.access);
-        let mut next_cost = [0; N];
-        let mut next_costly: [u32; N] = std::array::from_fn(|lane| access_of(lane, 0));
-        let least = |of: &[u32; N]| of.iter().fold(u32::MAX, |least, of| least.min(*of));
+        let access_of = |lane: usize, cost: u32| {
+            let cost = costs.get(lane).and_then(|costs| costs.costs.get(cost as usize));
+            cost.map_or(u32::MAX, |cost| cost.access)
+        };
+        let mut next_cost = V::all(0);
+        let mut next_costly = V::of_each(|lane| access_of(lane, 0));
+        let least = |of: &V| of.as_slice().iter().fold(u32::MAX, |least, of| least.min(*of));
         let mut next_costly_in_any = least(&next_costly);
         let mut at = 0;
         while at < words.len() {
             let header = Header::of(words[at]);
             at += 1;
-            let mut entry = Entry { header, operands: [0; N], forwarded: None };
-            self.await_producers(header.distances(), &mut entry);
+            let mut entry = Entry { header, operands: V::all(0), forwarded: None };
+            for distance in header.distances() {
+                entry.operands = entry.operands.max(self.complete_before(distance));
+            }
             references.clear();
             let mut is_costly = false;
             while at < words.len() {
                 match decode(words[at]) {
                     Word::Header(_) => break,
-                    Word::Distances(distances) => self.await_producers(distances, &mut entry),
+                    Word::Distances(distances) => each_distance(distances, |distance| {
+                        entry.operands = entry.operands.max(self.complete_before(distance));
+                    }),
                     Word::Forward(distance) => {
-                        let complete = self.before(u64::from(distance)).complete;
-                        entry.forwarded = Some(max(entry.forwarded.unwrap_or([0; N]), complete));
+                        let complete = self.complete_before(distance);
+                        let forwarded = entry.forwarded.unwrap_or(V::all(0));
+                        entry.forwarded = Some(forwarded.max(complete));
                     }
                     Word::Reference(reference) => {
                         let mut place = reference.place();
-                        let (mut costly, mut places) = (0, [0; N]);
+                        let (mut costly, mut places) = (0, V::all(0));
                         if reference.is_fresh() {
                             place = first + fresh as usize;
                             if next_costly_in_any == fresh {
-                                for lane in 0..N {
-                                    if next_costly[lane] == fresh {
+                                for lane in 0..V::COUNT {
+                                    if next_costly.get(lane) == fresh {
+                                        let place = next_cost.get(lane);
                                         costly |= 1 << lane;
-                                        places[lane] = next_cost[lane] as u32;
-                                        next_cost[lane] += 1;
-                                        next_costly[lane] = access_of(lane, next_cost[lane]);
+                                        places.set(lane, place);
+                                        next_cost.set(lane, place + 1);
+                                        next_costly.set(lane, access_of(lane, place + 1));
                                     }
                                 }
                                 is_costly = true;
@@ -414,84 +437,150 @@ impl<const N: usize> Pipeline<N> {
             match references[..] {
                 [] => self.execute_entry(&entry, &[], costs),
                 [Referenced { reference, access, .. }] if !is_costly => {
-                    let only = Referenced { reference, access, costly: 0, places: [0; N] };
+                    let only = Referenced { reference, access, costly: 0, places: V::all(0) };
                     self.execute_entry(&entry, &[only], costs);
                 }
                 // It would not be compiled for the instructions.
-                _ if N == 1 => self.execute_any(&entry, &references, costs),
+                _ if V::COUNT == 1 => self.execute_any(&entry, &references, costs),
                 _ => self.execute_entry(&entry, &references, costs),
+            }
+            if is_costly || self.entries.is_multiple_of(ENTRIES_BETWEEN) {
+                self.end_epochs();
             }
         }
         self.references = references;
     }
 
-    /// The times of the entry this many before the one to come.
+    /// Moves the epochs of lanes on in which half of the range of times has gone by.
     #[inline(always)]
-    fn before(&self, distance: u64) -> &Times<N> {
-        &self.times[(self.entries.wrapping_sub(distance)) as usize % RING]
+    fn end_epochs(&mut self) {
+        if V::all(EPOCH_ENDS).is_less_in_any(self.commit.cycle()) {
+            self.move_epochs();
+        }
     }
 
-    #[inline(always)]
-    fn await_producers(&self, distances: u32, entry: &mut Entry<N>) {
-        each_distance(distances, |distance| {
-            entry.operands = max(entry.operands, self.before(distance).complete);
+    #[cold]
+    #[inline(never)]
+    fn move_epochs(&mut self) {
+        // What lies so many cycles before an instruction is fetched does not delay it any more.
+        let delay = self.config.mispredict_cycles.max(self.config.forward_cycles) + 1;
+        let fetched = self.fetch.cycle();
+        let by = V::of_each(|lane| {
+            let old = fetched.get(lane).saturating_sub(delay);
+            old - old % IssueSlots::<V>::EPOCHS
         });
+        let shift = |times: &mut V| *times = times.minus_at_most(by);
+        for (epoch, by) in self.epochs.iter_mut().zip(by.as_slice()) {
+            *epoch += u64::from(*by);
+        }
+        for Times { dispatched, complete, committed } in &mut self.times.0 {
+            [dispatched, complete, committed].into_iter().for_each(shift);
+        }
+        for ring in [&mut self.register_ends, &mut self.load_ends, &mut self.store_ends] {
+            ring.0.iter_mut().for_each(shift);
+        }
+        for place in [&mut self.fetch, &mut self.dispatch, &mut self.commit, &mut self.drain] {
+            place.move_epoch(by);
+        }
+        self.issue.move_epoch(by);
+        [&mut self.walks_end, &mut self.lines_end].into_iter().for_each(shift);
+        self.stacks.move_epoch();
+    }
+
+    /// A time of a lane, of all times.
+    #[inline(always)]
+    fn absolute(&self, lane: usize, time: u32) -> u64 {
+        self.epochs[lane] + u64::from(time)
+    }
+
+    /// A time of all times, in a lane; 0 if it is before the epoch.
+    #[inline(always)]
+    fn in_epoch(&self, lane: usize, time: u64) -> u32 {
+        time.saturating_sub(self.epochs[lane]) as u32
+    }
+
+    /// The costs of a lane and its time, for its memory side.
+    #[inline(always)]
+    fn context<'a>(&self, now: &Now<'a, V>, lane: usize) -> Context<'a> {
+        Context { costs: now.costs[lane], now: self.absolute(lane, now.now.get(lane)) }
+    }
+
+    /// The times of the entry this many before the one to come, which are kept as far as reorder buffer and fetch buffer
+    /// reach.
+    #[inline(always)]
+    fn before(&self, distance: u32) -> &Times<V> {
+        self.times.get(self.entries.wrapping_sub(u64::from(distance)))
+    }
+
+    /// When an entry is complete that something depends on. If there is none, at the distance 0, or it has left the
+    /// reorder buffer before the entry to come is dispatched, that is before anything that could wait for it.
+    #[inline(always)]
+    fn complete_before(&self, distance: u32) -> V {
+        let is_awaited = distance <= self.config.reorder_buffer;
+        // An entry that has left the reorder buffer lies where the one to come will.
+        self.before(if is_awaited { distance } else { 0 }).complete
     }
 
     /// [`Self::execute_entry`] for entries with costs or several references.
     #[inline(never)]
-    fn execute_any(&mut self, entry: &Entry<N>, references: &[Referenced<N>], costs: &[&Costs; N]) {
+    fn execute_any(&mut self, entry: &Entry<V>, references: &[Referenced<V>], costs: &[&Costs]) {
         self.execute_entry(entry, references, costs);
     }
 
     /// Executes an entry. Inlined, so that it is compiled apart for the most frequent kinds of entries.
     #[inline(always)]
-    fn execute_entry(
-        &mut self,
-        entry: &Entry<N>,
-        references: &[Referenced<N>],
-        costs: &[&Costs; N],
-    ) {
+    fn execute_entry(&mut self, entry: &Entry<V>, references: &[Referenced<V>], costs: &[&Costs]) {
         let header = entry.header;
-        let mut waits = Waits::new();
+        let has_costs = references.iter().any(|of| of.costly != 0);
+        let mut waits = Waits::new(has_costs);
         let now = Now { costs, now: self.fetch.cycle() };
 
         self.fetch_entry(header, references, &now, &mut waits);
-        let written = u64::from(header.registers_written());
+        let written = header.registers_written();
         let mut dispatched = self.dispatch_entry(written, references, &mut waits);
-        if references.iter().any(|of| of.costly != 0) && costs.iter().any(|of| of.has_handlers) {
+        if has_costs && costs.iter().any(|of| of.has_handlers) {
             self.interrupt_entry(&mut dispatched, entry, references, costs, &mut waits);
         }
         let complete = self.compute(dispatched, entry, references, &now, &mut waits);
 
-        let since = self.commit.cycle();
+        let before = self.commit.cycle();
         let committed = self.commit.take(complete);
-        self.stacks.commit(each(|lane| committed[lane] - since[lane]), || {
-            let ReferenceWaits { lookups, walks, data, served } = waits.slowest;
-            let others = [
-                (Part::Walks, walks),
-                (Part::TlbL2, lookups),
-                (Part::Handlers, waits.handlers),
-                (Part::Stores, waits.stores),
-                (Part::Fetches, waits.fetches),
-                (Part::Walks, waits.fetch_walks),
-                (Part::TlbL2, waits.fetch_lookups),
-                (Part::Branches, waits.branches),
-            ];
-            ((data, served), others)
-        });
-        self.times[self.entries as usize % RING] = Times { dispatched, complete, committed };
+        self.count_cycles(committed.minus(before), &waits);
+        self.times.set(self.entries, Times { dispatched, complete, committed });
         self.entries += 1;
         for _ in 0..written {
-            self.register_ends[self.registers as usize % RING] = committed;
+            self.register_ends.set(self.registers, committed);
             self.registers += 1;
         }
         self.commit_memory(committed, references, &now);
-        if references.iter().any(|of| of.costly != 0) {
+        if has_costs {
             for (lane, memory) in self.memory.iter_mut().enumerate() {
-                memory.forget_in_flight(now.now[lane]);
+                memory.forget_in_flight(self.epochs[lane] + u64::from(now.now.get(lane)));
             }
         }
+    }
+
+    /// Adds the cycles until an entry commits, `since` the commit of the one before, to the stacks, by its waits, of
+    /// which the last come first.
+    #[inline(always)]
+    fn count_cycles(&mut self, since: V, waits: &Waits<V>) {
+        let Some(mut cycles) = self.stacks.without_commit(since) else {
+            return self.stacks.end(V::all(0), since);
+        };
+        let left = &mut cycles;
+        let ReferenceWaits { lookups, walks, data, served } = &waits.slowest;
+        self.stacks.explain_by_data(left, data, served);
+        self.stacks.explain(left, Part::Walks, *walks);
+        self.stacks.explain(left, Part::TlbL2, *lookups);
+        self.stacks.explain(left, Part::Handlers, waits.handlers);
+        self.stacks.explain(left, Part::Stores, waits.stores);
+        if waits.has_costs {
+            self.stacks.explain(left, Part::Fetches, waits.fetches);
+            self.stacks.explain(left, Part::Walks, waits.fetch_walks);
+            self.stacks.explain(left, Part::TlbL2, waits.fetch_lookups);
+        }
+        self.stacks.explain(left, Part::Branches, waits.branches);
+        self.stacks.end(cycles, since);
     }
 
     /// Fetches an entry: what stops fetch stops it for all that follow.
@@ -499,24 +588,21 @@ impl<const N: usize> Pipeline<N> {
     fn fetch_entry(
         &mut self,
         header: Header,
-        references: &[Referenced<N>],
-        now: &Now<'_, N>,
-        waits: &mut Waits<N>,
+        references: &[Referenced<V>],
+        now: &Now<'_, V>,
+        waits: &mut Waits<V>,
     ) {
-        let buffered = u64::from(self.config.fetch_buffer);
-        self.fetch.wait(self.before(buffered).dispatched);
+        self.fetch.wait(self.before(self.config.fetch_buffer).dispatched);
         self.continuations += u64::from(header.continues());
         self.taken += u64::from(header.is_after_taken());
         if header.is_redirected() {
             self.mispredicted += 1;
             let before = self.fetch.cycle();
-            let resolved = plus(self.before(1).complete, u64::from(self.config.mispredict_cycles));
+            let resolved = self.before(1).complete.plus(V::all(self.config.mispredict_cycles));
             self.fetch.wait(resolved);
-            let after = self.fetch.cycle();
-            waits.branches = each(|lane| after[lane] - before[lane]);
-        } else if header.is_after_taken() {
-            self.fetch.end_cycle();
+            waits.branches = self.fetch.cycle().minus(before);
         }
+        self.fetch.end_cycle_if(header.is_after_taken() && !header.is_redirected());
         for of in references.iter().filter(|of| of.reference.is_fetch()) {
             self.fetch_line(of, now, waits);
         }
@@ -524,22 +610,23 @@ impl<const N: usize> Pipeline<N> {
 
     /// Lets fetch wait for a line with costs.
     #[inline(never)]
-    fn fetch_line(&mut self, of: &Referenced<N>, now: &Now<'_, N>, waits: &mut Waits<N>) {
+    fn fetch_line(&mut self, of: &Referenced<V>, now: &Now<'_, V>, waits: &mut Waits<V>) {
         of.each_cost(now.costs, |lane, cost| {
-            let context = now.of(lane);
             self.fetch.make_room_in(lane);
-            let start = self.interrupt(lane, self.fetch.cycle()[lane], cost, waits);
-            let looked_up = start + u64::from(cost.lookup_cycles);
-            let translated =
-                self.memory[lane].translate(of.access, looked_up, Some(cost), &context);
-            self.walks_end[lane] = self.memory[lane].walks_end();
+            let start = self.interrupt(lane, self.fetch.cycle().get(lane), cost, waits);
+            let looked_up = start + cost.lookup_cycles;
+            let translated = self.translate_in(lane, of.access, looked_up, Some(cost), now);
             let arrived = match cost.cache_cycles {
                 0 => translated,
-                _ => self.memory[lane].fill(translated, cost, &context),
+                _ => {
+                    let (context, at) = (self.context(now, lane), self.absolute(lane, translated));
+                    let filled = self.memory[lane].fill(at, cost, &context);
+                    self.in_epoch(lane, filled)
+                }
             };
-            waits.fetch_lookups[lane] += looked_up - start;
-            waits.fetch_walks[lane] += translated - looked_up;
-            waits.fetches[lane] += arrived - translated;
+            add(&mut waits.fetch_lookups, lane, looked_up - start);
+            add(&mut waits.fetch_walks, lane, translated - looked_up);
+            add(&mut waits.fetches, lane, arrived - translated);
             self.fetch.wait_in(lane, arrived);
         });
     }
@@ -547,14 +634,14 @@ impl<const N: usize> Pipeline<N> {
     /// When the handler of a reference returns that is reached at a time: it runs when all instructions before
     /// are committed.
     #[inline(always)]
-    fn interrupt(&mut self, lane: usize, at: u64, cost: Cost, waits: &mut Waits<N>) -> u64 {
+    fn interrupt(&mut self, lane: usize, at: u32, cost: Cost, waits: &mut Waits<V>) -> u32 {
         if cost.handler_cycles == 0 {
             return at;
         }
-        let cycles = u64::from(self.config.front_end_cycles) + u64::from(cost.handler_cycles);
+        let cycles = self.config.front_end_cycles + cost.handler_cycles;
         self.traps[lane] += 1;
-        waits.handlers[lane] += cycles;
-        at.max(self.commit.cycle()[lane]) + cycles
+        add(&mut waits.handlers, lane, cycles);
+        at.max(self.commit.cycle().get(lane)) + cycles
     }
 
     /// Runs the handlers of an entry's data references, if it has any, when its operands are ready, then
@@ -562,14 +649,15 @@ impl<const N: usize> Pipeline<N> {
     #[inline(never)]
     fn interrupt_entry(
         &mut self,
-        dispatched: &mut Lanes<N>,
-        entry: &Entry<N>,
-        references: &[Referenced<N>],
-        costs: &[&Costs; N],
-        waits: &mut Waits<N>,
+        dispatched: &mut V,
+        entry: &Entry<V>,
+        references: &[Referenced<V>],
+        costs: &[&Costs],
+        waits: &mut Waits<V>,
     ) {
-        for (lane, dispatched) in dispatched.iter_mut().enumerate() {
-            let ready = entry.operands[lane].max(*dispatched + 1);
+        for (lane, dispatched) in dispatched.as_mut_slice().iter_mut().enumerate().take(costs.len())
+        {
+            let ready = entry.operands.get(lane).max(*dispatched + 1);
             let mut returned = ready;
             for of in references.iter().filter(|of| !of.reference.is_fetch()) {
                 if let Some(cost) = of.cost(lane, costs) {
@@ -577,8 +665,7 @@ impl<const N: usize> Pipeline<N> {
                 }
             }
             if returned > ready {
-                let front_end = u64::from(self.config.front_end_cycles);
-                let fetched = self.fetch.take_in(lane, returned) + front_end;
+                let fetched = self.fetch.take_in(lane, returned) + self.config.front_end_cycles;
                 *dispatched = self.dispatch.take_in(lane, fetched);
             }
         }
@@ -588,39 +675,37 @@ impl<const N: usize> Pipeline<N> {
     #[inline(always)]
     fn dispatch_entry(
         &mut self,
-        written: u64,
-        references: &[Referenced<N>],
-        waits: &mut Waits<N>,
-    ) -> Lanes<N> {
-        let fetched = plus(self.fetch.take([0; N]), u64::from(self.config.front_end_cycles));
-        let mut earliest =
-            max(fetched, self.before(u64::from(self.config.reorder_buffer)).committed);
+        written: u32,
+        references: &[Referenced<V>],
+        waits: &mut Waits<V>,
+    ) -> V {
+        let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
+        let mut earliest = fetched.max(self.before(self.config.reorder_buffer).committed);
         // Registers are freed in the order in which they were taken: the last one waits longest.
         // An instruction that writes more than there are waits for all before it.
-        let room = u64::from(self.config.rename_registers).max(written);
-        let freed = (self.registers + written).wrapping_sub(room + 1);
-        if written > 0 {
-            earliest = max(earliest, self.register_ends[freed as usize % RING]);
-        }
+        let room = self.config.rename_registers.max(written);
+        let freed = (self.registers + u64::from(written)).wrapping_sub(u64::from(room) + 1);
+        // If it writes none, one that an instruction before it has waited for.
+        let freed = if written > 0 { freed } else { self.registers };
+        earliest = earliest.max(*self.register_ends.get(freed));
         let (mut loads, mut stores) = (self.loads, self.stores);
-        let mut stored = [0; N];
+        let mut stored = V::all(0);
         for Referenced { reference, .. } in references {
             if reference.is_fetch() {
                 continue;
             }
             if reference.is_store() {
                 let before = stores.wrapping_sub(u64::from(self.config.store_queue));
-                stored = max(stored, self.store_ends[before as usize % RING]);
+                stored = stored.max(*self.store_ends.get(before));
                 stores += 1;
             } else {
                 let before = loads.wrapping_sub(u64::from(self.config.load_queue));
-                earliest = max(earliest, self.load_ends[before as usize % RING]);
+                earliest = earliest.max(*self.load_ends.get(before));
                 loads += 1;
             }
         }
-        let without = max(earliest, self.dispatch.cycle());
-        waits.stores = each(|lane| stored[lane].saturating_sub(without[lane]));
-        self.dispatch.take(max(earliest, stored))
+        waits.stores = stored.minus_at_most(earliest.max(self.dispatch.cycle()));
+        self.dispatch.take(earliest.max(stored))
     }
 
     /// Executes the references and the computation of an entry that was dispatched at a cycle. Returns when it
@@ -628,17 +713,17 @@ impl<const N: usize> Pipeline<N> {
     #[inline(always)]
     fn compute(
         &mut self,
-        dispatched: Lanes<N>,
-        entry: &Entry<N>,
-        references: &[Referenced<N>],
-        now: &Now<'_, N>,
-        waits: &mut Waits<N>,
-    ) -> Lanes<N> {
-        let ready = max(entry.operands, plus(dispatched, 1));
+        dispatched: V,
+        entry: &Entry<V>,
+        references: &[Referenced<V>],
+        now: &Now<'_, V>,
+        waits: &mut Waits<V>,
+    ) -> V {
+        let ready = entry.operands.max(dispatched.plus(V::all(1)));
         let computes = self.cycles_to_compute(entry.header);
         if references.iter().all(|of| of.reference.is_fetch()) {
-            let start = self.issue.take(&ready, &dispatched);
-            return plus(start, computes);
+            let start = self.issue.take(Slot::Issue, ready, dispatched);
+            return start.plus(V::all(computes));
         }
         let mut complete = ready;
         let (mut loaded, mut of_loads) = (ready, ReferenceWaits::new());
@@ -647,25 +732,24 @@ impl<const N: usize> Pipeline<N> {
             if reference.is_fetch() {
                 continue;
             }
-            let ports =
-                if reference.is_store() { &mut self.store_ports } else { &mut self.load_ports };
+            let slot = if reference.is_store() { Slot::Store } else { Slot::Load };
             // A store of a loaded value waits for it.
             let earliest = if reference.is_store() { loaded } else { ready };
-            let start = self.issue.take_with(ports, &earliest, &dispatched);
-            let mut lookups = [0; N];
+            let start = self.issue.take(slot, earliest, dispatched);
+            let mut lookups = V::all(0);
             of.each_cost(now.costs, |lane, cost| {
-                lookups[lane] = u64::from(cost.lookup_cycles);
+                lookups.set(lane, cost.lookup_cycles);
             });
-            let looked_up = each(|lane| start[lane] + lookups[lane]);
+            let looked_up = start.plus(lookups);
             let translated = self.translate(of, looked_up, now);
-            let walks = each(|lane| translated[lane] - looked_up[lane]);
+            let walks = translated.minus(looked_up);
             let mut own = ReferenceWaits { lookups, walks, ..ReferenceWaits::new() };
             let end = if reference.is_store() {
                 // It adds its waits to those of the load that it waited for.
-                own.lookups = each(|lane| own.lookups[lane] + of_loads.lookups[lane]);
-                own.walks = each(|lane| own.walks[lane] + of_loads.walks[lane]);
+                own.lookups = own.lookups.plus(of_loads.lookups);
+                own.walks = own.walks.plus(of_loads.walks);
                 (own.data, own.served) = (of_loads.data, of_loads.served);
-                plus(translated, 1)
+                translated.plus(V::all(1))
             } else {
                 let end = self.load(of, translated, entry.forwarded.as_ref(), &mut own, now);
                 of_loads.replace(&mut loaded, &end, &own);
@@ -674,19 +758,19 @@ impl<const N: usize> Pipeline<N> {
             waits.slowest.replace(&mut complete, &end, &own);
         }
         // One cycle of arithmetic is hidden behind a reference.
-        plus(complete, computes - 1)
+        complete.plus(V::all(computes - 1))
     }
 
     /// Cycles of an instruction's arithmetic.
     #[inline(always)]
-    fn cycles_to_compute(&self, header: Header) -> u64 {
-        header.arithmetic().map_or(1, |of| u64::from(self.config.latencies.of(of)))
+    fn cycles_to_compute(&self, header: Header) -> u32 {
+        header.arithmetic().map_or(1, |of| self.config.latencies.of(of))
     }
 
     /// When a page is translated whose later TLB levels have been looked up at a time.
     #[inline(always)]
-    fn translate(&mut self, of: &Referenced<N>, at: Lanes<N>, now: &Now<'_, N>) -> Lanes<N> {
-        if of.costly == 0 && !any_less(&at, &self.walks_end) {
+    fn translate(&mut self, of: &Referenced<V>, at: V, now: &Now<'_, V>) -> V {
+        if of.costly == 0 && !at.is_less_in_any(self.walks_end) {
             return at;
         }
         self.translate_each(of, &at, now)
@@ -694,33 +778,50 @@ impl<const N: usize> Pipeline<N> {
 
     /// [`Self::translate`] lane by lane, where costs or walks under way differ.
     #[inline(never)]
-    fn translate_each(&mut self, of: &Referenced<N>, at: &Lanes<N>, now: &Now<'_, N>) -> Lanes<N> {
+    fn translate_each(&mut self, of: &Referenced<V>, at: &V, now: &Now<'_, V>) -> V {
         let mut translated = *at;
-        for (lane, memory) in self.memory.iter_mut().enumerate() {
+        for lane in 0..self.memory.len() {
             let cost = of.cost(lane, now.costs);
-            if cost.is_some() || at[lane] < self.walks_end[lane] {
-                translated[lane] = memory.translate(of.access, at[lane], cost, &now.of(lane));
-                self.walks_end[lane] = memory.walks_end();
+            let at = at.get(lane);
+            if cost.is_some() || at < self.walks_end.get(lane) {
+                translated.set(lane, self.translate_in(lane, of.access, at, cost, now));
             }
         }
         translated
+    }
+
+    /// When a page is translated in a lane.
+    fn translate_in(
+        &mut self,
+        lane: usize,
+        access: LineAccess,
+        at: u32,
+        cost: Option<Cost>,
+        now: &Now<'_, V>,
+    ) -> u32 {
+        let (context, at) = (self.context(now, lane), self.absolute(lane, at));
+        let memory = &mut self.memory[lane];
+        let (translated, walks_end) =
+            (memory.translate(access, at, cost, &context), memory.walks_end());
+        self.walks_end.set(lane, self.in_epoch(lane, walks_end));
+        self.in_epoch(lane, translated)
     }
 
     /// When a load has its data, from its translation on. Sets how long it waits for its line, and what for.
     #[inline(always)]
     fn load(
         &mut self,
-        of: &Referenced<N>,
-        at: Lanes<N>,
-        forwarded: Option<&Lanes<N>>,
-        own: &mut ReferenceWaits<N>,
-        now: &Now<'_, N>,
-    ) -> Lanes<N> {
-        let mut end: Lanes<N> = match forwarded {
-            Some(stored) => plus(max(*stored, at), u64::from(self.config.forward_cycles)),
-            None => plus(at, self.l1d_cycles),
+        of: &Referenced<V>,
+        at: V,
+        forwarded: Option<&V>,
+        own: &mut ReferenceWaits<V>,
+        now: &Now<'_, V>,
+    ) -> V {
+        let mut end: V = match forwarded {
+            Some(stored) => stored.max(at).plus(V::all(self.config.forward_cycles)),
+            None => at.plus(V::all(self.l1d_cycles)),
         };
-        let may_hit_in_flight = forwarded.is_none() && any_less(&at, &self.lines_end);
+        let may_hit_in_flight = forwarded.is_none() && at.is_less_in_any(self.lines_end);
         if of.costly == 0 && !may_hit_in_flight {
             return end;
         }
@@ -733,65 +834,82 @@ impl<const N: usize> Pipeline<N> {
     #[inline(never)]
     fn load_each(
         &mut self,
-        of: &Referenced<N>,
-        at: &Lanes<N>,
+        of: &Referenced<V>,
+        at: &V,
         is_forwarded: bool,
-        end: &mut Lanes<N>,
-        own: &mut ReferenceWaits<N>,
-        now: &Now<'_, N>,
+        end: &mut V,
+        own: &mut ReferenceWaits<V>,
+        now: &Now<'_, V>,
     ) {
-        for (lane, memory) in self.memory.iter_mut().enumerate() {
-            let context = now.of(lane);
-            let (line, part) = match of.cost(lane, now.costs).filter(Cost::concerns_lines) {
-                Some(cost) => memory.miss(of.access, at[lane], cost, &context),
-                None if is_forwarded || at[lane] >= self.lines_end[lane] => continue,
-                None => memory.hit(of.access, at[lane], &context),
-            };
-            self.lines_end[lane] = memory.lines_end();
-            (own.data[lane], own.served[lane]) = (line - at[lane], part);
-            end[lane] = line + self.l1d_cycles;
+        for lane in 0..self.memory.len() {
+            let cost = of.cost(lane, now.costs).filter(Cost::concerns_lines);
+            let at = at.get(lane);
+            if cost.is_none() && (is_forwarded || at >= self.lines_end.get(lane)) {
+                continue;
+            }
+            let (line, part) = self.line_in(lane, of.access, at, cost, now);
+            own.data.set(lane, line - at);
+            own.served.set(lane, part as u32);
+            end.set(lane, line + self.l1d_cycles);
         }
     }
 
     /// Frees the load queue, and sends the stores of a committed entry to the data cache.
     #[inline(always)]
-    fn commit_memory(
-        &mut self,
-        committed: Lanes<N>,
-        references: &[Referenced<N>],
-        now: &Now<'_, N>,
-    ) {
+    fn commit_memory(&mut self, committed: V, references: &[Referenced<V>], now: &Now<'_, V>) {
         for of in references {
             if of.reference.is_fetch() {
                 continue;
             }
             if !of.reference.is_store() {
-                self.load_ends[self.loads as usize % RING] = committed;
+                self.load_ends.set(self.loads, committed);
                 self.loads += 1;
                 continue;
             }
-            if of.costly != 0 || any_less(&committed, &self.lines_end) {
+            if of.costly != 0 || committed.is_less_in_any(self.lines_end) {
                 self.send_store(of, &committed, now);
             }
             // Lines that are in the cache are there before the entry is committed.
-            self.store_ends[self.stores as usize % RING] = self.drain.take(committed);
+            let entered = self.drain.take(committed);
+            self.store_ends.set(self.stores, entered);
             self.stores += 1;
         }
     }
 
     /// Lets stores wait for the line of this one, where it is not in the cache when the store commits.
     #[inline(never)]
-    fn send_store(&mut self, of: &Referenced<N>, committed: &Lanes<N>, now: &Now<'_, N>) {
-        for (lane, memory) in self.memory.iter_mut().enumerate() {
-            let (at, context) = (committed[lane], now.of(lane));
-            let (arrived, _) = match of.cost(lane, now.costs).filter(Cost::concerns_lines) {
-                Some(cost) => memory.miss(of.access, at, cost, &context),
-                None if at >= self.lines_end[lane] => continue,
-                None => memory.hit(of.access, at, &context),
-            };
-            self.lines_end[lane] = memory.lines_end();
+    fn send_store(&mut self, of: &Referenced<V>, committed: &V, now: &Now<'_, V>) {
+        for lane in 0..self.memory.len() {
+            let (at, cost) =
+                (committed.get(lane), of.cost(lane, now.costs).filter(Cost::concerns_lines));
+            if cost.is_none() && at >= self.lines_end.get(lane) {
+                continue;
+            }
+            let (arrived, _) = self.line_in(lane, of.access, at, cost, now);
             self.drain.wait_in(lane, arrived);
         }
+    }
+
+    /// When a line is in the first-level cache of a lane that misses there, if it has a cost, or hits, and what
+    /// serves it.
+    #[inline(always)]
+    fn line_in(
+        &mut self,
+        lane: usize,
+        access: LineAccess,
+        at: u32,
+        cost: Option<Cost>,
+        now: &Now<'_, V>,
+    ) -> (u32, Part) {
+        let (context, at) = (self.context(now, lane), self.absolute(lane, at));
+        let memory = &mut self.memory[lane];
+        let (line, part) = match cost {
+            Some(cost) => memory.miss(access, at, cost, &context),
+            None => memory.hit(access, at, &context),
+        };
+        let lines_end = memory.lines_end();
+        self.lines_end.set(lane, self.in_epoch(lane, lines_end));
+        (self.in_epoch(lane, line), part)
     }
 
     /// The counts of the core of a lane.

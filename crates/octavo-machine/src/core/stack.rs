@@ -1,12 +1,12 @@
 //! Where a core's cycles go: each cycle in which nothing was committed belongs to what the next instruction
 //! waited for.
 
-use super::calendar::{Lanes, any_less, each};
+use super::lanes::Lanes;
 use crate::counters::Counters;
 
 /// The reason for a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(usize)]
+#[repr(u32)]
 pub enum Part {
     /// Commits, execution and waiting for operands.
     #[default]
@@ -65,56 +65,73 @@ impl Stack {
 }
 
 /// The stacks of several cores.
-#[derive(Clone, Copy, Debug)]
-pub struct Stacks<const N: usize> {
-    cycles: [Lanes<N>; PARTS.len()],
+#[derive(Clone, Debug)]
+pub struct Stacks<V> {
+    /// Cycles since the [epoch](super::pipeline::Pipeline) of each lane.
+    cycles: [V; PARTS.len()],
+    /// Cycles before it.
+    earlier: Box<[Stack]>,
 }
 
-impl<const N: usize> Stacks<N> {
+impl<V: Lanes> Stacks<V> {
     /// Without cycles.
     pub fn new() -> Self {
-        Stacks { cycles: [[0; N]; PARTS.len()] }
+        let earlier = vec![Stack::default(); V::COUNT].into();
+        Stacks { cycles: [V::all(0); PARTS.len()], earlier }
     }
 
-    /// Adds the cycles until an instruction commits, `since` the commit of the one before. `waits` gives its
-    /// waits, the last first: those for data, with their parts, and the others. What they do not explain is the
-    /// base. It is called only if a core had a cycle without a commit.
+    /// Begins to add the cycles until an instruction commits, `since` the commit of the one before: those in which
+    /// nothing was committed. None if there are none, in no core.
     #[inline(always)]
-    pub fn commit<const W: usize>(
-        &mut self,
-        since: Lanes<N>,
-        waits: impl FnOnce() -> ((Lanes<N>, [Part; N]), [(Part, Lanes<N>); W]),
-    ) {
-        // The instruction commits in one of these cycles.
-        let mut left = since.map(|since| since.saturating_sub(1));
-        if any_less(&[1; N], &since) {
-            let ((data, served), others) = waits();
-            if any_less(&[0; N], &data) {
-                self.commit_data(&mut left, &data, &served);
-            }
-            for (part, cycles) in others {
-                let of_part: Lanes<N> = each(|lane| left[lane].min(cycles[lane]));
-                let sums = &mut self.cycles[part as usize];
-                *sums = each(|lane| sums[lane] + of_part[lane]);
-                left = each(|lane| left[lane] - of_part[lane]);
-            }
-        }
-        let base = &mut self.cycles[Part::Base as usize];
-        *base = each(|lane| base[lane] + left[lane] + u64::from(since[lane] > 0));
+    pub fn without_commit(&self, since: V) -> Option<V> {
+        let one = V::all(1);
+        one.is_less_in_any(since).then(|| since.minus_at_most(one))
     }
 
-    /// Adds the waits for data. Each lane has a part of its own.
-    #[inline(never)]
-    fn commit_data(&mut self, left: &mut Lanes<N>, data: &Lanes<N>, served: &[Part; N]) {
-        for lane in 0..N {
-            let of_data = left[lane].min(data[lane]);
-            self.cycles[served[lane] as usize][lane] += of_data;
-            left[lane] -= of_data;
+    /// Explains cycles by a wait.
+    #[inline(always)]
+    pub fn explain(&mut self, cycles: &mut V, part: Part, wait: V) {
+        let of_part = cycles.min(wait);
+        let sums = &mut self.cycles[part as usize];
+        *sums = sums.plus(of_part);
+        *cycles = cycles.minus(of_part);
+    }
+
+    /// Explains cycles by a wait for data, of another part in each lane, which `served` has as a number.
+    #[inline(always)]
+    pub fn explain_by_data(&mut self, cycles: &mut V, wait: &V, served: &V) {
+        if V::all(0).is_less_in_any(*wait) {
+            self.explain_by_data_of_each(cycles, wait, served);
         }
+    }
+
+    #[inline(never)]
+    fn explain_by_data_of_each(&mut self, cycles: &mut V, wait: &V, served: &V) {
+        for (lane, cycles) in cycles.as_mut_slice().iter_mut().enumerate() {
+            let of_data = wait.get(lane).min(*cycles);
+            let sums = &mut self.cycles[served.get(lane) as usize];
+            sums.set(lane, sums.get(lane) + of_data);
+            *cycles -= of_data;
+        }
+    }
+
+    /// Adds the cycles that nothing explains, and that of the commit.
+    #[inline(always)]
+    pub fn end(&mut self, cycles: V, since: V) {
+        let base = &mut self.cycles[Part::Base as usize];
+        *base = base.plus(cycles).plus(since.min(V::all(1)));
     }
 
     /// The stack of a core.
     pub fn of(&self, lane: usize) -> Stack {
-        Stack { cycles: self.cycles.map(|of_part| of_part[lane]) }
+        let earlier = self.earlier[lane].cycles;
+        let part = |part: usize| earlier[part] + u64::from(self.cycles[part].get(lane));
+        Stack { cycles: std::array::from_fn(part) }
+    }
+
+    /// Begins to count from new epochs, so that no count overflows.
+    pub fn move_epoch(&mut self) {
+        self.earlier = (0..V::COUNT).map(|lane| self.of(lane)).collect();
+        self.cycles = [V::all(0); PARTS.len()];
     }
 }

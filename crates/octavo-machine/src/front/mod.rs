@@ -33,7 +33,7 @@ use dataflow::Dataflow;
 pub use image::Image;
 use image::Pages;
 pub use ops::Ops;
-pub use ops::{Header, MAX_DISTANCE, Reference, Word, decode, each_distance};
+pub use ops::{Header, MAX_WRITES, Reference, Word, decode, each_distance};
 use plan::Step;
 
 /// The repeats that the front filters out, weakest filter first.

@@ -25,7 +25,7 @@ const AFTER_TAKEN: u32 = 1 << 21;
 const CONTINUES: u32 = 1 << 22;
 const WRITES_SHIFT: u32 = 23;
 /// The most registers written that an entry counts.
-const MAX_WRITES: u32 = 7;
+pub const MAX_WRITES: u32 = 7;
 const ARITHMETIC_SHIFT: u32 = 26;
 const ARITHMETIC: u32 = 0b111;
 
@@ -91,8 +91,8 @@ impl Header {
 
     /// The distances of its first producers; 0 is none.
     #[inline(always)]
-    pub fn distances(self) -> u32 {
-        self.0 & (DISTANCE << DISTANCE_BITS | DISTANCE)
+    pub fn distances(self) -> [u32; 2] {
+        [self.0 & DISTANCE, self.0 >> DISTANCE_BITS & DISTANCE]
     }
 }
 
@@ -128,9 +128,9 @@ impl Reference {
 
 /// Calls `use_distance` for each distance in a word.
 #[inline(always)]
-pub fn each_distance(mut distances: u32, mut use_distance: impl FnMut(u64)) {
+pub fn each_distance(mut distances: u32, mut use_distance: impl FnMut(u32)) {
     while distances != 0 {
-        use_distance(u64::from(distances & DISTANCE));
+        use_distance(distances & DISTANCE);
         distances >>= DISTANCE_BITS;
     }
 }

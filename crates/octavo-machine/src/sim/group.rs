@@ -13,7 +13,6 @@ pub struct Group {
     pub members: Vec<usize>,
     /// By core; none if no core executes instructions.
     cores: Vec<CoreGroup>,
-    instructions: Instructions,
 }
 
 impl Group {
@@ -22,8 +21,8 @@ impl Group {
         let setups: Vec<_> =
             members.iter().filter_map(|machine| machines[*machine].core_setup()).collect();
         let count = setups.first().map_or(0, |setup| setup.count());
-        let cores = (0..count).map(|_| CoreGroup::new(&setups)).collect();
-        Group { members: members.to_vec(), cores, instructions }
+        let cores = (0..count).map(|_| CoreGroup::new(&setups, instructions)).collect();
+        Group { members: members.to_vec(), cores }
     }
 
     /// Plays a batch on the machines of the group.
@@ -44,7 +43,7 @@ impl Group {
             if let Some(cores) = &mut cores {
                 let costs: Vec<&Costs> = machines.iter().map(|machine| machine.costs()).collect();
                 let first = part.accesses.start;
-                cores.execute(part.words, batch.accesses(), first, &costs, self.instructions);
+                cores.execute(part.words, batch.accesses(), first, &costs);
             }
             for (lane, machine) in
                 machines.iter_mut().enumerate().filter(|(lane, _)| playing[*lane])
@@ -75,7 +74,7 @@ pub fn groups(machines: &Machines, threads: usize, instructions: Instructions) -
     let mut groups = Vec::new();
     for of in &alike {
         let mut rest = &of[..];
-        for size in sizes(of.len(), threads) {
+        for size in sizes(of.len(), threads, instructions) {
             let (members, others) = rest.split_at(size);
             groups.push(Group::new(members, machines, instructions));
             rest = others;
@@ -86,13 +85,13 @@ pub fn groups(machines: &Machines, threads: usize, instructions: Instructions) -
 
 /// The sizes of the groups of equal machines, of which each thread has an equal share; the largest first, so that
 /// threads end at about the same time.
-fn sizes(machines: usize, threads: usize) -> Vec<usize> {
+fn sizes(machines: usize, threads: usize, instructions: Instructions) -> Vec<usize> {
     let (mut sizes, mut left) = (Vec::new(), machines);
     for threads_left in (1..=threads).rev() {
         let mut share = left.div_ceil(threads_left);
         left -= share;
         while share > 0 {
-            let size = CoreGroup::fitting(share);
+            let size = CoreGroup::fitting(share, instructions);
             sizes.push(size);
             share -= size;
         }
@@ -108,19 +107,17 @@ mod tests {
     #[test]
     fn groups_share_machines_among_threads() {
         let of = [(1, 1), (2, 1), (3, 1), (9, 1), (1, 2), (5, 2), (20, 2), (5, 4)];
-        let expected: [&[usize]; 8] = [
-            &[1],
-            &[1, 1],
-            &[3],
-            &[4, 4, 1],
-            &[1],
-            &[3, 1, 1],
-            &[4, 4, 4, 4, 1, 1, 1, 1],
-            &[1, 1, 1, 1, 1],
-        ];
-        assert_eq!(of.map(|(machines, threads)| sizes(machines, threads)), expected);
-        for (machines, threads) in (1..40).flat_map(|machines| [(machines, 1), (machines, 7)]) {
-            assert_eq!(sizes(machines, threads).iter().sum::<usize>(), machines);
+        let expected: [&[usize]; 8] =
+            [&[1], &[1, 1], &[3], &[8, 1], &[1], &[3, 1, 1], &[8, 8, 1, 1, 1, 1], &[1, 1, 1, 1, 1]];
+        let portable = Instructions::PORTABLE;
+        assert_eq!(of.map(|(machines, threads)| sizes(machines, threads, portable)), expected);
+        for instructions in Instructions::all() {
+            let most = CoreGroup::most_machines(instructions);
+            for (machines, threads) in (1..40).flat_map(|machines| [(machines, 1), (machines, 7)]) {
+                let sizes = sizes(machines, threads, instructions);
+                assert_eq!(sizes.iter().sum::<usize>(), machines);
+                assert!(sizes.iter().all(|size| *size <= most));
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ const FRONT_END_CYCLES: u64 = 5;
 const FIRST_COMMIT: u64 = FRONT_END_CYCLES + 2;
 
 /// A core of 4 instructions a cycle with wide ports, changed by `change`.
-fn core(change: impl FnOnce(&mut MachineConfig, &mut PipelineConfig)) -> Pipeline<1> {
+fn core(change: impl FnOnce(&mut MachineConfig, &mut PipelineConfig)) -> Pipeline<[u32; 1]> {
     let mut machine = resolve::<&str>("skylake", &[]).unwrap().into_config();
     let mut pipeline = machine.core.pipeline.clone().unwrap();
     assert_eq!(u64::from(machine.cache.l1d.latency_cycles), L1D_CYCLES);
@@ -149,7 +149,7 @@ impl Program {
     }
 
     /// The commit of the last instruction.
-    fn cycles(&self, mut core: Pipeline<1>) -> u64 {
+    fn cycles(&self, mut core: Pipeline<[u32; 1]>) -> u64 {
         let costs = [&self.costs];
         core.execute(self.ops.words(), &self.accesses, 0, &costs, Instructions::PORTABLE);
         let mut counters = Counters::default();
@@ -157,7 +157,7 @@ impl Program {
         let cycles = counters.get("core", "cycles").unwrap();
         let parts = counters.iter().filter(|(of, ..)| *of == "core.stack");
         assert_eq!(parts.map(|(.., value)| value).sum::<u64>(), cycles, "the stack adds up");
-        assert_eq!([cycles], core.commit.cycle());
+        assert_eq!(cycles, core.absolute(0, core.commit.cycle()[0]));
         cycles
     }
 }
