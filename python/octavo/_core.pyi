@@ -17,6 +17,9 @@ VERSION: str
 MODEL: str
 """The version of what simulations count: Octavo's, and a hash of the sources that decide it."""
 
+ENGINES: str
+"""The same of all engines, those of `octavo run` and `octavo curves` among them."""
+
 MAX_ENTRIES: int
 """The most entries that curves tell apart."""
 MAX_SETS: int
