@@ -1,4 +1,5 @@
-//! Names the version of the model: a hash of the sources that decide what a simulation counts.
+//! Names the versions of the engines: a hash of the sources that decide what a simulation counts, and one of those
+//! of all engines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,13 +7,25 @@ use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_128;
 
 /// The crates between a trace and the counters of a machine.
-const CRATES: [&str; 6] =
+const MODEL: [&str; 6] =
     ["octavo-types", "octavo-trace", "octavo-hw", "octavo-os", "octavo-config", "octavo-machine"];
+/// The crates besides, between a trace and the rows of `octavo run` and `octavo curves`.
+const CURVES: [&str; 2] = ["octavo-curves", "octavo-symbols"];
 
 fn main() {
+    let version = env!("CARGO_PKG_VERSION");
+    println!("cargo::rustc-env=OCTAVO_MODEL={version}-{}", hash_of(&MODEL));
+    println!(
+        "cargo::rustc-env=OCTAVO_ENGINES={version}-{}",
+        hash_of(&[&MODEL[..], &CURVES].concat())
+    );
+}
+
+/// Of the sources of crates, and of the versions of what they use.
+fn hash_of(crates: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("Cargo.lock")];
-    for name in CRATES {
+    for name in crates {
         let folder = root.join("crates").join(name).join("src");
         println!("cargo::rerun-if-changed={}", folder.display());
         add_sources(&folder, &mut files);
@@ -27,8 +40,7 @@ fn main() {
         all.extend(fs::read(file).expect("a source can be read"));
         all.push(0);
     }
-    let hash = format!("{:032x}", XxHash3_128::oneshot(&all));
-    println!("cargo::rustc-env=OCTAVO_MODEL={}-{}", env!("CARGO_PKG_VERSION"), &hash[..12]);
+    format!("{:032x}", XxHash3_128::oneshot(&all))[..12].to_owned()
 }
 
 fn add_sources(folder: &Path, files: &mut Vec<PathBuf>) {

@@ -12,10 +12,13 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 from typing_extensions import NotRequired
 
 VERSION: str
-"""Octavo's version, e.g. "0.1.0"."""
+"""Octavo's version, e.g. "1.0.0"."""
 
 MODEL: str
 """The version of what simulations count: Octavo's, and a hash of the sources that decide it."""
+
+ENGINES: str
+"""The same of all engines, those of `octavo run` and `octavo curves` among them."""
 
 MAX_ENTRIES: int
 """The most entries that curves tell apart."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from octavo._core import ENGINES, MODEL
+from octavo.base.toml import read_toml
 from octavo.cli import app
 from octavo.studies import STUDIES, programs
 from octavo.studies.all_papers import AllPapers
@@ -19,6 +22,9 @@ from octavo.studies.parts import Keeper, document_of, keeping
 from octavo.studies.reproduction import Reproduction, Request
 
 Start = Callable[[str, Request], Reproduction]
+
+
+ROOT = Path(__file__).parents[2]
 
 
 def octavo(*arguments: str) -> Result:
@@ -289,3 +295,18 @@ with keeping(Keeper(Path({str(tmp_path)!r}), "1")):
     with keeping(Keeper(tmp_path, "1")):
         found = [document_of(["run", str(n)], lambda: {"number": "new"}) for n in range(4)]
     assert [one["number"] for one in found] == [0, 1, "new", "new"]
+
+
+def test_the_version_of_parts_covers_every_engine(tmp_path: Path) -> None:
+    """All crates of the extension, and those that they need, but for what measures processors."""
+    needed: set[str] = set()
+    waiting = {"octavo-py"}
+    while waiting:
+        name = waiting.pop()
+        needed.add(name)
+        crate = read_toml(ROOT / "crates" / name / "Cargo.toml")
+        waiting |= {of for of in crate["dependencies"] if of.startswith("octavo-")} - needed
+    listed = set(re.findall(r'"(octavo-\w+)"', (ROOT / "crates/octavo-py/build.rs").read_text()))
+    assert listed == needed - {"octavo-py", "octavo-calibrate"}
+    assert ENGINES != MODEL
+    assert octavo("all", "--estimate", "--out", str(tmp_path / "out")).exit_code == 0

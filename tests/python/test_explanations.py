@@ -1,12 +1,24 @@
 """The figures of the explanations: drawn by their script, and part of each page of the site."""
 
+from __future__ import annotations
+
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+import octavo._core as _core
+from octavo.cli import app
+from octavo.report.mechanisms import DESIGNS, EXPLANATIONS, Figure
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "docs/explanation"
+FIGURES: set[Callable[[], Figure]] = {*EXPLANATIONS.values(), *DESIGNS.values()}
 
 
 def test_figures_are_as_the_script_draws_them(tmp_path: Path) -> None:
@@ -25,13 +37,41 @@ def test_each_explanation_has_a_figure() -> None:
 
 def test_letters_of_figures_stay_inside() -> None:
     """By the width of a letter, at most 0.62 of its height on average."""
-    for path in (PLACE / "figures").glob("*.svg"):
-        for tag, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", path.read_text()):
+    for draw in FIGURES:
+        figure = draw().svg()
+        (height,) = map(int, re.findall(r'viewBox="0 0 480 (\d+)"', figure))
+        for tag, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", figure):
             given = dict(re.findall(r'([\w-]+)="([^"]*)"', tag))
             width = 0.62 * int(given["font-size"]) * len(text)
             left = (
                 int(given["x"])
                 - {"start": 0.0, "middle": 0.5, "end": 1.0}[given["text-anchor"]] * width
             )
-            assert left >= 0, (path.name, text)
-            assert left + width <= 480, (path.name, text)
+            assert left >= 0, text
+            assert left + width <= 480, text
+            assert int(given["font-size"]) <= int(given["y"]) <= height - 4, text
+
+
+@pytest.mark.parametrize("design", [name for name, _ in _core.designs()])
+def test_every_design_has_a_figure(design: str, tmp_path: Path) -> None:
+    place = tmp_path / "figure.svg"
+    done = CliRunner().invoke(app, ["explain", design, "--figure", str(place)])
+    assert done.exit_code == 0, done.output
+    figure = ElementTree.fromstring(place.read_text(encoding="utf-8"))
+    assert figure.tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(figure.attrib["aria-label"]) > 30
+    assert len(list(figure.iter("{http://www.w3.org/2000/svg}rect"))) >= 2
+
+
+def test_places_of_figures_are_checked_first(tmp_path: Path) -> None:
+    place = tmp_path / "figure.svg"
+    place.write_text("mine")
+    for options, sentence in (
+        (["--figure", str(place)], "--force"),
+        (["--figure", str(tmp_path / "figure.png")], "give the name of an .svg file"),
+        (["--figure", str(place), "--out", str(place), "--force"], "both name"),
+    ):
+        done = CliRunner().invoke(app, ["explain", "tps", *options])
+        assert done.exit_code == 2, done.output
+        assert sentence in done.stderr
+    assert place.read_text() == "mine"

@@ -130,6 +130,34 @@ _OVERLAPS = """() => {
 }"""
 
 
+_BROKEN_WORDS = """() => {
+  const found = [];
+  for (const cell of document.querySelectorAll("thead th")) {
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walker.nextNode()); )
+      for (const word of node.data.matchAll(/[A-Za-z0-9]+/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (range.getClientRects().length > 1) found.push(`"${word[0]}" is broken`);
+      }
+  }
+  for (const caption of document.querySelectorAll("caption"))
+    if (caption.getBoundingClientRect().right > innerWidth)
+      found.push(`"${caption.textContent}" is cut`);
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("kind", list(PAGES))
+def test_tables_on_a_phone_have_whole_words_and_captions(
+    browser: Browser, written: Callable[[str], Path], kind: str
+) -> None:
+    page = Opened(browser, written(kind), PHONE, "light").page
+    assert page.evaluate(_BROKEN_WORDS) == []
+    page.close()
+
+
 @pytest.mark.parametrize("kind", list(PAGES))
 @pytest.mark.parametrize(("width", "scheme"), [(DESK, "light"), (PHONE, "dark")])
 def test_figures_are_drawn_and_no_text_overlaps(

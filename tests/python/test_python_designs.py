@@ -1,6 +1,12 @@
 """Designs in Python: the example of the page, and the laws of all designs."""
 
+from __future__ import annotations
+
+import os
 import re
+import subprocess
+import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import Any
@@ -8,6 +14,7 @@ from typing import Any
 import pytest
 
 import octavo
+from octavo.sweeps.data_set import DataSet
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/developing/python-designs.md").read_text(encoding="utf-8")
@@ -101,17 +108,37 @@ def test_a_level_that_holds_nothing_never_hits() -> None:
     assert mine.count("tlb.l1d", "misses") == native.count("tlb.l1d", "misses")
 
 
-def test_an_exception_is_the_users_own(lru: Any) -> None:
+def test_an_exception_is_one_sentence_with_the_users_traceback(lru: Any) -> None:
     class Broken(lru):  # type: ignore[misc]
         def fill(self, space: int, page: int, page_bytes: int) -> None:
             if page % 7 == 3:
                 raise ZeroDivisionError(f"page {page}")
             super().fill(space, page, page_bytes)
 
-    with pytest.raises(ZeroDivisionError, match=r"page \d+") as raised:
+    sentence = r"the design Broken raised ZeroDivisionError: page \d+ \(.*, line \d+, in fill\)\."
+    with pytest.raises(octavo.OctavoError, match=f"^{sentence}$") as raised:
         octavo.sim(TRACES[0], "skylake", ["base4k", Broken])
-    lines = [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
-    assert "fill" in lines
+    cause = raised.value.__cause__
+    assert isinstance(cause, ZeroDivisionError)
+    assert "fill" in [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
+
+
+def test_an_exception_ends_the_simulation_at_once(lru: Any) -> None:
+    """A trace of an hour, of which the other designs read a little."""
+
+    class Broken(lru):  # type: ignore[misc]
+        def look_up(self, space: int, page: int) -> int | None:
+            raise ZeroDivisionError("at once")
+
+    read: list[int] = []
+    with pytest.raises(octavo.OctavoError, match="the design Broken raised"):
+        octavo.sim(
+            "synth:zipf?references=100G&bytes=64MiB",
+            "skylake",
+            ["base4k", Broken],
+            on_progress=lambda progress: read.append(progress["references"]),
+        )
+    assert max(read, default=0) < 10_000_000_000
 
 
 def test_an_exception_in_the_making_is_the_users_own(lru: Any) -> None:
@@ -119,8 +146,9 @@ def test_an_exception_in_the_making_is_the_users_own(lru: Any) -> None:
         def __init__(self) -> None:
             raise ZeroDivisionError("made")
 
-    with pytest.raises(ZeroDivisionError, match="made"):
+    with pytest.raises(octavo.OctavoError, match=r"the design Unmade raised .*made") as raised:
         octavo.sim(TRACES[0], "skylake", [Unmade])
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
 def test_a_page_that_was_never_filled_stops_it(lru: Any) -> None:
@@ -163,8 +191,140 @@ def test_what_is_no_design_is_refused(design: Any, sentence: str) -> None:
         octavo.sim(TRACES[0], "skylake", [design])
 
 
-def test_places_without_python_designs_say_so(lru: Any) -> None:
-    with pytest.raises(octavo.OctavoError, match="a sweep's workers do not have it"):
-        octavo.sweep(TRACES[0], designs=[lru])
-    with pytest.raises(octavo.OctavoError, match="it cannot run in a guest"):
-        octavo.sim(TRACES[0], "skylake", [lru], virtualised=True)
+GUESTS: tuple[dict[str, Any], ...] = (
+    {"virtualised": True},
+    {"host_policy": "thp"},
+    {"host_policy": "base", "cores": 2},
+    {"virtualised": True, "settings": {"host.tlbs_hold": "halves"}},
+)
+
+
+@pytest.mark.parametrize("choices", GUESTS)
+@pytest.mark.parametrize("policy", ["base", "thp"])
+def test_a_copy_counts_in_a_guest_what_the_native_design_counts(
+    lru: Any, policy: str, choices: dict[str, Any]
+) -> None:
+    mine = type("Mine", (lru,), {"policy": policy})
+    native = {"base": "base4k", "thp": "thp"}[policy]
+    for trace in TRACES:
+        result = octavo.sim(trace, "skylake", [native, mine], check=True, **choices)
+        check(result, native, "Mine")
+        assert result.design("Mine").counts["walker.host", "walks"] > 0
+
+
+def test_a_host_policy_that_it_cannot_translate_is_refused(lru: Any) -> None:
+    with pytest.raises(octavo.OctavoError, match="makes pages of 8KiB"):
+        octavo.sim(TRACES[0], "skylake", [lru], host_policy="tps")
+
+
+# --- sweeps --------------------------------------------------------------------------------------
+
+
+def test_a_sweep_counts_what_sim_counts(lru: Any, tmp_path: Path) -> None:
+    settings = {"walker.walkers": [1, 2]}
+    swept = octavo.sweep(TRACES[:2], "skylake", ["base4k", lru], settings, out=tmp_path / "out")
+    assert swept.failed == {}
+    rows = swept.table().to_pylist()
+    assert [row["design"] for row in rows] == ["base4k", "Lru"] * 4
+    for native, mine in zip(rows[::2], rows[1::2], strict=True):
+        for name in ("walker.walks", "tlb.l2.hits", "tlb.l1d.misses", "cycles", "instructions"):
+            assert mine[name] == native[name], name
+    alone = octavo.sim(TRACES[0], "skylake", [lru]).design("Lru")
+    assert rows[1]["walker.walks"] == alone.counts["walker", "walks"]
+
+
+def simulated(out: Path, design: Any) -> int:
+    """The simulations that a sweep has to do."""
+    totals: list[int] = []
+    result = octavo.sweep(
+        TRACES[0],
+        designs=design,
+        out=out,
+        on_progress=lambda progress: totals.append(progress.total),
+    )
+    assert result.failed == {}
+    return totals[0]
+
+
+def test_a_result_is_kept_under_the_code_of_its_design(lru: Any, tmp_path: Path) -> None:
+    def made(ways: int, helper: Any = max) -> Any:
+        class Other(lru):  # type: ignore[misc]
+            def fill(self, space: int, page: int, page_bytes: int) -> None:
+                if helper(page % 16, 0) < ways:
+                    super().fill(space, page, page_bytes)
+
+        return Other
+
+    out = tmp_path / "out"
+    assert simulated(out, made(12)) == 1
+    assert simulated(out, made(12)) == 0
+    assert simulated(out, made(11)) == 1
+    assert simulated(out, made(12, min)) == 1
+    assert simulated(out, type("Other", (made(12),), {"policy": "thp"})) == 1
+    assert simulated(out, made(12)) == 0
+
+
+def test_the_same_code_has_the_same_hash_in_another_process() -> None:
+    code = f"""if True:
+        names = {{}}
+        exec({EXAMPLE.partition("result =")[0]!r}, names)
+        from octavo.sweeps.python_design import content_of
+        print(content_of(names["Lru"]))
+    """
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(hashes) == 1
+
+
+def test_a_class_that_cannot_be_sent_is_refused_in_a_sentence(lru: Any) -> None:
+    lock = threading.Lock()
+
+    class Locked(lru):  # type: ignore[misc]
+        def flush(self) -> None:
+            with lock:
+                super().flush()
+
+    sentence = "the design Locked cannot be sent to the processes of a sweep: cannot pickle"
+    with pytest.raises(octavo.OctavoError, match=sentence):
+        octavo.sweep(TRACES[0], designs=["base4k", Locked])
+
+
+def test_an_exception_in_a_sweep_leaves_the_other_designs_alone(lru: Any, tmp_path: Path) -> None:
+    class Broken(lru):  # type: ignore[misc]
+        def fill(self, space: int, page: int, page_bytes: int) -> None:
+            raise ZeroDivisionError("here")
+
+    out = tmp_path / "out"
+    result = octavo.sweep(TRACES[0], designs=["base4k", Broken, lru], out=out)
+    assert [row["design"] for row in result.table().to_pylist()] == ["base4k", "Lru"]
+    (why,) = result.failed.values()
+    assert "the design Broken raised ZeroDivisionError: here (" in why
+    assert any("in fill" in note.get("traceback", "") for note in DataSet(out).notes())
+
+
+def test_a_script_and_its_modules_reach_the_workers(tmp_path: Path) -> None:
+    """Their folder is not that of the call."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "beside.py").write_text("import math\nsets = int(math.pow(2, 7))\n")
+    example = EXAMPLE.partition("result =")[0].replace("self.sets", "beside.sets")
+    script = f"import beside\n{example}\nif __name__ == '__main__':\n    "
+    script += f"print(octavo.sweep({TRACES[0]!r}, designs=['base4k', Lru]).failed)\n"
+    (folder / "script.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, folder / "script.py"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.stdout.decode() == "{}\n", done.stderr.decode()
+
+
+def test_two_designs_of_one_name_are_refused(lru: Any) -> None:
+    other = type("Lru", (lru,), {})
+    with pytest.raises(octavo.OctavoError, match="have the same name"):
+        octavo.sweep(TRACES[0], designs=[lru, other])

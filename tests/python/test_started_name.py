@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fakes import process, region
-from octavo.tracing.program import use_started_name
+from octavo.tracing.program import use_started_name, with_started_name
 
 if TYPE_CHECKING:
     from octavo._core import Process
@@ -55,3 +56,12 @@ def test_regions_of_classified_misses_are_renamed() -> None:
     made = {"program": FILE, "streams": [{"classes": [{"regions": [misses]}]}, {"classes": []}]}
     use_started_name([made], LINK, FILE)
     assert misses["name"] == "redis-server text"
+
+
+def test_a_status_names_programs_as_they_were_started(tmp_path: Path) -> None:
+    (tmp_path / "redis-check-rdb").touch()
+    link = tmp_path / "redis-server"
+    link.symlink_to("redis-check-rdb")
+    progress: Any = {"programs": [str(tmp_path / "redis-check-rdb"), "/bin/sh"], "references": 3}
+    named = with_started_name(progress, link)
+    assert named == {"programs": [str(link), "/bin/sh"], "references": 3}

@@ -37,8 +37,12 @@ def cluster() -> Iterator[Any]:
 
 
 def test_a_lost_node_changes_nothing(cluster: Any, tmp_path: Path) -> None:
-    """Its tasks run again on the nodes that are left."""
-    traces = {str(seed): f"{ZIPF}&seed={seed}" for seed in range(12)}
+    """Of a study of 1,000 simulations over 10 traces: its tasks run again on the nodes that are
+    left.
+    """
+    traces = {str(seed): f"{ZIPF}&seed={seed}" for seed in range(10)}
+    settings = {"core.base_cpi": [0.5 + n / 100 for n in range(50)]}
+    choices: dict[str, Any] = {"designs": ["base4k", "thp"], "settings": settings}
     lost: list[Any] = []
 
     def lose_a_node(progress: SweepProgress) -> None:
@@ -47,12 +51,36 @@ def test_a_lost_node_changes_nothing(cluster: Any, tmp_path: Path) -> None:
             cluster.remove_node(lost[0], allow_graceful=False)
 
     result = octavo.sweep(
-        traces, designs=DESIGNS, out=tmp_path / "ray", on="ray", on_progress=lose_a_node
+        traces, out=tmp_path / "ray", on="ray", on_progress=lose_a_node, **choices
     )
     assert lost
     assert result.failed == {}
-    octavo.sweep(traces, designs=DESIGNS, out=tmp_path / "local")
-    assert len(files(tmp_path / "ray")) == 36
+    octavo.sweep(traces, out=tmp_path / "local", **choices)
+    assert len(files(tmp_path / "ray")) == 1000
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+
+
+def test_a_design_in_python_runs_on_every_node(cluster: Any, tmp_path: Path) -> None:
+    """It is of a module that no node has."""
+
+    class Nothing(octavo.Design):
+        def look_up(self, space: int, page: int) -> int | None:
+            return None
+
+        def fill(self, space: int, page: int, page_bytes: int) -> None:
+            pass
+
+        def invalidate(self, space: int, first: int, end: int) -> None:
+            pass
+
+        def flush(self) -> None:
+            pass
+
+    traces = {str(seed): f"{ZIPF}&seed={seed}" for seed in range(4)}
+    result = octavo.sweep(traces, designs=[Nothing], out=tmp_path / "ray", on="ray")
+    assert result.failed == {}
+    octavo.sweep(traces, designs=[Nothing], out=tmp_path / "local")
+    assert len(files(tmp_path / "ray")) == 4
     assert files(tmp_path / "ray") == files(tmp_path / "local")
 
 

@@ -232,6 +232,35 @@ def test_the_socket_is_for_its_owner_and_goes_with_the_run(serve: Any) -> None:
         server.ctl("status")
 
 
+def test_a_run_is_awaited_and_so_is_its_failure() -> None:
+    """From the moment that the shell has the identifier of the process."""
+    command = [OCTAVO, "run", "-q", "--start-after", "ctl", "--", WORKLOADS / "requests"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as octavo:
+        waited = natively([OCTAVO, "ctl", str(octavo.pid), "wait"])
+        assert waited.status == 0, waited.stderr
+        assert b"not counting" in waited.stdout
+    for ending in (["run", "--", "/nonexistent"], ["run", "-q", "--", "true"]):
+        # Its parent reaps it later: until then it is a process that has ended.
+        octavo = subprocess.Popen([OCTAVO, *ending], stderr=subprocess.DEVNULL)
+        waited = natively([OCTAVO, "ctl", str(octavo.pid), "wait"])
+        while waited.status == 0:
+            waited = natively([OCTAVO, "ctl", str(octavo.pid), "wait"])
+        assert waited.status == 125
+        assert f"process {octavo.pid} has ended, and no run of it answers" in waited.stderr.decode()
+        octavo.wait()
+
+
+def test_a_status_names_the_program_as_it_was_started(tmp_path: Path) -> None:
+    link = tmp_path / "linked"
+    link.symlink_to(WORKLOADS / "requests")
+    command = [OCTAVO, "run", "-q", "--", link]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as octavo:
+        assert octavo.stdout is not None
+        octavo.stdout.readline()
+        said = natively([OCTAVO, "ctl", str(octavo.pid), "stop"]).stdout.decode()
+    assert said.rstrip().endswith(": linked"), said
+
+
 def test_a_socket_that_a_killed_run_left_is_removed(serve: Any) -> None:
     server = serve()
     path = socket_of(server)

@@ -36,8 +36,8 @@ pub struct Analysis {
     config: Config,
     /// The demands of a simulation's machines on a stream.
     stream: Option<StreamShape>,
-    /// The error that a design in Python has raised.
-    failure: Failure,
+    /// The errors that designs in Python have raised, one for each simulation.
+    failures: Vec<Failure>,
 }
 
 enum Config {
@@ -72,7 +72,7 @@ impl Analysis {
             native_layout: read_layout(layout)?,
             allocation_wrappers,
         });
-        Ok(Analysis { config, stream: None, failure: Failure::default() })
+        Ok(Analysis { config, stream: None, failures: Vec::new() })
     }
 
     #[staticmethod]
@@ -146,7 +146,7 @@ impl Analysis {
             Some(_) => Config::SharedCurves(config),
             None => Config::Curves(config),
         };
-        Ok(Analysis { config, stream: None, failure: Failure::default() })
+        Ok(Analysis { config, stream: None, failures: Vec::new() })
     }
 
     #[staticmethod]
@@ -156,6 +156,7 @@ impl Analysis {
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn sim(
+        py: Python<'_>,
         machine: &str,
         settings: Vec<String>,
         designs: Vec<GivenDesign>,
@@ -171,10 +172,11 @@ impl Analysis {
         let machine = (machine, settings);
         let warm_up = (warm_up_instructions, fast_forward);
         let failure = Failure::default();
+        let failures = vec![Arc::clone(&failure)];
         let read =
             read_sim(machine, (designs, &failure), layout, warm_up, interval, checked, timing);
-        // An error in the making is the user's own.
-        raise(&failure)?;
+        // The cause of an error in the making is the user's own.
+        raise(py, &failure)?;
         let (mut config, stream) = read?;
         let at_context_switch = read_processes(processes)?;
         if let Some(at_context_switch) = at_context_switch {
@@ -183,9 +185,9 @@ impl Analysis {
                 AtContextSwitch::Flush => AddressSpaces::Flushed,
             };
             let config = Config::SharedSim(Box::new(config));
-            return Ok(Analysis { config, stream: Some(stream), failure });
+            return Ok(Analysis { config, stream: Some(stream), failures });
         }
-        Ok(Analysis { config: Config::Sim(Arc::new([config])), stream: Some(stream), failure })
+        Ok(Analysis { config: Config::Sim(Arc::new([config])), stream: Some(stream), failures })
     }
 
     /// Simulations whose machines one stream drives, in order.
@@ -205,12 +207,13 @@ impl Analysis {
             return Err(OctavoError::new_err("the machines want different streams"));
         };
         let config = Config::Sim(all.into());
-        Ok(Analysis { config, stream: first.clone(), failure: Failure::default() })
+        let failures = analyses.iter().flat_map(|one| one.bind(py).get().failures.clone());
+        Ok(Analysis { config, stream: first.clone(), failures: failures.collect() })
     }
 
     /// Raises the error that a design in Python has raised, if any has.
-    fn raise_failure(&self) -> PyResult<()> {
-        raise(&self.failure)
+    pub fn raise_failure(&self, py: Python<'_>) -> PyResult<()> {
+        self.failures.iter().try_for_each(|failure| raise(py, failure))
     }
 
     /// The machine of a simulation, as JSON, and its hash.

@@ -45,6 +45,7 @@ fn interval_of_rate(windows: Vec<(u64, u64)>) -> Option<(f64, f64)> {
 fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     m.add("MODEL", env!("OCTAVO_MODEL"))?;
+    m.add("ENGINES", env!("OCTAVO_ENGINES"))?;
     m.add("MAX_ENTRIES", octavo_curves::MAX_ENTRIES)?;
     m.add("MAX_SETS", 1u32 << octavo_curves::MAX_SETS_LOG2)?;
     m.add("MAX_CACHE_SETS", 1u32 << octavo_curves::MAX_CACHE_SETS_LOG2)?;

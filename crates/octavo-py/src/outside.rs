@@ -9,6 +9,8 @@ use octavo_types::{PageNumber, PageSize};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::OctavoError;
+
 /// A design as Python gives it: a name, or a class with its name and its policy.
 #[derive(FromPyObject)]
 pub enum GivenDesign {
@@ -16,12 +18,37 @@ pub enum GivenDesign {
     Outside(String, String, Py<PyAny>),
 }
 
-/// The first error that Python code of a simulation has raised.
-pub type Failure = Arc<Mutex<Option<PyErr>>>;
+/// The first error that Python code of a simulation has raised, and the name of its design.
+pub type Failure = Arc<Mutex<Option<(String, PyErr)>>>;
 
-/// Raises it.
-pub fn raise(failure: &Failure) -> PyResult<()> {
-    failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+/// Raises it as the cause of an `OctavoError`, which names the design and the user's line.
+pub fn raise(py: Python<'_>, failure: &Failure) -> PyResult<()> {
+    let failed = failure.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((name, error)) = failed.as_ref() else { return Ok(()) };
+    let error = error.clone_ref(py);
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default().trim_end_matches('.');
+    let place = place_of(py, &error)?.map(|place| format!(" ({place})")).unwrap_or_default();
+    let raised = OctavoError::new_err(format!("the design {name} raised {first}{place}."));
+    raised.set_cause(py, Some(error));
+    Err(raised)
+}
+
+/// The innermost line of its traceback.
+fn place_of(py: Python<'_>, error: &PyErr) -> PyResult<Option<String>> {
+    let Some(outermost) = error.traceback(py) else { return Ok(None) };
+    let mut at = outermost.into_any();
+    loop {
+        let inner = at.getattr("tb_next")?;
+        if inner.is_none() {
+            break;
+        }
+        at = inner;
+    }
+    let line: u32 = at.getattr("tb_lineno")?.extract()?;
+    let code = at.getattr("tb_frame")?.getattr("f_code")?;
+    let (file, function) = (code.getattr("co_filename")?, code.getattr("co_name")?);
+    Ok(Some(format!("{file}, line {line}, in {function}")))
 }
 
 /// Makes an object of a class for each core.
@@ -51,7 +78,7 @@ impl Calls {
             call(py).map_err(|error| {
                 let sentence = format!("{} raised {error}", self.name);
                 let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-                first.get_or_insert(error);
+                first.get_or_insert_with(|| (self.name.clone(), error));
                 sentence
             })
         });

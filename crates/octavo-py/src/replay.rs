@@ -46,6 +46,8 @@ impl TraceRun {
         let timeout = read_timeout(timeout_seconds)?;
         let replay = self.replay()?;
         let (run, read) = py.detach(|| replay.wait(timeout));
+        // The other designs need not end first.
+        self.analysis.get().raise_failure(py).inspect_err(|_| replay.stop())?;
         let dict = results::progress(py, &run)?;
         dict.set_item("done", read.done)?;
         dict.set_item("total", read.total)?;

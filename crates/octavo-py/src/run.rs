@@ -61,7 +61,10 @@ impl LiveRun {
     fn wait<'py>(&self, py: Python<'py>, timeout_seconds: f64) -> PyResult<Bound<'py, PyDict>> {
         let timeout = read_timeout(timeout_seconds)?;
         let running = self.running()?;
-        results::progress(py, &py.detach(|| running.wait(timeout)))
+        let progress = py.detach(|| running.wait(timeout));
+        // The other designs need not end first.
+        self.analysis.get().raise_failure(py).inspect_err(|_| running.stop())?;
+        results::progress(py, &progress)
     }
 
     fn signal(&self, number: i32) -> PyResult<()> {

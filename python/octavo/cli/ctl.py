@@ -1,4 +1,4 @@
-"""`octavo ctl`: status, start, stop and snapshot of a run under way."""
+"""`octavo ctl`: wait for a run under way, its status, start, stop and snapshot."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
 from octavo.cli.groups import with_groups
 from octavo.cli.guard import guarded
-from octavo.control.server import ACTIONS
+from octavo.control.server import ACTIONS, WAIT
 
 _EPILOG = """\b
 Examples:
   octavo run --start-after ctl --out whole -- redis-server --port 7777 --save ''
+  octavo ctl $! wait
   octavo ctl $(pgrep -f 'octavo run') status
   octavo ctl 4711 start
   octavo ctl 4711 snapshot --out first
@@ -32,7 +33,7 @@ and root are answered.
 \b
 Exit status: 0, or
   2    wrong options
-  125  no such run, or the run has nothing to give yet
+  125  no such run, or the run has nothing to give yet; with wait: PID has ended
 """
 
 
@@ -49,9 +50,10 @@ def ctl(
     action: Annotated[
         str,
         typer.Argument(
-            metavar="status|start|stop|snapshot",
-            help="Say how far it is; begin to count; count no more for now; write a whole result "
-            "of what was counted so far.",
+            metavar="wait|status|start|stop|snapshot",
+            help="Wait until the run of a process that has just started answers; say how far it "
+            "is; begin to count; count no more for now; write a whole result of what was counted "
+            "so far.",
         ),
     ],
     output: options.Output,
@@ -62,7 +64,7 @@ def ctl(
     the end of a run.
     """
     with guarded(), ExitStack() as stack:
-        choose(action, ACTIONS, "action")
+        choose(action, (WAIT, *ACTIONS), "action")
         if action == "snapshot":
             _snapshot(stack, pid, output)
             return

@@ -1,11 +1,15 @@
 """`octavo explain`: a translation design, its parameters and its counters."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from octavo.base.errors import UsageError
+from octavo.base.files import check_new_file, failing_with, replace_text
 from octavo.base.table import Grid
+from octavo.base.text import quoted
 from octavo.cli import options
 from octavo.cli.groups import with_groups
 from octavo.cli.guard import guarded
@@ -15,6 +19,7 @@ from octavo.terminal.console import say, show_grid
 _EPILOG = """\b
 Examples:
   octavo explain tps
+  octavo explain colt --figure colt.svg
   octavo explain pom_tlb --json pom_tlb.json
 
 \b
@@ -31,14 +36,36 @@ def register(app: typer.Typer) -> None:
 def explain_design(
     design: Annotated[str, typer.Argument(metavar="DESIGN", help="A named design.")],
     *,
+    figure: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.svg", help="Also draw the mechanism, as SVG."),
+    ] = None,
     output: options.TextOutput,
 ) -> None:
     """Explain a translation design: its idea, paper, assumptions, parameters and counters."""
     with guarded():
         shown = output.shown()
+        if figure is not None:
+            _check_figure(figure, output)
         explained = explain(design)
+        if figure is not None:
+            from octavo.report.mechanisms import DESIGNS
+
+            with failing_with(f"`{figure}`"):
+                replace_text(Path(figure).resolve(), DESIGNS[design]().svg())
         shown.write_console(lambda console: _show(console, explained))
         shown.write_json(explained.document)
+
+
+def _check_figure(name: str, output: options.TextOutput) -> None:
+    """Raises UsageError or CannotRun where the figure cannot be written."""
+    if not name.endswith(".svg"):
+        raise UsageError(
+            f"--figure {quoted(name)}: a figure is SVG; give the name of an .svg file."
+        )
+    if Path(name).resolve() in {Path(of).resolve() for of in (output.out, output.json) if of}:
+        raise UsageError(f"--figure and another option both name `{quoted(name)}`.")
+    check_new_file(name, force=output.force, option="--figure")
 
 
 def _show(console: Console, one: Explanation) -> None:

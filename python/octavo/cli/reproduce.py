@@ -117,10 +117,10 @@ def _reproduce_all(
     estimate: bool,
 ) -> None:
     """All papers, with what was done before in the directory."""
-    from octavo._core import MODEL
+    from octavo._core import ENGINES
     from octavo.studies.all_papers import REPORT, AllPapers
 
-    papers = AllPapers(Path(out), MODEL, request.max_instructions)
+    papers = AllPapers(Path(out), ENGINES, request.max_instructions)
     if estimate:
         papers.check(force=output.force)
         if output.json != STANDARD_OUTPUT:

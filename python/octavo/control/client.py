@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
 from octavo.base.errors import CannotRun
 from octavo.control.place import Place, places, remove_stale
-from octavo.control.server import peer_of
+from octavo.control.server import WAIT, peer_of
+
+_POLL_SECONDS = 0.05
 
 
 def ask(pid: int, action: str) -> dict[str, Any]:
     """The answer of the run of a process: octavo's, the program's, or one of its children.
 
-    `octavo.ctl`. `action` is "status", "start", "stop" or "snapshot". Raises CannotRun where there
-    is no such run, or with what it says.
+    `octavo.ctl`. `action` is "status", "start", "stop", "snapshot" or "wait": the status as soon as
+    the run can be asked. Raises CannotRun where there is no such run, with "wait" once the process
+    has ended, or with what the run says.
     """
-    connection = _connect(pid)
+    if action == WAIT:
+        connection, action = _awaited(pid), "status"
+    else:
+        connection = _connect(pid)
     with connection:
         try:
             connection.sendall(f"{json.dumps({'action': action})}\n".encode())
@@ -31,6 +38,28 @@ def ask(pid: int, action: str) -> dict[str, Any]:
         raise CannotRun(str(reply["error"]).rstrip("."))
     answer: dict[str, Any] = reply["answer"]
     return answer
+
+
+def _awaited(pid: int) -> socket.socket:
+    """Connects as soon as there is something to connect to, or fails with the process."""
+    while True:
+        # Asked before: what answers until its end has been asked at least once.
+        lives = _lives(pid)
+        try:
+            return _connect(pid)
+        except CannotRun:
+            if not lives:
+                raise CannotRun(f"process {pid} has ended, and no run of it answers.") from None
+        time.sleep(_POLL_SECONDS)
+
+
+def _lives(pid: int) -> bool:
+    """Whether there is the process; one that only waits for its parent has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return not stat.rpartition(") ")[2].startswith("Z")
 
 
 def _connect(pid: int) -> socket.socket:

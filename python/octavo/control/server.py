@@ -20,6 +20,8 @@ from octavo.control.place import new_place
 if TYPE_CHECKING:
     from octavo._core import Progress
 
+WAIT = "wait"
+"""The client's own action, until there is a run to ask."""
 ACTIONS = ("status", "start", "stop", "snapshot")
 _REQUEST_SECONDS = 10.0
 """How long a connection may take to say what it wants."""
@@ -45,11 +47,18 @@ class Control:
     """The answers of one run."""
 
     def __init__(
-        self, run: Controlled, command: Sequence[str], pid: int, snapshot: Callable[[], Answer]
+        self,
+        run: Controlled,
+        command: Sequence[str],
+        pid: int,
+        snapshot: Callable[[], Answer],
+        named: Callable[[Progress], Progress],
     ) -> None:
-        """`snapshot` makes the whole result of what was counted so far, or raises OctavoError."""
+        """`snapshot` makes the whole result of what was counted so far, or raises OctavoError;
+        `named` gives the programs of a status their names.
+        """
         self._run, self._command, self._pid = run, [*command], pid
-        self._snapshot = snapshot
+        self._snapshot, self._named = snapshot, named
 
     def answer(self, action: object) -> Answer:
         """Does what is asked. Raises OctavoError."""
@@ -64,7 +73,7 @@ class Control:
         return self._status()
 
     def _status(self) -> Answer:
-        progress: Answer = {**self._run.wait(0)}
+        progress: Answer = {**self._named(self._run.wait(0))}
         return {
             "command": self._command,
             "pid": self._pid,

@@ -21,7 +21,17 @@ Values = list[dict[str, Any]]
 HEAT = "#c8500a"
 """Heat, by how opaque it is."""
 COLOURS = {"code": "#0b6e99", "data": "#d1600a"}
-UNORDERED = ("#0072b2", "#d55e00", "#009e73", "#c0649a", "#2a8fc4", "#a87908", "#777777")
+UNORDERED = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#c0649a",
+    "#2a8fc4",
+    "#a87908",
+    "#777777",
+    "#8a63d2",
+    "#b8525a",
+)
 PAIR_COLOURS = ("#0a8f6a", "#5aa02c", "#8c6d31", "#7f7f7f")
 """Colours of pairs of page sizes, beside those of single sizes."""
 MARKS = ("circle", "diamond", "square", "triangle-up", "triangle-down")

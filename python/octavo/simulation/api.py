@@ -198,7 +198,7 @@ def sim(
     with a quantum of `quantum` instructions, `first_quantum` in first turns; with
     `fast_forward` no core executes the warm-up. `layout`, `skip_instructions`,
     `max_instructions` and `between_marks` are as of `octavo.run`.
-    Raises OctavoError with one clear sentence, and what a design in Python has raised.
+    Raises OctavoError with one clear sentence; what a design in Python has raised is its cause.
     """
     return ENGINE.call(
         command,

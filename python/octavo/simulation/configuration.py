@@ -242,6 +242,8 @@ def configure_sim(
             processes=sharing,
         )
     except (_core.OctavoError, ValueError) as error:
+        if error.__cause__ is not None:
+            raise  # Of a design in Python.
         raise UsageError(_as_asked(str(error), host_policy)) from None
     assert analysis.machine is not None, "it is a simulation's"
     text, digest = analysis.machine

@@ -13,7 +13,7 @@ from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.progress import NotebookLine, is_notebook, is_watched
 from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
-from octavo.simulation.python_design import name_of
+from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.local import LocalWorkers
 from octavo.sweeps.plan import Names, Variants, crossed, named, resolve, variants
@@ -32,7 +32,7 @@ _RAY_ADDRESS = f"{RAY}://"
 def sweep(
     traces: Names,
     machines: Names = DEFAULT_MACHINE,
-    designs: str | Sequence[str] = DEFAULT_DESIGNS,
+    designs: str | type[Design] | Sequence[str | type[Design]] = DEFAULT_DESIGNS,
     settings: Variants | None = None,
     seeds: int | Sequence[int] = (),
     *,
@@ -55,7 +55,8 @@ def sweep(
     the tables have. A trace is a file, `synth:…`, or the URI of a file in any file system that
     Arrow or fsspec knows; a machine is a preset or a TOML file. `settings` change machines: the
     lists of a mapping are crossed, and a list of mappings is taken as it is. `seeds` set
-    `memory.fragmentation.seed`.
+    `memory.fragmentation.seed`. Designs are names, and subclasses of `octavo.Design`, which go to
+    the workers with their code: a result is kept under a hash of it.
 
     Each trace is decoded once for up to 32 simulations. They run in `workers` processes of this
     machine (as many as it has processors), or, with `on="ray"` or `on="ray://HOST:PORT"`, on a Ray
@@ -69,13 +70,9 @@ def sweep(
     Raises OctavoError with one clear sentence; where some simulations fail, `failed` says why, and
     only if all do is that an error.
     """
-    designs = [designs] if isinstance(designs, str) else list(dict.fromkeys(designs))
-    for design in designs:
-        if not isinstance(design, str):
-            raise UsageError(
-                f"{name_of(design)} is written in Python, and a sweep's workers do not have it: "
-                "give it to octavo.sim."
-            )
+    designs = [designs] if isinstance(designs, str | type) else list(dict.fromkeys(designs))
+    if len({name_of(design) for design in designs}) < len(designs):
+        raise UsageError("two designs in Python have the same name: give them different ones.")
     if not designs:
         raise UsageError("a sweep needs designs.")
     seeds = [seeds] if isinstance(seeds, int) else list(seeds)

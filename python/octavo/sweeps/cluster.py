@@ -15,7 +15,7 @@ from typing import Any
 import octavo._core as _core
 from octavo.base.errors import CannotRun, UsageError
 from octavo.sweeps.local import Answer
-from octavo.sweeps.tasks import Finished, Task
+from octavo.sweeps.tasks import Failed, Finished, Task
 from octavo.sweeps.worker import answer
 
 _UNDER_WAY = 2
@@ -86,14 +86,14 @@ class RayWorkers:
             found = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
             lines = str(error).strip().splitlines()
-            return Answer(task, None, f"Ray: {lines[-1] if lines else type(error).__name__}")
-        if isinstance(found, Finished):
-            return Answer(task, found)
-        return Answer(task, None, found)
+            found = Failed(f"Ray: {lines[-1] if lines else type(error).__name__}")
+        return Answer(task, found)
 
 
-def _answer(task: Task, model: str) -> Finished | str:
+def _answer(task: Task, model: str) -> Finished | Failed:
     """The work of a node."""
     if model != _core.MODEL:
-        return f"a node has another model of machines ({_core.MODEL}) than the driver ({model})."
+        return Failed(
+            f"a node has another model of machines ({_core.MODEL}) than the driver ({model})."
+        )
     return answer(task)

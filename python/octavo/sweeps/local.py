@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from octavo.sweeps.tasks import Finished, Task
+from octavo.sweeps.tasks import Failed, Finished, Task
 
 MOST_ATTEMPTS = 3
 """Of a task whose worker dies (the kernel may end what takes too much memory)."""
@@ -23,11 +23,10 @@ _LEAST_THREADS = 2
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of a task: its tables, or why there are none."""
+    """The outcome of a task."""
 
     task: Task
-    finished: Finished | None
-    why: str = ""
+    outcome: Finished | Failed
 
 
 def processors() -> int:
@@ -119,10 +118,7 @@ class _Worker:
         except (EOFError, OSError, pickle.UnpicklingError):
             self._lost(task, attempt, process)
             return
-        if isinstance(found, Finished):
-            self._answers.put(Answer(task, found))
-        else:
-            self._answers.put(Answer(task, None, found))
+        self._answers.put(Answer(task, found))
 
     def _lost(self, task: Task, attempt: int, process: subprocess.Popen[bytes]) -> None:
         status = process.wait()
@@ -134,7 +130,7 @@ class _Worker:
             return
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         why = f"its process {how}, {MOST_ATTEMPTS} times in turn."
-        self._answers.put(Answer(task, None, why))
+        self._answers.put(Answer(task, Failed(why)))
 
     def _started(self) -> subprocess.Popen[bytes] | None:
         with self._lock:

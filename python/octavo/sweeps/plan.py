@@ -11,7 +11,9 @@ from typing import Any
 
 from octavo.base.errors import UsageError
 from octavo.hardware.machines import Setting
+from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.content import trace_hash
+from octavo.sweeps.python_design import pack
 from octavo.sweeps.simulation import (
     Machine,
     Simulation,
@@ -62,7 +64,7 @@ class Combination:
 
     trace: str
     machine: str
-    design: str
+    design: str | type[Design]
     settings: Mapping[str, Setting]
     seed: int | None = None
 
@@ -103,7 +105,7 @@ def variants(settings: Variants | None) -> list[dict[str, Setting]]:
 def crossed(
     traces: Mapping[str, str],
     machines: Mapping[str, str],
-    designs: Sequence[str],
+    designs: Sequence[str | type[Design]],
     settings: Sequence[Mapping[str, Setting]],
     seeds: Sequence[int | None],
 ) -> Iterator[Combination]:
@@ -127,7 +129,8 @@ def resolve(
         check_format(format)
     counted = resolve_counting(**counting)
     contents = {name: TraceContent(uri, trace_hash(uri), format) for name, uri in traces.items()}
-    resolved: dict[tuple[str, str, str], Machine] = {}
+    resolved: dict[tuple[str, str, str | type[Design]], Machine] = {}
+    packed = {one.design: pack(one.design) for one in combinations}
     planned = []
     for one in combinations:
         settings = {**one.settings, **({} if one.seed is None else {SEED_KEY: one.seed})}
@@ -137,10 +140,13 @@ def resolve(
         labels = {
             "trace": one.trace,
             "machine": one.machine,
-            "design": one.design,
+            "design": name_of(one.design),
             "seed": one.seed,
             **one.settings,
         }
-        simulation = Simulation(contents[one.trace], resolved[which], one.design, counted)
+        design = packed[one.design]
+        python = None if isinstance(design, str) else design
+        name = name_of(one.design)
+        simulation = Simulation(contents[one.trace], resolved[which], name, counted, python)
         planned.append(Planned(labels, simulation))
     return Plan(tuple(planned))

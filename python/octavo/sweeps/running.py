@@ -15,7 +15,7 @@ from octavo.sweeps.estimate import Estimate, estimate
 from octavo.sweeps.local import Answer
 from octavo.sweeps.plan import Plan
 from octavo.sweeps.results import SweepResult
-from octavo.sweeps.tasks import Task, divide
+from octavo.sweeps.tasks import Failed, Task, divide
 
 
 class Workers(Protocol):
@@ -96,19 +96,20 @@ def run_prepared(
 
 
 def _keep(data_set: DataSet, answer: Answer, failed: dict[str, str]) -> None:
-    simulations = answer.task.simulations
-    if answer.finished is None:
-        failed.update({one.key: answer.why for one in simulations})
-        data_set.note(failed=[one.key for one in simulations], why=answer.why)
+    simulations, outcome = answer.task.simulations, answer.outcome
+    if isinstance(outcome, Failed):
+        failed.update({one.key: outcome.why for one in simulations})
+        more = {"traceback": outcome.traceback} if outcome.traceback else {}
+        data_set.note(failed=[one.key for one in simulations], why=outcome.why, **more)
         return
     for one in simulations:
-        data_set.write(one, answer.finished.tables[one.key])
+        data_set.write(one, outcome.tables[one.key])
     data_set.note(
         model=_core.MODEL,
         trace=simulations[0].trace.hash,
         simulations=len(simulations),
-        references=answer.finished.references,
-        seconds=round(answer.finished.seconds, 3),
+        references=outcome.references,
+        seconds=round(outcome.seconds, 3),
     )
 
 

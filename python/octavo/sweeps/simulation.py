@@ -14,7 +14,9 @@ import octavo._core as _core
 from octavo.base.errors import UsageError
 from octavo.hardware.machines import Setting, resolve_machine, setting_texts
 from octavo.simulation.configuration import SimConfiguration, configure_sim
+from octavo.simulation.python_design import Design
 from octavo.sweeps.content import file_hash
+from octavo.sweeps.python_design import PythonDesign
 
 _NAMES = ("name", "description", "source")
 """Keys of a machine that decide no number."""
@@ -66,8 +68,11 @@ class Simulation:
     trace: TraceContent
     machine: Machine
     design: str
+    """Its name."""
     counting: str
     """Canonical JSON of the arguments in `COUNTING`, each with its value."""
+    python: PythonDesign | None = None
+    """The design, if it is written in Python."""
 
     @cached_property
     def resolved(self) -> dict[str, Any]:
@@ -77,6 +82,7 @@ class Simulation:
             "trace": self.trace.hash,
             "format": self.trace.format,
             "design": self.design,
+            **({} if self.python is None else {"python": self.python.content}),
             "machine": json.loads(self.machine.numbers),
             "counting": json.loads(self.counting),
         }
@@ -100,7 +106,7 @@ def digest(text: str) -> str:
 def resolve_on(
     machine: str,
     settings: Mapping[str, Setting],
-    designs: tuple[str, ...],
+    designs: tuple[str | type[Design], ...],
     counting: Mapping[str, Any],
 ) -> Machine:
     """The machine with these settings, on which all designs can be built. Raises UsageError."""

@@ -70,13 +70,24 @@ class Finished:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Failed:
+    """Why a task has no tables."""
+
+    why: str
+    """A sentence."""
+    traceback: str = ""
+    """Of a user's design."""
+
+
 def divide(simulations: Iterable[Simulation], most_bytes: int | None = None) -> list[Task]:
     """Tasks for simulations, in the order of their traces. Those that can share a reading do, up to
-    `MOST_SIMULATIONS`, and unless they take more than `most_bytes` together.
+    `MOST_SIMULATIONS`, and unless they take more than `most_bytes` together. A design in Python has
+    tasks of its own, so that its errors are no other design's.
     """
     groups: dict[tuple[Any, ...], list[Simulation]] = defaultdict(list)
     for one in simulations:
-        groups[one.trace, one.machine.stream, one.counting].append(one)
+        groups[one.trace, one.machine.stream, one.counting, one.python].append(one)
     tasks = []
     for group in groups.values():
         pieces = max(-(-len(group) // MOST_SIMULATIONS), 1)
@@ -93,17 +104,19 @@ def run_task(task: Task, on_progress: Callable[[Any], None] = lambda progress: N
     counting = json.loads(first.counting)
     with tempfile.TemporaryDirectory(prefix="octavo-task-") as name:
         configurations = []
+        design = first.python and first.python.load()
         for number, one in enumerate(task.simulations):
             place = Path(name) / f"{number}.toml"
             place.write_text(one.machine.toml, encoding="utf-8")
             configurations.append(
-                configure_sim(machine=str(place), designs=(one.design,), **counting)
+                configure_sim(machine=str(place), designs=(design or one.design,), **counting)
             )
     analysis = _core.Analysis.together([one.core_analysis for one in configurations])
     trace = local_trace(first.trace.uri, first.trace.hash)
     counted, _ = replay_trace(
         [trace], configurations[0], lambda: analysis, on_progress, first.trace.format
     )
+    analysis.raise_failure()
     if counted["exit"]["reason"] not in _WHOLE:
         reason = counted["exit"]["diagnostics"].rstrip(".") or counted["exit"]["reason"]
         raise CannotRun(f"`{first.trace.uri}`: {reason}.")

@@ -9,9 +9,10 @@ import pickle
 import queue
 import sys
 import threading
+import traceback
 
 from octavo._core import OctavoError
-from octavo.sweeps.tasks import Finished, Task, run_task
+from octavo.sweeps.tasks import Failed, Finished, Task, run_task
 
 
 def main() -> None:
@@ -39,14 +40,15 @@ def _read(tasks: queue.Queue[Task]) -> None:
         os._exit(0)
 
 
-def answer(task: Task) -> Finished | str:
-    """The tables of a task, or a sentence that says why there are none."""
+def answer(task: Task) -> Finished | Failed:
+    """The tables of a task, or why there are none."""
     try:
         return run_task(task)
     except OctavoError as error:
-        return str(error)
+        cause = error.__cause__
+        return Failed(str(error), "".join(traceback.format_exception(cause)) if cause else "")
     except Exception as error:
-        return f"a bug in Octavo ({type(error).__name__}: {error})."
+        return Failed(f"a bug in Octavo ({type(error).__name__}: {error}).")
 
 
 if __name__ == "__main__":

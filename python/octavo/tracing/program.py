@@ -8,10 +8,15 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from octavo.base.elf import ELF_MAGIC, read_target
 from octavo.base.errors import NotExecutable, NotFound, nearest
+
+if TYPE_CHECKING:
+    from octavo._core import Progress
+
+P = TypeVar("P", bound="Progress")
 
 _HEAD_BYTES = 256
 """The bytes of a file that the kernel reads to recognise its kind (BINPRM_BUF_SIZE)."""
@@ -182,6 +187,13 @@ def use_started_name(processes: Sequence[Any], program: str, image: str) -> None
             is_named_so = region["name"].startswith(f"{linked} ")
             if region["path"] == image and is_named_so and name not in taken:
                 region["name"] = name
+
+
+def with_started_name(progress: P, program: Path) -> P:
+    """The progress of a run of `program`, which is named as it was started."""
+    image, started = str(program.resolve()), str(program)
+    names = [started if name == image else name for name in progress["programs"]]
+    return cast(P, {**progress, "programs": names})
 
 
 def _regions(process: Any) -> Iterator[Any]:

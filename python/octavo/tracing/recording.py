@@ -22,7 +22,7 @@ from octavo.base.text import unicode_document
 from octavo.base.units import format_bytes, format_count
 from octavo.traces.by_name import check_name_to_record
 from octavo.tracing.manifest import exit_status, partial_reason
-from octavo.tracing.program import find_program
+from octavo.tracing.program import P, find_program, with_started_name
 from octavo.tracing.scope import Scope, resolve_scope
 from octavo.tracing.session import Program, drive
 from octavo.tracing.valgrind import find_valgrind, first_line
@@ -177,12 +177,15 @@ def _recorded(
 ) -> RecordedTrace:
     failed: list[str] = []
 
+    def named(progress: P) -> P:
+        return with_started_name(progress, Path(about["program"]))
+
     def watch(progress: RecordProgress) -> None:
         """A program whose references are lost need not run on."""
         if progress["failed"] is not None and not failed:
             failed.append(progress["failed"])
             recording.stop()
-        on_progress(progress)
+        on_progress(named(progress))
 
     def snapshot() -> dict[str, Any]:
         raise CannotRun(
@@ -193,7 +196,7 @@ def _recorded(
     def control(pid: int) -> AbstractContextManager[None]:
         from octavo.control.server import Control, serving
 
-        return serving(Control(recording, about["command"], pid, snapshot), pid)
+        return serving(Control(recording, about["command"], pid, snapshot, named), pid)
 
     whole_about: dict[str, Any] = {}
 

@@ -14,7 +14,7 @@ from octavo.base.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.traces.by_name import check_format, names_a_trace
 from octavo.tracing.manifest import Circumstances, Found
 from octavo.tracing.phase import Timer
-from octavo.tracing.program import find_program, use_started_name
+from octavo.tracing.program import find_program, use_started_name, with_started_name
 from octavo.tracing.scope import Processes, Scope
 from octavo.tracing.session import Run, drive
 from octavo.tracing.valgrind import find_valgrind, first_line
@@ -132,6 +132,12 @@ def trace_program(
             **scope.recorded(),
         )
 
+        def named(progress: Progress) -> Progress:
+            return with_started_name(progress, program)
+
+        def show(progress: Progress) -> None:
+            on_progress(named(progress))
+
         def control(pid: int) -> AbstractContextManager[None]:
             from octavo.control.server import Control, serving
 
@@ -140,10 +146,10 @@ def trace_program(
                     raise CannotRun(_no_snapshots(verb))
                 return document(_snapshot(live, circumstances), circumstances)
 
-            return serving(Control(live, command, pid, snapshot), pid)
+            return serving(Control(live, command, pid, snapshot, named), pid)
 
         timer = None if scope.phase is None else Timer(scope.phase, live)
-        interrupted_by = drive(live, on_progress, timer=timer, control=control)
+        interrupted_by = drive(live, show, timer=timer, control=control)
         result = _counted_result(live, scope, interrupted_by)
     except ValueError as error:
         raise UsageError(f"{error}.") from None

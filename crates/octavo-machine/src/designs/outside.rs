@@ -54,8 +54,8 @@ pub(super) fn machine(
     os: &OsConfig,
     make: &MakeLevel,
 ) -> MachineResult {
-    if config.host.is_some() {
-        return Err(ConfigError::Outside("it cannot run in a guest".into()));
+    if let Some(host) = &config.host {
+        HARDWARE.check_host(host)?;
     }
     let latency_cycles = config.tlb.l2.as_ref().map_or(0, |l2| l2.hit_latency_cycles);
     build::machine(config, setup, os, || {

@@ -1,7 +1,7 @@
 //! Invariants of every design, for any program and little memory: translations match the page table, no frame
 //! is lost, and counts add up.
 
-use crate::common::{check_laws, config, hosted, play, play_on, tiny};
+use crate::common::{check_laws, config, hosted, outside_lru, play, play_on, tiny};
 use octavo_machine::designs::designs;
 use octavo_machine::{Sim, SimConfig, Timing};
 use octavo_oracle::strategies::stream;
@@ -27,9 +27,12 @@ proptest! {
             machine = hosted(machine, host_memory_log2, caches_halves);
         }
         let names: Vec<&str> = designs().iter().map(|design| design.name).collect();
-        let mut sim = Sim::new(&config(machine, &names)).unwrap();
+        let mut config = config(machine, &names);
+        config.designs.extend(["base", "thp"].map(outside_lru::spec));
+        let mut sim = Sim::new(&config).unwrap();
         play(&mut sim, &stream);
-        for (name, machine) in names.iter().zip(sim.machines()) {
+        for (design, machine) in config.designs.iter().zip(sim.machines()) {
+            let name = design.name();
             prop_assert_eq!(machine.check(), Ok(()), "{}", name);
             check_laws(&machine.counters())?;
             // Only small memories run out.

@@ -3,6 +3,7 @@
 pub mod bounds;
 pub mod naive;
 pub mod naive_os;
+pub mod outside_lru;
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
