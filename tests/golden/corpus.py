@@ -45,7 +45,15 @@ PROSE = {
 }
 """Fields of nested documents that are left out everywhere: sentences, which are no rows."""
 
-OF_TODAY = {"about", "bytes", "bytes_per_reference", "file", "trace", "usable_page_size"}
+OF_TODAY = {
+    "about",
+    "bytes",
+    "bytes_per_reference",
+    "file",
+    "trace",
+    "usable_page_size",
+    "written_by",
+}
 """Top-level fields that are left out: they depend on this machine, or on versions of libraries."""
 
 
