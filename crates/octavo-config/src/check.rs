@@ -17,6 +17,7 @@ use crate::types::{
     WalkCache, WalkerConfig,
 };
 pub use arrays::{SizedArray, check_geometry};
+pub(crate) use pipeline::MAX_FREQUENCY_GHZ;
 
 /// The most cores.
 pub const MAX_CORES: u32 = 256;

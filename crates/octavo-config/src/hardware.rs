@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use octavo_hw::{
-    CacheConfig, Geometry, GeometryError, PrefetchersConfig, PrivateConfig, SharedConfig,
-    WalkCacheConfig,
+    CacheConfig, Geometry, GeometryError, MemoryTierConfig, PrefetchersConfig, PrivateConfig,
+    SharedConfig, WalkCacheConfig,
 };
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, Holes, OrderMix};
 use octavo_os::frames::snapshot::{Snapshot, SnapshotError};
@@ -13,8 +13,9 @@ use octavo_os::frames::{MemoryShape, MemorySizeError, Order};
 use octavo_types::PageSize;
 
 use crate::types::{
-    CacheConfigs, CacheLevel, FirstLevel, FragmentationConfig, HoleGroup, HostConfig,
-    MachineConfig, MemoryConfig, TlbArray, TlbConfig, TlbLevel, WalkCache, WalkerConfig,
+    CacheConfigs, CacheLevel, DramConfig, FirstLevel, FragmentationConfig, HoleGroup, HostConfig,
+    MachineConfig, MemoryConfig, MemoryTier, TlbArray, TlbConfig, TlbLevel, WalkCache,
+    WalkerConfig,
 };
 
 impl MachineConfig {
@@ -32,7 +33,7 @@ impl MachineConfig {
 
     /// The prefetchers of each core. The host's memory is the machine's, where there is a host.
     pub fn prefetchers(&self) -> PrefetchersConfig {
-        let memory = self.host.as_ref().map_or(&self.memory, |host| &host.memory);
+        let memory = self.physical_memory();
         PrefetchersConfig {
             levels: [&self.cache.l1d, &self.cache.l2].map(|level| level.prefetch.prefetchers()),
             memory_lines: memory.bytes / self.cache.line_bytes,
@@ -44,7 +45,60 @@ impl MachineConfig {
         SharedConfig {
             llc: self.cache.llc.with_lines(self.cache.line_bytes),
             memory_latency_cycles: self.cache.memory_latency_cycles,
+            tiers: self
+                .placed_tiers()
+                .map(|tier| MemoryTierConfig {
+                    first_line: tier.first_frame * self.lines_of_frame(),
+                    added_latency_cycles: tier.config.added_latency_cycles,
+                })
+                .collect(),
         }
+    }
+
+    /// The memory behind the caches: the host's, if there is a host.
+    pub fn physical_memory(&self) -> &MemoryConfig {
+        self.host.as_ref().map_or(&self.memory, |host| &host.memory)
+    }
+
+    /// The tiers of the memory behind the caches, by address.
+    pub fn placed_tiers(&self) -> impl Iterator<Item = PlacedTier<'_>> {
+        self.physical_memory().placed_tiers()
+    }
+
+    /// The DRAM of local memory and of each tier, with the first line of each.
+    pub fn drams(&self) -> Vec<(u64, Option<DramConfig>)> {
+        let tiers = self
+            .placed_tiers()
+            .map(|tier| (tier.first_frame * self.lines_of_frame(), tier.config.dram.or(self.dram)));
+        [(0, self.dram)].into_iter().chain(tiers).collect()
+    }
+
+    fn lines_of_frame(&self) -> u64 {
+        PageSize::BASE.bytes() / self.cache.line_bytes
+    }
+}
+
+/// A tier, and where it is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlacedTier<'m> {
+    /// Its name.
+    pub name: &'m str,
+    /// Its first frame. It ends where the next one begins, or memory ends.
+    pub first_frame: u64,
+    /// All else.
+    pub config: &'m MemoryTier,
+}
+
+impl MemoryTier {
+    /// Its frames in a memory of so many bytes.
+    pub fn frames(&self, memory_bytes: u64) -> u64 {
+        let of_share = |share: f64| {
+            let bytes = (share * memory_bytes as f64) as u64;
+            // All of it, even where that is no multiple.
+            if share == 1.0 { bytes } else { bytes - bytes % PageSize::HUGE.bytes() }
+        };
+        let bytes = self.bytes.or(self.share.map(of_share)).unwrap_or(0);
+        bytes / PageSize::BASE.bytes()
     }
 }
 
@@ -57,6 +111,17 @@ impl MemoryConfig {
     pub fn shape(&self) -> Result<MemoryShape, MemorySizeError> {
         let frames = self.bytes / PageSize::BASE.bytes();
         MemoryShape::new(frames, Order::of(self.largest_block))
+    }
+
+    /// The tiers, by address: the last of memory.
+    pub fn placed_tiers(&self) -> impl Iterator<Item = PlacedTier<'_>> {
+        let all = self.tiers.values().map(|tier| tier.frames(self.bytes)).sum::<u64>();
+        let mut next = self.bytes / PageSize::BASE.bytes() - all;
+        self.tiers.iter().map(move |(name, config)| {
+            let first_frame = next;
+            next += config.frames(self.bytes);
+            PlacedTier { name, first_frame, config }
+        })
     }
 
     /// The initial state of memory; reads the snapshot, if any.

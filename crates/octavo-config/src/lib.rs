@@ -12,6 +12,7 @@ mod design_tables;
 mod error;
 mod hardware;
 mod host;
+mod memory_kinds;
 mod node;
 mod plain_tables;
 mod presets;
@@ -23,12 +24,13 @@ pub mod written;
 pub use check::MAX_CORES;
 pub use design_tables::{DesignSettings, DesignTable, DesignTables};
 pub use error::{InvalidValue, MachineError};
+pub use hardware::PlacedTier;
 pub use presets::preset_names;
 pub use resolve::Resolved;
 pub use types::{
     AddressSpaces, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel, CoreConfig,
     DramConfig, Fill, FirstLevel, FragmentationConfig, HoleGroup, HostConfig, MachineConfig,
-    MemoryConfig, OutstandingMisses, PageSizes, PageTableConfig, PipelineConfig, PrefetchConfig,
-    StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold, WalkCache,
-    WalkStart, WalkerConfig, Ways,
+    MemoryConfig, MemoryTier, OutstandingMisses, PageSizes, PageTableConfig, PipelineConfig,
+    PrefetchConfig, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold,
+    WalkCache, WalkStart, WalkerConfig, Ways,
 };

@@ -11,6 +11,7 @@ use twox_hash::XxHash3_128;
 use crate::design_tables::DesignTables;
 use crate::error::{Fault, InvalidValue, MachineError};
 use crate::host;
+use crate::memory_kinds;
 use crate::node::Node;
 use crate::presets::{PRESETS, preset_names};
 use crate::tree::Tree;
@@ -129,7 +130,9 @@ impl DesignTables {
             tree.set(SETTING, setting.as_ref())?;
         }
         host::expand(&mut tree.tables);
+        let expanded = memory_kinds::expand(&mut tree.tables);
         let invalid = |wrong: InvalidValue| MachineError::new(tree.origin(&wrong.key), wrong);
+        expanded.map_err(invalid)?;
         let wrong = |(key, fault): (String, Fault)| {
             let given = tree.given(&key);
             invalid(fault.of(key, given))
@@ -157,6 +160,10 @@ impl DesignTables {
                 && (key.is_empty() || key == *unknown)
             {
                 allowed.extend(self.names());
+            }
+            if let Fault::UnknownKey { key: unknown, allowed } = &mut fault {
+                let table = key.strip_suffix(&format!(".{unknown}")).unwrap_or(&key);
+                allowed.extend(memory_kinds::further_keys(table));
             }
             (key, fault)
         })

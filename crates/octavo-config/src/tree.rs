@@ -5,6 +5,7 @@ use toml_edit::{Item, Key, Table, TableLike, Value};
 
 use crate::error::{InvalidValue, MachineError};
 use crate::host::{self, HOST, USUAL};
+use crate::memory_kinds::kept_keys;
 use crate::node::NONE;
 use crate::plain_tables::{normalize_tables, plain_tables};
 
@@ -210,6 +211,11 @@ fn merge(
                 return Err(InvalidValue::new(path, "{}", EMPTY_TABLE));
             }
             (Some(Item::Table(inner)), Item::Table(table)) if !changes_kind(inner, table) => {
+                merge(inner, table, &path, given)?;
+            }
+            (Some(Item::Table(inner)), Item::Table(table)) if kept_keys(&path).is_some() => {
+                let kept = kept_keys(&path).unwrap_or_default();
+                inner.retain(|key, _| kept.contains(&key));
                 merge(inner, table, &path, given)?;
             }
             (Some(inner), _) => {

@@ -56,6 +56,24 @@ pub mod bytes {
     }
 }
 
+/// As [`bytes`], for a key that need not be there.
+pub mod some_bytes {
+    use super::*;
+
+    /// As [`bytes::serialize`].
+    pub fn serialize<S: Serializer>(some: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        match some {
+            Some(some) => bytes::serialize(some, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    /// As [`bytes::deserialize`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        bytes::deserialize(from).map(Some)
+    }
+}
+
 /// A page size: `64KiB`, or a number of bytes.
 pub mod page_size {
     use super::*;

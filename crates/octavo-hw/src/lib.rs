@@ -20,9 +20,9 @@ pub use array::{
 pub use asid::Asid;
 pub use caches::{
     CacheConfig, CacheCounters, CacheError, Caches, DataAccess, LevelPrefetchers, MemoryCounters,
-    MemoryTransfer, Prefetch, PrefetchBounds, PrefetchCounters, PrefetchLevel, PrefetchersConfig,
-    PrivateCaches, PrivateConfig, PrivateCounters, PteEntry, Served, ServedBy, SharedCache,
-    SharedConfig, SideNumber, StreamerConfig, StrideConfig,
+    MemoryTierConfig, MemoryTransfer, Prefetch, PrefetchBounds, PrefetchCounters, PrefetchLevel,
+    PrefetchersConfig, PrivateCaches, PrivateConfig, PrivateCounters, PteEntry, Served, ServedBy,
+    SharedCache, SharedConfig, SideNumber, StreamerConfig, StrideConfig,
 };
 pub use virtual_caches::{
     Change, GlobalAddr, L1Lookup, L2Lookup, Line, Swept, VirtualCacheConfig, VirtualCacheError,

@@ -58,6 +58,12 @@ pub enum ConfigError {
         /// The hardware.
         hardware: &'static str,
     },
+    /// Memory tiers of designs whose caches see no physical addresses.
+    #[error(
+        "memory.tiers: softvm, spur, mips_virtual and mips_physical have one kind of memory: give other designs, \
+         or memory.tiers=none"
+    )]
+    NoTiers,
     /// Merging of identical pages in a guest, where the operating system does not observe stores.
     #[error(
         "same_pages = {given}: only machines without a guest merge pages: omit it, or \

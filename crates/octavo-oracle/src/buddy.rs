@@ -12,17 +12,24 @@ pub struct NaiveBuddy {
     free: BTreeSet<(u8, u64)>,
     frames: u64,
     largest: u8,
+    /// Where memory's tiers but the first begin.
+    tiers: Vec<u64>,
 }
 
 impl NaiveBuddy {
     /// Memory of `frames` frames, all of them free, with blocks of up to `2^largest` frames.
     pub fn new(frames: u64, largest: u8) -> Self {
-        let mut buddy = NaiveBuddy { free: BTreeSet::new(), frames, largest };
+        let mut buddy = NaiveBuddy { free: BTreeSet::new(), frames, largest, tiers: Vec::new() };
         // Every frame comes free by itself; the rest is merging.
         for frame in 0..frames {
             buddy.free(FrameNumber::new(frame), 0);
         }
         buddy
+    }
+
+    /// It with tiers, of which all but the first begin at these frames.
+    pub fn with_tiers(self, tiers: Vec<u64>) -> Self {
+        NaiveBuddy { tiers, ..self }
     }
 
     /// The free blocks by address: first frame and order.
@@ -33,11 +40,12 @@ impl NaiveBuddy {
         blocks
     }
 
-    /// The lowest free block of the smallest order that has one of at least `order`, split until
+    /// The lowest free block of the smallest order that the first tier with one of at least `order` has, split until
     /// it is of `order`.
     pub fn allocate(&mut self, order: u8) -> Option<FrameNumber> {
-        // The set is sorted by order, then by address.
-        let &(mut split, frame) = self.free.range((order, 0)..).next()?;
+        let tier = |frame: u64| self.tiers.iter().filter(|start| **start <= frame).count();
+        let large = self.free.iter().filter(|(at, _)| *at >= order);
+        let &(mut split, frame) = large.min_by_key(|(at, frame)| (tier(*frame), *at, *frame))?;
         self.free.remove(&(split, frame));
         while split > order {
             split -= 1;

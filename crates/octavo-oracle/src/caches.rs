@@ -56,10 +56,10 @@ pub struct NaivePrefetch {
 #[derive(Default)]
 pub struct NaiveCaches {
     levels: Vec<Level>,
-    /// Lines read from memory.
-    pub memory_reads: u64,
-    /// Lines written to memory.
-    pub memory_writes: u64,
+    /// Lines read from memory, in order.
+    pub lines_read: Vec<u64>,
+    /// Lines written to memory, in order.
+    pub lines_written: Vec<u64>,
     /// All prefetches.
     pub prefetches: Vec<NaivePrefetch>,
 }
@@ -178,7 +178,7 @@ impl NaiveCaches {
         let found = match *behind {
             Some(behind) => self.read(behind, line, false),
             None => {
-                self.memory_reads += 1;
+                self.lines_read.push(line);
                 None
             }
         };
@@ -199,7 +199,7 @@ impl NaiveCaches {
         let found = match *behind {
             Some(behind) => self.access(behind, line, false),
             None => {
-                self.memory_reads += 1;
+                self.lines_read.push(line);
                 None
             }
         };
@@ -220,7 +220,7 @@ impl NaiveCaches {
             counts.write_backs += 1;
             match *behind {
                 Some(behind) => self.write_back(behind, evicted),
-                None => self.memory_writes += 1,
+                None => self.lines_written.push(evicted),
             }
         }
     }
@@ -251,7 +251,10 @@ mod tests {
         assert_eq!(caches.access(first, 1, false), Some(second));
         assert_eq!(caches.access(first, 3, false), None); // 2 leaves the second, clean
         assert_eq!(caches.access(first, 4, false), None); // 1 leaves it, dirty
-        assert_eq!((caches.memory_reads, caches.memory_writes), (4, 1));
+        assert_eq!(
+            (&caches.lines_read[..], &caches.lines_written[..]),
+            (&[1, 2, 3, 4][..], &[1][..])
+        );
         let counts = NaiveCounts { accesses: 6, hits: 1, write_backs: 1 };
         assert_eq!(caches.counts(first), counts);
         let counts = NaiveCounts { accesses: 5, hits: 1, write_backs: 1 };

@@ -30,16 +30,18 @@ pub struct NaiveCompaction {
 
 impl NaiveCompaction {
     /// Compacts: empties blocks of `block` frames, from the one at frame `from` on, until `wanted`
-    /// of them are free, or it may not move (`max_moved`) or look at (`max_scanned`) more frames.
+    /// of them are free, or it may not move (`max_moved`) or look at (`max_scanned`) more frames. The tiers of memory
+    /// but the first begin at `tiers`; each is compacted by itself.
     pub fn of(
         memory: Vec<NaiveFrame>,
+        tiers: &[usize],
         block: usize,
         from: usize,
-        wanted: u64,
-        max_moved: u64,
-        max_scanned: u64,
+        (wanted, max_moved, max_scanned): (u64, u64, u64),
     ) -> Self {
-        let mut high = memory.len();
+        let mut ends = tiers.iter().copied().chain([memory.len()]).filter(|end| *end > from);
+        let mut high = ends.next().unwrap_or(0);
+        let mut end = high;
         let mut done = NaiveCompaction {
             memory,
             moves: Vec::new(),
@@ -48,7 +50,7 @@ impl NaiveCompaction {
             scanned_for_free: 0,
             next: from,
         };
-        loop {
+        'next: loop {
             let whole = done.memory.len() / block;
             let free = (0..whole).filter(|&at| done.is_free(at * block, block)).count() as u64;
             if free >= wanted {
@@ -56,8 +58,13 @@ impl NaiveCompaction {
             }
             let low = done.next;
             if low + block > high {
-                done.next = 0;
-                return done;
+                let Some(next) = ends.next() else {
+                    done.next = 0;
+                    return done;
+                };
+                done.next = end.div_ceil(block) * block;
+                (high, end) = (next, next);
+                continue;
             }
             if done.scanned_for_moving + done.scanned_for_free >= max_scanned {
                 return done;
@@ -84,8 +91,8 @@ impl NaiveCompaction {
             for from in movable {
                 loop {
                     if high <= low + block {
-                        done.next = 0;
-                        return done;
+                        high = 0;
+                        continue 'next;
                     }
                     high -= 1;
                     done.scanned_for_free += 1;
@@ -124,7 +131,7 @@ mod tests {
         };
         let compact = |text: &str, wanted| {
             let memory = text.chars().map(frame).collect();
-            NaiveCompaction::of(memory, 4, 0, wanted, u64::MAX, u64::MAX)
+            NaiveCompaction::of(memory, &[], 4, 0, (wanted, u64::MAX, u64::MAX))
         };
         let done = compact("m.m.fm..m..m", 1);
         assert_eq!(done.moves, [(0, 10), (2, 9)]);

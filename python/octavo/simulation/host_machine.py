@@ -23,13 +23,6 @@ from octavo.hardware.processors import machine_for, this_processor
 
 _LEVELS = {"L1": "l1d", "L2": "l2", "L3": "llc"}
 """Keys of a machine's caches, by the names of the measured levels."""
-_DRAM_TIMES = (
-    "activate_cycles",
-    "precharge_cycles",
-    "transfer_cycles",
-    "refresh_cycles",
-    "refresh_every_cycles",
-)
 _ALL = 0.8
 """The share of the last cache from which on it is taken to be this machine's alone."""
 _FEWEST_SIZES = 4
@@ -93,9 +86,11 @@ def machine_toml(found: Calibration, root: Path = Path("/")) -> str:
 
 def _keys(found: Calibration, preset: dict[str, Any], root: Path) -> Iterator[_Key]:
     pipeline, dram = preset["core"].get("pipeline"), preset.get("dram")
-    gigahertz = found.cycles_per_second / 1e9
     if pipeline is not None:
-        yield _Key("core.pipeline.frequency_ghz", round(gigahertz, 3), "measured")
+        gigahertz = round(found.cycles_per_second / 1e9, 3)
+        yield _Key("core.pipeline.frequency_ghz", gigahertz, "measured")
+        # The kind of DRAM has its times in nanoseconds.
+        dram = machine(preset["name"], {"core.pipeline.frequency_ghz": gigahertz}).get("dram")
         yield from _core(found, pipeline)
         yield from _outstanding(found, pipeline["outstanding"])
     total = memory_bytes()
@@ -103,15 +98,7 @@ def _keys(found: Calibration, preset: dict[str, Any], root: Path) -> Iterator[_K
         yield _Key("memory.bytes", f"{total // GIB}GiB", "of /proc/meminfo, whole GiB")
     yield from _tlbs(found, preset)
     yield from _walker(found, preset["walker"])
-    if dram is not None and pipeline is not None:
-        scale = gigahertz / pipeline["frequency_ghz"]
-        dram = {**dram, **{key: round(dram[key] * scale) for key in _DRAM_TIMES}}
     yield from _caches(found, dram, root)
-    if dram is not None:
-        for key in _DRAM_TIMES:
-            yield _Key(
-                f"dram.{key}", dram[key], "assumed: the preset's time, in cycles of this clock"
-            )
     if found.host.virtualised:
         pages = found.entry_bytes.get(PMD_PAGE, BASE_PAGE)
         policy = "thp" if pages >= PMD_PAGE else "base"

@@ -5,9 +5,12 @@ use octavo_os::frames::MemoryShape;
 use octavo_types::PageSize;
 use octavo_types::values::size_text;
 
-use super::IsLater;
+use super::{IsLater, MAX_ARRAYS, check_array_name, check_latency};
 use crate::error::InvalidValue;
 use crate::types::{FragmentationConfig, HoleGroup, MemoryConfig};
+
+/// The name of the part of memory that is in no tier.
+pub const LOCAL: &str = "local";
 
 /// Whether there can be such a memory, whose table is `key`.
 pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
@@ -18,6 +21,7 @@ pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result
         let given = format!("\"{}\"", size_text(memory.bytes));
         return Err(InvalidValue::new(format!("{key}.bytes"), given, advice));
     }
+    check_tiers(&format!("{key}.tiers"), memory)?;
     match &memory.fragmentation {
         FragmentationConfig::Empty => Ok(()),
         FragmentationConfig::Holes { portion, fraction, .. } => {
@@ -41,6 +45,50 @@ pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result
         }
         FragmentationConfig::Snapshot { .. } => Ok(()),
     }
+}
+
+fn check_tiers(key: &str, memory: &MemoryConfig) -> Result<(), InvalidValue> {
+    if memory.tiers.len() > MAX_ARRAYS {
+        let advice = format!("give at most {MAX_ARRAYS} tiers, a table for each");
+        return Err(InvalidValue::of_table(key, advice));
+    }
+    let mut frames = 0;
+    for (name, tier) in &memory.tiers {
+        if name == LOCAL {
+            let advice = "give another name: memory that is in no tier is called `local`";
+            return Err(InvalidValue::of_table(format!("{key}.{name}"), advice));
+        }
+        check_array_name(key, name)?;
+        let key = format!("{key}.{name}");
+        let (given, value) = match (tier.bytes, tier.share) {
+            (Some(bytes), None) => ("bytes", format!("\"{}\"", size_text(bytes))),
+            (None, Some(share)) => ("share", share.to_string()),
+            _ => {
+                let advice =
+                    "give either bytes, such as \"8GiB\", or a share of the memory, such as 0.5";
+                return Err(InvalidValue::of_table(key, advice));
+            }
+        };
+        let invalid = |advice: String| InvalidValue::new(format!("{key}.{given}"), &value, advice);
+        if tier.share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            return Err(invalid("give a share above 0, and at most 1".to_owned()));
+        }
+        if tier.bytes.is_some_and(|bytes| !bytes.is_multiple_of(PageSize::BASE.bytes())) {
+            return Err(invalid(format!("give a multiple of \"{}\"", PageSize::BASE)));
+        }
+        if tier.frames(memory.bytes) == 0 {
+            return Err(invalid(format!("give at least \"{}\" of memory", PageSize::HUGE)));
+        }
+        frames += tier.frames(memory.bytes);
+        if frames > memory.bytes / PageSize::BASE.bytes() {
+            let bytes = size_text(memory.bytes);
+            return Err(invalid(format!(
+                "give less: all tiers are more than the memory's \"{bytes}\""
+            )));
+        }
+        check_latency(&format!("{key}.added_latency_cycles"), tier.added_latency_cycles)?;
+    }
+    Ok(())
 }
 
 fn check_share(key: &str, what: &str, share: f64) -> Result<(), InvalidValue> {

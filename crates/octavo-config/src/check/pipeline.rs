@@ -9,7 +9,8 @@ use crate::types::{ArithmeticLatencies, DramConfig, MachineConfig, PipelineConfi
 const MAX_WIDTH: u32 = 64;
 /// The most entries of a queue, and instructions that dependences reach over.
 const MAX_QUEUE: u32 = PipelineConfig::MAX_REORDER_BUFFER;
-const MAX_FREQUENCY_GHZ: f64 = 100.0;
+/// The highest clock.
+pub const MAX_FREQUENCY_GHZ: f64 = 100.0;
 const MAX_CHANNELS: u32 = 64;
 /// Write-backs that a channel writes together, at most.
 const MAX_WRITE_BATCH: u32 = 256;
@@ -18,7 +19,20 @@ const MAX_BANKS: u32 = 1024;
 /// Whether there can be such a core and such a memory.
 pub fn check(machine: &MachineConfig) -> Result<(), InvalidValue> {
     machine.core.pipeline.as_ref().map_or(Ok(()), check_pipeline)?;
-    machine.dram.as_ref().map_or(Ok(()), |dram| check_dram(dram, machine.cache.line_bytes))
+    let line_bytes = machine.cache.line_bytes;
+    machine.dram.as_ref().map_or(Ok(()), |dram| check_dram("dram", dram, line_bytes))?;
+    let of_host = machine.host.as_ref().map(|host| ("host.memory", &host.memory));
+    for (table, memory) in [("memory", &machine.memory)].into_iter().chain(of_host) {
+        for (name, tier) in &memory.tiers {
+            let check = |dram| check_dram(&format!("{table}.tiers.{name}.dram"), dram, line_bytes);
+            tier.dram.as_ref().map_or(Ok(()), check)?;
+        }
+    }
+    if machine.host.is_some() && !machine.memory.tiers.is_empty() {
+        let advice = "give host.memory.tiers: the memory of a guest lies in that of its host";
+        return Err(InvalidValue::of_table("memory.tiers", advice));
+    }
+    Ok(())
 }
 
 fn check_pipeline(pipeline: &PipelineConfig) -> Result<(), InvalidValue> {
@@ -65,31 +79,31 @@ fn check_pipeline(pipeline: &PipelineConfig) -> Result<(), InvalidValue> {
     check_latency("core.pipeline.mispredict_cycles", pipeline.mispredict_cycles)
 }
 
-fn check_dram(dram: &DramConfig, line_bytes: u64) -> Result<(), InvalidValue> {
+fn check_dram(key: &str, dram: &DramConfig, line_bytes: u64) -> Result<(), InvalidValue> {
     for (name, count, most) in
         [("channels", dram.channels, MAX_CHANNELS), ("banks", dram.banks, MAX_BANKS)]
     {
         if !count.is_power_of_two() || count > most {
             let advice = format!("give a power of two, and at most {most}");
-            return Err(InvalidValue::new(format!("dram.{name}"), count, advice));
+            return Err(InvalidValue::new(format!("{key}.{name}"), count, advice));
         }
     }
     let row = dram.row_bytes;
     if !row.is_power_of_two() || !(line_bytes..=1 << 30).contains(&row) {
         let line = size_text(line_bytes);
         let advice = format!("give a power of two from the line's {line} to 1GiB, such as 8192");
-        return Err(InvalidValue::new("dram.row_bytes", row, advice));
+        return Err(InvalidValue::new(format!("{key}.row_bytes"), row, advice));
     }
-    check_latency("dram.activate_cycles", dram.activate_cycles)?;
-    check_latency("dram.precharge_cycles", dram.precharge_cycles)?;
-    check_latency("dram.transfer_cycles", dram.transfer_cycles)?;
-    check_range("dram.write_batch", dram.write_batch, 1, MAX_WRITE_BATCH)?;
-    check_latency("dram.turn_cycles", dram.turn_cycles)?;
-    check_latency("dram.refresh_cycles", dram.refresh_cycles)?;
+    check_latency(&format!("{key}.activate_cycles"), dram.activate_cycles)?;
+    check_latency(&format!("{key}.precharge_cycles"), dram.precharge_cycles)?;
+    check_latency(&format!("{key}.transfer_cycles"), dram.transfer_cycles)?;
+    check_range(&format!("{key}.write_batch"), dram.write_batch, 1, MAX_WRITE_BATCH)?;
+    check_latency(&format!("{key}.turn_cycles"), dram.turn_cycles)?;
+    check_latency(&format!("{key}.refresh_cycles"), dram.refresh_cycles)?;
     if dram.refresh_cycles > 0 && dram.refresh_every_cycles <= dram.refresh_cycles {
-        let advice = format!("give more than dram.refresh_cycles, {}", dram.refresh_cycles);
+        let advice = format!("give more than {key}.refresh_cycles, {}", dram.refresh_cycles);
         let every = dram.refresh_every_cycles;
-        return Err(InvalidValue::new("dram.refresh_every_cycles", every, advice));
+        return Err(InvalidValue::new(format!("{key}.refresh_every_cycles"), every, advice));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
 
+use super::DramConfig;
 use crate::written;
 
 /// The seed of a start state that says none.
@@ -23,6 +24,30 @@ pub struct MemoryConfig {
     pub largest_block: PageSize,
     /// The initial state of memory.
     pub fragmentation: FragmentationConfig,
+    /// Slower parts, by name: the last frames of memory, in this order. The frames before them are local.
+    #[serde(
+        default,
+        deserialize_with = "written::tables_or_none",
+        skip_serializing_if = "IndexMap::is_empty"
+    )]
+    pub tiers: IndexMap<String, MemoryTier>,
+}
+
+/// A part of memory that is farther away, such as that of another processor or behind CXL.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryTier {
+    /// Its size; or none, if `share` gives it.
+    #[serde(default, with = "written::some_bytes", skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Its share of the memory, above 0 and at most 1, in whole 2 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Cycles that each access takes longer than one of local memory.
+    pub added_latency_cycles: u32,
+    /// Its channels and banks; as the machine's, where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dram: Option<DramConfig>,
 }
 
 /// The initial state of memory, see [`octavo_os::frames::fragmentation::Fragmentation`].

@@ -16,7 +16,7 @@ use crate::design_tables::DesignTables;
 
 pub use cache::{CacheConfigs, CacheLevel};
 pub use host::{HostConfig, TlbsHold};
-pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig};
+pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig, MemoryTier};
 pub use pipeline::{
     ArithmeticLatencies, BranchPrediction, DramConfig, OutstandingMisses, PipelineConfig,
 };

@@ -2,6 +2,7 @@
 
 mod errors;
 mod host;
+mod memory_kinds;
 mod own_table;
 mod properties;
 mod start;

@@ -4,9 +4,9 @@ use crate::own_table::{Inner, Own, resolve, resolve_text, tables};
 use octavo_config::{
     AddressSpaces, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel, CoreConfig,
     DramConfig, Fill, FirstLevel, FragmentationConfig, HoleGroup, HostConfig, MachineConfig,
-    MemoryConfig, OutstandingMisses, PageSizes, PageTableConfig, PipelineConfig, PrefetchConfig,
-    StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold, WalkCache,
-    WalkStart, WalkerConfig, Ways, preset_names,
+    MemoryConfig, MemoryTier, OutstandingMisses, PageSizes, PageTableConfig, PipelineConfig,
+    PrefetchConfig, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold,
+    WalkCache, WalkStart, WalkerConfig, Ways, preset_names,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -119,14 +119,26 @@ fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
 }
 
 fn memory() -> impl Strategy<Value = MemoryConfig> {
+    // Tiers of at most a third each.
+    let tier = (any::<bool>(), 0.13f64..0.33, 0u32..1000, option::of(dram()));
+    let tiers = vec((name(), tier), 0..3);
     // Larger than the free blocks of any mix above, and their largest order.
-    (16384u64..1 << 30, 20u8..=30, fragmentation()).prop_map(|(frames, log2, fragmentation)| {
-        MemoryConfig {
-            bytes: frames * 4096,
-            largest_block: PageSize::from_log2(log2).unwrap(),
-            fragmentation,
-        }
-    })
+    (16384u64..1 << 30, 20u8..=30, fragmentation(), tiers).prop_map(
+        |(frames, log2, fragmentation, tiers)| {
+            let tier = |(name, (has_share, share, added_latency_cycles, dram))| {
+                let bytes = (frames as f64 * share) as u64 * 4096;
+                let (share, bytes) = (Some(share), Some(bytes));
+                let (share, bytes) = if has_share { (share, None) } else { (None, bytes) };
+                (name, MemoryTier { bytes, share, added_latency_cycles, dram })
+            };
+            MemoryConfig {
+                bytes: frames * 4096,
+                largest_block: PageSize::from_log2(log2).unwrap(),
+                fragmentation,
+                tiers: tiers.into_iter().map(tier).collect(),
+            }
+        },
+    )
 }
 
 fn walker(levels: u8) -> impl Strategy<Value = WalkerConfig> {
@@ -294,7 +306,10 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
     let texts = ("\\PC{1,20}", "\\PC{0,40}", ".{0,40}");
     let hardware = (walks, tlb(), caches(), own(), option::of(dram()));
     (texts, core, memory(), hardware, option::of(host())).prop_map(
-        |((name, description, source), core, memory, hardware, host)| {
+        |((name, description, source), core, mut memory, hardware, host)| {
+            if host.is_some() {
+                memory.tiers.clear();
+            }
             let ((levels, walker), tlb, cache, own, dram) = hardware;
             let page_table = PageTableConfig { levels };
             let mut designs = tables();
@@ -345,10 +360,15 @@ proptest! {
             Ok(resolved) => {
                 let config = resolved.config();
                 prop_assert_eq!(&config.name, &machine.name);
-                prop_assert_eq!(&config.cache, &machine.cache);
-                let mut core = machine.core.clone();
                 let base = format!("extends = \"{base}\"");
                 let base = resolve_text("base.toml", &base, &NO_SETTINGS).unwrap();
+                let (mut cache, of_base) = (machine.cache.clone(), &base.config().cache);
+                for (of, of_base) in [(&mut cache.l1d, of_base.l1d), (&mut cache.l2, of_base.l2)] {
+                    of.prefetch.stride = of.prefetch.stride.or(of_base.prefetch.stride);
+                    of.prefetch.streamer = of.prefetch.streamer.or(of_base.prefetch.streamer);
+                }
+                prop_assert_eq!(&config.cache, &cache);
+                let mut core = machine.core.clone();
                 core.pipeline = core.pipeline.or(base.config().core.pipeline.clone());
                 prop_assert_eq!(&config.core, &core);
                 prop_assert_eq!(&config.memory, &machine.memory);

@@ -43,12 +43,23 @@ pub enum PteEntry {
 }
 
 /// The cache shared by the cores, and the memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SharedConfig {
     /// The last level.
     pub llc: CacheConfig,
     /// Total latency of an access that misses all caches, in cycles.
     pub memory_latency_cycles: u32,
+    /// Slower parts of memory, by address. Each ends where the next one begins.
+    pub tiers: Vec<MemoryTierConfig>,
+}
+
+/// A slower part of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryTierConfig {
+    /// Its first line.
+    pub first_line: u64,
+    /// Cycles that a read of it takes longer.
+    pub added_latency_cycles: u32,
 }
 
 /// An invalid cache.

@@ -27,7 +27,9 @@ mod shared;
 
 use octavo_types::Instructions;
 
-pub use config::{CacheConfig, CacheError, PrivateConfig, PteEntry, SharedConfig};
+pub use config::{
+    CacheConfig, CacheError, MemoryTierConfig, PrivateConfig, PteEntry, SharedConfig,
+};
 pub use level::CacheCounters;
 pub use prefetch::{
     LevelPrefetchers, Prefetch, PrefetchBounds, PrefetchCounters, PrefetchLevel, PrefetchersConfig,

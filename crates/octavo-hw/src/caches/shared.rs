@@ -2,7 +2,7 @@
 
 use octavo_types::Instructions;
 
-use super::config::{CacheError, SharedConfig};
+use super::config::{CacheError, MemoryTierConfig, SharedConfig};
 use super::level::{CacheCounters, Level};
 use super::{Served, ServedBy};
 
@@ -45,6 +45,8 @@ pub struct SharedCache {
     llc: Level,
     memory: MemoryCounters,
     memory_latency_cycles: u32,
+    /// Slower parts of memory, by address, with the lines of each.
+    tiers: Box<[(MemoryTierConfig, MemoryCounters)]>,
     line_bytes: u64,
     /// Whether transfers are noted, and those noted.
     logs_transfers: bool,
@@ -58,6 +60,7 @@ impl SharedCache {
             llc: Level::new(&config.llc, "llc", instructions)?,
             memory: MemoryCounters::default(),
             memory_latency_cycles: config.memory_latency_cycles,
+            tiers: config.tiers.iter().map(|tier| (*tier, MemoryCounters::default())).collect(),
             line_bytes: config.llc.line_bytes,
             logs_transfers: false,
             transfers: Vec::new(),
@@ -74,6 +77,11 @@ impl SharedCache {
         self.memory
     }
 
+    /// The counters of each tier of the memory, which [`Self::memory`] counts, too.
+    pub fn memory_tiers(&self) -> impl Iterator<Item = MemoryCounters> {
+        self.tiers.iter().map(|(_, counters)| *counters)
+    }
+
     /// Bytes of a line.
     pub fn line_bytes(&self) -> u64 {
         self.line_bytes
@@ -83,6 +91,7 @@ impl SharedCache {
     pub fn reset_counters(&mut self) {
         self.llc.counters = CacheCounters::default();
         self.memory = MemoryCounters::default();
+        self.tiers.iter_mut().for_each(|(_, counters)| *counters = MemoryCounters::default());
     }
 
     /// Reads a line; a miss fills it.
@@ -105,10 +114,21 @@ impl SharedCache {
     #[inline]
     fn fill(&mut self, line: u64) -> Served {
         self.memory.reads += 1;
+        let mut latency_cycles = self.memory_latency_cycles;
+        if let Some((tier, counters)) = self.tier(line) {
+            counters.reads += 1;
+            latency_cycles += tier.added_latency_cycles;
+        }
         self.log(line, false);
         let written = self.llc.fill(line, false);
         self.count_write(written);
-        Served { by: ServedBy::Memory, latency_cycles: self.memory_latency_cycles }
+        Served { by: ServedBy::Memory, latency_cycles }
+    }
+
+    /// The tier that a line lies in, if it is not local.
+    #[inline]
+    fn tier(&mut self, line: u64) -> Option<&mut (MemoryTierConfig, MemoryCounters)> {
+        self.tiers.iter_mut().rev().find(|(tier, _)| tier.first_line <= line)
     }
 
     /// Accepts a write-back.
@@ -141,6 +161,9 @@ impl SharedCache {
     fn count_write(&mut self, written: Option<u64>) {
         if let Some(line) = written {
             self.memory.writes += 1;
+            if let Some((_, counters)) = self.tier(line) {
+                counters.writes += 1;
+            }
             self.log(line, true);
         }
     }

@@ -2,8 +2,9 @@
 
 use crate::common::{naive, replacement};
 use octavo_hw::{
-    CacheConfig, CacheCounters, CacheError, Caches, PrefetchersConfig, PrivateCaches,
-    PrivateConfig, PteEntry, Replacement, Served, ServedBy, SharedCache, SharedConfig,
+    CacheConfig, CacheCounters, CacheError, Caches, MemoryTierConfig, PrefetchersConfig,
+    PrivateCaches, PrivateConfig, PteEntry, Replacement, Served, ServedBy, SharedCache,
+    SharedConfig,
 };
 use octavo_oracle::{NaiveCaches, NaiveCounts};
 use octavo_types::Instructions;
@@ -13,6 +14,8 @@ use proptest::prelude::*;
 /// Latencies of the first level for instructions, the first level for data, the second level, the last level,
 /// and memory.
 const LATENCIES_CYCLES: [u32; 5] = [3, 4, 12, 40, 200];
+/// The first line of each tier, and how much later its lines come.
+const TIERS: [(u64, u32); 2] = [(30, 100), (1 << 34, 50)];
 const CORES: usize = 2;
 
 fn level() -> impl Strategy<Value = (u64, u64, Replacement)> {
@@ -65,7 +68,12 @@ fn check(
     let of = |level: usize| config(levels[level], LATENCIES_CYCLES[level]);
     let prefetchers = PrefetchersConfig::default();
     let private = PrivateConfig { l1i: of(0), l1d: of(1), l2: of(2), pte_entry, prefetchers };
-    let shared = SharedConfig { llc: of(3), memory_latency_cycles: LATENCIES_CYCLES[4] };
+    let tiers = TIERS.map(|(first_line, added_latency_cycles)| MemoryTierConfig {
+        first_line,
+        added_latency_cycles,
+    });
+    let memory_latency_cycles = LATENCIES_CYCLES[4];
+    let shared = SharedConfig { llc: of(3), memory_latency_cycles, tiers: tiers.to_vec() };
     let mut shared = SharedCache::new(&shared, instructions).unwrap();
     let mut cores =
         [(); CORES].map(|()| PrivateCaches::new(&private, &shared, instructions).unwrap());
@@ -117,7 +125,9 @@ fn check(
             Some(level) if level == l1d => (ServedBy::L1, 1),
             Some(_) => (ServedBy::L1, 0),
         };
-        let expected = Served { by, latency_cycles: LATENCIES_CYCLES[latency] };
+        let tier = TIERS.iter().rfind(|(first, _)| by == ServedBy::Memory && *first <= line);
+        let added = tier.map_or(0, |(_, added)| *added);
+        let expected = Served { by, latency_cycles: LATENCIES_CYCLES[latency] + added };
         let in_first = Served { by: ServedBy::L1, latency_cycles: LATENCIES_CYCLES[side] };
         prop_assert_eq!(served.unwrap_or(in_first), expected, "{:?} {}", kind, line);
         for _ in 0..repeats {
@@ -142,7 +152,14 @@ fn check(
     prop_assert_eq!(shared.memory().reads, shared.llc().misses);
     prop_assert_eq!(shared.memory().writes, shared.llc().write_backs);
     let memory = (shared.memory().reads, shared.memory().writes);
-    prop_assert_eq!(memory, (oracle.memory_reads, oracle.memory_writes));
+    prop_assert_eq!(memory, (oracle.lines_read.len() as u64, oracle.lines_written.len() as u64));
+    let ends = [TIERS[1].0, u64::MAX];
+    for ((of, (first, _)), end) in shared.memory_tiers().zip(TIERS).zip(ends) {
+        let within =
+            |lines: &[u64]| lines.iter().filter(|line| (first..end).contains(line)).count() as u64;
+        prop_assert_eq!(of.reads, within(&oracle.lines_read));
+        prop_assert_eq!(of.writes, within(&oracle.lines_written));
+    }
     shared.reset_counters();
     prop_assert_eq!((shared.llc(), shared.memory()), Default::default());
     Ok(())
@@ -172,7 +189,7 @@ fn one_core() -> (PrivateConfig, SharedConfig) {
     let l1 = small(128, 4);
     let (pte_entry, prefetchers) = (PteEntry::L2, PrefetchersConfig::default());
     let private = PrivateConfig { l1i: l1, l1d: l1, l2: small(256, 12), pte_entry, prefetchers };
-    (private, SharedConfig { llc: small(1024, 40), memory_latency_cycles: 200 })
+    (private, SharedConfig { llc: small(1024, 40), memory_latency_cycles: 200, tiers: Vec::new() })
 }
 
 /// Latencies are totals of the serving level; walks do not fill the first level.
@@ -221,20 +238,20 @@ fn invalid_values_are_rejected_with_one_sentence() {
     };
     let l1d = |l1d| PrivateConfig { l1d, ..private };
     assert_eq!(
-        sentence(l1d(CacheConfig { line_bytes: 48, ..private.l1d }), shared),
+        sentence(l1d(CacheConfig { line_bytes: 48, ..private.l1d }), shared.clone()),
         "l1d.line_bytes = 48: give a power of two from 8 to 4096, such as 64"
     );
     assert_eq!(
-        sentence(l1d(CacheConfig { bytes: 100, ..private.l1d }), shared),
+        sentence(l1d(CacheConfig { bytes: 100, ..private.l1d }), shared.clone()),
         "l1d.bytes = 100: give a multiple of 64 (line_bytes)"
     );
     assert_eq!(
-        sentence(l1d(CacheConfig { line_bytes: 32, ..private.l1d }), shared),
+        sentence(l1d(CacheConfig { line_bytes: 32, ..private.l1d }), shared.clone()),
         "l1d.line_bytes = 32: give 64, as llc.line_bytes has; lines are of one size"
     );
     let llc = CacheConfig { ways: 3, ..shared.llc };
     assert_eq!(
-        sentence(private, SharedConfig { llc, ..shared }),
+        sentence(private, SharedConfig { llc, ..shared.clone() }),
         "llc: 16 entries of 3 ways: give a multiple of 3, such as 18"
     );
 }

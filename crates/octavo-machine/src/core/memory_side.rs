@@ -38,7 +38,10 @@ pub struct MemorySide {
     walkers: Servers,
     /// Outstanding misses of the first, second and last level.
     outstanding: [Servers; 3],
+    /// Of local memory.
     dram: Option<Dram>,
+    /// Of each tier of the memory, with its first line.
+    far: Box<[(u64, Option<Dram>)]>,
     in_flight_lines: FxHashMap<u64, InFlight>,
     /// When the last line under way comes.
     lines_end: u64,
@@ -71,11 +74,15 @@ struct Request<'a> {
 impl MemorySide {
     /// Nothing under way, and an idle memory.
     pub fn new(machine: &MachineConfig, outstanding: OutstandingMisses, lines: Lines) -> Self {
+        let mut drams = machine.drams().into_iter().map(|(first_line, dram)| {
+            (first_line, dram.map(|dram| Dram::new(&dram, machine.cache.line_bytes)))
+        });
         MemorySide {
             lines,
             walkers: Servers::new(machine.walker.walkers),
             outstanding: [outstanding.l1d, outstanding.l2, outstanding.llc].map(Servers::new),
-            dram: machine.dram.as_ref().map(|dram| Dram::new(dram, machine.cache.line_bytes)),
+            dram: drams.next().and_then(|(_, local)| local),
+            far: drams.collect(),
             in_flight_lines: FxHashMap::default(),
             lines_end: 0,
             in_flight_pages: FxHashMap::default(),
@@ -105,7 +112,9 @@ impl MemorySide {
 
     /// Lines found in an open row, and lines for which another row had to be closed, if there is a memory.
     pub fn rows(&self) -> Option<[u64; 2]> {
-        self.dram.as_ref().map(|dram| [dram.row_hits, dram.row_conflicts])
+        let all = self.far.iter().filter_map(|(_, dram)| dram.as_ref()).chain(&self.dram);
+        all.map(|dram| [dram.row_hits, dram.row_conflicts])
+            .reduce(|[hits, conflicts], of| [hits + of[0], conflicts + of[1]])
     }
 
     /// When a page is translated whose later TLB levels have been looked up at a time.
@@ -158,15 +167,25 @@ impl MemorySide {
     /// Transfers lines between the last cache and memory. Returns how much later those read come, one after
     /// another, than from an idle memory.
     fn transfer(&mut self, transfers: &[MemoryTransfer], at: u64, context: &Context<'_>) -> i64 {
-        let Some(dram) = &mut self.dram else { return 0 };
+        if self.dram.is_none() && self.far.is_empty() {
+            return 0;
+        }
         let mut late = 0;
         for transfer in transfers {
+            let Some(dram) = self.dram_of(transfer.line()) else { continue };
             match transfer.is_write() {
                 true => dram.write(transfer.line(), at, context.now),
                 false => late += dram.read(transfer.line(), at, context.now),
             }
         }
         late
+    }
+
+    /// The DRAM that a line lies in.
+    #[inline]
+    fn dram_of(&mut self, line: u64) -> Option<&mut Dram> {
+        let tier = self.far.iter_mut().rev().find(|(first_line, _)| *first_line <= line);
+        tier.map_or(&mut self.dram, |(_, dram)| dram).as_mut()
     }
 
     /// When a line is in the first-level cache that hits there in program order, and what serves it: it may be

@@ -2,7 +2,7 @@
 //! searched from the first time on. Each lane of a [`CoreGroup`] gives exactly its numbers.
 
 use octavo_config::{
-    ArithmeticLatencies, DramConfig, MachineConfig, OutstandingMisses, PipelineConfig,
+    ArithmeticLatencies, DramConfig, MachineConfig, MemoryTier, OutstandingMisses, PipelineConfig,
     StreamPrefetcher,
 };
 use octavo_hw::{MemoryTransfer, ServedBy};
@@ -277,6 +277,21 @@ fn later(cycles: u32, late: i64) -> u64 {
     (i64::from(cycles) + late).max(1) as u64
 }
 
+/// The parts of memory: what is no tier is local, and tiers follow it up to the end.
+fn drams(machine: &MachineConfig) -> Vec<(u64, Option<Dram>)> {
+    let line_bytes = machine.cache.line_bytes;
+    let memory = machine.host.as_ref().map_or(&machine.memory, |host| &host.memory);
+    let mut end = memory.bytes;
+    let mut parts = Vec::new();
+    for tier in memory.tiers.values().rev() {
+        end -= tier.bytes.expect("tiers of these tests have bytes");
+        parts.insert(0, (end / line_bytes, tier.dram.or(machine.dram)));
+    }
+    parts.insert(0, (0, machine.dram));
+    let dram = |config: DramConfig| Dram::new(config, line_bytes);
+    parts.into_iter().map(|(first, config)| (first, config.map(dram))).collect()
+}
+
 struct NaiveCore {
     config: PipelineConfig,
     lines: Lines,
@@ -297,7 +312,8 @@ struct NaiveCore {
     store_ports: Slots,
     walkers: Places,
     outstanding: [Places; 3],
-    dram: Option<Dram>,
+    /// The first line of each part of memory, local memory first.
+    drams: Vec<(u64, Option<Dram>)>,
     under_way: Vec<UnderWay>,
     /// Prefetches that nothing has used: level, physical line, from, to, kind.
     prefetched: Vec<(usize, u64, u64, u64, usize)>,
@@ -327,7 +343,7 @@ impl NaiveCore {
             store_ports: Slots::new(config.store_ports),
             walkers: Places::new(machine.walker.walkers),
             outstanding: [l1d, l2, llc].map(Places::new),
-            dram: machine.dram.map(|dram| Dram::new(dram, machine.cache.line_bytes)),
+            drams: drams(machine),
             under_way: Vec::new(),
             prefetched: Vec::new(),
             late: [0; 2],
@@ -567,7 +583,7 @@ impl NaiveCore {
             let begin = first_free(&[&self.walkers], from, cycles);
             let mut late = 0;
             for of in costs.other_transfers(cost) {
-                match &mut self.dram {
+                match self.dram(of.line()) {
                     Some(dram) if of.is_write() => dram.write(of.line(), begin),
                     Some(dram) => late += dram.read(of.line(), begin),
                     None => (),
@@ -595,12 +611,24 @@ impl NaiveCore {
     /// How much later than from an idle memory an access's line comes that is asked for at a time. What it and
     /// its walk wrote back goes with the walk, if there is one.
     fn line_late(&mut self, cost: &Cost, costs: &Costs, at: u64) -> i64 {
-        let Some(dram) = self.dram.as_mut().filter(|_| cost.cache_cycles > 0) else { return 0 };
-        let late = costs.own_transfer(cost).map_or(0, |own| dram.read(own.line(), at));
+        if cost.cache_cycles == 0 {
+            return 0;
+        }
+        let own = costs.own_transfer(cost);
+        let late =
+            own.map_or(0, |own| self.dram(own.line()).map_or(0, |dram| dram.read(own.line(), at)));
         for write in costs.other_transfers(cost).iter().filter(|_| cost.walk_cycles == 0) {
-            dram.write(write.line(), at);
+            if let Some(dram) = self.dram(write.line()) {
+                dram.write(write.line(), at);
+            }
         }
         late
+    }
+
+    /// The DRAM of a line: of the last part that begins at it or before.
+    fn dram(&mut self, line: u64) -> Option<&mut Dram> {
+        let parts = self.drams.iter_mut().filter(|(first, _)| *first <= line);
+        parts.last().and_then(|(_, dram)| dram.as_mut())
     }
 
     /// When the line of an access is there that asks for it at a time.
@@ -712,7 +740,7 @@ impl NaiveCore {
                 self.send(of.level, at, (of.served, of.cycles), used, |core, begin| {
                     let mut late = 0;
                     for transfer in transfers {
-                        match &mut core.dram {
+                        match core.dram(transfer.line()) {
                             Some(dram) if transfer.is_write() => dram.write(transfer.line(), begin),
                             Some(dram) => late += dram.read(transfer.line(), begin),
                             None => (),
@@ -750,14 +778,17 @@ impl NaiveCore {
     }
 
     fn report(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let rows = |of: fn(&Dram) -> u64| {
+            self.drams.iter().filter_map(|(_, dram)| dram.as_ref()).map(of).sum()
+        };
         let mut counters = vec![
             ("core", "instructions", self.instructions),
             ("core", "cycles", self.commit.times.last().copied().unwrap_or(0)),
             ("core", "branches_taken", self.taken),
             ("core", "branches_mispredicted", self.mispredicted),
             ("core", "traps", self.traps),
-            ("memory", "row_hits", self.dram.as_ref().map_or(0, |dram| dram.row_hits)),
-            ("memory", "row_conflicts", self.dram.as_ref().map_or(0, |dram| dram.row_conflicts)),
+            ("memory", "row_hits", rows(|dram| dram.row_hits)),
+            ("memory", "row_conflicts", rows(|dram| dram.row_conflicts)),
             ("prefetch.l1d", "late", self.late[0]),
             ("prefetch.l2", "late", self.late[1]),
         ];
@@ -831,7 +862,7 @@ fn line() -> impl Strategy<Value = u64> {
 
 /// Physical lines, in few rows.
 fn physical() -> impl Strategy<Value = u64> {
-    prop_oneof![3 => 0u64..16, 1 => 0u64..4096]
+    prop_oneof![3 => 0u64..16, 1 => 64u64..80, 1 => 0u64..4096]
 }
 
 /// Few lines, so that prefetches are used.
@@ -956,11 +987,14 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
             }
         },
     );
+    // The first frames, which most lines are in, are near each other's ends.
+    let tier = (prop_oneof![1u64..3, 1u64..64], prop::option::of(dram.clone()));
+    let tiers = vec(tier, 0..3);
     (
         [width(), width(), width(), width(), width()],
         [queue(), queue(), queue(), queue(), queue(), queue(), queue(), queue()],
         [cycles(), cycles(), cycles()],
-        (1u32..8, 40u32..200, 1u32..5, prop::option::of(dram)),
+        (1u32..8, 40u32..200, 1u32..5, (prop::option::of(dram), (0u64..3, tiers))),
         [1u32..4, 1u32..40, 1u32..8, 1u32..30],
     )
         .prop_map(|(widths, queues, cycles, (l1d, memory, walkers, dram), latencies)| {
@@ -969,7 +1003,18 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
             machine.cache.l1d.latency_cycles = l1d;
             machine.cache.memory_latency_cycles = memory;
             machine.walker.walkers = walkers;
+            let (dram, (local_frames, tiers)) = dram;
             machine.dram = dram;
+            let frames = tiers.iter().map(|(frames, _)| frames).sum::<u64>();
+            machine.memory.bytes = (local_frames + frames) * PageSize::BASE.bytes();
+            machine.memory.tiers = (0..)
+                .zip(tiers)
+                .map(|(number, (frames, dram)): (u32, _)| {
+                    let bytes = Some(frames * PageSize::BASE.bytes());
+                    let of = MemoryTier { bytes, share: None, added_latency_cycles: 0, dram };
+                    (number.to_string(), of)
+                })
+                .collect();
             // Costs name the prefetches; the machine only says that there are some.
             machine.cache.l2.prefetch.streamer = Some(StreamPrefetcher {
                 streams: 1,

@@ -71,7 +71,7 @@ impl CoreSetup {
     /// The counters of a core that has executed nothing.
     pub fn counts(&self) -> CoreCounts {
         CoreCounts {
-            rows: self.machine.dram.map(|_| [0; 2]),
+            rows: self.machine.drams().iter().any(|(_, dram)| dram.is_some()).then_some([0; 2]),
             late_prefetches: (!self.machine.prefetchers().is_empty()).then_some([0; 2]),
             ..CoreCounts::default()
         }

@@ -152,7 +152,8 @@ fn os(
     let frames = memory.bytes / PageSize::BASE.bytes();
     let shape = MemoryShape::new(frames, configured.max(needed))?;
     // The initially free frames do not depend on the largest block, so that all designs start equal.
-    let frames = start.build(shape, memory.seed())?;
+    let mut frames = start.build(shape, memory.seed())?;
+    frames.set_tiers(memory.placed_tiers().map(|tier| tier.first_frame).collect());
     let make_table = tables.hardware.map(|hardware| hardware.table);
     let mut memory =
         Memory::new(frames, &tables.sizes.list(), tables.format).with_tables(make_table);

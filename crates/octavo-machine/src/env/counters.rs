@@ -98,6 +98,17 @@ impl Env {
         let memory = self.caches.shared.memory();
         counters.add("memory", "reads", memory.reads);
         counters.add("memory", "writes", memory.writes);
+        let mut local = memory;
+        for (name, of) in self.tiers.iter().zip(self.caches.shared.memory_tiers()) {
+            let component = format!("memory.tier.{name}");
+            counters.add(&component, "reads", of.reads);
+            counters.add(&component, "writes", of.writes);
+            (local.reads, local.writes) = (local.reads - of.reads, local.writes - of.writes);
+        }
+        if !self.tiers.is_empty() {
+            counters.add("memory.tier.local", "reads", local.reads);
+            counters.add("memory.tier.local", "writes", local.writes);
+        }
     }
 
     /// Counters of prefetchers.

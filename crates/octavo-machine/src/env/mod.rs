@@ -90,6 +90,8 @@ pub struct Env {
     site: u64,
     /// The level that served the last line that missed a first-level cache.
     served_by: ServedBy,
+    /// The names of the memory's tiers, by address.
+    tiers: Vec<String>,
 }
 
 /// The private parts of a core that is not running.
@@ -191,6 +193,7 @@ impl Env {
             prefetches,
             site: 0,
             served_by: ServedBy::L1,
+            tiers: config.placed_tiers().map(|tier| tier.name.to_owned()).collect(),
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
     }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::common::{cache, config, hosted, play, tiny};
 use octavo_config::{
-    ArithmeticLatencies, BranchPrediction, MachineConfig, OutstandingMisses, PipelineConfig, Ways,
+    ArithmeticLatencies, BranchPrediction, MachineConfig, MemoryTier, OutstandingMisses,
+    PipelineConfig, Ways,
 };
 use octavo_machine::designs::designs;
 use octavo_machine::designs::softvm::SoftvmConfig;
 use octavo_machine::{Counters, Sim, Timing};
-use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
+use octavo_oracle::strategies::{RandomStream, Step, few_pages, loads, stream};
 use octavo_types::{Dependences, Event, Item, ItemKind, Segment, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -219,6 +220,74 @@ proptest! {
                 + traps * 2 * each;
             let cycles = get(of, "core", "cycles");
             prop_assert!(cycles <= serial, "{}: {} > {}", name, cycles, serial);
+        }
+    }
+}
+
+/// Cycles that a read of far memory takes longer.
+const ADDED: u32 = 300;
+
+/// A machine all of whose memory is far, which changes no count of a machine without tiers.
+fn all_far(mut machine: MachineConfig) -> MachineConfig {
+    let memory = machine.host.as_mut().map_or(&mut machine.memory, |host| &mut host.memory);
+    let tier = MemoryTier {
+        bytes: Some(memory.bytes),
+        share: None,
+        added_latency_cycles: ADDED,
+        dram: None,
+    };
+    memory.tiers.insert("far".to_owned(), tier);
+    machine
+}
+
+/// A chain of loads of 40 pages, each with its walk, and after them other lines of the same pages. Of the cold start,
+/// the walk and the line of the code come before all of them, so that every read of memory is on the critical path.
+#[test]
+fn a_chase_in_far_memory_takes_the_added_latency_longer_for_each_read() {
+    let steps: Vec<_> = (0..200).map(|number| (number * 7 % 40, 1, false)).collect();
+    let stream = loads(&steps);
+    let chain = Dependences { producers: 0, reads: 1, writes: 1 };
+    let segments = stream.segments.iter().map(|segment| changed(segment, &[chain], |item| item));
+    let stream = RandomStream { segments: segments.collect(), ..stream };
+    let pipeline =
+        octavo_machine::resolve::<&str>("skylake", &[]).unwrap().into_config().core.pipeline;
+    for hosts in [false, true] {
+        let machine = if hosts { hosted(tiny(), 30, false) } else { tiny() };
+        let cycles = |machine| {
+            let (all, _) = counted(machine, pipeline.as_ref(), &["base4k"], &stream);
+            (get(&all[0], "core", "cycles"), get(&all[0], "memory", "reads"), all)
+        };
+        let (near, reads, _) = cycles(machine.clone());
+        let (far, reads_far, counters) = cycles(all_far(machine));
+        assert!(reads > 60, "{reads} reads");
+        assert_eq!((reads_far, get(&counters[0], "memory.tier.far", "reads")), (reads, reads));
+        assert_eq!(get(&counters[0], "memory.tier.local", "reads"), 0);
+        assert_eq!(far - near, u64::from(ADDED) * reads);
+    }
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(24))]
+
+    /// Added up, each read of far memory costs the added latency more. (`pom_tlb` reads lines to write to them, at no cost.)
+    #[test]
+    fn each_read_of_far_memory_costs_the_added_latency_more(
+        stream in streams(),
+        pipeline in pipelines(),
+        is_hosted in any::<bool>(),
+    ) {
+        let machine = if is_hosted { hosted(tiny(), 30, false) } else { tiny() };
+        let names = ["base4k", "thp", "colt", "perforated", "gtsm", "tps", "rmm", "perfect_l2"];
+        let (near, _) = counted(machine.clone(), Some(&pipeline), &names, &stream);
+        let (far, _) = counted(all_far(machine), Some(&pipeline), &names, &stream);
+        let charged = |of: &Counters| -> u64 {
+            let all = of.iter().filter(|(of, counter, _)| *of == "core" && counter.starts_with("cycles_"));
+            all.map(|(.., cycles)| cycles).sum()
+        };
+        for ((name, near), far) in names.iter().zip(&near).zip(&far) {
+            let reads = get(near, "memory", "reads");
+            prop_assert_eq!(get(far, "memory.tier.far", "reads"), reads, "{}", name);
+            prop_assert_eq!(charged(far) - charged(near), u64::from(ADDED) * reads, "{}", name);
         }
     }
 }

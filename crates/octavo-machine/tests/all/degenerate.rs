@@ -158,6 +158,7 @@ proptest! {
                 policy: policy.to_owned(),
                 tlbs_hold: TlbsHold::Final,
                 memory: MemoryConfig {
+                    tiers: Default::default(),
                     bytes: 4 << 30,
                     largest_block: PageSize::LARGEST,
                     fragmentation: FragmentationConfig::Empty,

@@ -3,7 +3,7 @@
 use crate::common::naive::{ExtraHardware, NaiveMachine};
 use crate::common::{
     check_laws, config, eager_prefetchers, has_run_out, play, prefetchers, tiny,
-    translation_cycles, with_prefetchers,
+    translation_cycles, with_prefetchers, with_tiers,
 };
 use octavo_config::{
     Fill, FirstLevel, FragmentationConfig, MachineConfig, PageSizes, TlbArray, WalkStart, Ways,
@@ -54,7 +54,8 @@ fn naive(config: &MachineConfig, extra: ExtraHardware, policy: &PolicyConfig) ->
     let has_gapped = matches!(extra, ExtraHardware::Gapped);
     let levels = config.page_table.levels;
     let format = Format { levels, has_perforated, has_gapped, vector_bits, ..Format::default() };
-    let frames = config.memory.start().unwrap().build(shape, config.memory.seed()).unwrap();
+    let mut frames = config.memory.start().unwrap().build(shape, config.memory.seed()).unwrap();
+    frames.set_tiers(config.memory.placed_tiers().map(|tier| tier.first_frame).collect());
     let memory = Memory::new(frames, &sizes.list(), format);
     let mut config = config.clone();
     if is_tailored {
@@ -184,6 +185,25 @@ proptest! {
     #[test]
     fn other_replacement_policies_match_the_naive_machine(stream in stream(1..120), kind in 0..KINDS) {
         compare(&other(kind), &stream, CONVENTIONAL)?;
+    }
+
+    /// Local memory is full after some pages, or has none.
+    #[test]
+    fn machines_with_memory_tiers_match_the_naive_machine(
+        stream in stream(1..120),
+        kind in 0..=KINDS,
+        local_frames in prop_oneof![Just(0u64), 1u64..60, 500u64..1600],
+        near_frames in prop_oneof![1u64..20, 500u64..1600],
+    ) {
+        let mut machine = if kind == KINDS { tiny() } else { other(kind) };
+        // Victim levels are filled by walks.
+        if let Some(l2) = &mut machine.tlb.l2 {
+            l2.fill = Fill::All;
+        }
+        machine.memory.bytes = 256 << 20;
+        with_tiers(&mut machine.memory, local_frames, near_frames);
+        let designs = [CONVENTIONAL, COLT, &TAILORED[..1], RANGES, &PERFORATED[..1]].concat();
+        compare(&machine, &stream, &designs)?;
     }
 
     #[test]

@@ -5,8 +5,13 @@
 //! which depends on all of the history; the lowest address is predictable, packs allocations at one end, and
 //! costs nothing to find.
 //!
+//! Memory may have tiers, by address: then the first tier is asked that has a large enough block, local memory before
+//! all others, as the zone list of a Linux node orders them by distance. A block is in the tier of its first frame.
+//!
 //! Each order has a set of its free blocks ([`Bits`]): two bits per frame in total, and since memory starts
 //! as a few large blocks, mostly untouched words.
+
+use std::ops::Range;
 
 use octavo_types::FrameNumber;
 
@@ -23,6 +28,8 @@ pub struct Buddy {
     free_frames: u64,
     frames: u64,
     largest: Order,
+    /// The first frame of each tier but the first one.
+    tiers: Vec<u64>,
 }
 
 impl Buddy {
@@ -45,7 +52,19 @@ impl Buddy {
     /// Memory of `frames` allocated frames.
     pub fn all_allocated(frames: u64, largest: Order) -> Self {
         let free = largest.and_smaller().map(|order| Bits::new(frames >> order.raw())).collect();
-        Buddy { free, orders_with_any: 0, free_frames: 0, frames, largest }
+        Buddy { free, orders_with_any: 0, free_frames: 0, frames, largest, tiers: Vec::new() }
+    }
+
+    /// Divides memory into tiers: local memory, and those that begin at these frames.
+    pub fn set_tiers(&mut self, tiers: Vec<u64>) {
+        self.tiers = tiers;
+    }
+
+    /// The frames of each tier; all of memory where there are none.
+    pub fn tiers(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let starts = [0].into_iter().chain(self.tiers.iter().copied());
+        let ends = self.tiers.iter().copied().chain([self.frames]);
+        starts.zip(ends).map(|(start, end)| start..end)
     }
 
     /// The number of frames, free or not.
@@ -82,8 +101,12 @@ impl Buddy {
         if fitting == 0 {
             return None;
         }
-        let from = order.raw() + fitting.trailing_zeros() as u8;
-        let block = self.free[usize::from(from)].first().expect("an order that has free blocks");
+        let mut from = order.raw() + fitting.trailing_zeros() as u8;
+        let mut block =
+            self.free[usize::from(from)].first().expect("an order that has free blocks");
+        if !self.tiers.is_empty() {
+            (from, block) = self.first_in_tiers(order)?;
+        }
         let frame = block << from;
         self.remove(from, block);
         for half in order.raw()..from {
@@ -91,6 +114,16 @@ impl Buddy {
         }
         self.free_frames -= order.frames();
         Some(FrameNumber::new(frame))
+    }
+
+    /// The lowest block of the smallest sufficient order in the first tier that has one.
+    fn first_in_tiers(&self, order: Order) -> Option<(u8, u64)> {
+        self.tiers().find_map(|tier| {
+            self.largest.and_smaller().skip(order.index()).find_map(|at| {
+                let block = self.free[at.index()].next(tier.start.div_ceil(at.frames()))?;
+                (block << at.raw() < tier.end).then_some((at.raw(), block))
+            })
+        })
     }
 
     /// Allocates exactly the block of `order` at `frame`. Returns whether all of it was free; an unaligned
@@ -177,11 +210,13 @@ impl Buddy {
         })
     }
 
-    /// The highest free frame in a block smaller than `order`.
-    pub fn last_in_smaller(&self, order: Order) -> Option<FrameNumber> {
+    /// The highest frame below `end` that is free in a block smaller than `order`.
+    pub fn last_in_smaller(&self, order: Order, end: u64) -> Option<FrameNumber> {
         let smaller = self.free.iter().take(order.index()).enumerate();
-        let lasts =
-            smaller.filter_map(|(at, bits)| Some(((bits.previous(u64::MAX)? + 1) << at) - 1));
+        let lasts = smaller.filter_map(|(at, bits)| {
+            let block = bits.previous(end.div_ceil(1 << at))?;
+            Some((((block + 1) << at) - 1).min(end - 1))
+        });
         lasts.max().map(FrameNumber::new)
     }
 

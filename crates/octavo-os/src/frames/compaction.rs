@@ -5,9 +5,13 @@
 //! after another, one from the high end finds free frames. Compaction ends with enough blocks, when the
 //! scanners meet, or at a limit.
 //!
+//! Each tier of the memory is compacted by itself, local memory first, as Linux does with zones.
+//!
 //! Two simplifications of Linux: a block with an unmovable frame is skipped as a whole (Linux does that when
 //! a process waits for the block, and moves the rest when compacting in the background); and each frame moves
 //! to the highest free frame, while Linux keeps a list of several.
+
+use std::ops::Range;
 
 use octavo_types::FrameNumber;
 
@@ -97,8 +101,12 @@ impl Compactor {
         limits: CompactionLimits,
         relocator: &mut impl FrameRelocator,
     ) -> Compaction {
+        let tiers: Vec<_> = frames.buddy().tiers().collect();
+        let mut tiers = tiers.into_iter().skip_while(|tier| tier.end <= self.scanned_to.raw());
+        let tier_end = tiers.next().map_or(0, |tier: Range<u64>| tier.end);
         let mut run = Pass {
-            free_end: frames.shape().frames(),
+            tier_end,
+            free_end: tier_end,
             order,
             done: Compaction {
                 end: CompactionEnd::Met,
@@ -118,7 +126,10 @@ impl Compactor {
             }
             // A block beyond the high scanner is not emptied: its frames would move into itself.
             if block.raw() + order.frames() > run.free_end {
-                break CompactionEnd::Met;
+                let Some(tier) = tiers.next() else { break CompactionEnd::Met };
+                block = FrameNumber::new(tier.start.next_multiple_of(order.frames()));
+                (run.tier_end, run.free_end) = (tier.end, tier.end);
+                continue;
             }
             if run.done.scanned_for_moving + run.done.scanned_for_free >= limits.scanned_frames {
                 break CompactionEnd::Limit;
@@ -128,7 +139,9 @@ impl Compactor {
                     break CompactionEnd::Limit;
                 }
                 if !run.empty(frames, block, &to_move, relocator) {
-                    break CompactionEnd::Met;
+                    // Nothing is free above the block, in its tier.
+                    run.free_end = 0;
+                    continue;
                 }
             }
             block = block.plus(order.frames());
@@ -141,6 +154,8 @@ impl Compactor {
 
 /// The state of one compaction.
 struct Pass {
+    /// The end of the tier that is being compacted.
+    tier_end: u64,
     /// Position of the high scanner: no frame from here on is free in a small block.
     free_end: u64,
     order: Order,
@@ -184,7 +199,7 @@ impl Pass {
         let end = block.raw() + self.order.frames();
         for &from in to_move {
             // Free blocks of the wanted order stay whole.
-            let target = frames.buddy().last_in_smaller(self.order);
+            let target = frames.buddy().last_in_smaller(self.order, self.tier_end);
             let Some(to) = target.filter(|to| to.raw() >= end) else {
                 self.done.scanned_for_free += self.free_end.saturating_sub(end);
                 return false;

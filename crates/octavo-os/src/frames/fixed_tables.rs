@@ -1,5 +1,6 @@
 //! Tables that hardware finds at a fixed location instead of by pointers: hole and chunk bitmaps, and tables
-//! of translation designs. They are reserved in the last frames of memory when a machine starts.
+//! of translation designs. They are reserved in the last frames of memory when a machine starts; where memory has
+//! tiers, of local memory, if they fit there. (Bitmaps of a memory with faulty frames stay at its end.)
 
 use octavo_types::FrameNumber;
 
@@ -19,7 +20,10 @@ impl Frames {
     /// Reserves the last `frames` frames not yet reserved for tables, regardless of their owners. Returns the
     /// first of them.
     pub(super) fn reserve_at_end(&mut self, frames: u64) -> FrameNumber {
-        let end = self.shape().frames() - self.used_frames(Owner::HoleBitmap);
+        let all = self.shape().frames();
+        let local = self.local_frames();
+        let fits = frames_of_tables(all) <= local && self.used_frames(Owner::Faulty) == 0;
+        let end = if fits { local } else { all } - self.used_frames(Owner::HoleBitmap);
         let start = FrameNumber::new(end - frames);
         for frame in (start.raw()..end).map(FrameNumber::new) {
             if self.owner(frame).is_some() {
@@ -65,10 +69,10 @@ impl Frames {
     /// # Panics
     /// If memory has fewer frames.
     pub fn reserve_for_design(&mut self, frames: u64) {
-        let mut next = self.shape().frames();
+        let (local, all) = (self.local_frames(), self.shape().frames());
+        let mut next = (0..local).rev().chain((local..all).rev());
         while (self.of_design.len() as u64) < frames {
-            next -= 1;
-            let frame = FrameNumber::new(next);
+            let frame = FrameNumber::new(next.next().expect("memory holds the tables"));
             match self.owner(frame) {
                 Some(Owner::Faulty) => continue,
                 Some(_) => self.change_owner(frame, Order::BASE, Owner::DesignTable),
@@ -76,6 +80,11 @@ impl Frames {
             }
             self.of_design.push(frame);
         }
+    }
+
+    /// The frames of local memory.
+    fn local_frames(&self) -> u64 {
+        self.buddy().tiers().next().map_or(0, |local| local.end)
     }
 
     /// The frames reserved for tables of the design, the last of memory first.

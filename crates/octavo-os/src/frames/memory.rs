@@ -113,6 +113,12 @@ impl Frames {
         Frames { buddy, ledger, reservations, holes, chunks, of_design, peak_used_frames }
     }
 
+    /// Divides memory into tiers: local memory, and those that begin at these frames. Blocks are then taken from the
+    /// first tier that has one.
+    pub fn set_tiers(&mut self, first_frames: Vec<u64>) {
+        self.buddy.set_tiers(first_frames);
+    }
+
     /// Allocates a block of `order` for `owner`: the lowest of the smallest sufficient order. If no base
     /// frame is free, reservations are broken for it.
     ///

@@ -38,7 +38,11 @@ pub fn place_last(
     page: PageNumber,
     rights: Protection,
 ) -> Result<(), OutOfMemory> {
-    let last = memory.frames.buddy().last_in_smaller(Order::HUGE);
+    let buddy = memory.frames.buddy();
+    let last = buddy.tiers().find_map(|tier| {
+        let last = buddy.last_in_smaller(Order::HUGE, tier.end)?;
+        tier.contains(&last.raw()).then_some(last)
+    });
     match last.filter(|at| memory.frames.allocate_at(*at, Order::BASE, Owner::Data)) {
         Some(frame) => memory.place_at(process, page, frame, rights),
         None => memory.place_new(process, page, PageSize::BASE, rights),

@@ -5,6 +5,7 @@ use octavo_os::frames::{Buddy, Order};
 use octavo_types::FrameNumber;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 /// A random number for a step.
 type Choice = u64;
@@ -26,10 +27,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(frames: u64, largest: Order) -> Self {
+    fn new(frames: u64, largest: Order, tiers: Vec<u64>) -> Self {
+        let mut fast = Buddy::all_free(frames, largest);
+        fast.set_tiers(tiers.clone());
         Pair {
-            fast: Buddy::all_free(frames, largest),
-            naive: NaiveBuddy::new(frames, largest.raw()),
+            fast,
+            naive: NaiveBuddy::new(frames, largest.raw()).with_tiers(tiers),
             held: Vec::new(),
             frames,
         }
@@ -90,7 +93,15 @@ impl Pair {
             assert!(self.fast.blocks(order).eq(of_order));
             let smaller = blocks.iter().filter(|(_, found)| *found < order.raw());
             let last = smaller.map(|(block, found)| block.plus((1 << found) - 1)).max();
-            assert_eq!(self.fast.last_in_smaller(order), last);
+            assert_eq!(self.fast.last_in_smaller(order, self.frames), last);
+            for tier in self.fast.tiers() {
+                let smaller = blocks.iter().filter(|(_, found)| *found < order.raw());
+                let frames = smaller.flat_map(|(block, found)| {
+                    (block.raw()..block.raw() + (1 << found)).map(FrameNumber::new)
+                });
+                let last = frames.filter(|frame| frame.raw() < tier.end).max();
+                assert_eq!(self.fast.last_in_smaller(order, tier.end), last);
+            }
         }
         let largest = blocks.iter().map(|(_, order)| *order).max();
         assert_eq!(self.fast.largest_free_order().map(Order::raw), largest);
@@ -122,8 +133,12 @@ proptest! {
         frames in prop_oneof![1u64..40, 60u64..70, 1u64..3000],
         largest in order(),
         steps in vec(step(), 0..200),
+        tiers in vec(any::<Index>(), 0..3),
     ) {
-        let mut pair = Pair::new(frames, largest);
+        let mut tiers: Vec<u64> =
+            tiers.iter().map(|tier| tier.index(frames as usize) as u64).collect();
+        tiers.sort_unstable();
+        let mut pair = Pair::new(frames, largest, tiers);
         pair.assert_equal();
         for step in steps {
             pair.step(step);
@@ -142,7 +157,7 @@ proptest! {
 #[test]
 fn buddy_matches_the_model_after_millions_of_steps() {
     for (frames, largest, seed) in [(1000, 10, 1u64), (4096, 18, 2), (777, 5, 3), (65, 18, 4)] {
-        let mut pair = Pair::new(frames, Order::new(largest).unwrap());
+        let mut pair = Pair::new(frames, Order::new(largest).unwrap(), Vec::new());
         let mut state = seed;
         let mut draw = || {
             // Constants of Knuth's MMIX; the weak low bits are dropped.
@@ -187,6 +202,9 @@ fn large_memory_starts_with_few_blocks() {
         assert_eq!(buddy.allocate(Order::BASE), Some(FrameNumber::new(frames + 4)));
         assert_eq!(buddy.allocate(largest), Some(FrameNumber::new(0)));
         assert!(buddy.allocate_at(FrameNumber::new(frames - 1), Order::BASE));
-        assert_eq!(buddy.last_in_smaller(Order::LARGEST), Some(FrameNumber::new(frames + 3)));
+        assert_eq!(
+            buddy.last_in_smaller(Order::LARGEST, frames + 5),
+            Some(FrameNumber::new(frames + 3))
+        );
     }
 }

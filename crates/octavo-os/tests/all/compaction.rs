@@ -8,6 +8,7 @@ use octavo_os::frames::{
 use octavo_types::FrameNumber;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 /// The owner of a frame, if any, and whether it is pinned.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -82,20 +83,23 @@ proptest! {
         order in 0u8..5,
         more in 0u8..3,
         limits in vec((limit(), limit(), limit()), 1..4),
+        tiers in vec(any::<Index>(), 0..3),
     ) {
+        let mut tiers: Vec<usize> = tiers.iter().map(|tier| tier.index(cells.len())).collect();
+        tiers.sort_unstable();
         let order = Order::new(order).unwrap();
         let mut frames = frames_with(&cells, Order::new(order.raw() + more).unwrap());
+        frames.set_tiers(tiers.iter().map(|tier| *tier as u64).collect());
         let mut compactor = Compactor::default();
         let mut next = 0;
         for (free_blocks, moved_frames, scanned_frames) in limits {
             let limits = CompactionLimits { free_blocks, moved_frames, scanned_frames };
             let naive = NaiveCompaction::of(
                 cells.iter().map(|cell| cell.naive()).collect(),
+                &tiers,
                 order.frames() as usize,
                 next,
-                free_blocks,
-                moved_frames,
-                scanned_frames,
+                (free_blocks, moved_frames, scanned_frames),
             );
             let mut relocator = Relocator { cells: &cells.clone(), moves: Vec::new() };
             let fast = compactor.compact(&mut frames, order, limits, &mut relocator);

@@ -1,7 +1,7 @@
 //! Times that arithmetic gives: closed forms of small programs.
 
 use octavo_config::{
-    ArithmeticLatencies, DramConfig, MachineConfig, OutstandingMisses, PipelineConfig,
+    ArithmeticLatencies, DramConfig, MachineConfig, MemoryTier, OutstandingMisses, PipelineConfig,
 };
 use octavo_hw::{MemoryTransfer, ServedBy};
 use octavo_types::{Access, Arithmetic, PageSize};
@@ -532,6 +532,45 @@ fn channels_bound_the_lines_of_memory() {
         let transfers = 10 * (64 / u64::from(channels) - 1);
         assert_eq!(cycles(channels), FIRST_COMMIT - 1 + 196 + L1D_CYCLES + transfers);
     }
+}
+
+/// Memory whose first 64 lines are local, and the next ones in a tier with channels of its own.
+fn far_channels(machine: &mut MachineConfig, channels: u32) {
+    let tier = MemoryTier {
+        bytes: Some(4096),
+        share: None,
+        added_latency_cycles: 100,
+        dram: Some(DramConfig { channels, ..ONE_CHANNEL }),
+    };
+    machine.memory.bytes = 2 * 4096;
+    machine.memory.tiers.insert("far".to_owned(), tier);
+    machine.dram = Some(DramConfig { channels: 4, ..ONE_CHANNEL });
+}
+
+/// 64 lines, of which the last ones are far: both memories transfer at once, and the slower one ends last. A far line
+/// costs 100 cycles more than a local one.
+#[test]
+fn each_tier_has_channels_of_its_own() {
+    let cycles = |far: u64, channels: u32| {
+        let mut program = Program::default();
+        for line in 0..64 {
+            let (line, added) = if line < 64 - far { (line, 0) } else { (line + 64, 100) };
+            program.data(&[], Data::load(line).miss(196 + added));
+        }
+        program.cycles(core(|machine, pipeline| {
+            far_channels(machine, channels);
+            pipeline.outstanding = OutstandingMisses { l1d: 64, l2: 64, llc: 64 };
+        }))
+    };
+    // The first line of a part of memory opens its row and is transferred, then come the others. Loads are sent four a
+    // cycle, the first at `FIRST_COMMIT - 1`.
+    let ends = |first: u64, lines: u64, channels: u64, added: u64| {
+        FIRST_COMMIT - 1 + first / 4 + 196 + added + L1D_CYCLES + 10 * (lines / channels - 1)
+    };
+    assert_eq!(cycles(0, 1), ends(0, 64, 4, 0));
+    assert_eq!(cycles(64, 1), ends(0, 64, 1, 100));
+    assert_eq!(cycles(64, 2), ends(0, 64, 2, 100));
+    assert_eq!(cycles(32, 1), ends(32, 32, 1, 100));
 }
 
 #[test]

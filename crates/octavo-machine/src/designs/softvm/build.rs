@@ -73,6 +73,9 @@ fn make<D: Design + 'static>(
     os: &OsConfig,
     new: fn(&MachineConfig, Instructions) -> Result<D, ConfigError>,
 ) -> MachineResult {
+    if config.placed_tiers().next().is_some() {
+        return Err(ConfigError::NoTiers);
+    }
     build::machine(config, setup, os, || new(config, setup.instructions))
 }
 

@@ -7,9 +7,9 @@ pub mod outside_lru;
 
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
-    HostConfig, MachineConfig, MemoryConfig, PageSizes, PageTableConfig, PrefetchConfig,
-    StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold, WalkCache,
-    WalkStart, WalkerConfig, Ways,
+    HostConfig, MachineConfig, MemoryConfig, MemoryTier, PageSizes, PageTableConfig,
+    PrefetchConfig, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold,
+    WalkCache, WalkStart, WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
@@ -129,6 +129,7 @@ pub fn tiny() -> MachineConfig {
         },
         dram: None,
         memory: MemoryConfig {
+            tiers: Default::default(),
             bytes: 4 << 30,
             largest_block: PageSize::from_bytes(4 << 20).unwrap(),
             fragmentation: FragmentationConfig::Empty,
@@ -162,6 +163,19 @@ pub fn tiny() -> MachineConfig {
         designs,
         host: None,
     }
+}
+
+/// Gives a memory tiers: only some frames are local, and some others are nearer than the rest.
+pub fn with_tiers(memory: &mut MemoryConfig, local_frames: u64, near_frames: u64) {
+    let tier = |frames: u64, added_latency_cycles| {
+        let bytes = Some(frames * PageSize::BASE.bytes());
+        MemoryTier { bytes, share: None, added_latency_cycles, dram: None }
+    };
+    let far = memory.bytes / PageSize::BASE.bytes() - local_frames - near_frames;
+    memory.tiers = [("near", tier(near_frames, 60)), ("far", tier(far, 300))]
+        .map(|(name, tier)| (name.to_owned(), tier))
+        .into_iter()
+        .collect();
 }
 
 /// Virtual caches of `lines` lines of 64 bytes.

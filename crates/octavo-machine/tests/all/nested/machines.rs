@@ -20,7 +20,7 @@ use proptest::prelude::*;
 
 use super::policies::{HOST_POLICIES, HostPolicy, POLICIES_WITH_GAPS, POLICIES_WITH_HOLES};
 use crate::common::naive::{ExtraHardware, NaiveMachine};
-use crate::common::{cache, eager_prefetchers, level, tiny, with_prefetchers};
+use crate::common::{cache, eager_prefetchers, level, tiny, with_prefetchers, with_tiers};
 
 /// The configuration of a case.
 #[derive(Clone, Copy, Debug)]
@@ -116,14 +116,19 @@ fn host(kind: Kind) -> HostConfig {
         false => FragmentationConfig::Empty,
         true => holes(0.999, kind.movable),
     };
+    let mut memory = MemoryConfig {
+        tiers: Default::default(),
+        bytes: 512 << 20,
+        largest_block: PageSize::from_bytes(4 << 20).unwrap(),
+        fragmentation,
+    };
+    if kind.host == 3 {
+        with_tiers(&mut memory, 30, 600);
+    }
     HostConfig {
         policy: HostConfig::OF_DESIGN.to_owned(),
         tlbs_hold: kind.tlbs_hold,
-        memory: MemoryConfig {
-            bytes: 512 << 20,
-            largest_block: PageSize::from_bytes(4 << 20).unwrap(),
-            fragmentation,
-        },
+        memory,
         page_table: PageTableConfig { levels: if kind.host == 3 { 5 } else { 4 } },
         tlb,
         walk_caches: walk_caches.into_iter().map(|(name, of)| (name.to_owned(), of)).collect(),
@@ -163,7 +168,8 @@ pub fn machine(kind: Kind) -> MachineConfig {
 
 fn os(memory: &MemoryConfig, format: Format, policy: Box<dyn Policy>) -> Os {
     let start = memory.start().unwrap();
-    let frames = start.build(memory.shape().unwrap(), memory.seed()).unwrap();
+    let mut frames = start.build(memory.shape().unwrap(), memory.seed()).unwrap();
+    frames.set_tiers(memory.placed_tiers().map(|tier| tier.first_frame).collect());
     Os::new(Memory::new(frames, &Sizes::X86.list(), format), policy)
 }
 

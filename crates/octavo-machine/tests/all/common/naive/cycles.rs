@@ -13,6 +13,8 @@ pub struct Cycles {
     nested: u64,
     /// By cache, then of memory.
     latencies: [u64; 4],
+    /// The first line of each tier of the memory, and how much later its lines come.
+    tiers: Vec<(u64, u64)>,
     overhead: u64,
     overlaps: bool,
     /// A missed second-level look-up: its latency, and the total cycles up to there.
@@ -35,6 +37,7 @@ impl Cycles {
             second: config.tlb.l2.as_ref().map_or(0, |l2| l2.hit_latency_cycles.into()),
             nested: host_tlb.map_or(0, |tlb| tlb.hit_latency_cycles.into()),
             latencies: [0, 1, 2, 3].map(|number| latency(number).into()),
+            tiers: tiers(config).into_iter().map(|(_, first, added)| (first, added)).collect(),
             overhead: config.walker.overhead_cycles.into(),
             overlaps: config.walker.start == WalkStart::WithLookup,
             missed: None,
@@ -96,5 +99,24 @@ impl NaiveMachine {
     pub fn access_for_walk(&mut self, line: u64, is_write: bool) {
         let served = self.caches.access(L1D, line, is_write);
         self.cycles.all += self.cycles.latencies[served.unwrap_or(3)];
+        if served.is_none() {
+            let tier = self.cycles.tiers.iter().rfind(|(first, _)| *first <= line);
+            self.cycles.all += tier.map_or(0, |(_, added)| *added);
+        }
     }
+}
+
+/// The tiers of the memory that the caches are in front of: name, first line and added latency.
+pub fn tiers(config: &MachineConfig) -> Vec<(String, u64, u64)> {
+    let memory = config.host.as_ref().map_or(&config.memory, |host| &host.memory);
+    let mut end = memory.bytes;
+    let mut tiers = Vec::new();
+    for (name, tier) in memory.tiers.iter().rev() {
+        end -= tier.bytes.expect("tiers of these tests have bytes");
+        tiers.insert(
+            0,
+            (name.clone(), end / config.cache.line_bytes, tier.added_latency_cycles.into()),
+        );
+    }
+    tiers
 }

@@ -7,6 +7,7 @@ use octavo_oracle::{NaiveArray, NaiveReplacement};
 use octavo_types::{ItemKind, PageSize};
 
 use super::NaiveMachine;
+use super::perforated::end_of_bitmaps;
 use super::tlb::{Page, report};
 
 /// The state and counters of a GTSM machine.
@@ -112,8 +113,8 @@ impl NaiveMachine {
         let bitmap = frames.chunk_bitmaps().of(octavo_types::FrameNumber::new(chunk));
         let bits = bitmap.unwrap().bits();
         // Eight bytes per 4 MiB chunk, in the last frames.
-        let all = frames.shape().frames();
-        let start = (all - all.div_ceil(1024 * 512)) << 12;
+        let bitmaps = frames.shape().frames().div_ceil(1024 * 512);
+        let start = (end_of_bitmaps(frames) - bitmaps) << 12;
         let at = start + chunk / 1024 * 8;
         self.access_for_walk(at / self.line_bytes, false);
         match &mut self.host {

@@ -75,6 +75,8 @@ pub struct NaiveMachine {
     host: Option<NaiveHost>,
     cycles: Cycles,
     vectors: Vectors,
+    /// The tiers of the memory with their first lines.
+    tiers: Vec<(String, u64)>,
     /// The instruction of a reference.
     site: u64,
     prefetches: bool,
@@ -149,6 +151,10 @@ impl NaiveMachine {
             gapped: matches!(extra, ExtraHardware::Gapped)
                 .then(|| Gapped::new(config.designs.get())),
             host: None,
+            tiers: cycles::tiers(config)
+                .into_iter()
+                .map(|(name, first, _)| (name, first))
+                .collect(),
             cycles: Cycles::new(config),
             vectors: match extra {
                 ExtraHardware::Tailored(bits) => Vectors::new(bits),
@@ -171,6 +177,18 @@ impl NaiveMachine {
         }
         let host = NaiveHost::new(&host, os, config.memory.bytes);
         NaiveMachine { host: Some(host), ..self }
+    }
+
+    fn report_memory(&self, counters: &mut Counters) {
+        let NaiveCaches { lines_read, lines_written, .. } = &self.caches;
+        for (name, lines) in [("reads", lines_read), ("writes", lines_written)] {
+            counters.add("memory", name, lines.len() as u64);
+            for line in lines.iter().filter(|_| !self.tiers.is_empty()) {
+                let tier = self.tiers.iter().rfind(|(_, first)| first <= line);
+                let tier = tier.map_or("local", |(name, _)| name);
+                counters.add(&format!("memory.tier.{tier}"), name, 1);
+            }
+        }
     }
 
     /// The counters that the model keeps.
@@ -230,8 +248,7 @@ impl NaiveMachine {
             gapped.report(self.l2.is_some(), &mut counters);
         }
         self.vectors.report(&mut counters);
-        counters.add("memory", "reads", self.caches.memory_reads);
-        counters.add("memory", "writes", self.caches.memory_writes);
+        self.report_memory(&mut counters);
         report_walk_caches("walker.cache", &self.walk_caches, &mut counters);
         if let Some(host) = &self.host {
             host.report(self, &mut counters);

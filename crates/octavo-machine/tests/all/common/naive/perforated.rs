@@ -3,6 +3,7 @@
 use octavo_machine::Counters;
 use octavo_machine::designs::Variant;
 use octavo_os::Os;
+use octavo_os::frames::{Frames, Owner};
 use octavo_types::{ItemKind, PageNumber, PageSize, VirtAddr};
 
 use super::tlb::{Page, Tlb};
@@ -63,10 +64,19 @@ impl Perforated {
 }
 
 /// The line with the bits of the 2 MiB around a frame: the bitmap has one bit per frame of memory, in order,
-/// in the last frames.
+/// before [`end_of_bitmaps`].
 pub fn line_of_holes(os: &Os, frame: u64) -> u64 {
-    let all = os.memory().frames.shape().frames();
-    ((all - all.div_ceil(8 * 4096)) << 12) + frame / 512 * 64
+    let frames = &os.memory().frames;
+    let all = frames.shape().frames();
+    ((end_of_bitmaps(frames) - all.div_ceil(8 * 4096)) << 12) + frame / 512 * 64
+}
+
+/// The end of local memory, if bitmaps of both kinds fit into it and no frame is faulty; else of all memory.
+pub fn end_of_bitmaps(frames: &Frames) -> u64 {
+    let all = frames.shape().frames();
+    let both = all.div_ceil(8 * 4096) + all.div_ceil(1024 * 512);
+    let local = frames.buddy().tiers().next().unwrap().end;
+    if both <= local && frames.used_frames(Owner::Faulty) == 0 { local } else { all }
 }
 
 impl NaiveMachine {
