@@ -51,7 +51,10 @@ def pack(design: str | type[Design]) -> str | PythonDesign:
     modules = [
         module
         for of, module in [*sys.modules.items()]
-        if type(module) is types.ModuleType and of not in known and not is_installed(of)
+        if type(module) is types.ModuleType
+        and module.__name__ == of
+        and of not in known
+        and not is_installed(of)
     ]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
