@@ -32,7 +32,7 @@ macro_rules! families {
 families! {
     conventional "conventional.rs"
     granule "granule.rs"
-    tps "tps.rs"
+    tps "tps/mod.rs"
     colt "colt/mod.rs"
     rmm "rmm.rs"
     direct_segment "direct_segment.rs"

@@ -21,12 +21,13 @@
 //! In a guest, entries and bitmap words compose guest and host ([`Env::walk`]). The second level's entry does
 //! not suffice to read the words, so that a walk precedes their read.
 
+mod policy;
 mod second_level;
 
 use octavo_config::{Fill, MachineConfig, TlbConfig};
 use octavo_hw::Asid;
 use octavo_os::page_table::Format;
-use octavo_os::policy::{OsConfig, PERFORATED_PAGES};
+use octavo_os::policy::{OsConfig, PolicyEntry};
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, Instructions, PageNumber, PageSize};
 
@@ -40,11 +41,14 @@ use crate::design::{AddressSpace, Design, applying_invalidations};
 use crate::env::{Env, PartAccess};
 use crate::front::LineAccess;
 use crate::tlb::{Entry, L1Tlb, Lookup, Tlb, Translation};
+pub use policy::{PERFORATED_PAGES, PerforatedConfig};
 use second_level::{EntryKinds, L2Entry, WORD_PAGES, second_level};
 
 /// Perforated pages, and its variants without filters.
 #[rustfmt::skip]
-pub const FAMILY: Family = Family::new(
+pub const FAMILY: Family = Family {
+    policies: &[PolicyEntry::new::<PerforatedConfig>("perforated", "huge pages, with holes where a region is not all free or not all used alike")],
+    ..Family::new(
     &[
         hardware("perforated", "a second-level TLB of 2 MiB pages with holes, a filter per entry, and hole bitmaps", |config, setup, os| make(config, setup, os, Variant::Filtered)),
         hardware("perforated_on_demand", "perforated without filters", |config, setup, os| make(config, setup, os, Variant::OnDemand)),
@@ -55,7 +59,8 @@ pub const FAMILY: Family = Family::new(
         NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "perforated pages without hole filters" },
         NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "perforated pages without hole filters; whole bitmaps are filled at once" },
     ],
-);
+    )
+};
 
 const fn hardware(
     name: &'static str,
