@@ -76,7 +76,7 @@ pub enum PageArray<E: Entry> {
     Sets {
         /// Smallest size first.
         sizes: Vec<PageSize>,
-        /// The entries, by [`key`].
+        /// The entries, by address space, page and size.
         sets: SetArray<E>,
     },
     /// A fully associative array of pages of any size.
