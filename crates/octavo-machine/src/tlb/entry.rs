@@ -45,8 +45,8 @@ impl Entry for TlbEntry {
     }
 }
 
-/// The entry of a page, in one word: frame of the page or part, size of the whole page, and permissions that
-/// need no page walk.
+/// The entry of a page, in one word: frame of the page or part, size of the whole page, permissions that need
+/// no page walk, and [spare bits](TlbEntry::spare).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TlbEntry(u64);
 
@@ -54,9 +54,14 @@ const WRITABLE: u64 = 1;
 const DIRTY: u64 = 2;
 const ORDER_SHIFT: u32 = 2;
 const ORDER_MASK: u64 = 31;
-const FRAME_SHIFT: u32 = 7;
+const SPARE_SHIFT: u32 = 7;
+const SPARE_MASK: u64 = ((1 << TlbEntry::SPARE_BITS) - 1) << SPARE_SHIFT;
+const FRAME_SHIFT: u32 = SPARE_SHIFT + TlbEntry::SPARE_BITS;
 
 impl TlbEntry {
+    /// Number of spare bits.
+    pub const SPARE_BITS: u32 = 6;
+
     /// A page of `size` whose first base frame is `frame`.
     pub const fn new(
         frame: FrameNumber,
@@ -69,7 +74,21 @@ impl TlbEntry {
         TlbEntry(frame.raw() << FRAME_SHIFT | (size.base_shift() as u64) << ORDER_SHIFT | flags)
     }
 
+    /// The bits that an [`Entry`] format may use for what it adds to a page; 0 in a page alone.
+    #[inline(always)]
+    pub const fn spare(self) -> u64 {
+        (self.0 & SPARE_MASK) >> SPARE_SHIFT
+    }
+
+    /// The entry with other spare bits, at most [`TlbEntry::SPARE_BITS`].
+    #[inline(always)]
+    pub const fn with_spare(self, bits: u64) -> Self {
+        debug_assert!(bits >> TlbEntry::SPARE_BITS == 0);
+        TlbEntry(self.0 & !SPARE_MASK | bits << SPARE_SHIFT)
+    }
+
     /// The entry with another frame.
+    #[inline(always)]
     pub(crate) const fn at(self, frame: FrameNumber) -> Self {
         TlbEntry(frame.raw() << FRAME_SHIFT | self.0 & ((1 << FRAME_SHIFT) - 1))
     }

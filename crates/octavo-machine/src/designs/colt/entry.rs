@@ -31,40 +31,42 @@ pub struct LongRuns {
     pub limit_pages: u64,
 }
 
-/// A page and, if it is a base page, the neighbours that continue it: contiguous in memory as in the address
-/// space, with equal permissions.
+/// A page and, if it is a base page, the numbers of neighbours before and after it that continue it: contiguous
+/// in memory as in the address space, with equal permissions. The numbers are in the spare bits of the page's
+/// entry, so that both fit one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RunEntry {
-    page: TlbEntry,
-    /// Number of neighbours before and after it, at most 7.
-    before: u8,
-    after: u8,
-}
+pub struct RunEntry(TlbEntry);
+
+/// Bits of the number of neighbours on either side.
+const SIDE_BITS: u32 = 3;
+const SIDE_MASK: u64 = (1 << SIDE_BITS) - 1;
+const _: () = assert!(2 * SIDE_BITS <= TlbEntry::SPARE_BITS);
 
 impl Entry for RunEntry {
     type Array = RunArray;
 
     #[inline(always)]
     fn of_page(page: TlbEntry) -> Self {
-        RunEntry { page, before: 0, after: 0 }
+        RunEntry(page)
     }
 
     #[inline(always)]
     fn page(self) -> TlbEntry {
-        self.page
+        self.0.with_spare(0)
     }
 
     #[inline(always)]
     fn with_page(self, page: TlbEntry) -> Self {
-        RunEntry { page, ..self }
+        RunEntry(page.with_spare(self.0.spare()))
     }
 }
 
 impl RunEntry {
-    /// The number of neighbours before and after the page.
+    /// The number of neighbours before and after the page, each at most 7.
     #[inline(always)]
     pub fn run(self) -> (u64, u64) {
-        (u64::from(self.before), u64::from(self.after))
+        let sides = self.0.spare();
+        (sides & SIDE_MASK, sides >> SIDE_BITS)
     }
 }
 
@@ -72,8 +74,9 @@ impl Translation<RunEntry> {
     /// This base page as part of a run with `before` and `after` neighbours.
     #[inline(always)]
     pub fn in_run(&self, before: u64, after: u64) -> Self {
-        let (before, after) = (before as u8, after as u8);
-        Translation { entry: RunEntry { before, after, ..self.entry }, ..*self }
+        debug_assert!(before <= SIDE_MASK);
+        let sides = before | after << SIDE_BITS;
+        Translation { entry: RunEntry(self.entry.0.with_spare(sides)), ..*self }
     }
 
     /// This page with its run cut to the aligned group of 2^`group_log2` base pages.
@@ -88,19 +91,19 @@ impl Translation<RunEntry> {
     #[inline(always)]
     pub(super) fn following(&self, number: u64) -> Self {
         let (before, after) = self.entry.run();
-        self.at(self.entry.page.frame().plus(number)).in_run(before + number, after - number)
+        self.at(self.entry.0.frame().plus(number)).in_run(before + number, after - number)
     }
 
     /// The first page of its run: its distance in pages, and its translation.
     pub(super) fn first_of_run(&self) -> (u64, Self) {
         let (before, after) = self.entry.run();
-        let first = FrameNumber::new(self.entry.page.frame().raw() - before);
+        let first = FrameNumber::new(self.entry.0.frame().raw() - before);
         (before, self.at(first).in_run(0, before + after))
     }
 
     #[inline(always)]
     fn at(&self, frame: FrameNumber) -> Self {
-        Translation { entry: self.entry.with_page(self.entry.page.at(frame)), ..*self }
+        Translation { entry: RunEntry(self.entry.0.at(frame)), ..*self }
     }
 }
 
@@ -201,7 +204,7 @@ impl EntryArray<RunEntry> for RunArray {
                 let pages = first.entry.run().1 + 1;
                 let start = page.raw() - before;
                 let run = start..start + pages;
-                ranges.merge(asid, run, first.entry.page, settings.limit_pages);
+                ranges.merge(asid, run, first.entry.page(), settings.limit_pages);
                 None
             }
         }
@@ -231,5 +234,30 @@ impl EntryArray<RunEntry> for RunArray {
             RunArray::Groups(groups) => groups.clear(),
             RunArray::Ranges { ranges, .. } => ranges.clear(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_and_run_leave_each_other_alone() {
+        assert_eq!(size_of::<RunEntry>(), size_of::<TlbEntry>());
+        // Frames have at most 48 bits.
+        let page = |frame| TlbEntry::new(FrameNumber::new(frame), PageSize::BASE, true, true);
+        let (low, high) = (page(100), page((1 << 48) - 1));
+        for (before, after) in (0..8).flat_map(|before| (0..8).map(move |after| (before, after))) {
+            let single = Translation { size: PageSize::BASE, entry: RunEntry::of_page(high) };
+            assert_eq!(single.entry.run(), (0, 0));
+            let entry = single.in_run(before, after).entry;
+            assert_eq!((entry.page(), entry.run()), (high, (before, after)));
+            let moved = entry.with_page(low);
+            assert_eq!((moved.page(), moved.run()), (low, (before, after)));
+        }
+        let run = Translation { size: PageSize::BASE, entry: RunEntry::of_page(low) }.in_run(2, 4);
+        let (before, first) = run.first_of_run();
+        assert_eq!((before, first.entry.page(), first.entry.run()), (2, page(98), (0, 6)));
+        assert_eq!(first.following(2), run);
     }
 }
