@@ -26,4 +26,4 @@ pub use footprint::{Footprint, TooLarge};
 pub use front::{Batch, ControlEvent, FetchSets, Filter, Front, Image, ImageId, LineAccess, Lines};
 pub use machine::{AnyMachine, Machine, Outcome};
 pub use sim::{Sim, SimConfig, StreamShape, Timing, everything};
-pub use tlb::{Coalescing, L1Tlb, LongRuns, Lookup, Ranges, Tlb, TlbEntry, Translation};
+pub use tlb::{Entry, EntryArray, L1Tlb, Lookup, PageArray, Ranges, Tlb, TlbEntry, Translation};

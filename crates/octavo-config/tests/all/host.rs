@@ -69,8 +69,8 @@ fn invalid_values_are_rejected_with_one_sentence() {
     assert_eq!(
         error(&["host.policy=eagr"]),
         "--set: host.policy = \"eagr\": give \"design\", each design's own, or another: no policy \
-         `eagr`: give one of base, thp, mthp, reserved_thp, tps, eager, fixed, first_touch, \
-         perforated, hugetlb; did you mean `eager`?"
+         `eagr`: give one of base, thp, mthp, reserved_thp, eager, fixed, first_touch, hugetlb; did \
+         you mean `eager`?"
     );
     assert_eq!(
         error(&["host.tlb=none", "host.tlbs_hold=halves"]),

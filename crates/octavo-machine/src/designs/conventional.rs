@@ -14,10 +14,11 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::LineAccess;
-use crate::tlb::{Coalescing, KnownPartBits, L1Tlb, Lookup, Tlb, Translation};
+use crate::tlb::{
+    Entry, EntryArray, Evicted, KnownPartBits, L1Tlb, Lookup, Tlb, TlbEntry, Translation,
+};
 
 use super::build;
-use super::colt::coalesced_with_neighbours;
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 
 /// The machine as it is, with the page sizes of x86-64, and the bound without fragmentation.
@@ -46,37 +47,54 @@ fn make_unfragmented(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Ma
     make(config, &Setup { start: Arc::default(), host_start: None, ..setup.clone() }, os)
 }
 
-/// The conventional design.
-pub struct Conventional {
-    l1: L1Tlb,
-    l2: Option<Tlb>,
+/// Entries that walks fill.
+pub trait OfWalk: Entry {
+    /// The entry of a walked page, with what the walk has seen of its neighbours.
+    fn of_walk(env: &Env, page: PageNumber, walked: Translation) -> Translation<Self>;
+}
+
+impl OfWalk for TlbEntry {
+    #[inline(always)]
+    fn of_walk(_env: &Env, _page: PageNumber, walked: Translation) -> Translation {
+        walked
+    }
+}
+
+/// The conventional design, with entries of the format `E`.
+pub struct Conventional<E: Entry = TlbEntry> {
+    l1: L1Tlb<E>,
+    l2: Option<Tlb<E>>,
     /// Whether a second-level hit fills the whole page into the first level, of which the second holds a
     /// part.
     fills_whole_pages: bool,
-    /// Whether walks report neighbours of a base page for coalescing.
-    coalesces: bool,
     /// Vector bits known to first-level entries, if pages have parts with bits of their own.
     parts: Option<Box<KnownPartBits>>,
 }
 
 impl Conventional {
     /// A unit with empty TLBs.
+    ///
+    /// # Errors
+    /// If an array's entries and ways do not fit.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
-        Self::coalescing(config, Coalescing::default(), instructions)
+        Self::with_settings(config, (), instructions)
     }
+}
 
-    /// A unit with empty TLBs that coalesce. The array of long runs is in the first level.
-    pub fn coalescing(
+impl<E: OfWalk> Conventional<E> {
+    /// A unit with empty TLBs and these settings of their entries.
+    ///
+    /// # Errors
+    /// If an array's entries and ways do not fit.
+    pub fn with_settings(
         config: &TlbConfig,
-        coalescing: Coalescing,
+        settings: <E::Array as EntryArray<E>>::Settings,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let l1 = L1Tlb::new(&config.first, coalescing, instructions)?;
-        let backing = Coalescing { long_runs: None, ..coalescing };
-        let l2 = config.l2.as_ref().map(|config| Tlb::new(config, backing, instructions));
+        let l1 = L1Tlb::new(&config.first, settings, instructions)?;
+        let l2 = config.l2.as_ref().map(|config| Tlb::new(config, settings, instructions));
         let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
-        let coalesces = coalescing != Coalescing::default();
-        Ok(Conventional { l1, l2, fills_whole_pages: false, coalesces, parts: None })
+        Ok(Conventional { l1, l2, fills_whole_pages: false, parts: None })
     }
 
     /// Makes second-level hits fill whole pages into the first level.
@@ -97,7 +115,7 @@ impl Conventional {
         &mut self,
         env: &mut Env,
         page: PageNumber,
-        translation: &Translation,
+        translation: &Translation<E>,
         access: LineAccess,
     ) {
         if let Some(parts) = &mut self.parts
@@ -105,7 +123,7 @@ impl Conventional {
                 self.l1.side(access),
                 env.asid(),
                 page,
-                translation,
+                &translation.page(),
                 access.is_store(),
             )
         {
@@ -118,7 +136,7 @@ impl Conventional {
         &mut self,
         env: &mut Env,
         page: PageNumber,
-        translation: Translation,
+        translation: Translation<E>,
         (access, has_walked): (LineAccess, bool),
     ) {
         let Some(parts) = &mut self.parts else { return };
@@ -126,7 +144,8 @@ impl Conventional {
         let record_use = match self.l1.entry_size(access, translation.size) {
             Some(size) => {
                 parts.remove_entry(side, asid, page, size);
-                parts.record_use(side, asid, page, &translation.part(page, size), access.is_store())
+                let part = translation.part(page, size).page();
+                parts.record_use(side, asid, page, &part, access.is_store())
             }
             None => parts.has_parts(translation.whole().size),
         };
@@ -142,7 +161,7 @@ impl Conventional {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-    ) -> Option<Translation> {
+    ) -> Option<Translation<E>> {
         let in_second = self.look_up_l2(env, page, access);
         if let Lookup::Hit(translation) = in_second {
             self.mark_filled(env, page, translation, (access, false));
@@ -161,8 +180,8 @@ impl Conventional {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        in_first: Lookup,
-    ) -> Option<Translation> {
+        in_first: Lookup<E>,
+    ) -> Option<Translation<E>> {
         // The second level may hold the page, too.
         let translation = self.walk_and_fill_l2(env, page, access, in_first)?;
         self.replace_l1(env.asid(), page, translation, access);
@@ -175,21 +194,17 @@ impl Conventional {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-        held: Lookup,
-    ) -> Option<Translation> {
+        held: Lookup<E>,
+    ) -> Option<Translation<E>> {
         let translation = self.walk(env, page, access, held.is_clean())?;
-        let translation = if self.coalesces {
-            coalesced_with_neighbours(env, page, translation)
-        } else {
-            translation
-        };
+        let translation = E::of_walk(env, page, translation);
         self.fill_l2(env.asid(), page, translation, held);
         Some(translation)
     }
 
     /// Looks a page up in the first level.
     #[inline(always)]
-    pub(super) fn look_up_l1(&mut self, env: &Env, page: PageNumber, access: LineAccess) -> Lookup {
+    pub(super) fn look_up_l1(&mut self, env: &Env, page: PageNumber, access: LineAccess) -> Lookup<E> {
         self.l1.look_up(env.asid(), page, access)
     }
 
@@ -199,7 +214,7 @@ impl Conventional {
         env: &mut Env,
         page: PageNumber,
         access: LineAccess,
-    ) -> Lookup {
+    ) -> Lookup<E> {
         let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return Lookup::Miss };
         let lookup = Lookup::of(env.look_up_l2(l2, page), access.is_store());
@@ -223,8 +238,8 @@ impl Conventional {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation,
-        in_second: Lookup,
+        translation: Translation<E>,
+        in_second: Lookup<E>,
     ) {
         if let Some(l2) = &mut self.l2 {
             if !matches!(in_second, Lookup::Miss) {
@@ -241,7 +256,7 @@ impl Conventional {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation,
+        translation: Translation<E>,
         access: LineAccess,
     ) {
         let evicted = self.l1.fill(asid, page, translation, access);
@@ -253,7 +268,7 @@ impl Conventional {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation,
+        translation: Translation<E>,
         access: LineAccess,
     ) {
         if let Some(parts) = &mut self.parts {
@@ -266,7 +281,7 @@ impl Conventional {
     /// Fills an evicted first-level page into a victim second level.
     fn handle_eviction(
         &mut self,
-        evicted: Option<(Asid, PageNumber, Translation)>,
+        evicted: Option<Evicted<E>>,
         access: LineAccess,
     ) {
         if let (Some(parts), Some((asid, page, translation))) = (&mut self.parts, evicted) {
@@ -280,7 +295,7 @@ impl Conventional {
     }
 }
 
-impl Design for Conventional {
+impl<E: OfWalk> Design for Conventional<E> {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);

@@ -19,7 +19,7 @@ use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::LineAccess;
-use crate::tlb::{Coalescing, L1Tlb, Lookup, TlbEntry, Translation};
+use crate::tlb::{L1Tlb, Lookup, TlbEntry, Translation};
 
 /// The result of a call, or why it failed: a sentence without its full stop.
 pub type Called<T> = Result<T, String>;
@@ -84,7 +84,7 @@ impl Outside {
         latency_cycles: u32,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let l1 = L1Tlb::new(first, Coalescing::default(), instructions)?;
+        let l1 = L1Tlb::new(first, (), instructions)?;
         let (lookups, filled) = (Lookups::default(), BTreeMap::new());
         Ok(Outside { l1, level, latency_cycles, lookups, filled, failed: None })
     }

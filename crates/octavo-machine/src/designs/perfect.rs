@@ -15,7 +15,7 @@ use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::LineAccess;
-use crate::tlb::{Coalescing, L1Tlb, Lookup, Translation};
+use crate::tlb::{L1Tlb, Lookup, Translation};
 
 /// Both bounds.
 #[rustfmt::skip]
@@ -89,7 +89,7 @@ impl PerfectL2 {
     /// A unit with empty first-level TLBs.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
         Ok(PerfectL2 {
-            l1: L1Tlb::new(&config.first, Coalescing::default(), instructions)?,
+            l1: L1Tlb::new(&config.first, (), instructions)?,
             hit_latency_cycles: config.l2.as_ref().map_or(0, |l2: &TlbLevel| l2.hit_latency_cycles),
             hits: 0,
         })

@@ -24,7 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::config::{self, ConfigError};
 use crate::core::PrefetchCost;
 use crate::front::{LineAccess, Lines};
-use crate::tlb::{Tlb, Translation};
+use crate::tlb::{Entry, Tlb, Translation};
 use nested::Host;
 use overlap::Overlap;
 pub(crate) use perforated::PartAccess;
@@ -268,7 +268,11 @@ impl Env {
     }
 
     /// Looks a page up in the second-level TLB and charges its latency, on hit and on miss.
-    pub(crate) fn look_up_l2(&mut self, l2: &mut Tlb, page: PageNumber) -> Option<Translation> {
+    pub(crate) fn look_up_l2<E: Entry>(
+        &mut self,
+        l2: &mut Tlb<E>,
+        page: PageNumber,
+    ) -> Option<Translation<E>> {
         let translation = l2.look_up_rarely(self.asid, page, 1);
         self.charge_l2_lookup(l2.hit_latency_cycles(), translation.is_some());
         translation

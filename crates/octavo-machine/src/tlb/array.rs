@@ -1,89 +1,151 @@
-//! One array of a TLB.
-
-mod perforated;
+//! The arrays of a TLB level.
 
 use octavo_config::{PageSizes, TlbArray};
 use octavo_hw::{AnySizeArray, Asid, GeometryError, SetArray, Slot};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
-use super::groups::Groups;
+use super::entry::Entry;
 use super::key::{key, parts};
-use super::ranges::Ranges;
-use super::{LongRuns, TlbEntry, Translation, size_of};
+use super::{Translation, size_of};
 
-/// An array and its name.
-pub struct Array {
-    pub name: String,
-    /// Whether its replacement policy reacts to a repeated use of the most recent entry of a set.
-    pub retouch_changes: bool,
-    store: Store,
+/// An evicted entry: its address space, its first base page, and what it translates.
+pub type Evicted<E> = (Asid, PageNumber, Translation<E>);
+
+/// An array of a TLB level: how entries of a format are looked up, which pages they cover, and how they merge.
+pub trait EntryArray<E: Entry>: Sized + Send {
+    /// Settings of a level, beside those of a machine.
+    type Settings: Copy;
+
+    /// An empty array. `holds_victims` is set for an array that is filled by evictions instead of misses.
+    ///
+    /// # Errors
+    /// If its entries and ways do not fit.
+    fn new(
+        config: &TlbArray,
+        settings: Self::Settings,
+        holds_victims: bool,
+        instructions: Instructions,
+    ) -> Result<Self, GeometryError>;
+
+    /// The array that the first-level data TLB has in addition, and its name. It is looked up last.
+    fn additional(_settings: Self::Settings) -> Option<(&'static str, Self)> {
+        None
+    }
+
+    /// Whether a page is filled into this array, instead of the one for its size.
+    #[inline(always)]
+    fn claims(&self, _translation: &Translation<E>) -> bool {
+        false
+    }
+
+    /// The base pages whose look-ups a fill of a base page may change; `None` if unknown.
+    #[inline(always)]
+    fn affected(&self, page: PageNumber) -> Option<Pages> {
+        Some(page.raw()..page.raw() + 1)
+    }
+
+    /// Looks a base page up: its translation and slot, if present. A hit uses the entry.
+    fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation<E>, Slot)>;
+
+    /// Uses the entry of an earlier look-up again; it must still be at `slot`.
+    fn touch(&mut self, slot: Slot);
+
+    /// Fills the page that holds a base page, and returns the evicted entry. Where the new entry overlaps
+    /// others, it merges with them or removes them.
+    fn fill(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        translation: Translation<E>,
+    ) -> Option<Evicted<E>>;
+
+    /// Removes the entries that cover a base page.
+    fn remove(&mut self, asid: Asid, page: PageNumber);
+
+    /// Removes the entries that overlap any of these base pages, and returns their number.
+    fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize;
+
+    /// Removes all entries.
+    fn clear(&mut self);
 }
 
-enum Store {
+/// An array whose entries each hold one page.
+pub enum PageArray<E: Entry> {
     /// A set-associative array, looked up once per page size.
     Sets {
         /// Smallest size first.
         sizes: Vec<PageSize>,
-        sets: SetArray<TlbEntry>,
+        /// The entries, by address space, page and size.
+        sets: SetArray<E>,
     },
-    AnySize(AnySizeArray<TlbEntry>),
-    Groups(Groups),
-    Ranges {
-        ranges: Ranges,
-        /// Maximum length to which neighbours are merged, in pages.
-        limit_pages: u64,
-    },
+    /// A fully associative array of pages of any size.
+    AnySize(AnySizeArray<E>),
 }
 
-impl Array {
-    pub fn new(
-        name: &str,
+impl<E: Entry> PageArray<E> {
+    /// Whether it has sets, which can hold entries of another kind.
+    pub fn has_sets(&self) -> bool {
+        matches!(self, PageArray::Sets { .. })
+    }
+
+    /// Looks up the entry of another kind for the 2^`order` base pages around `page`, an order that the array
+    /// holds no pages of. A hit uses the entry.
+    pub fn look_up_kind(&mut self, asid: Asid, page: PageNumber, order: u8) -> Option<E> {
+        let PageArray::Sets { sets, .. } = self else { return None };
+        let set = sets.geometry().set_of(page.raw() >> order);
+        sets.look_up(set, key(asid, page, order)).copied()
+    }
+
+    /// Fills an entry of another kind for the 2^`order` base pages around `page`.
+    pub fn fill_kind(&mut self, asid: Asid, page: PageNumber, order: u8, entry: E) {
+        if let PageArray::Sets { sets, .. } = self {
+            let set = sets.geometry().set_of(page.raw() >> order);
+            sets.insert(set, key(asid, page, order), entry);
+        }
+    }
+
+    /// The entries of its sets: address space, first base page, order of the number of base pages, and entry.
+    pub fn entries(&self) -> impl Iterator<Item = (Asid, PageNumber, u8, E)> {
+        let sets = match self {
+            PageArray::Sets { sets, .. } => Some(sets),
+            PageArray::AnySize(_) => None,
+        };
+        sets.into_iter().flat_map(SetArray::iter).map(|(_, key, entry)| {
+            let (first, order) = parts(key);
+            (Asid::of(key), first, order, *entry)
+        })
+    }
+}
+
+impl<E: Entry> EntryArray<E> for PageArray<E> {
+    type Settings = ();
+
+    fn new(
         config: &TlbArray,
+        (): (),
+        _holds_victims: bool,
         instructions: Instructions,
     ) -> Result<Self, GeometryError> {
-        let store = match &config.page_sizes {
+        Ok(match &config.page_sizes {
             PageSizes::Any => {
-                Store::AnySize(AnySizeArray::new(config.entries, config.replacement, instructions)?)
+                let array = AnySizeArray::new(config.entries, config.replacement, instructions)?;
+                PageArray::AnySize(array)
             }
             PageSizes::List(sizes) => {
                 let geometry = config.geometry()?;
                 let mut sizes = sizes.clone();
                 sizes.sort_unstable();
                 let sets = SetArray::new(geometry, config.replacement, instructions);
-                Store::Sets { sizes, sets }
+                PageArray::Sets { sizes, sets }
             }
-        };
-        let retouch_changes = config.replacement.retouch_changes();
-        Ok(Array { name: name.to_owned(), retouch_changes, store })
+        })
     }
 
-    /// An array whose entries each hold a run of base pages inside an aligned group of 2^`group_log2`,
-    /// indexed by group. `holds_victims` is set for an array that is filled by evictions instead of misses.
-    pub fn of_groups(
-        name: &str,
-        config: &TlbArray,
-        (group_log2, holds_victims): (u8, bool),
-        instructions: Instructions,
-    ) -> Result<Self, GeometryError> {
-        let groups = Groups::new(config, group_log2, holds_victims, instructions)?;
-        let store = Store::Groups(groups);
-        let retouch_changes = config.replacement.retouch_changes();
-        Ok(Array { name: name.to_owned(), retouch_changes, store })
-    }
-
-    /// An array of runs of any length, merged with runs that they continue.
-    pub fn of_ranges(config: &LongRuns) -> Self {
-        let LongRuns { name, entries, limit_pages, .. } = *config;
-        let store = Store::Ranges { ranges: Ranges::new(entries), limit_pages };
-        Array { name: name.to_owned(), retouch_changes: false, store }
-    }
-
-    /// Looks a base page up: its translation and slot, if present. A hit uses the entry.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation, Slot)> {
-        match &mut self.store {
-            Store::Sets { sizes, sets } => {
+    fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation<E>, Slot)> {
+        match self {
+            PageArray::Sets { sizes, sets } => {
                 if sets.is_empty() {
                     return None;
                 }
@@ -94,106 +156,77 @@ impl Array {
                     Some((Translation { size, entry: *sets.at(slot) }, slot))
                 })
             }
-            Store::AnySize(array) => {
+            PageArray::AnySize(array) => {
                 let (size, entry, slot) = array.look_up_slot(asid, page)?;
                 Some((Translation { size, entry }, slot))
             }
-            Store::Groups(groups) => groups.look_up(asid, page),
-            Store::Ranges { ranges, .. } => {
-                let (translation, at) = ranges.look_up(asid, page)?;
-                Some((translation, Slot::of_only_set(at as u32)))
-            }
         }
     }
 
-    /// Uses the entry of an earlier look-up again; it must still be at `slot`.
     #[inline(always)]
-    pub fn touch(&mut self, slot: Slot) {
-        match &mut self.store {
-            Store::Sets { sets, .. } => sets.touch(slot),
-            Store::AnySize(array) => array.touch(slot),
-            Store::Groups(groups) => groups.touch(slot),
-            Store::Ranges { ranges, .. } => ranges.touch(slot.at()),
+    fn touch(&mut self, slot: Slot) {
+        match self {
+            PageArray::Sets { sets, .. } => sets.touch(slot),
+            PageArray::AnySize(array) => array.touch(slot),
         }
     }
 
-    /// Fills the page that holds a base page, and returns the evicted entry. (An evicted range is lost: no
-    /// other array could hold it.)
-    pub fn fill(
+    fn fill(
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation,
-    ) -> Option<(Asid, PageNumber, Translation)> {
+        translation: Translation<E>,
+    ) -> Option<Evicted<E>> {
         let order = translation.size.base_shift();
-        match &mut self.store {
-            Store::Sets { sets, .. } => {
+        match self {
+            PageArray::Sets { sets, .. } => {
                 let set = sets.geometry().set_of(page.raw() >> order);
                 let (key, entry) = sets.insert(set, key(asid, page, order), translation.entry)?;
                 let (first, order) = parts(key);
                 Some((Asid::of(key), first, Translation { size: size_of(order), entry }))
             }
-            Store::AnySize(array) => {
+            PageArray::AnySize(array) => {
                 let number = PageNumber::new(page.raw() >> order);
                 let (number, size, entry) =
                     array.insert(asid, number, translation.size, translation.entry)?;
                 let first = PageNumber::new(number.raw() << size.base_shift());
                 Some((asid, first, Translation { size, entry }))
             }
-            Store::Groups(groups) => groups.fill(asid, page, translation),
-            Store::Ranges { ranges, limit_pages } => {
-                let (before, first) = translation.first_of_run();
-                let pages = first.entry.run().1 + 1;
-                let start = page.raw() - before;
-                ranges.merge(asid, start..start + pages, first.entry, *limit_pages);
-                None
-            }
         }
     }
 
-    /// Removes the entries that cover a base page.
-    pub fn remove(&mut self, asid: Asid, page: PageNumber) {
-        match &mut self.store {
-            Store::Sets { sizes, sets } => {
+    fn remove(&mut self, asid: Asid, page: PageNumber) {
+        match self {
+            PageArray::Sets { sizes, sets } => {
                 for size in sizes.iter() {
                     let order = size.base_shift();
                     let set = sets.geometry().set_of(page.raw() >> order);
                     sets.invalidate(set, key(asid, page, order));
                 }
             }
-            Store::AnySize(array) => {
+            PageArray::AnySize(array) => {
                 array.invalidate(asid, page..PageNumber::new(page.raw() + 1));
-            }
-            Store::Groups(groups) => groups.remove(asid, page),
-            Store::Ranges { ranges, .. } => {
-                ranges.invalidate(asid, &(page.raw()..page.raw() + 1));
             }
         }
     }
 
-    /// Removes the entries that overlap any of these base pages, and returns their number.
-    pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
-        match &mut self.store {
-            Store::Sets { sets, .. } => sets.invalidate_if(|key, _| {
+    fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
+        match self {
+            PageArray::Sets { sets, .. } => sets.invalidate_if(|key, _| {
                 let (first, order) = parts(key);
                 let end = first.raw() + (1 << order);
                 Asid::of(key) == asid && first.raw() < pages.end && pages.start < end
             }),
-            Store::AnySize(array) => {
+            PageArray::AnySize(array) => {
                 array.invalidate(asid, PageNumber::new(pages.start)..PageNumber::new(pages.end))
             }
-            Store::Groups(groups) => groups.invalidate(asid, pages),
-            Store::Ranges { ranges, .. } => ranges.invalidate(asid, pages),
         }
     }
 
-    /// Removes all entries.
-    pub fn clear(&mut self) {
-        match &mut self.store {
-            Store::Sets { sets, .. } => sets.clear(),
-            Store::AnySize(array) => array.clear(),
-            Store::Groups(groups) => groups.clear(),
-            Store::Ranges { ranges, .. } => ranges.clear(),
+    fn clear(&mut self) {
+        match self {
+            PageArray::Sets { sets, .. } => sets.clear(),
+            PageArray::AnySize(array) => array.clear(),
         }
     }
 }

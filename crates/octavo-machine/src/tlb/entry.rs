@@ -3,12 +3,50 @@
 mod gapped;
 mod perforated;
 
+use std::fmt::Debug;
+
 use octavo_os::page_table::Leaf;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 
-/// The payload of a TLB entry, in one word: frame of the page or part, size of the whole page, permissions
-/// that need no page walk, and the length of the run of neighbours that continue it (for designs that
-/// coalesce).
+use super::array::{EntryArray, PageArray};
+
+/// The format of the entries of a TLB level. An entry translates a page; a format may let it cover neighbours
+/// of a base page, too, or let arrays hold entries of another kind beside those of pages.
+pub trait Entry: Copy + Default + Debug + Send + 'static {
+    /// The arrays that hold such entries, which look them up and merge them.
+    type Array: EntryArray<Self>;
+
+    /// The entry of a page, or of a part of one.
+    fn of_page(page: TlbEntry) -> Self;
+
+    /// The page, or the part of one, of the base page that a look-up has asked for.
+    fn page(self) -> TlbEntry;
+
+    /// The entry with the same neighbours and another page.
+    fn with_page(self, page: TlbEntry) -> Self;
+}
+
+impl Entry for TlbEntry {
+    type Array = PageArray<TlbEntry>;
+
+    #[inline(always)]
+    fn of_page(page: TlbEntry) -> Self {
+        page
+    }
+
+    #[inline(always)]
+    fn page(self) -> TlbEntry {
+        self
+    }
+
+    #[inline(always)]
+    fn with_page(self, page: TlbEntry) -> Self {
+        page
+    }
+}
+
+/// The entry of a page, in one word: frame of the page or part, size of the whole page, permissions that need
+/// no page walk, and [spare bits](TlbEntry::spare).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TlbEntry(u64);
 
@@ -16,13 +54,14 @@ const WRITABLE: u64 = 1;
 const DIRTY: u64 = 2;
 const ORDER_SHIFT: u32 = 2;
 const ORDER_MASK: u64 = 31;
-const BEFORE_SHIFT: u32 = 7;
-const AFTER_SHIFT: u32 = 10;
-/// Mask of the run length on either side.
-const RUN_MASK: u64 = 7;
-const FRAME_SHIFT: u32 = 13;
+const SPARE_SHIFT: u32 = 7;
+const SPARE_MASK: u64 = ((1 << TlbEntry::SPARE_BITS) - 1) << SPARE_SHIFT;
+const FRAME_SHIFT: u32 = SPARE_SHIFT + TlbEntry::SPARE_BITS;
 
 impl TlbEntry {
+    /// Number of spare bits.
+    pub const SPARE_BITS: u32 = 6;
+
     /// A page of `size` whose first base frame is `frame`.
     pub const fn new(
         frame: FrameNumber,
@@ -35,32 +74,23 @@ impl TlbEntry {
         TlbEntry(frame.raw() << FRAME_SHIFT | (size.base_shift() as u64) << ORDER_SHIFT | flags)
     }
 
-    /// An entry that holds 32 bits of a hole bitmap instead of a page.
-    pub(super) const fn of_bits(bits: u32) -> Self {
-        TlbEntry(bits as u64)
+    /// The bits that an [`Entry`] format may use for what it adds to a page; 0 in a page alone.
+    #[inline(always)]
+    pub const fn spare(self) -> u64 {
+        (self.0 & SPARE_MASK) >> SPARE_SHIFT
     }
 
-    /// The bits of such an entry.
-    pub(super) const fn bits(self) -> u32 {
-        self.0 as u32
+    /// The entry with other spare bits, at most [`TlbEntry::SPARE_BITS`].
+    #[inline(always)]
+    pub const fn with_spare(self, bits: u64) -> Self {
+        debug_assert!(bits >> TlbEntry::SPARE_BITS == 0);
+        TlbEntry(self.0 & !SPARE_MASK | bits << SPARE_SHIFT)
     }
 
     /// The entry with another frame.
-    pub(super) const fn at(self, frame: FrameNumber) -> Self {
-        TlbEntry(frame.raw() << FRAME_SHIFT | self.0 & ((1 << FRAME_SHIFT) - 1))
-    }
-
-    /// The entry of a base page with `before` and `after` neighbours, at most 7, that continue it.
-    pub(super) const fn in_run(self, before: u64, after: u64) -> Self {
-        let others = !(RUN_MASK << BEFORE_SHIFT | RUN_MASK << AFTER_SHIFT);
-        TlbEntry(self.0 & others | before << BEFORE_SHIFT | after << AFTER_SHIFT)
-    }
-
-    /// The number of base pages before and after it that continue it: contiguous in memory as in the address
-    /// space, with equal permissions.
     #[inline(always)]
-    pub const fn run(self) -> (u64, u64) {
-        (self.0 >> BEFORE_SHIFT & RUN_MASK, self.0 >> AFTER_SHIFT & RUN_MASK)
+    pub(crate) const fn at(self, frame: FrameNumber) -> Self {
+        TlbEntry(frame.raw() << FRAME_SHIFT | self.0 & ((1 << FRAME_SHIFT) - 1))
     }
 
     /// The first base frame.
@@ -92,70 +122,47 @@ impl TlbEntry {
 
 /// The translation of a base page, as a TLB holds it: the page, or part of a page, that contains it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Translation {
+pub struct Translation<E = TlbEntry> {
     /// The size of the page or part.
     pub size: PageSize,
-    /// Its first frame, permissions and run.
-    pub entry: TlbEntry,
+    /// Its entry.
+    pub entry: E,
 }
 
-impl Translation {
-    /// A placeholder.
-    pub(super) const NOTHING: Translation =
-        Translation { size: PageSize::BASE, entry: TlbEntry(0) };
-
-    /// The translation of a page-table leaf.
-    pub fn of(leaf: &Leaf, is_dirty: bool) -> Self {
-        let entry = TlbEntry::new(leaf.frame, leaf.size, leaf.rights.write, is_dirty);
-        Translation { size: leaf.size, entry }
+impl<E: Entry> Translation<E> {
+    /// The page or part alone, without what its entry covers beside it.
+    #[inline(always)]
+    pub fn page(&self) -> Translation {
+        Translation { size: self.size, entry: self.entry.page() }
     }
 
     /// The base frame of one of its base pages.
     #[inline(always)]
     pub fn frame_of(&self, page: PageNumber) -> FrameNumber {
-        self.entry.frame().plus(page.raw() & ((1 << self.size.base_shift()) - 1))
+        self.entry.page().frame().plus(page.raw() & ((1 << self.size.base_shift()) - 1))
     }
 
     /// The part of smaller size that holds a base page.
-    pub fn part(&self, page: PageNumber, size: PageSize) -> Translation {
+    pub fn part(&self, page: PageNumber, size: PageSize) -> Translation<E> {
         let first = page.raw() >> size.base_shift() << size.base_shift();
         let frame = self.frame_of(PageNumber::new(first));
-        Translation { size, entry: self.entry.at(frame) }
-    }
-
-    /// This base page as part of a [run](TlbEntry::run) with `before` and `after` neighbours.
-    pub fn in_run(&self, before: u64, after: u64) -> Translation {
-        Translation { entry: self.entry.in_run(before, after), ..*self }
-    }
-
-    /// This page with its run cut to the aligned group of 2^`group_log2` base pages.
-    pub fn in_group(&self, page: PageNumber, group_log2: u8) -> Translation {
-        let (before, after) = self.entry.run();
-        let last = (1 << group_log2) - 1;
-        let at = page.raw() & last;
-        self.in_run(before.min(at), after.min(last - at))
-    }
-
-    /// The page at position `number` of the run that this page begins.
-    #[inline(always)]
-    pub(super) fn following(&self, number: u64) -> Translation {
-        let (before, after) = self.entry.run();
-        let entry = self.entry.at(self.entry.frame().plus(number));
-        Translation { entry: entry.in_run(before + number, after - number), ..*self }
-    }
-
-    /// The first page of its run: its distance in pages, and its translation.
-    pub(super) fn first_of_run(&self) -> (u64, Translation) {
-        let (before, after) = self.entry.run();
-        let entry = self.entry.at(FrameNumber::new(self.entry.frame().raw() - before));
-        (before, Translation { entry: entry.in_run(0, before + after), ..*self })
+        Translation { size, entry: self.entry.with_page(self.entry.page().at(frame)) }
     }
 
     /// The whole page that this may be a part of. Pages are aligned to their size.
-    pub fn whole(&self) -> Translation {
-        let order = (self.entry.0 >> ORDER_SHIFT & ORDER_MASK) as u8;
+    pub fn whole(&self) -> Translation<E> {
+        let page = self.entry.page();
+        let order = (page.0 >> ORDER_SHIFT & ORDER_MASK) as u8;
         let size = PageSize::from_log2(order + PageSize::BASE.log2()).expect("an order of a size");
-        let first = self.entry.frame().raw() >> order << order;
-        Translation { size, entry: self.entry.at(FrameNumber::new(first)) }
+        let first = page.frame().raw() >> order << order;
+        Translation { size, entry: self.entry.with_page(page.at(FrameNumber::new(first))) }
+    }
+}
+
+impl Translation {
+    /// The translation of a page-table leaf.
+    pub fn of(leaf: &Leaf, is_dirty: bool) -> Self {
+        let entry = TlbEntry::new(leaf.frame, leaf.size, leaf.rights.write, is_dirty);
+        Translation { size: leaf.size, entry }
     }
 }

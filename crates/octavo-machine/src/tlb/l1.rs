@@ -5,23 +5,23 @@ use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, Instructions, PageNumber, PageSize};
 
-use super::{Coalescing, Tlb, Translation};
+use super::{Entry, EntryArray, Evicted, Tlb, TlbEntry, Translation};
 use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::front::LineAccess;
 
 /// The first TLB level.
-pub struct L1Tlb {
+pub struct L1Tlb<E: Entry = TlbEntry> {
     /// The instruction and data TLBs, or the unified one.
-    tlbs: Box<[Tlb]>,
+    tlbs: Box<[Tlb<E>]>,
     /// Index of the data TLB.
     data: usize,
 }
 
 /// The outcome of a TLB look-up.
-pub enum Lookup {
+pub enum Lookup<E = TlbEntry> {
     /// The entry is present and permits the access.
-    Hit(Translation),
+    Hit(Translation<E>),
     /// The entry is present, and was counted as a hit, but the page table must be walked.
     PermissionMiss {
         /// Whether the page is writable, so that only its dirty bit may have to be set.
@@ -31,14 +31,16 @@ pub enum Lookup {
     Miss,
 }
 
-impl Lookup {
+impl<E: Entry> Lookup<E> {
     /// The outcome of a look-up, for a store or another access.
     #[inline(always)]
-    pub(crate) fn of(found: Option<Translation>, stores: bool) -> Self {
+    pub(crate) fn of(found: Option<Translation<E>>, stores: bool) -> Self {
         match found {
-            Some(translation) if translation.entry.permits(stores) => Lookup::Hit(translation),
+            Some(translation) if translation.entry.page().permits(stores) => {
+                Lookup::Hit(translation)
+            }
             Some(translation) => {
-                Lookup::PermissionMiss { is_clean: translation.entry.is_writable() }
+                Lookup::PermissionMiss { is_clean: translation.entry.page().is_writable() }
             }
             None => Lookup::Miss,
         }
@@ -50,32 +52,35 @@ impl Lookup {
     }
 }
 
-impl L1Tlb {
-    /// An empty level. The array of long runs, if there is one, belongs to the data TLB.
+impl<E: Entry> L1Tlb<E> {
+    /// An empty level. The [additional](EntryArray::additional) array of its entries, if they have one,
+    /// belongs to the data TLB.
+    ///
+    /// # Errors
+    /// If an array's entries and ways do not fit.
     pub fn new(
         config: &FirstLevel,
-        coalescing: Coalescing,
+        settings: <E::Array as EntryArray<E>>::Settings,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let new = |level, config: &TlbLevel, coalescing| {
-            Tlb::new(config, coalescing, instructions)
+        let new = |level, config: &TlbLevel| {
+            Tlb::new(config, settings, instructions)
                 .map_err(|error| ConfigError::Tlb { level, error })
         };
-        let of_fetches = Coalescing { long_runs: None, ..coalescing };
         Ok(match config {
             FirstLevel::Split { l1i, l1d } => L1Tlb {
-                tlbs: [new("l1i", l1i, of_fetches)?, new("l1d", l1d, coalescing)?].into(),
+                tlbs: [new("l1i", l1i)?, new("l1d", l1d)?.with_additional(settings)].into(),
                 data: 1,
             },
             FirstLevel::Unified { l1 } => {
-                L1Tlb { tlbs: [new("l1", l1, coalescing)?].into(), data: 0 }
+                L1Tlb { tlbs: [new("l1", l1)?.with_additional(settings)].into(), data: 0 }
             }
         })
     }
 
     /// The TLB of a reference.
     #[inline(always)]
-    fn of(&mut self, kind: Access) -> &mut Tlb {
+    fn of(&mut self, kind: Access) -> &mut Tlb<E> {
         &mut self.tlbs[self.side_of(kind)]
     }
 
@@ -97,7 +102,7 @@ impl L1Tlb {
 
     /// Looks up the page of a reference and its repeats.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> Lookup {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber, access: LineAccess) -> Lookup<E> {
         let side = self.side(access);
         let found = self.tlbs[side].look_up(asid, page, access.lookups());
         let lookup = Lookup::of(found, access.is_store());
@@ -112,9 +117,9 @@ impl L1Tlb {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation,
+        translation: Translation<E>,
         access: LineAccess,
-    ) -> Option<(Asid, PageNumber, Translation)> {
+    ) -> Option<Evicted<E>> {
         self.of(access.kind()).fill(asid, page, translation, access.lookups())
     }
 
@@ -123,9 +128,9 @@ impl L1Tlb {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation,
+        translation: Translation<E>,
         access: LineAccess,
-    ) -> Option<(Asid, PageNumber, Translation)> {
+    ) -> Option<Evicted<E>> {
         let tlb = self.of(access.kind());
         tlb.remove(asid, page);
         tlb.fill(asid, page, translation, access.lookups())

@@ -2,11 +2,9 @@
 
 mod array;
 mod entry;
-mod groups;
-mod key;
+pub(crate) mod key;
 mod l1;
 mod part_bits;
-mod perforated;
 mod ranges;
 mod recent;
 
@@ -16,24 +14,31 @@ use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
 use crate::counters::{Counters, Lookups};
-use array::Array;
 use recent::Recent;
 
-pub use entry::{TlbEntry, Translation};
+pub use array::{EntryArray, Evicted, PageArray};
+pub use entry::{Entry, TlbEntry, Translation};
 pub use l1::{L1Tlb, Lookup};
 pub(crate) use part_bits::KnownPartBits;
-pub(crate) use perforated::{BITMAP_WORD_PAGES, EntryKinds};
 pub use ranges::Ranges;
 
 /// Number of page-size orders, from 4 KiB up.
 const ORDERS: usize = (PageSize::LARGEST.base_shift() + 1) as usize;
 
-/// A TLB level.
+/// An array and its name.
+struct Array<A> {
+    name: String,
+    /// Whether its replacement policy reacts to a repeated use of the most recent entry of a set.
+    retouch_changes: bool,
+    entries: A,
+}
+
+/// A TLB level whose entries have the format `E`.
 ///
 /// A page is filled into the array that holds the largest size up to its own. If that size is smaller, only
 /// the part with the requested base page is filled.
-pub struct Tlb {
-    arrays: Vec<Array>,
+pub struct Tlb<E: Entry = TlbEntry> {
+    arrays: Vec<Array<E::Array>>,
     /// Hits, by array.
     hits: Box<[u64]>,
     /// By the order of a page's size: the array it is filled into, and the size of its entry there.
@@ -41,40 +46,19 @@ pub struct Tlb {
     misses: u64,
     /// Repeats of references whose page no array can hold. They count as hits.
     uncached: u64,
-    recent: Recent,
+    recent: Recent<E>,
     fill: Fill,
     hit_latency_cycles: u32,
-    coalescing: Coalescing,
 }
 
-/// Coalescing settings of a TLB level; off by default.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Coalescing {
-    /// log2 of the base pages of an aligned group, at most 3. Set-associative arrays of base pages hold runs
-    /// inside such groups and are indexed by group. 0: they hold single pages.
-    pub group_log2: u8,
-    /// An additional array for longer runs.
-    pub long_runs: Option<LongRuns>,
-}
-
-/// A fully associative array of runs of base pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LongRuns {
-    /// Its name.
-    pub name: &'static str,
-    /// Number of runs it holds.
-    pub entries: usize,
-    /// Longer runs than this many pages go there, and to no other array of the level.
-    pub above_pages: u64,
-    /// Maximum length to which runs are merged, in pages.
-    pub limit_pages: u64,
-}
-
-impl Tlb {
+impl<E: Entry> Tlb<E> {
     /// An empty level.
+    ///
+    /// # Errors
+    /// If an array's entries and ways do not fit.
     pub fn new(
         config: &TlbLevel,
-        coalescing: Coalescing,
+        settings: <E::Array as EntryArray<E>>::Settings,
         instructions: Instructions,
     ) -> Result<Self, GeometryError> {
         let arrays = &config.arrays;
@@ -97,15 +81,11 @@ impl Tlb {
         }
         let holds_victims = config.fill == Fill::Victim;
         let array = |(name, config): (&String, &TlbArray)| {
-            if coalescing.group_log2 > 0 && holds_base_pages(config) {
-                let kind = (coalescing.group_log2, holds_victims);
-                return Array::of_groups(name, config, kind, instructions);
-            }
-            Array::new(name, config, instructions)
+            let entries = E::Array::new(config, settings, holds_victims, instructions)?;
+            let retouch_changes = config.replacement.retouch_changes();
+            Ok(Array { name: name.clone(), retouch_changes, entries })
         };
-        let long_runs = coalescing.long_runs.as_ref().map(|runs| Ok(Array::of_ranges(runs)));
-        // The array of long runs comes last.
-        let arrays = arrays.iter().map(array).chain(long_runs).collect::<Result<Vec<_>, _>>()?;
+        let arrays = arrays.iter().map(array).collect::<Result<Vec<_>, _>>()?;
         Ok(Tlb {
             hits: vec![0; arrays.len()].into(),
             arrays,
@@ -115,8 +95,39 @@ impl Tlb {
             recent: Recent::new(),
             fill: config.fill,
             hit_latency_cycles: config.hit_latency_cycles,
-            coalescing,
         })
+    }
+
+    /// The level with the [additional](EntryArray::additional) array of its entries, if they have one.
+    fn with_additional(mut self, settings: <E::Array as EntryArray<E>>::Settings) -> Self {
+        if let Some((name, entries)) = E::Array::additional(settings) {
+            self.arrays.push(Array { name: name.to_owned(), retouch_changes: false, entries });
+            self.hits = vec![0; self.arrays.len()].into();
+        }
+        self
+    }
+
+    /// The array that pages of a size are filled into, if it holds that size.
+    pub fn array_of(&self, size: PageSize) -> Option<&E::Array> {
+        let (number, _) = self.place_of(size)?;
+        Some(&self.arrays[number].entries)
+    }
+
+    /// As [`Tlb::array_of`], to fill or use entries that are no pages.
+    pub fn array_of_mut(&mut self, size: PageSize) -> Option<&mut E::Array> {
+        let (number, _) = self.place_of(size)?;
+        self.recent.clear();
+        Some(&mut self.arrays[number].entries)
+    }
+
+    fn place_of(&self, size: PageSize) -> Option<(usize, PageSize)> {
+        let (number, entry_size) = self.places[usize::from(size.base_shift())]?;
+        (entry_size == size).then_some((usize::from(number), size))
+    }
+
+    /// All arrays.
+    pub fn arrays(&self) -> impl Iterator<Item = &E::Array> {
+        self.arrays.iter().map(|array| &array.entries)
     }
 
     /// Latency of a look-up, hit or miss, in addition to the previous level.
@@ -144,7 +155,7 @@ impl Tlb {
         asid: Asid,
         page: PageNumber,
         references: u32,
-    ) -> Option<Translation> {
+    ) -> Option<Translation<E>> {
         if let Some(found) = self.recent.find(asid, page) {
             let translation = found.translation();
             self.hits[usize::from(found.array)] += u64::from(references);
@@ -161,7 +172,7 @@ impl Tlb {
     #[inline(always)]
     fn touch(&mut self, page: PageNumber, array: u8, slot: Slot) {
         let array = &mut self.arrays[usize::from(array)];
-        array.touch(slot);
+        array.entries.touch(slot);
         if !array.retouch_changes {
             self.recent.mark_mru(page);
         }
@@ -169,7 +180,7 @@ impl Tlb {
 
     /// Searches a page that is not remembered, and remembers its entry.
     #[inline(never)]
-    fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Translation> {
+    fn search(&mut self, asid: Asid, page: PageNumber, references: u32) -> Option<Translation<E>> {
         let (number, translation, slot) = self.find(asid, page, references)?;
         self.recent.remember(asid, page, translation, (number as u8, slot));
         if self.arrays[number].retouch_changes {
@@ -188,7 +199,7 @@ impl Tlb {
         asid: Asid,
         page: PageNumber,
         references: u32,
-    ) -> Option<Translation> {
+    ) -> Option<Translation<E>> {
         self.find(asid, page, references).map(|(_, translation, _)| translation)
     }
 
@@ -199,9 +210,9 @@ impl Tlb {
         asid: Asid,
         page: PageNumber,
         references: u32,
-    ) -> Option<(usize, Translation, Slot)> {
+    ) -> Option<(usize, Translation<E>, Slot)> {
         for number in 0..self.arrays.len() {
-            if let Some((translation, slot)) = self.arrays[number].look_up(asid, page) {
+            if let Some((translation, slot)) = self.arrays[number].entries.look_up(asid, page) {
                 self.hits[number] += u64::from(references);
                 return Some((number, translation, slot));
             }
@@ -225,79 +236,36 @@ impl Tlb {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation,
+        translation: Translation<E>,
         references: u32,
-    ) -> Option<(Asid, PageNumber, Translation)> {
-        if self.coalescing != Coalescing::default() {
-            return self.fill_coalescing(asid, page, translation, references);
-        }
-        let Some((number, size)) = self.places[usize::from(translation.size.base_shift())] else {
-            self.uncached += u64::from(references.saturating_sub(1));
-            return None;
+    ) -> Option<Evicted<E>> {
+        let claims = self.arrays.last().is_some_and(|array| array.entries.claims(&translation));
+        let (number, translation) = if claims {
+            (self.arrays.len() - 1, translation)
+        } else {
+            let Some((number, size)) = self.places[usize::from(translation.size.base_shift())]
+            else {
+                self.uncached += u64::from(references.saturating_sub(1));
+                return None;
+            };
+            let translation =
+                if size < translation.size { translation.part(page, size) } else { translation };
+            (usize::from(number), translation)
         };
-        let translation =
-            if size < translation.size { translation.part(page, size) } else { translation };
-        // It may come from a level that coalesces.
-        let translation = translation.in_group(page, 0);
-        let number = usize::from(number);
         self.hits[number] += u64::from(references.saturating_sub(1));
-        let evicted = self.arrays[number].fill(asid, page, translation);
+        let array = &mut self.arrays[number].entries;
+        let evicted = array.fill(asid, page, translation);
         self.recent.clear_all_mru();
         // The new entry may precede a remembered entry in the search, or may have replaced it.
-        self.recent.remove(page);
-        match evicted {
-            None if size == PageSize::BASE => {}
-            Some((_, gone, of)) if size == PageSize::BASE && of.size == size => {
-                self.recent.remove(gone);
-            }
-            _ => self.recent.clear(),
-        }
-        evicted
-    }
-
-    /// [`Tlb::fill`] of a level that coalesces.
-    fn fill_coalescing(
-        &mut self,
-        asid: Asid,
-        page: PageNumber,
-        translation: Translation,
-        references: u32,
-    ) -> Option<(Asid, PageNumber, Translation)> {
-        let (before, after) = translation.entry.run();
-        let group_log2 = self.coalescing.group_log2;
-        let (number, translation, is_long) = match self.coalescing.long_runs {
-            Some(runs) if before + 1 + after > runs.above_pages => {
-                (self.arrays.len() - 1, translation, true)
-            }
-            _ => {
-                let Some((number, size)) = self.places[usize::from(translation.size.base_shift())]
-                else {
-                    self.uncached += u64::from(references.saturating_sub(1));
-                    return None;
-                };
-                let translation = if size < translation.size {
-                    translation.part(page, size)
-                } else {
-                    translation
-                };
-                (usize::from(number), translation.in_group(page, group_log2), false)
-            }
-        };
-        self.hits[number] += u64::from(references.saturating_sub(1));
-        let evicted = self.arrays[number].fill(asid, page, translation);
-        self.recent.clear_all_mru();
-        // The new entry may replace overlapping entries of its group.
-        match &evicted {
-            _ if is_long || translation.size > PageSize::BASE => self.recent.clear(),
-            Some((_, _, gone)) if gone.size > PageSize::BASE => self.recent.clear(),
-            evicted => {
-                let gone = evicted.as_ref().map(|(_, first, _)| *first);
-                for of in [Some(page), gone].into_iter().flatten() {
-                    let first = of.raw() >> group_log2 << group_log2;
-                    for page in first..first + (1 << group_log2) {
-                        self.recent.remove(PageNumber::new(page));
-                    }
+        let is_base_page = |of: &Translation<E>| of.size == PageSize::BASE;
+        let gone = evicted.as_ref().map(|(_, first, of)| (*first, is_base_page(of)));
+        let changed = [Some((page, is_base_page(&translation))), gone];
+        for (of, is_base_page) in changed.into_iter().flatten() {
+            match array.affected(of).filter(|_| is_base_page) {
+                Some(pages) => {
+                    pages.for_each(|page| self.recent.remove(PageNumber::new(page)));
                 }
+                None => self.recent.clear(),
             }
         }
         evicted
@@ -306,19 +274,19 @@ impl Tlb {
     /// Removes all entries that overlap any of these base pages, and returns their number.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) -> usize {
         self.recent.clear();
-        self.arrays.iter_mut().map(|array| array.invalidate(asid, pages)).sum()
+        self.arrays.iter_mut().map(|array| array.entries.invalidate(asid, pages)).sum()
     }
 
     /// Removes all entries that cover a base page.
     pub fn remove(&mut self, asid: Asid, page: PageNumber) {
         self.recent.clear();
-        self.arrays.iter_mut().for_each(|array| array.remove(asid, page));
+        self.arrays.iter_mut().for_each(|array| array.entries.remove(asid, page));
     }
 
     /// Removes all entries.
     pub fn clear(&mut self) {
         self.recent.clear();
-        self.arrays.iter_mut().for_each(Array::clear);
+        self.arrays.iter_mut().for_each(|array| array.entries.clear());
     }
 
     /// Reports accesses, hits and misses of the level as `component`, and of each array as `component.NAME`.
@@ -333,13 +301,15 @@ impl Tlb {
     }
 }
 
-/// Whether an array is set-associative and holds base pages.
-fn holds_base_pages(config: &TlbArray) -> bool {
-    matches!(&config.page_sizes, PageSizes::List(sizes) if sizes.contains(&PageSize::BASE))
+impl<E: Entry<Array = PageArray<E>>> Tlb<E> {
+    /// Whether pages of a size are filled whole into an array with sets.
+    pub fn has_sets_of(&self, size: PageSize) -> bool {
+        self.array_of(size).is_some_and(PageArray::has_sets)
+    }
 }
 
 /// The page size of 2^`order` base pages.
 #[inline(always)]
-fn size_of(order: u8) -> PageSize {
+pub(crate) fn size_of(order: u8) -> PageSize {
     PageSize::from_log2(order + PageSize::BASE.log2()).expect("an order of a size")
 }

@@ -60,7 +60,7 @@ impl Ranges {
     /// merged with it, lowest first, up to `limit_pages` in total; other overlapping ranges are removed.
     pub fn merge(&mut self, asid: Asid, pages: Pages, entry: TlbEntry, limit_pages: u64) {
         let (mut first, mut count, mut entry) =
-            (asid.tag(pages.start), pages.end - pages.start, entry.in_run(0, 0));
+            (asid.tag(pages.start), pages.end - pages.start, entry);
         let continues = |this: &Self, at: usize, first: u64, count: u64, entry: TlbEntry| {
             let (other, others) = (this.firsts[at], this.pages[at]);
             let hull = (other + others).max(first + count) - other.min(first);

@@ -3,7 +3,7 @@
 use octavo_hw::{Asid, Slot};
 use octavo_types::{PageNumber, PageSize};
 
-use super::{TlbEntry, Translation};
+use super::{Entry, Translation};
 
 /// log2 of the number of remembered base pages.
 const PAGES_LOG2: u32 = 8;
@@ -16,8 +16,8 @@ const NO_SLOT: u16 = u16::MAX;
 
 /// Direct-mapped by the low bits of the base page: the entry found last, for as long as the same search would
 /// find it again.
-pub struct Recent {
-    found: Box<[Found; 1 << PAGES_LOG2]>,
+pub struct Recent<E> {
+    found: Box<[Found<E>; 1 << PAGES_LOG2]>,
     /// Part of each key; a new generation invalidates all remembered pages at once.
     generation: u64,
     /// The most recently used page of each group of sets: index of its remembered entry.
@@ -27,10 +27,10 @@ pub struct Recent {
 /// The entry in which a base page was found.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
-pub struct Found {
+pub struct Found<E> {
     /// Address space and page number, whose low bits are replaced by the generation.
     key: u64,
-    entry: TlbEntry,
+    entry: E,
     pub slot: Slot,
     size: PageSize,
     pub array: u8,
@@ -38,18 +38,17 @@ pub struct Found {
     group: u8,
 }
 
-impl Found {
+impl<E: Entry> Found<E> {
     /// The translation of the page.
     #[inline(always)]
-    pub fn translation(&self) -> Translation {
+    pub fn translation(&self) -> Translation<E> {
         Translation { size: self.size, entry: self.entry }
     }
 }
 
-impl Recent {
+impl<E: Entry> Recent<E> {
     pub fn new() -> Self {
-        let Translation { size, entry } = Translation::NOTHING;
-        let slot = Slot::default();
+        let (size, entry, slot) = (PageSize::BASE, E::default(), Slot::default());
         let nothing = Found { key: u64::MAX, entry, slot, size, array: 0, group: 0 };
         Recent {
             found: Box::new([nothing; 1 << PAGES_LOG2]),
@@ -70,7 +69,7 @@ impl Recent {
 
     /// The remembered entry of a page, if there is one.
     #[inline(always)]
-    pub fn find(&self, asid: Asid, page: PageNumber) -> Option<&Found> {
+    pub fn find(&self, asid: Asid, page: PageNumber) -> Option<&Found<E>> {
         let found = &self.found[Self::place(page)];
         (found.key == self.key(asid, page)).then_some(found)
     }
@@ -78,7 +77,7 @@ impl Recent {
     /// Whether the entry of a remembered page is the most recently used one of its set. It is if no other
     /// entry of the whole group of sets has been used since.
     #[inline(always)]
-    pub fn is_mru(&self, page: PageNumber, found: &Found) -> bool {
+    pub fn is_mru(&self, page: PageNumber, found: &Found<E>) -> bool {
         usize::from(self.mru[usize::from(found.group) % GROUPS]) == Self::place(page)
     }
 
@@ -102,7 +101,7 @@ impl Recent {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation,
+        translation: Translation<E>,
         (array, slot): (u8, Slot),
     ) {
         let key = self.key(asid, page);

@@ -6,12 +6,13 @@ use octavo_config::{
     FirstLevel, FragmentationConfig, HostConfig, MachineConfig, MemoryConfig, TlbsHold, Ways,
 };
 use octavo_machine::designs::registry::policies;
+use octavo_machine::designs::tps::TpsConfig;
 use octavo_machine::designs::{Conventional, Setup, TranslationHardware, designs};
 use octavo_machine::{AnyMachine, Counters, Env, Machine};
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_os::frames::{Frames, MemoryShape, Order};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{BaseConfig, OsConfig, PolicyConfig, TpsConfig};
+use octavo_os::policy::{BaseConfig, OsConfig, PolicyConfig};
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;

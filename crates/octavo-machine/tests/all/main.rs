@@ -17,6 +17,7 @@ mod nested;
 mod oracle;
 mod own_tables;
 mod perforated;
+mod policies;
 mod presets;
 mod same_pages;
 mod softvm;

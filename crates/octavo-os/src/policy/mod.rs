@@ -1,4 +1,4 @@
-//! Page-size policies, one file each.
+//! Page-size policies, one file each. Translation designs add policies of their own.
 
 mod base;
 mod config;
@@ -9,14 +9,12 @@ mod fixed;
 mod hugetlb;
 mod mthp;
 mod parse;
-mod perforated;
 mod registry;
 mod reserved_thp;
 mod reserving;
 mod settings;
 mod texts;
 mod thp;
-mod tps;
 
 pub use base::{BaseConfig, BasePages, place_last};
 pub use config::{Capability, PolicyConfig, PolicySettings};
@@ -27,13 +25,12 @@ pub use fixed::{Fixed, FixedConfig};
 pub use hugetlb::{Hugetlb, HugetlbConfig};
 pub use mthp::{Mthp, MthpConfig, MthpEnabled};
 pub use parse::PolicyError;
-pub use perforated::{PERFORATED_PAGES, Perforated, PerforatedConfig};
 pub use registry::{POLICIES, Policies, PolicyEntry};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};
+pub use reserving::{ReservationManager, ReserveWhen, Rules};
 pub use settings::{OsConfig, SettingError};
-pub use texts::{AllowedValues, Texts};
+pub use texts::{AllowedValues, Texts, page_size, page_size_or_none};
 pub use thp::{FaultHuge, Thp, ThpConfig};
-pub use tps::{ReserveWhen, Span, TAILORED_PAGES, Tps, TpsConfig};
 
 use octavo_types::PageNumber;
 
@@ -94,7 +91,10 @@ pub trait Policy: Send {
 }
 
 /// Rejects a share outside 1 to 100 percent.
-fn check_percent(name: &str, percent: u8) -> Result<(), String> {
+///
+/// # Errors
+/// The setting with its value, and the allowed values.
+pub fn check_percent(name: &str, percent: u8) -> Result<(), String> {
     match percent {
         1..=100 => Ok(()),
         _ => Err(format!("{name} = {percent}: give a share in percent, 1 to 100")),

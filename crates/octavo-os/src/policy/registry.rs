@@ -2,7 +2,7 @@
 
 use super::{
     BaseConfig, Capability, EagerConfig, FirstTouchConfig, FixedConfig, HugetlbConfig, MthpConfig,
-    PerforatedConfig, PolicyConfig, ReservedThpConfig, ThpConfig, TpsConfig,
+    PolicyConfig, ReservedThpConfig, ThpConfig,
 };
 
 /// A named policy.
@@ -23,11 +23,9 @@ pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry::new::<ThpConfig>("thp", "Linux's transparent huge pages: at first touch, and by khugepaged"),
     PolicyEntry::new::<MthpConfig>("mthp", "Linux's multi-size transparent huge pages, 16 KiB to 2 MiB"),
     PolicyEntry::new::<ReservedThpConfig>("reserved_thp", "huge pages by reservation, made in place when all is touched, as FreeBSD does"),
-    PolicyEntry::new::<TpsConfig>("tps", "tailored page sizes: reservations and pages of every power of two that grow in place"),
     PolicyEntry::new::<EagerConfig>("eager", "eager paging: a mapping gets all its memory at once, in few ranges"),
     PolicyEntry::new::<FixedConfig>("fixed", "a larger base page, such as 16 or 64 KiB"),
     PolicyEntry::new::<FirstTouchConfig>("first_touch", "one large page size at first touch wherever a mapping can hold it"),
-    PolicyEntry::new::<PerforatedConfig>("perforated", "huge pages, with holes where a region is not all free or not all used alike"),
     PolicyEntry::new::<HugetlbConfig>("hugetlb", "a pool of huge pages set aside at boot, for mappings that ask for them"),
 ];
 

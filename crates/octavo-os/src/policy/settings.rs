@@ -124,7 +124,7 @@ impl OsConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{POLICIES, Policies, Span, TpsConfig};
+    use crate::policy::{POLICIES, Policies};
 
     #[test]
     fn setting_a_value_to_itself_is_accepted() {
@@ -138,45 +138,11 @@ mod tests {
     }
 
     #[test]
-    fn settings_change_their_field() {
-        let mut config = OsConfig::new(TpsConfig::default().into());
-        config.set("promotion_threshold_percent", "50").unwrap();
-        config.set("span", "round-up").unwrap();
-        config.set("heap", "none").unwrap();
-        config.set("copy_on_write", "whole").unwrap();
-        let expected = TpsConfig {
-            promotion_threshold_percent: 50,
-            span: Span::RoundUp,
-            heap: None,
-            ..TpsConfig::default()
-        };
-        assert_eq!(config.policy, expected.into());
-        assert_eq!(config.copy_on_write, CopyOnWrite::Whole);
-    }
-
-    #[test]
     fn invalid_values_are_rejected_with_one_sentence() {
-        let mut config = OsConfig::new(TpsConfig::default().into());
-        let mut sentence = |key, value| config.set(key, value).unwrap_err().to_string();
-        assert_eq!(sentence("span", "round"), "span = round: give exact or round-up");
+        let mut thp = Policies::default().parse("thp:max_ptes_none=1_0").unwrap();
+        assert_eq!(thp.setting("max_ptes_none").unwrap(), "10");
         assert_eq!(
-            sentence("promotion_threshold_percent", "0"),
-            "promotion_threshold_percent = 0: give a share in percent, 1 to 100"
-        );
-        assert_eq!(
-            sentence("vector_bits", "256"),
-            "vector_bits = 256: give a whole number up to 255"
-        );
-        assert_eq!(
-            sentence("heap", "2"),
-            "heap = 2: give a power of two from 4KiB to 1GiB, such as 64KiB, or none"
-        );
-        let unknown = sentence("promotion_treshold_percent", "50");
-        assert!(unknown.ends_with("did you mean `promotion_threshold_percent`?"), "{unknown}");
-        let mut nested = Policies::default().parse("perforated:max_ptes_none=1_0").unwrap();
-        assert_eq!(nested.setting("max_ptes_none").unwrap(), "10");
-        assert_eq!(
-            nested.set("enabled", "1").unwrap_err().to_string(),
+            thp.set("enabled", "1").unwrap_err().to_string(),
             "enabled = 1: give always or madvise"
         );
         let none = OsConfig::new(no_policy()).set("size", "4KiB").unwrap_err().to_string();

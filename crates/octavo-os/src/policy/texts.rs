@@ -130,8 +130,8 @@ impl<'de> Deserializer<'de> for Text<'_> {
     }
 }
 
-/// A page size, as `64KiB`.
-pub(super) mod page_size {
+/// The serde functions of a page size, as `64KiB`.
+pub mod page_size {
     use octavo_types::PageSize;
     use serde::{Deserialize, Serializer};
 
@@ -139,17 +139,19 @@ pub(super) mod page_size {
 
     const A_PAGE_SIZE: &str = "a power of two from 4KiB to 1GiB, such as 64KiB";
 
+    /// Writes the size.
     pub fn serialize<S: Serializer>(size: &PageSize, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(size)
     }
 
+    /// Reads a size.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PageSize, D::Error> {
         String::deserialize(from)?.parse().map_err(|_| D::Error::custom(A_PAGE_SIZE))
     }
 }
 
-/// A page size, or `none`.
-pub(super) mod page_size_or_none {
+/// The serde functions of a page size or `none`.
+pub mod page_size_or_none {
     use octavo_types::PageSize;
     use serde::{Deserialize, Serializer};
 
@@ -159,10 +161,12 @@ pub(super) mod page_size_or_none {
     #[serde(transparent)]
     struct Size(#[serde(with = "page_size")] PageSize);
 
+    /// Writes the size or `none`.
     pub fn serialize<S: Serializer>(size: &Option<PageSize>, to: S) -> Result<S::Ok, S::Error> {
         size.map(Size).serialize(to)
     }
 
+    /// Reads a size or `none`.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PageSize>, D::Error> {
         Ok(Option::deserialize(from)?.map(|Size(size)| size))
     }

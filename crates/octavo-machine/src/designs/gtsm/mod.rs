@@ -27,7 +27,7 @@ use octavo_os::frames::SubBlocks;
 use octavo_os::page_table::Format;
 use octavo_os::policy::{OsConfig, PolicyEntry};
 use octavo_os::vmas::Pages;
-use octavo_types::{FrameNumber, Instructions, PageNumber};
+use octavo_types::{FrameNumber, Instructions, PageNumber, PageSize};
 
 use super::build::{self, Tables};
 use super::registry::{
@@ -41,7 +41,7 @@ use crate::state::Part;
 use crate::front::LineAccess;
 pub use policy::{GAPPED_PAGES, GtsmPolicyConfig};
 pub use settings::GtsmSettings;
-use crate::tlb::{Coalescing, L1Tlb, Lookup, Tlb, Translation};
+use crate::tlb::{L1Tlb, Lookup, Tlb, Translation};
 
 /// Gap-Tolerant Sequential Mapping.
 #[rustfmt::skip]
@@ -114,16 +114,15 @@ impl Gtsm {
         gtsm: &GtsmSettings,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let none = Coalescing::default();
         let mut config = config.clone();
         let l2 = config.l2.as_mut().map(|l2| {
             l2.fill = Fill::All;
-            Tlb::new(l2, none, instructions)
+            Tlb::new(l2, (), instructions)
         });
         let geometry = Geometry::of_entries(gtsm.bitmap_entries, gtsm.bitmap_entries)
             .map_err(|error| ConfigError::Tlb { level: "gtsm", error })?;
         Ok(Gtsm {
-            l1: L1Tlb::new(&config.first, none, instructions)?,
+            l1: L1Tlb::new(&config.first, (), instructions)?,
             l2: l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?,
             bitmaps: SetArray::new(geometry, Replacement::Lru, instructions),
             lookups: Lookups::default(),
@@ -176,7 +175,7 @@ impl Gtsm {
             if !matches!(held, Lookup::Miss) {
                 l2.remove(env.asid(), page);
             }
-            let kept = if l2.holds_perforated() { translation } else { base_page_of };
+            let kept = if l2.has_sets_of(PageSize::HUGE) { translation } else { base_page_of };
             l2.fill(env.asid(), page, kept, 1);
         }
         Some(base_page_of)

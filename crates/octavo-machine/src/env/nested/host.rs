@@ -20,7 +20,7 @@ use super::super::walker::PageWalker;
 use crate::config::ConfigError;
 use crate::counters::Lookups;
 use crate::front::Lines;
-use crate::tlb::{Coalescing, Tlb, Translation};
+use crate::tlb::{Tlb, Translation};
 
 /// The host of one virtual machine.
 pub struct Host {
@@ -107,7 +107,7 @@ impl Host {
     ) -> Result<(Self, Result<(), OutOfMemory>), ConfigError> {
         let nested = || -> Result<Nested, ConfigError> {
             let tlb = config.tlb.as_ref();
-            let tlb = tlb.map(|tlb| Tlb::new(tlb, Coalescing::default(), instructions));
+            let tlb = tlb.map(|tlb| Tlb::new(tlb, (), instructions));
             Ok(Nested {
                 tlb: tlb.transpose().map_err(ConfigError::NestedTlb)?,
                 page_walker: PageWalker::new(WalkCaches::new(&config.walk_caches(), instructions)?),
@@ -227,7 +227,7 @@ impl Host {
                 tlb.remove(Asid::ONLY, page);
                 tlb.fill(Asid::ONLY, page, translation, references);
             }
-            (Backing::Composite(translation), Some(tlb)) if tlb.holds_perforated() => {
+            (Backing::Composite(translation), Some(tlb)) if tlb.has_sets_of(PageSize::HUGE) => {
                 // Repeats will hit the base page that is filled next.
                 let references = if translation.needs_bitmap(page) { 1 } else { references };
                 tlb.fill(Asid::ONLY, page, translation, references);

@@ -6,11 +6,12 @@ use octavo_config::{
 };
 use octavo_hw::Replacement;
 use octavo_machine::designs::GtsmSettings;
+use octavo_machine::designs::colt::{Coalescing, RunEntry};
 use octavo_machine::designs::registry::policies;
 use octavo_machine::designs::{
     Conventional, DirectSegment, Gtsm, Perforated, Physical, Rmm, Sizes, Softvm, Variant,
 };
-use octavo_machine::{AnyMachine, Coalescing, ConfigError, Design, Env, Machine};
+use octavo_machine::{AnyMachine, ConfigError, Design, Env, Machine};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{Policy, PolicyConfig};
@@ -247,7 +248,7 @@ impl NestedDesign {
         match self {
             NestedDesign::Conventional(_) => boxed(parts, on, || Conventional::new(tlb, on)),
             NestedDesign::Coalescing(_, coalescing) => {
-                boxed(parts, on, || Conventional::coalescing(tlb, coalescing, on))
+                boxed(parts, on, || Conventional::<RunEntry>::with_settings(tlb, coalescing, on))
             }
             NestedDesign::Ranges => boxed(parts, on, || Rmm::new(tlb, on)),
             NestedDesign::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),

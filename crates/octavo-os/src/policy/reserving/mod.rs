@@ -18,12 +18,24 @@ use std::collections::BTreeMap;
 
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use self::population::Population;
 use super::{Defrag, Defragmenter, Fault};
 use crate::frames::{Order, OutOfMemory, ReservationId};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::Pages;
+
+/// When memory is reserved for a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReserveWhen {
+    /// When it is made.
+    #[default]
+    Mapped,
+    /// At the first touch, the largest block around that page: for programs that map far more than they use.
+    Touched,
+}
 
 /// The base of the threshold share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

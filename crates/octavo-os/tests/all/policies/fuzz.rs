@@ -3,10 +3,7 @@
 
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{
-    Defrag, HugetlbConfig, MthpConfig, PERFORATED_PAGES, POLICIES, PerforatedConfig, PolicyConfig,
-    ReserveWhen, Span, ThpConfig, TpsConfig,
-};
+use octavo_os::policy::{Defrag, HugetlbConfig, MthpConfig, POLICIES, PolicyConfig, ThpConfig};
 use octavo_os::{CopyOnWrite, SamePages};
 use octavo_types::PageSize;
 use proptest::prelude::*;
@@ -24,22 +21,6 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
             let scan_every_instructions = khugepaged.scan_every_instructions;
             MthpConfig { scan_every_instructions, defrag, ..MthpConfig::default() }.into()
         }
-        "tps" => PolicyConfig::from(TpsConfig {
-            promotion_threshold_percent: [100, 75, 50][usize::from(choice) / 3 % 3],
-            span: [Span::Exact, Span::RoundUp][usize::from(choice) / 9 % 2],
-            reserve: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 18 % 2],
-            merge_every_instructions: u64::from(choice) / 36 % 2,
-            defrag,
-            ..TpsConfig::default()
-        }),
-        "perforated" => PolicyConfig::from(PerforatedConfig {
-            max_immovable_percent: [25, 60, 100][usize::from(choice) % 3],
-            max_filter_bits: 8,
-            hole_pages: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 3 % 2],
-            unused_are_holes: (choice / 6).is_multiple_of(2),
-            min_parts: u32::from(choice / 12 % 2) * 40,
-            huge: khugepaged,
-        }),
         "hugetlb" => PolicyConfig::from(HugetlbConfig {
             nr_hugepages: u64::from(choice % 12),
             all_anonymous: Some(PageSize::HUGE),
@@ -68,8 +49,7 @@ proptest! {
         let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
         sizes.extend(config.required_sizes());
         let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
-        let has_perforated = config.capabilities().contains(&PERFORATED_PAGES);
-        let format = Format { has_perforated, ..Format::default() };
+        let format = Format::default();
         let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
         let start = Fragmentation::Faults(Faults { portion, layout });
         let setup = Setup { frames, start, sizes, format, copy_on_write, same_pages };

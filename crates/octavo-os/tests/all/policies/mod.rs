@@ -6,8 +6,4 @@ mod eager;
 mod fuzz;
 mod machine;
 mod others;
-mod perforated;
 mod reserved_thp;
-mod same_pages;
-mod tps;
-mod tps_merge;

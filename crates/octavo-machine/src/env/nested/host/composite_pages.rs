@@ -16,7 +16,7 @@ use super::super::super::perforated::hole_entries;
 use super::super::super::walk::{WalkedPage, finish_walk};
 use super::{Backing, Host, Port, read_entry};
 use crate::counters::Lookups;
-use crate::tlb::{Tlb, Translation};
+use crate::tlb::Translation;
 
 impl Backing {
     /// The backing given by an entry of the nested TLB.
@@ -43,7 +43,7 @@ impl Host {
     }
 
     pub(super) fn holds_perforated(&self, core: usize) -> bool {
-        self.cores[core].tlb.as_ref().is_some_and(Tlb::holds_perforated)
+        self.cores[core].tlb.as_ref().is_some_and(|tlb| tlb.has_sets_of(PageSize::HUGE))
     }
 
     /// Fills a base page of a composite page into the nested TLB.

@@ -15,9 +15,10 @@ mod tlb;
 mod vectors;
 
 use octavo_config::{FirstLevel, MachineConfig, Ways};
+use octavo_machine::Counters;
 use octavo_machine::designs::GtsmSettings;
 use octavo_machine::designs::Variant;
-use octavo_machine::{Coalescing, Counters};
+use octavo_machine::designs::colt::Coalescing;
 use octavo_oracle::{NaiveCaches, NaiveWalkCache, NaiveWalkCaches};
 use octavo_os::page_table::Walk;
 use octavo_os::{Os, ProcessId};

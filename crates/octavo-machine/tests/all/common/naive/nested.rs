@@ -3,7 +3,8 @@
 //! [`host_holes`](super::host_holes).
 
 use octavo_config::{HostConfig, TlbsHold};
-use octavo_machine::{Coalescing, Counters};
+use octavo_machine::Counters;
+use octavo_machine::designs::colt::Coalescing;
 use octavo_oracle::{NaiveWalkCache, NaiveWalkCaches};
 use octavo_os::page_table::PageTable;
 use octavo_os::{Os, ProcessId};

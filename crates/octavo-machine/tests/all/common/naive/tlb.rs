@@ -1,7 +1,8 @@
 //! Levels of TLBs as lists.
 
 use octavo_config::{Fill, PageSizes, TlbLevel, Ways};
-use octavo_machine::{Coalescing, Counters, LongRuns};
+use octavo_machine::Counters;
+use octavo_machine::designs::colt::{Coalescing, LongRuns};
 use octavo_oracle::{NaiveArray, NaiveReplacement};
 use octavo_types::PageSize;
 

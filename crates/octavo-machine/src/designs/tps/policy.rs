@@ -3,7 +3,7 @@
 //!
 //! Decisions that the paper leaves open:
 //!
-//! - *Utilised base pages* are those mapped by a page fault of their own; see `reserving`.
+//! - *Utilised base pages* are those mapped by a page fault of their own; see [`ReservationManager`].
 //! - *Growth*: every fault promotes the largest aligned range inside the reservation that reaches the
 //!   threshold; intermediate sizes are skipped.
 //! - *Addresses*: the paper's operating system may align a mapping to its page. Trace addresses are fixed, so
@@ -30,16 +30,16 @@
 //!   discuss: a page that grows to 2 MiB or more frees the table below it, which walk caches must drop, by
 //!   one shootdown.
 
+use octavo_os::frames::{Order, OutOfMemory};
+use octavo_os::page_table::{Aliases, Format, MAX_VECTOR_BITS, SizeEncoding};
+use octavo_os::policy::{
+    Capability, Defrag, Fault, Policy, PolicySettings, ReservationManager, ReserveWhen, Rules,
+    check_percent, page_size, page_size_or_none,
+};
+use octavo_os::vmas::{Pages, Vma};
+use octavo_os::{Memory, ProcessId};
 use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
-
-use super::reserving::{ReservationManager, Rules};
-use super::texts::{page_size, page_size_or_none};
-use super::{Capability, Defrag, Fault, Policy, PolicySettings, check_percent};
-use crate::frames::{Order, OutOfMemory};
-use crate::memory::{Memory, ProcessId};
-use crate::page_table::{Aliases, Format, MAX_VECTOR_BITS, SizeEncoding};
-use crate::vmas::{Pages, Vma};
 
 /// The size of reservations (Section III-B.2, "Internal Fragmentation").
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -50,17 +50,6 @@ pub enum Span {
     Exact,
     /// The smallest block that holds the rest of the mapping.
     RoundUp,
-}
-
-/// When memory is reserved for a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReserveWhen {
-    /// When it is made, as in the paper.
-    #[default]
-    Mapped,
-    /// At the first touch, the largest block around that page: for programs that map far more than they use.
-    Touched,
 }
 
 /// Pages of every power of two from 4 KiB to the largest.
@@ -238,5 +227,51 @@ impl Policy for Tps {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_os::CopyOnWrite;
+    use octavo_os::policy::OsConfig;
+
+    use super::*;
+
+    #[test]
+    fn settings_change_their_field() {
+        let mut config = OsConfig::new(TpsConfig::default().into());
+        config.set("promotion_threshold_percent", "50").unwrap();
+        config.set("span", "round-up").unwrap();
+        config.set("heap", "none").unwrap();
+        config.set("copy_on_write", "whole").unwrap();
+        let expected = TpsConfig {
+            promotion_threshold_percent: 50,
+            span: Span::RoundUp,
+            heap: None,
+            ..TpsConfig::default()
+        };
+        assert_eq!(config.policy, expected.into());
+        assert_eq!(config.copy_on_write, CopyOnWrite::Whole);
+    }
+
+    #[test]
+    fn invalid_values_are_rejected_with_one_sentence() {
+        let mut config = OsConfig::new(TpsConfig::default().into());
+        let mut sentence = |key, value| config.set(key, value).unwrap_err().to_string();
+        assert_eq!(sentence("span", "round"), "span = round: give exact or round-up");
+        assert_eq!(
+            sentence("promotion_threshold_percent", "0"),
+            "promotion_threshold_percent = 0: give a share in percent, 1 to 100"
+        );
+        assert_eq!(
+            sentence("vector_bits", "256"),
+            "vector_bits = 256: give a whole number up to 255"
+        );
+        assert_eq!(
+            sentence("heap", "2"),
+            "heap = 2: give a power of two from 4KiB to 1GiB, such as 64KiB, or none"
+        );
+        let unknown = sentence("promotion_treshold_percent", "50");
+        assert!(unknown.ends_with("did you mean `promotion_threshold_percent`?"), "{unknown}");
     }
 }

@@ -1,12 +1,12 @@
 //! Tailored pages from contiguous pages, and from compaction.
 
+use octavo_machine::designs::tps::TpsConfig;
 use octavo_os::frames::{Order, Owner};
-use octavo_os::policy::{Defrag, TpsConfig};
+use octavo_os::policy::Defrag;
 use octavo_types::PageNumber;
 
-use super::machine::{Machine, Source, map};
-use super::others::FIRST;
-use super::tps::{machine, mapped, threshold};
+use super::system::{Machine, Source, map};
+use super::tps::{FIRST, machine, mapped, threshold};
 
 /// Two consecutive requests are contiguous: "a page merge is possible".
 #[test]

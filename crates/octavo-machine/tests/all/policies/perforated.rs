@@ -1,8 +1,9 @@
 //! Creation and changes of perforated pages.
 
+use octavo_machine::designs::perforated::PerforatedConfig;
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
-use octavo_os::policy::{PerforatedConfig, PolicySettings, ReserveWhen, ThpConfig};
+use octavo_os::policy::{PolicySettings, ReserveWhen, ThpConfig};
 use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{Access, VirtAddr};
 use octavo_types::{AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection};

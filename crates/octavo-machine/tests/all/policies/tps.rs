@@ -1,15 +1,16 @@
 //! Tailored Page Sizes, after Guvenilir and Patt (ISCA 2020, Section III-B).
 
+use octavo_machine::designs::tps::{Span, Tps, TpsConfig};
 use octavo_os::frames::{Order, Owner};
-use octavo_os::policy::{BasePages, Defrag, ReserveWhen, Span, Tps, TpsConfig};
+use octavo_os::policy::{BasePages, Defrag, ReserveWhen};
 use octavo_os::{ProcessId, base_pages};
 use octavo_types::{Event, PageNumber, PageSize};
 use proptest::prelude::*;
 
-use super::machine::{Machine, Op, Source, all_sizes, map, ops, range};
+use super::system::{Machine, Op, Source, all_sizes, map, ops, range};
 
 const FRAMES: u64 = 1 << 15;
-const FIRST: ProcessId = ProcessId(0);
+pub const FIRST: ProcessId = ProcessId(0);
 
 pub fn machine(config: TpsConfig) -> Machine {
     Machine::new(FRAMES, Order::LARGEST, &all_sizes(), Box::new(Tps::new(config)))

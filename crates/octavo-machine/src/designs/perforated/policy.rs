@@ -21,16 +21,17 @@ mod regions;
 
 use std::collections::BTreeMap;
 
+use octavo_os::frames::{Order, OutOfMemory, Owner, ReservationId};
+use octavo_os::page_table::Holes;
+use octavo_os::policy::{
+    AllowedValues, Capability, Fault, Policy, PolicySettings, ReserveWhen, Texts, Thp, ThpConfig,
+    place_last,
+};
+use octavo_os::vmas::Pages;
+use octavo_os::{Memory, ProcessId, around};
 use octavo_types::{PageNumber, PageSize};
 use serde::{Deserialize, Serialize};
 
-use super::base::place_last;
-use super::texts::{AllowedValues, Texts};
-use super::{Capability, Fault, Policy, PolicySettings, ReserveWhen, Thp, ThpConfig};
-use crate::frames::{Order, OutOfMemory, Owner, ReservationId};
-use crate::memory::{Memory, ProcessId, around};
-use crate::page_table::Holes;
-use crate::vmas::Pages;
 use regions::{Regions, vacate_frame};
 
 /// Base pages of a 2 MiB page.
@@ -74,7 +75,7 @@ impl Default for PerforatedConfig {
 
 impl PolicySettings for PerforatedConfig {
     fn build(&self) -> Box<dyn Policy> {
-        Box::new(Perforated::new(*self))
+        Box::new(PerforatedPolicy::new(*self))
     }
 
     fn required_sizes(&self) -> Vec<PageSize> {
@@ -107,7 +108,7 @@ impl PolicySettings for PerforatedConfig {
 }
 
 /// Perforated pages.
-pub struct Perforated {
+pub struct PerforatedPolicy {
     config: PerforatedConfig,
     huge: Thp,
     regions: Regions,
@@ -115,10 +116,10 @@ pub struct Perforated {
     reserved: BTreeMap<(ProcessId, u64), ReservationId>,
 }
 
-impl Perforated {
+impl PerforatedPolicy {
     /// A policy without pages.
     pub fn new(config: PerforatedConfig) -> Self {
-        Perforated {
+        PerforatedPolicy {
             config,
             huge: Thp::new(config.huge),
             regions: Regions::new(config),
@@ -227,7 +228,7 @@ impl Perforated {
     }
 }
 
-impl Policy for Perforated {
+impl Policy for PerforatedPolicy {
     fn start(&mut self, memory: &mut Memory) {
         memory.punches = true;
     }

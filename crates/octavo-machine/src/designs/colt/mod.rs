@@ -23,15 +23,20 @@
 //! own, so that coalescing is the only difference. Sixteen entries are at the upper end of such arrays;
 //! sixteen pages are the usual range of Guvenilir and Patt (section V).
 
+mod entry;
+mod groups;
+
 use octavo_config::MachineConfig;
 use octavo_os::page_table::PageTable;
 use octavo_os::policy::OsConfig;
 use octavo_types::{PageNumber, PageSize};
 
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
+use super::conventional::OfWalk;
 use super::{Conventional, build};
 use crate::env::Env;
-use crate::tlb::{Coalescing, LongRuns, Translation};
+use crate::tlb::{Entry, Translation};
+pub use entry::{Coalescing, LongRuns, RunEntry};
 
 /// CoLT and its two halves.
 #[rustfmt::skip]
@@ -55,7 +60,7 @@ fn make(
     coalescing: Coalescing,
 ) -> MachineResult {
     build::machine(config, setup, os, || {
-        Conventional::coalescing(&config.tlb, coalescing, setup.instructions)
+        Conventional::<RunEntry>::with_settings(&config.tlb, coalescing, setup.instructions)
     })
 }
 
@@ -84,21 +89,21 @@ pub const ALL: Coalescing = Coalescing {
     long_runs: Some(LongRuns { above_pages: GROUP_PAGES, ..RANGES }),
 };
 
-/// Adds the run of neighbours that the walk has seen to a walked page; in a guest, the neighbours that both
-/// the guest's line and the host's show.
-pub(super) fn coalesced_with_neighbours(
-    env: &Env,
-    page: PageNumber,
-    translation: Translation,
-) -> Translation {
-    if translation.size > PageSize::BASE {
-        return translation;
+impl OfWalk for RunEntry {
+    /// Adds the run of neighbours that the walk has seen to a walked page; in a guest, the neighbours that
+    /// both the guest's line and the host's show.
+    fn of_walk(env: &Env, page: PageNumber, walked: Translation) -> Translation<Self> {
+        let entry = RunEntry::of_page(walked.entry);
+        let translation = Translation { size: walked.size, entry };
+        if translation.size > PageSize::BASE {
+            return translation;
+        }
+        let seen = SEEN.min(env.line_bytes() / ENTRY_BYTES) as usize;
+        let runs = env.tables(page).map(|(table, page)| run_in(table, page, seen));
+        let run = runs.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)));
+        let (before, after) = run.unwrap_or((0, 0));
+        translation.in_run(before, after)
     }
-    let seen = SEEN.min(env.line_bytes() / ENTRY_BYTES) as usize;
-    let runs = env.tables(page).map(|(table, page)| run_in(table, page, seen));
-    let run = runs.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)));
-    let (before, after) = run.unwrap_or((0, 0));
-    translation.in_run(before, after)
 }
 
 /// The number of neighbours before and after a mapped base page that continue it, among those in the line of

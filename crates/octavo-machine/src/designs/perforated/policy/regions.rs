@@ -1,11 +1,11 @@
 //! Selection of memory regions for perforated pages.
 
+use octavo_os::frames::{Frames, Order, Owner};
+use octavo_os::page_table::Holes;
+use octavo_os::{Memory, ProcessId};
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::{PAGES, PerforatedConfig};
-use crate::frames::{Frames, Order, Owner};
-use crate::memory::{Memory, ProcessId};
-use crate::page_table::Holes;
 
 /// Selects regions.
 pub struct Regions {

@@ -21,12 +21,15 @@
 //! In a guest, entries and bitmap words compose guest and host ([`Env::walk`]). The second level's entry does
 //! not suffice to read the words, so that a walk precedes their read.
 
+mod policy;
+mod second_level;
+
 use octavo_config::{Fill, MachineConfig, TlbConfig};
 use octavo_hw::Asid;
 use octavo_os::page_table::Format;
-use octavo_os::policy::{OsConfig, PERFORATED_PAGES};
+use octavo_os::policy::{OsConfig, PolicyEntry};
 use octavo_os::vmas::Pages;
-use octavo_types::{FrameNumber, Instructions, PageNumber};
+use octavo_types::{FrameNumber, Instructions, PageNumber, PageSize};
 
 use super::build::{self, Tables};
 use super::registry::{
@@ -37,11 +40,15 @@ use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design, applying_invalidations};
 use crate::env::{Env, PartAccess};
 use crate::front::LineAccess;
-use crate::tlb::{BITMAP_WORD_PAGES, Coalescing, EntryKinds, L1Tlb, Lookup, Tlb, Translation};
+use crate::tlb::{Entry, L1Tlb, Lookup, Tlb, Translation};
+pub use policy::{PERFORATED_PAGES, PerforatedConfig};
+use second_level::{EntryKinds, L2Entry, WORD_PAGES, second_level};
 
 /// Perforated pages, and its variants without filters.
 #[rustfmt::skip]
-pub const FAMILY: Family = Family::new(
+pub const FAMILY: Family = Family {
+    policies: &[PolicyEntry::new::<PerforatedConfig>("perforated", "huge pages, with holes where a region is not all free or not all used alike")],
+    ..Family::new(
     &[
         hardware("perforated", "a second-level TLB of 2 MiB pages with holes, a filter per entry, and hole bitmaps", |config, setup, os| make(config, setup, os, Variant::Filtered)),
         hardware("perforated_on_demand", "perforated without filters", |config, setup, os| make(config, setup, os, Variant::OnDemand)),
@@ -52,7 +59,8 @@ pub const FAMILY: Family = Family::new(
         NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "perforated pages without hole filters" },
         NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "perforated pages without hole filters; whole bitmaps are filled at once" },
     ],
-);
+    )
+};
 
 const fn hardware(
     name: &'static str,
@@ -92,7 +100,7 @@ pub enum Variant {
 /// The design with perforated pages.
 pub struct Perforated {
     l1: L1Tlb,
-    l2: Option<Tlb>,
+    l2: Option<Tlb<L2Entry>>,
     variant: Variant,
     bitmaps: Lookups,
     counts: PerforatedCounts,
@@ -126,15 +134,14 @@ impl Perforated {
         variant: Variant,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let none = Coalescing::default();
         let mut config = config.clone();
         let l2 = config.l2.as_mut().map(|l2| {
             l2.fill = Fill::All;
-            Tlb::with_bitmaps(l2, instructions)
+            second_level(l2, instructions)
         });
         let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
         Ok(Perforated {
-            l1: L1Tlb::new(&config.first, none, instructions)?,
+            l1: L1Tlb::new(&config.first, (), instructions)?,
             l2,
             variant,
             bitmaps: Lookups::default(),
@@ -167,7 +174,7 @@ impl Perforated {
         access: LineAccess,
     ) -> Option<L2Lookup> {
         let found = self.l2.as_mut().and_then(|l2| env.look_up_l2(l2, page));
-        let Some(mut translation) = found else { return Some(L2Lookup::Complete(Lookup::Miss)) };
+        let Some(mut translation) = found.map(|found| found.page()) else { return Some(L2Lookup::Complete(Lookup::Miss)) };
         if translation.is_perforated() {
             self.counts.hits += 1;
             let is_hole = match self.look_up_hole(env, page, &translation) {
@@ -203,7 +210,7 @@ impl Perforated {
                     if !matches!(in_second, L2Lookup::Complete(Lookup::Miss)) {
                         l2.remove(asid, page);
                     }
-                    l2.fill(asid, page, translation, 1);
+                    l2.fill(asid, page, held(translation), 1);
                 }
                 return Some(translation);
             }
@@ -273,7 +280,7 @@ impl Perforated {
         let l2 = self.l2.as_mut()?;
         // No walk overlaps this look-up: a walk or an entry has found the page before.
         env.charge_l2_lookup(l2.hit_latency_cycles(), true);
-        let found = l2.look_up_bitmap(env.asid(), page);
+        let found = l2.look_up_word(env.asid(), page);
         self.bitmaps.hits += u64::from(found.is_some());
         self.bitmaps.misses += u64::from(found.is_none());
         found.map(|word| bit(word, page))
@@ -292,29 +299,29 @@ impl Perforated {
             env.read_bitmap(page, translation, continues_walk)
         })?;
         let asid = env.asid();
-        let own = page.raw() / BITMAP_WORD_PAGES * BITMAP_WORD_PAGES;
+        let own = page.raw() / WORD_PAGES * WORD_PAGES;
         let first = page.raw() / PAGES * PAGES;
         let filled = match self.variant {
             Variant::AllAtOnce => first..first + PAGES,
-            Variant::OnDemand | Variant::Filtered => own..own + BITMAP_WORD_PAGES,
+            Variant::OnDemand | Variant::Filtered => own..own + WORD_PAGES,
         };
-        for at in filled.step_by(BITMAP_WORD_PAGES as usize).map(PageNumber::new) {
+        for at in filled.step_by(WORD_PAGES as usize).map(PageNumber::new) {
             let word = env.bitmap_word(at, translation);
             if let Some(l2) = self.l2.as_mut().filter(|_| is_kept) {
-                l2.fill_bitmap(asid, at, word);
+                l2.fill_word(asid, at, word);
             }
         }
         Some(bit(env.bitmap_word(page, translation), page))
     }
 
     fn holds_perforated(&self) -> bool {
-        self.l2.as_ref().is_some_and(Tlb::holds_perforated)
+        self.l2.as_ref().is_some_and(|l2| l2.has_sets_of(PageSize::HUGE))
     }
 
     /// Fills a page into the second level.
     fn fill_l2(&mut self, asid: Asid, page: PageNumber, translation: Translation) {
         if let Some(l2) = &mut self.l2 {
-            l2.fill(asid, page, translation, 1);
+            l2.fill(asid, page, held(translation), 1);
         }
     }
 
@@ -325,9 +332,14 @@ impl Perforated {
     }
 }
 
+/// A page as the second level holds it.
+fn held(of: Translation) -> Translation<L2Entry> {
+    Translation { size: of.size, entry: L2Entry::of_page(of.entry) }
+}
+
 /// The bit of a base page in its bitmap word.
 fn bit(word: u32, page: PageNumber) -> bool {
-    word >> (page.raw() % BITMAP_WORD_PAGES) & 1 != 0
+    word >> (page.raw() % WORD_PAGES) & 1 != 0
 }
 
 impl Design for Perforated {

@@ -15,9 +15,11 @@
 //! the whole page into the first level. (Otherwise a page evicted from the first level would return in 4 KiB
 //! pieces.) The instruction side is unchanged, too.
 
+mod policy;
+
 use octavo_config::{FirstLevel, MachineConfig, PageSizes, TlbArray, TlbConfig, Ways};
 use octavo_hw::Replacement;
-use octavo_os::policy::{OsConfig, TAILORED_PAGES};
+use octavo_os::policy::{OsConfig, PolicyEntry};
 use octavo_types::PageSize;
 
 use super::Conventional;
@@ -26,10 +28,12 @@ use super::registry::{
     Family, MachineResult, NamedDesign, RenamedHardware, Requirement, Setup, Sizes,
     TranslationHardware,
 };
+pub use policy::{Span, TAILORED_PAGES, Tps, TpsConfig};
 
 /// Tailored Page Sizes.
 #[rustfmt::skip]
 pub const FAMILY: Family = Family {
+    policies: &[PolicyEntry::new::<TpsConfig>("tps", "tailored page sizes: reservations and pages of every power of two that grow in place")],
     renamed: &[
         RenamedHardware { old: "tps_copies", hardware: "tps", setting: "aliases=copies" },
         RenamedHardware { old: "tps_one_bit", hardware: "tps", setting: "size_encoding=one-bit" },

@@ -1,8 +1,8 @@
 //! Same-page merging: pages of the zero frame, effects on large pages, and stores.
 
+use octavo_machine::designs::registry::policies;
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
-use octavo_os::policy::Policies;
 use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{
     Access, AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr,
@@ -16,7 +16,7 @@ fn started(policy: &str) -> (Os, ProcessId) {
     let frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
     let format = Format { has_perforated: true, ..Format::default() };
     let memory = Memory::new(frames, &[PageSize::HUGE], format);
-    let mut config = Policies::default().parse(policy).unwrap();
+    let mut config = policies().parse(policy).unwrap();
     config.set("same_pages_every_instructions", "10").unwrap();
     let mut os = config.build(memory);
     let process = os.spawn().unwrap();

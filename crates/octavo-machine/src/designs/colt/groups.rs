@@ -1,12 +1,13 @@
 //! A set-associative array whose entries each hold a run of base pages inside an aligned group.
 
-use octavo_config::{PageSizes, TlbArray};
+use octavo_config::TlbArray;
 use octavo_hw::{Asid, GeometryError, SetArray, Slot};
 use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
-use super::key::{key, parts};
-use super::{TlbEntry, Translation, size_of};
+use super::RunEntry;
+use crate::tlb::key::{key, parts};
+use crate::tlb::{Evicted, Translation, size_of};
 
 /// Indexed by the group of a base page. The key of an entry is the first page of its run; no two runs of an
 /// address space overlap. Larger pages are stored as in other arrays.
@@ -14,28 +15,38 @@ pub struct Groups {
     /// Page sizes above 4 KiB, smallest first.
     larger: Vec<PageSize>,
     group_log2: u8,
-    sets: SetArray<TlbEntry>,
+    sets: SetArray<RunEntry>,
     /// Whether it is a victim array. A victim may overlap entries of the array; a page that missed may not.
     holds_victims: bool,
 }
 
 impl Groups {
-    /// An empty array of groups of 2^`group_log2` base pages, at most 8.
+    /// An empty array of groups of 2^`group_log2` base pages, at most 8, and of pages of `sizes`.
     ///
-    /// # Panics
-    /// If the array holds pages of any size: it has no sets.
+    /// # Errors
+    /// If its entries and ways do not fit.
     pub fn new(
         config: &TlbArray,
-        group_log2: u8,
+        (sizes, group_log2): (&[PageSize], u8),
         holds_victims: bool,
         instructions: Instructions,
     ) -> Result<Self, GeometryError> {
-        let PageSizes::List(sizes) = &config.page_sizes else { panic!("an array with sets") };
-        let mut larger = sizes.clone();
+        let mut larger = sizes.to_vec();
         larger.retain(|size| *size > PageSize::BASE);
         larger.sort_unstable();
         let sets = SetArray::new(config.geometry()?, config.replacement, instructions);
         Ok(Groups { larger, group_log2, sets, holds_victims })
+    }
+
+    /// log2 of the base pages of a group.
+    pub fn group_log2(&self) -> u8 {
+        self.group_log2
+    }
+
+    /// The base pages of the group that holds one.
+    pub fn group_of(&self, page: PageNumber) -> Pages {
+        let first = page.raw() >> self.group_log2 << self.group_log2;
+        first..first + (1 << self.group_log2)
     }
 
     /// The set of a base page.
@@ -59,7 +70,7 @@ impl Groups {
 
     /// Looks a base page up: its translation and slot, if present. A hit uses the entry.
     #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation, Slot)> {
+    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation<RunEntry>, Slot)> {
         if self.sets.is_empty() {
             return None;
         }
@@ -88,8 +99,8 @@ impl Groups {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation,
-    ) -> Option<(Asid, PageNumber, Translation)> {
+        translation: Translation<RunEntry>,
+    ) -> Option<Evicted<RunEntry>> {
         let order = translation.size.base_shift();
         let evicted = if order > 0 {
             let set = self.sets.geometry().set_of(page.raw() >> order);
@@ -152,9 +163,11 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use octavo_config::Ways;
+    use octavo_config::{PageSizes, Ways};
     use octavo_hw::Replacement;
     use octavo_types::FrameNumber;
+
+    use crate::tlb::{Entry, TlbEntry};
 
     /// An instruction TLB still holds a run of which a store has changed one page since.
     #[test]
@@ -165,10 +178,11 @@ mod tests {
             page_sizes: PageSizes::List(vec![PageSize::BASE]),
             replacement: Replacement::Lru,
         };
-        let mut groups = Groups::new(&config, 2, false, Instructions::PORTABLE).unwrap();
+        let mut groups = Groups::new(&config, (&[PageSize::BASE], 2), false, Instructions::PORTABLE).unwrap();
         let page = PageNumber::new;
         let translation = |number: u64, before, after| {
             let entry = TlbEntry::new(FrameNumber::new(100 + number), PageSize::BASE, true, false);
+            let entry = RunEntry::of_page(entry);
             Translation { size: PageSize::BASE, entry }.in_run(before, after)
         };
         let frame = |groups: &mut Groups, number: u64| {

@@ -1,0 +1,66 @@
+//! Policies of designs under random programs, compared with a model of their view, with much memory and with
+//! little: contents, references, and cached translations that were not invalidated.
+
+use octavo_machine::designs::perforated::{PERFORATED_PAGES, PerforatedConfig};
+use octavo_machine::designs::tps::{Span, TpsConfig};
+use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
+use octavo_os::page_table::Format;
+use octavo_os::policy::{Defrag, PolicyConfig, ReserveWhen, ThpConfig};
+use octavo_os::{CopyOnWrite, SamePages};
+use octavo_types::PageSize;
+use proptest::prelude::*;
+
+use super::contents::{Setup, op, play};
+use super::system::all_sizes;
+
+/// A policy, with settings that make more happen.
+fn policy(is_tailored: bool, choice: u8) -> PolicyConfig {
+    if is_tailored {
+        return PolicyConfig::from(TpsConfig {
+            promotion_threshold_percent: [100, 75, 50][usize::from(choice) / 3 % 3],
+            span: [Span::Exact, Span::RoundUp][usize::from(choice) / 9 % 2],
+            reserve: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 18 % 2],
+            merge_every_instructions: u64::from(choice) / 36 % 2,
+            defrag: [Defrag::Always, Defrag::Defer, Defrag::Never][usize::from(choice) % 3],
+            ..TpsConfig::default()
+        });
+    }
+    let khugepaged = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
+    PolicyConfig::from(PerforatedConfig {
+        max_immovable_percent: [25, 60, 100][usize::from(choice) % 3],
+        max_filter_bits: 8,
+        hole_pages: [ReserveWhen::Mapped, ReserveWhen::Touched][usize::from(choice) / 3 % 2],
+        unused_are_holes: (choice / 6).is_multiple_of(2),
+        min_parts: u32::from(choice / 12 % 2) * 40,
+        huge: khugepaged,
+    })
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(500))]
+
+    #[test]
+    fn every_policy_of_a_design_preserves_contents(
+        ops in prop::collection::vec(op(), 1..60),
+        (is_tailored, choice) in (any::<bool>(), any::<u8>()),
+        frames in prop_oneof![Just(1u64 << 16), 40u64..6000],
+        conventional in any::<bool>(),
+        whole in any::<bool>(),
+        faults in 0u32..5,
+        same_pages in prop_oneof![
+            3 => Just(SamePages::Never), 1 => Just(SamePages::Base), 1 => Just(SamePages::All),
+        ],
+    ) {
+        let config = policy(is_tailored, choice);
+        let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
+        sizes.extend(config.required_sizes());
+        let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
+        let has_perforated = config.capabilities().contains(&PERFORATED_PAGES);
+        let format = Format { has_perforated, ..Format::default() };
+        let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
+        let start = Fragmentation::Faults(Faults { portion, layout });
+        let setup = Setup { frames, start, sizes, format, copy_on_write, same_pages };
+        let failures = play(&setup, config.build(), &ops);
+        prop_assert!(frames < 1 << 16 || failures == 0);
+    }
+}
