@@ -30,17 +30,18 @@ def twenty() -> list[dict[str, float]]:
     return [{"tlb.l2.main.entries": 12 << n, "tlb.l2.main.ways": 12} for n in range(10)]
 
 
-def one_trace(name: str, trace: str) -> str:
+def one_trace(name: str, trace: str, timing: str = "auto") -> str:
     """A row: the simulations of `twenty` in one sweep and one after another."""
     settings = twenty()
     began = time.monotonic()
-    octavo.sweep(trace, "skylake", ["base4k", "thp"], settings, progress=False)
+    octavo.sweep(trace, "skylake", ["base4k", "thp"], settings, timing=timing, progress=False)
     together = time.monotonic() - began
     began = time.monotonic()
     for one in settings:
         for design in ("base4k", "thp"):
             changes = [f"--set={key}={value}" for key, value in one.items()]
             command = [sys.executable, "-m", "octavo", "sim", trace, "--design", design, *changes]
+            command += ["--timing", timing]
             subprocess.run([*command, "-q"], check=True)
     apart = time.monotonic() - began
     return f"| {name} | {together:.2f} | {apart:.2f} | {apart / together:.2f} |"
@@ -61,6 +62,7 @@ def main() -> None:
     """Prints the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", nargs="+", default=["sqlite3", ":memory:", "select 1"])
+    parser.add_argument("--traces", nargs="*", default=[], help="longer traces, as name=file")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="octavo-bench-") as name:
         native = Path(name) / "program.oct"
@@ -75,6 +77,9 @@ def main() -> None:
             one_trace("the same as CSV, xz", str(text)),
             one_trace("synthetic", synthetic),
         ]
+        for name, trace in (named.split("=", 1) for named in chosen.traces):
+            for timing in ("out-of-order", "additive"):
+                rows.append(one_trace(f"{name}, {timing}", trace, timing))
         busy = study(Path(name) / "study")
     print("# Sweeps: speed\n")
     load = os.getloadavg()[0]
