@@ -1,7 +1,8 @@
 """Sweeps on this machine: 20 designs in one sweep beside 20 separate runs, how busy the processors
 are during a study of 1,000 simulations, and how long a task takes.
 
-Run it on an otherwise idle machine: `.venv/bin/python benches/sweeps.py > docs/results/sweeps.md`.
+Run it on an otherwise idle machine: `.venv/bin/python benches/sweeps.py`. Its tables are in
+docs/results/sweeps.md.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def study(directory: Path) -> str:
 def main() -> None:
     """Prints the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", nargs="+", default=["sqlite3", ":memory:", "select 1"])
+    parser.add_argument("--record", nargs="+", default=["sqlite3", ":memory:", "select 1 limit 0"])
     parser.add_argument("--traces", nargs="*", default=[], help="longer traces, as name=file")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="octavo-bench-") as name:
@@ -77,9 +78,9 @@ def main() -> None:
             one_trace("the same as CSV, xz", str(text)),
             one_trace("synthetic", synthetic),
         ]
-        for name, trace in (named.split("=", 1) for named in chosen.traces):
+        for program, trace in (named.split("=", 1) for named in chosen.traces):
             for timing in ("out-of-order", "additive"):
-                rows.append(one_trace(f"{name}, {timing}", trace, timing))
+                rows.append(one_trace(f"{program}, {timing}", trace, timing))
         busy = study(Path(name) / "study")
     print("# Sweeps: speed\n")
     load = os.getloadavg()[0]
