@@ -88,7 +88,7 @@ impl<V: Lanes> InOrder<V> {
 
     /// Moves the epoch of each lane on, to a time before which nothing is asked any more.
     pub fn move_epoch(&mut self, by: V) {
-        self.cycle = self.cycle.minus_at_most(by);
+        self.cycle = self.cycle.saturating_minus(by);
     }
 }
 
@@ -257,7 +257,7 @@ impl<V: Lanes> IssueSlots<V> {
                 far.drain().filter_map(|(cycle, taken)| Some((cycle.checked_sub(*by)?, taken)));
             *far = kept.collect();
         }
-        self.far_end = self.far_end.minus_at_most(by);
+        self.far_end = self.far_end.saturating_minus(by);
     }
 }
 

@@ -61,7 +61,7 @@ pub trait Lanes: Copy {
 
     /// The difference in each lane, or 0 where the other number is larger.
     #[inline(always)]
-    fn minus_at_most(self, other: Self) -> Self {
+    fn saturating_minus(self, other: Self) -> Self {
         self.max(other).minus(other)
     }
 

@@ -469,7 +469,7 @@ impl<V: Lanes> Pipeline<V> {
             let old = fetched.get(lane).saturating_sub(delay);
             old - old % IssueSlots::<V>::EPOCHS
         });
-        let shift = |times: &mut V| *times = times.minus_at_most(by);
+        let shift = |times: &mut V| *times = times.saturating_minus(by);
         for (epoch, by) in self.epochs.iter_mut().zip(by.as_slice()) {
             *epoch += u64::from(*by);
         }
@@ -512,8 +512,8 @@ impl<V: Lanes> Pipeline<V> {
         self.times.get(self.entries.wrapping_sub(u64::from(distance)))
     }
 
-    /// When an entry is complete that something depends on. If there is none, at the distance 0, or it has left the
-    /// reorder buffer before the entry to come is dispatched, that is before anything that could wait for it.
+    /// When the producer at a distance is complete. The distance 0 names none, and one beyond the reorder buffer is
+    /// committed before the entry to come is dispatched: both give a time that delays nothing.
     #[inline(always)]
     fn complete_before(&self, distance: u32) -> V {
         let is_awaited = distance <= self.config.reorder_buffer;
@@ -704,7 +704,7 @@ impl<V: Lanes> Pipeline<V> {
                 loads += 1;
             }
         }
-        waits.stores = stored.minus_at_most(earliest.max(self.dispatch.cycle()));
+        waits.stores = stored.saturating_minus(earliest.max(self.dispatch.cycle()));
         self.dispatch.take(earliest.max(stored))
     }
 

@@ -85,7 +85,7 @@ impl<V: Lanes> Stacks<V> {
     #[inline(always)]
     pub fn without_commit(&self, since: V) -> Option<V> {
         let one = V::all(1);
-        one.is_less_in_any(since).then(|| since.minus_at_most(one))
+        one.is_less_in_any(since).then(|| since.saturating_minus(one))
     }
 
     /// Explains cycles by a wait.
