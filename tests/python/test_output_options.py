@@ -12,7 +12,6 @@ from typer.testing import CliRunner, Result
 
 from fakes import FakeRun, result
 from octavo.cli import app
-from octavo.cli.options import current_name
 from traces_made import SOME, write_csv
 
 MADE = "synth:gups?table=64KiB&updates=100"
@@ -126,21 +125,6 @@ def test_a_conversion_names_its_file_by_either_way(csv: str, tmp_path: Path) -> 
         refused = octavo("convert", *wrong)
         assert refused.exit_code == 2
         assert "octavo convert IN -o OUT" in refused.stderr
-
-
-def test_the_old_name_of_out_is_accepted_with_a_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = tmp_path / "memory.octmem"
-    done = octavo("snapshot", "--output", str(place))
-    assert done.exit_code == 0
-    assert place.exists()
-    assert done.stderr.startswith("octavo: note: --output is now --out, or -o;")
-    assert current_name(None, "a", quiet=True) == "a"
-    assert capsys.readouterr().err == ""
-    assert octavo("snapshot", "-o", "a", "--output", "b").exit_code == 2
-    assert "--output" not in octavo("snapshot", "--help").stdout
-    assert "--output" not in octavo("record", "--help").stdout
 
 
 def test_a_recording_needs_a_name() -> None:

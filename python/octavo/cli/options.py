@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -263,26 +261,6 @@ class TextOutput(DocumentOutput):
         from octavo.cli.shown import Shown
 
         return Shown(out=self.out, json=self.json, force=self.force)
-
-
-OldOutput = Annotated[str | None, typer.Option("--output", hidden=True)]
-"""The name that `--out` had in `record` and `snapshot`; accepted for one more release."""
-
-
-def current_name(out: str | None, old: str | None, *, quiet: bool) -> str | None:
-    """The value of `--out`, which may be given by its old name. Raises UsageError."""
-    if old is None:
-        return out
-    if out is not None:
-        raise UsageError("--output is the old name of --out: give one of them.")
-    if not quiet:
-        with suppress(OSError, AttributeError):
-            print(
-                "octavo: note: --output is now --out, or -o; the next release drops the old name.",
-                file=sys.stderr,
-                flush=True,
-            )
-    return old
 
 
 def names_in(text: str | None) -> list[str]:

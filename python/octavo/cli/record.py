@@ -39,7 +39,6 @@ def record(
     following: options.Following,
     allocating: options.RecordedAllocations,
     document: options.DocumentOutput,
-    output: options.OldOutput = None,
 ) -> None:
     """Run PROGRAM under the tracer and keep all its references in a trace.
 
@@ -48,16 +47,13 @@ def record(
     given, as often as you like.
     """
     with guarded():
-        place = options.current_name(out, output, quiet=document.quiet)
-        if place is None:
+        if out is None:
             raise UsageError("no FILE given for the trace: octavo record -o FILE -- PROGRAM.")
-        write_document = document.document_file(beside=place)
+        write_document = document.document_file(beside=out)
         scope = resolve_scope(**following.scope(), allocations=allocating.allocations)
         console = make_console()
         with LiveLine(console, quiet=document.quiet, text=recording_text) as line:
-            done = execute_recording(
-                command, place, Scope(**scope), line.show, force=document.force
-            )
+            done = execute_recording(command, out, Scope(**scope), line.show, force=document.force)
         reason = done.about["partial_reason"]
         if not document.quiet:
             say(console, _headline(done), "bold")

@@ -44,18 +44,16 @@ def snapshot(
     ),
     *,
     document: options.DocumentOutput,
-    output: options.OldOutput = None,
 ) -> None:
     """Record how the memory of this machine is fragmented, and how much of its free memory pages
     of each size could use.
     """
     with guarded():
-        place = options.current_name(out, output, quiet=document.quiet)
-        write_document = document.document_file(beside=place)
-        if (place is None) == (show is None):
+        write_document = document.document_file(beside=out)
+        if (out is None) == (show is None):
             raise UsageError("give either -o FILE, to take a snapshot, or --show FILE.")
-        if place is not None:
-            found = take_snapshot(place, pid=pid, force=document.force)
+        if out is not None:
+            found = take_snapshot(out, pid=pid, force=document.force)
             _show_taken(found, quiet=document.quiet)
         else:
             assert show is not None

@@ -24,18 +24,6 @@ pub struct Family {
     pub settings: Option<DesignTable>,
     /// The policies of page sizes that were published with them.
     pub policies: &'static [PolicyEntry],
-    /// Hardware names of earlier versions.
-    pub renamed: &'static [RenamedHardware],
-}
-
-/// A hardware name of an earlier version that is a setting now.
-pub struct RenamedHardware {
-    /// The name of earlier versions.
-    pub old: &'static str,
-    /// The hardware.
-    pub hardware: &'static str,
-    /// The setting.
-    pub setting: &'static str,
 }
 
 /// Translation hardware.
@@ -166,18 +154,13 @@ pub fn design_tables() -> DesignTables {
     tables.with_policies(policies())
 }
 
-/// The hardware and the setting that a hardware name of an earlier version stands for.
-pub fn renamed(name: &str) -> Option<&'static RenamedHardware> {
-    families().flat_map(|family| family.renamed).find(|renamed| renamed.old == name)
-}
-
 impl Family {
     /// Designs without settings of their own.
     pub const fn new(
         hardware: &'static [TranslationHardware],
         designs: &'static [NamedDesign],
     ) -> Self {
-        Family { hardware, designs, settings: None, policies: &[], renamed: &[] }
+        Family { hardware, designs, settings: None, policies: &[] }
     }
 }
 

@@ -6,7 +6,7 @@ use octavo_os::policy::{OsConfig, PolicyError, SettingError};
 use octavo_types::spelling::{hint, quoted};
 
 use super::outside::{self, MakeLevel};
-use super::registry::{self, MachineResult, RenamedHardware, Setup, TranslationHardware, designs};
+use super::registry::{self, MachineResult, Setup, TranslationHardware, designs};
 use crate::config::ConfigError;
 use octavo_config::MachineConfig;
 
@@ -98,22 +98,9 @@ pub enum SpecError {
     },
 }
 
-/// A design spelt with an old hardware name, spelt as today.
-fn renewed(text: &str) -> Option<String> {
-    let (name, settings) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
-    let (old, policy) = name.split_once('+').map_or((name, None), |(a, b)| (a, Some(b)));
-    let RenamedHardware { hardware, setting, .. } = registry::renamed(old)?;
-    let policy = policy.map(|policy| format!("+{policy}")).unwrap_or_default();
-    let settings = settings.map(|settings| format!(":{settings}")).unwrap_or_default();
-    Some(format!("{hardware}{policy}:{setting}{settings}"))
-}
-
 impl DesignSpec {
     /// Parses a design.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
-        if let Some(renewed) = renewed(text) {
-            return Ok(DesignSpec { name: text.to_owned(), ..Self::parse(&renewed)? });
-        }
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let (hardware, policy) = Self::parts(name)?;
         let (policy, usual) = policy.split_once(':').unwrap_or((policy, ""));
@@ -320,21 +307,6 @@ mod tests {
             "softvm:softvm.l1.bytes=17: --set: softvm.l1.bytes = \"17\": give a multiple of 64 \
              (softvm.l1.line_bytes)"
         );
-    }
-
-    #[test]
-    fn old_hardware_names_are_settings() {
-        for (old, new) in [
-            ("tps_copies", "tps:aliases=copies"),
-            ("tps_copies:vector_bits=2", "tps:aliases=copies:vector_bits=2"),
-            ("tps_one_bit+tps", "tps+tps:size_encoding=one-bit"),
-            ("tps_one_bit+tps:heap=none", "tps+tps:size_encoding=one-bit:heap=none"),
-        ] {
-            let [old_spec, new_spec] = [old, new].map(|text| DesignSpec::parse(text).unwrap());
-            assert_eq!(old_spec.name(), old);
-            assert_eq!(old_spec.os(), new_spec.os());
-            assert_eq!(old_spec.hardware().name, new_spec.hardware().name);
-        }
     }
 
     #[test]

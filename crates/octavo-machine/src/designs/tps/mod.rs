@@ -25,7 +25,7 @@ use octavo_types::PageSize;
 use super::Conventional;
 use super::build::{self, Tables};
 use super::registry::{
-    Family, MachineResult, NamedDesign, RenamedHardware, Requirement, Setup, Sizes,
+    Family, MachineResult, NamedDesign, Requirement, Setup, Sizes,
     TranslationHardware,
 };
 pub use policy::{Span, TAILORED_PAGES, Tps, TpsConfig};
@@ -34,10 +34,6 @@ pub use policy::{Span, TAILORED_PAGES, Tps, TpsConfig};
 #[rustfmt::skip]
 pub const FAMILY: Family = Family {
     policies: &[PolicyEntry::new::<TpsConfig>("tps", "tailored page sizes: reservations and pages of every power of two that grow in place")],
-    renamed: &[
-        RenamedHardware { old: "tps_copies", hardware: "tps", setting: "aliases=copies" },
-        RenamedHardware { old: "tps_one_bit", hardware: "tps", setting: "size_encoding=one-bit" },
-    ],
     ..Family::new(
         &[TranslationHardware {
             sizes: Sizes::All,
