@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -215,6 +216,17 @@ def test_tasks_share_a_trace_and_are_bounded() -> None:
     assert {len(task.simulations) for task in one_by_one} == {1}
     keys = {one.key for task in tasks for one in task.simulations}
     assert keys == {one.key for one in plan.simulations}
+
+
+def test_a_task_is_sent_with_its_machines_compressed() -> None:
+    settings = variants({"core.base_cpi": [0.5, 1.0, 1.5, 2.0]})
+    trace = {"t": "synth:zipf?references=1k"}
+    combinations = crossed(trace, {"m": "skylake"}, ["base4k"], settings, [None])
+    (task,) = divide(resolve(list(combinations), trace, {"m": "skylake"}).simulations)
+    sent = pickle.dumps(task)
+    assert pickle.loads(sent) == task
+    # One machine alone takes more.
+    assert len(sent) < len(task.simulations[0].machine.toml)
 
 
 def test_what_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path) -> None:

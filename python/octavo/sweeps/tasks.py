@@ -5,12 +5,14 @@ function that makes their tables. A task is plain data, and its tables depend on
 from __future__ import annotations
 
 import json
+import pickle
 import tempfile
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import octavo._core as _core
 from octavo.base.errors import CannotRun
@@ -47,8 +49,22 @@ _WHOLE = ("exited", "signalled", "limit")
 _PER = 1000
 
 
+class Compressed:
+    """A data class that is sent to other processes compressed: machines, and tables, repeat each
+    other.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = tuple(getattr(self, field.name) for field in fields(cast(Any, self)))
+        return _decompressed, (type(self), zlib.compress(pickle.dumps(values), level=1))
+
+
+def _decompressed(kind: type[Any], values: bytes) -> Any:
+    return kind(*pickle.loads(zlib.decompress(values)))
+
+
 @dataclass(frozen=True)
-class Task:
+class Task(Compressed):
     """Simulations that share the reading of a trace."""
 
     simulations: tuple[Simulation, ...]
@@ -60,7 +76,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Finished:
+class Finished(Compressed):
     """The outcome of a task."""
 
     tables: dict[str, pa.Table]
