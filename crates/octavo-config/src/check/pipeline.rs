@@ -43,6 +43,7 @@ fn check_pipeline(pipeline: &PipelineConfig) -> Result<(), InvalidValue> {
     }
     let widths = [
         ("width", pipeline.width),
+        ("fetch_width", pipeline.fetch_width()),
         ("issue_width", pipeline.issue_width),
         ("commit_width", pipeline.commit_width),
         ("load_ports", pipeline.load_ports),

@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 pub struct PipelineConfig {
     /// Core clock, in GHz: turns cycles into nanoseconds.
     pub frequency_ghz: f64,
-    /// Instructions fetched, and dispatched into the reorder buffer, in a cycle: 1 to 64.
+    /// Instructions dispatched into the reorder buffer in a cycle: 1 to 64.
     pub width: u32,
+    /// Instructions fetched in a cycle, if not [`PipelineConfig::width`]: 1 to 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch_width: Option<u32>,
     /// Instructions that begin execution in a cycle: 1 to 64.
     pub issue_width: u32,
     /// Instructions that leave the reorder buffer in a cycle: 1 to 64.
@@ -47,6 +50,11 @@ pub struct PipelineConfig {
 impl PipelineConfig {
     /// The largest reorder buffer: dependences over more instructions are not followed.
     pub const MAX_REORDER_BUFFER: u32 = 1023;
+
+    /// Instructions fetched in a cycle.
+    pub fn fetch_width(&self) -> u32 {
+        self.fetch_width.unwrap_or(self.width)
+    }
 }
 
 /// How branches are predicted.

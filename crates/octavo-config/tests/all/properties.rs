@@ -238,11 +238,12 @@ fn host() -> impl Strategy<Value = HostConfig> {
 
 fn pipeline() -> impl Strategy<Value = PipelineConfig> {
     let branches = select(vec![BranchPrediction::Tage, BranchPrediction::Perfect]);
-    let (widths, queues) = (vec(1u32..=64, 5), vec(1u32..=1023, 8));
+    let (widths, queues) = (vec(1u32..=64, 6), vec(1u32..=1023, 8));
     (0.1f64..10.0, widths, queues, vec(0u32..=100, 3), branches).prop_map(
         |(frequency_ghz, widths, queues, cycles, branches)| PipelineConfig {
             frequency_ghz,
             width: widths[0],
+            fetch_width: Some(widths[5]).filter(|width| *width != widths[0]),
             issue_width: widths[1],
             commit_width: widths[2],
             reorder_buffer: queues[0],

@@ -1,7 +1,7 @@
 //! An out-of-order core, in one pass over the instructions in program order: each gets the cycles of its fetch,
 //! dispatch, execution and commit from those of the instructions before it.
 //!
-//! - Fetch: `width` instructions a cycle, none in the cycle of a taken branch behind it, none before a
+//! - Fetch: `fetch_width` instructions a cycle, none in the cycle of a taken branch behind it, none before a
 //!   mispredicted branch is resolved, and at most `fetch_buffer` instructions ahead of dispatch. Misses of
 //!   fetches stop it.
 //! - Dispatch: in order, `front_end_cycles` later, when reorder buffer, registers, load queue and store
@@ -333,7 +333,7 @@ impl<V: Lanes> Pipeline<V> {
             register_ends: Ring::new(none, config.rename_registers + MAX_WRITES),
             load_ends: Ring::new(none, config.load_queue),
             store_ends: Ring::new(none, config.store_queue),
-            fetch: InOrder::new(config.width),
+            fetch: InOrder::new(config.fetch_width()),
             dispatch: InOrder::new(config.width),
             commit: InOrder::new(config.commit_width),
             drain: InOrder::new(config.store_ports),

@@ -409,6 +409,22 @@ fn taken_branches_end_the_cycle_of_fetch() {
 }
 
 #[test]
+fn fetch_runs_ahead_of_dispatch_where_it_is_wider() {
+    let cycles = |fetch_width| {
+        let mut program = Program::default();
+        for number in 0..400 {
+            let is_taken = number % 10 == 0 && number > 0;
+            program.ops.entry(&[], 0, None, Followed { is_mispredicted: false, is_taken });
+        }
+        program.cycles(core(|_, pipeline| pipeline.fetch_width = fetch_width))
+    };
+    // A round of 10 instructions takes 4 + 4 + 2 fetched, which is a cycle more than 10 dispatched by fours.
+    assert_eq!(cycles(None), FIRST_COMMIT + 3 * 40 - 1);
+    assert_eq!(cycles(Some(8)), FIRST_COMMIT + 400 / 4 - 1);
+    assert_eq!(cycles(Some(3)), FIRST_COMMIT + 4 * 40 - 1);
+}
+
+#[test]
 fn a_full_store_queue_stalls() {
     let cycles = |store_queue: u32| {
         let mut program = Program::default();
