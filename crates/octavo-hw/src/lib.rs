@@ -14,8 +14,8 @@ mod virtual_caches;
 mod walk_caches;
 
 pub use array::{
-    AnySizeArray, Geometry, GeometryError, NO_KEY, ParseReplacementError, Replacement, SetArray,
-    Slot,
+    AnySizeArray, Geometry, GeometryError, KeyIndex, NO_KEY, ParseReplacementError, Replacement,
+    SetArray, Slot,
 };
 pub use asid::Asid;
 pub use caches::{

@@ -2,7 +2,7 @@
 
 use octavo_types::Instructions;
 
-use super::find::{Index, Keys, MAX_SCANNED, scan, stride_log2};
+use super::find::{KeyIndex, Keys, MAX_SCANNED, scan, stride_log2};
 use super::replacement::Policy;
 use super::{Geometry, NO_KEY, Replacement};
 
@@ -23,7 +23,7 @@ pub(super) struct AnySets {
 enum Finder {
     Scan(Instructions),
     Index {
-        index: Index,
+        index: KeyIndex,
         /// The first way of each set that may be free.
         free_from: Box<[u32]>,
     },
@@ -36,7 +36,7 @@ impl AnySets {
             (1 << stride_log2(ways), Finder::Scan(instructions))
         } else {
             let free_from = vec![0; sets].into_boxed_slice();
-            (ways, Finder::Index { index: Index::new(sets * ways), free_from })
+            (ways, Finder::Index { index: KeyIndex::new(sets * ways), free_from })
         };
         let last = match replacement.retouch_changes() {
             true => Box::default(),

@@ -10,6 +10,7 @@ mod replacement;
 use octavo_types::Instructions;
 
 pub use any_size::AnySizeArray;
+pub use find::KeyIndex;
 pub use geometry::{Geometry, GeometryError};
 pub use replacement::{ParseReplacementError, Replacement};
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use octavo_hw::KeyIndex;
 
 use super::ArrayShape;
 use crate::study::front::{FRONT, Front};
@@ -34,13 +34,19 @@ pub struct TlbArray {
 }
 
 /// An index of the entries of wide sets.
-#[derive(Default)]
 struct Wide {
-    /// By page, its entry.
-    entries: FxHashMap<u64, u32>,
+    /// The entries that hold a page, and their number.
+    index: KeyIndex,
+    held: usize,
     /// Entries of the only set and the times that they got, the earliest first. One that has another
     /// time now is elsewhere in the queue, in the front or free.
     queue: VecDeque<(u32, u64)>,
+}
+
+impl Wide {
+    fn new(entries: usize) -> Self {
+        Wide { index: KeyIndex::new(entries), held: 0, queue: VecDeque::new() }
+    }
 }
 
 impl TlbArray {
@@ -58,7 +64,7 @@ impl TlbArray {
             slots: vec![0; entries].into(),
             ready: vec![false; entries].into(),
             now: 0,
-            wide: is_wide.then(Wide::default),
+            wide: is_wide.then(|| Wide::new(entries)),
         }
     }
 
@@ -86,7 +92,7 @@ impl TlbArray {
     #[inline(always)]
     fn find_key(&self, key: u64) -> Option<usize> {
         if let Some(wide) = &self.wide {
-            return wide.entries.get(&key).map(|entry| *entry as usize);
+            return wide.index.find(&self.keys, key, 0, self.keys.len());
         }
         let set = self.set_of(key);
         let way = self.keys[set.clone()].iter().position(|held| *held == key);
@@ -149,7 +155,7 @@ impl TlbArray {
     /// As [`TlbArray::oldest`], where there is only one set.
     fn oldest_of_all(&mut self) -> usize {
         let wide = self.wide.as_mut().expect("the set is wide");
-        if wide.entries.len() < self.keys.len() {
+        if wide.held < self.keys.len() {
             return self.times.iter().position(|time| *time == 0).expect("one is free");
         }
         while let Some((entry, time)) = wide.queue.front() {
@@ -214,10 +220,11 @@ impl TlbArray {
     fn hold(&mut self, entry: usize, key: u64) {
         let before = std::mem::replace(&mut self.keys[entry], key);
         if let Some(wide) = &mut self.wide {
-            if before != NO_KEY {
-                wide.entries.remove(&before);
+            match before {
+                NO_KEY => wide.held += 1,
+                _ => wide.index.remove(before, entry),
             }
-            wide.entries.insert(key, entry as u32);
+            wide.index.add(key, entry);
         }
     }
 
@@ -256,7 +263,8 @@ impl TlbArray {
 
     fn free(&mut self, entry: usize) {
         if let Some(wide) = &mut self.wide {
-            wide.entries.remove(&self.keys[entry]);
+            wide.index.remove(self.keys[entry], entry);
+            wide.held -= 1;
         }
         self.keys[entry] = NO_KEY;
         self.times[entry] = 0;

@@ -5,7 +5,7 @@ const NONE: u32 = u32::MAX;
 
 /// The slots (set times ways plus way) of each key. The keys themselves belong to the array.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Index {
+pub struct KeyIndex {
     /// The first slot of each chain.
     heads: Box<[u32]>,
     /// The next slot of each slot in its chain.
@@ -13,11 +13,11 @@ pub(in super::super) struct Index {
     hash_shift: u32,
 }
 
-impl Index {
+impl KeyIndex {
     /// An empty index for `slots` slots.
     pub fn new(slots: usize) -> Self {
         let chains = (2 * slots).next_power_of_two();
-        Index {
+        KeyIndex {
             heads: vec![NONE; chains].into_boxed_slice(),
             behind: vec![NONE; slots].into_boxed_slice(),
             hash_shift: u64::BITS - chains.trailing_zeros(),
@@ -48,12 +48,14 @@ impl Index {
     }
 
     /// Adds a slot for `key`.
+    #[inline]
     pub fn add(&mut self, key: u64, slot: usize) {
         let head = &mut self.heads[self.chain(key)];
         self.behind[slot] = std::mem::replace(head, slot as u32);
     }
 
     /// Removes the slot of `key`.
+    #[inline]
     pub fn remove(&mut self, key: u64, slot: usize) {
         let behind = self.behind[slot];
         let chain = self.chain(key);

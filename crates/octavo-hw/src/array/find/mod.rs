@@ -3,7 +3,7 @@
 mod index;
 mod scan;
 
-pub(super) use index::Index;
+pub use index::KeyIndex;
 pub(super) use scan::{Keys, MAX_SCANNED, scan};
 
 /// log2 of the slots of a scanned set of `ways` ways: 4, 8 or 16 slots. Slots behind the ways are never
