@@ -61,9 +61,9 @@ pub const FAMILY: Family = Family {
         hardware("perforated_all", "perforated without filters; a page's whole bitmap is filled at once", |config, setup, os| make(config, setup, os, Variant::AllAtOnce)),
     ],
     &[
-        NamedDesign { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB pages with 4 KiB holes" },
-        NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "perforated pages without hole filters" },
-        NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "perforated pages without hole filters; whole bitmaps are filled at once" },
+        NamedDesign { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB pages with 4 KiB holes", figure: "holes" },
+        NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "perforated pages without hole filters", figure: "holes" },
+        NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "perforated pages without hole filters; whole bitmaps are filled at once", figure: "holes" },
     ],
     )
 };
