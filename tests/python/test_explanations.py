@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,11 +13,10 @@ from typer.testing import CliRunner
 
 import octavo._core as _core
 from octavo.cli import app
-from octavo.report.mechanisms import DESIGNS, EXPLANATIONS, Figure
+from octavo.report.mechanisms import FIGURES
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "docs/explanation"
-FIGURES: set[Callable[[], Figure]] = {*EXPLANATIONS.values(), *DESIGNS.values()}
 
 
 def test_figures_are_as_the_script_draws_them(tmp_path: Path) -> None:
@@ -37,7 +35,7 @@ def test_each_explanation_has_a_figure() -> None:
 
 def test_letters_of_figures_stay_inside() -> None:
     """By the width of a letter, at most 0.62 of its height on average."""
-    for draw in FIGURES:
+    for draw in FIGURES.values():
         figure = draw().svg()
         (height,) = map(int, re.findall(r'viewBox="0 0 480 (\d+)"', figure))
         for tag, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", figure):

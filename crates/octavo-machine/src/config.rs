@@ -60,10 +60,13 @@ pub enum ConfigError {
     },
     /// Memory tiers of designs whose caches see no physical addresses.
     #[error(
-        "memory.tiers: softvm, spur, mips_virtual and mips_physical have one kind of memory: give other designs, \
+        "memory.tiers: {hardware} have one kind of memory: give other designs, \
          or memory.tiers=none"
     )]
-    NoTiers,
+    NoTiers {
+        /// The hardware of such designs.
+        hardware: &'static str,
+    },
     /// Merging of identical pages in a guest, where the operating system does not observe stores.
     #[error(
         "same_pages = {given}: only machines without a guest merge pages: omit it, or \

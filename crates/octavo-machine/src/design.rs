@@ -6,7 +6,7 @@ use octavo_types::{FrameNumber, PageNumber};
 
 use crate::counters::Counters;
 pub use crate::env::AddressSpace;
-use crate::env::{Charged, Env};
+use crate::env::{Charged, CompositePages, Env};
 use crate::front::{Filter, LineAccess};
 use crate::tlb::Translation;
 
@@ -19,6 +19,8 @@ pub trait Design: Send {
     const FILTER: Filter = Filter::BySide;
     /// Whether software of the design interrupts programs ([`Charged::handlers`]).
     const INTERRUPTS: bool = false;
+    /// How its hardware translates composite pages, if it has any.
+    const COMPOSITE: Option<&'static dyn CompositePages> = None;
     /// Whether a walk translates a single line, so that other lines of its page do not wait for it.
     const TRANSLATES_LINES: bool = false;
 

@@ -107,7 +107,7 @@ impl<D: Design> Machine<D> {
     /// A machine with one core for each of `mmus`.
     pub fn new(env: Env, mmus: Vec<D>, instructions: Instructions) -> Self {
         Machine {
-            env,
+            env: env.with_composite(D::COMPOSITE),
             handled: vec![0; mmus.len()],
             mmus,
             core_setup: None,

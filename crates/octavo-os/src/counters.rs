@@ -40,11 +40,11 @@ pub struct Counters {
     pub pages_unmerged: u64,
     /// Gapped pages created.
     pub gapped: u64,
-    /// Perforated pages created.
-    pub perforations: u64,
-    /// Holes punched in perforated pages.
+    /// Pages with holes created.
+    pub pages_with_holes: u64,
+    /// Holes punched in pages with holes.
     pub punches: u64,
-    /// Holes patched: the base page becomes a part of its perforated page again.
+    /// Holes patched: the base page becomes a part of its page with holes again.
     pub patches: u64,
     /// Shootdowns for hole bits only: one per run of pages whose bits changed without another shootdown.
     pub hole_shootdowns: u64,

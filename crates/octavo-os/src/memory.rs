@@ -9,14 +9,16 @@
 
 mod check;
 mod compaction;
+mod composite_pages;
 mod contents;
 mod gapped;
 mod grow;
+mod hole_changes;
+mod holes;
 mod invalidations;
 mod merge;
 mod objects;
 mod parts_used;
-mod perforated;
 mod ranges;
 mod references;
 mod run;
@@ -69,7 +71,7 @@ pub struct Memory {
     references: References,
     objects: FxHashMap<ObjectId, Object>,
     stale: Vec<Invalidation>,
-    /// Whether a 2 MiB page is perforated instead of split.
+    /// Whether a 2 MiB page gets holes instead of being split.
     pub punches: bool,
     /// Base pages whose hole bit has changed without an invalidation yet.
     holes_changed: Vec<(ProcessId, PageNumber)>,
@@ -99,7 +101,7 @@ impl Memory {
         sizes.push(PageSize::BASE);
         sizes.sort_unstable();
         sizes.dedup();
-        if format.has_perforated {
+        if format.holes.is_some() {
             frames.reserve_hole_bitmaps();
         }
         if format.has_gapped {

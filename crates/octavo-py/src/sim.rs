@@ -18,14 +18,15 @@ pub fn designs() -> Vec<(&'static str, &'static str)> {
     registry::designs().iter().map(|known| (known.name, known.about)).collect()
 }
 
-/// A design's hardware, policy, description, table of the machine description and documentation.
-type Explained = (&'static str, &'static str, &'static str, Option<&'static str>, String);
+/// A design's hardware, policy, description, figure, table of the machine description and documentation.
+type Explained =
+    (&'static str, &'static str, &'static str, &'static str, Option<&'static str>, String);
 
 /// A named design explained; `None` if there is none of this name.
 #[pyfunction]
 pub fn explain_design(name: &str) -> Option<Explained> {
     let registry::Explained { design, settings, documentation } = registry::explain(name)?;
-    Some((design.hardware, design.policy, design.about, settings, documentation))
+    Some((design.hardware, design.policy, design.about, design.figure, settings, documentation))
 }
 
 /// The documentation of simulations: its tables give the meaning of each counter.

@@ -49,10 +49,10 @@ def explain_design(
             _check_figure(figure, output)
         explained = explain(design)
         if figure is not None:
-            from octavo.report.mechanisms import DESIGNS
+            from octavo.report.mechanisms import FIGURES
 
             with failing_with(f"`{figure}`"):
-                replace_text(Path(figure).resolve(), DESIGNS[design]().svg())
+                replace_text(Path(figure).resolve(), FIGURES[explained.figure]().svg())
         shown.write_console(lambda console: _show(console, explained))
         shown.write_json(explained.document)
 

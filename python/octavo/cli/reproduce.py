@@ -22,13 +22,12 @@ from octavo.base.signals import uninterrupted
 from octavo.cli import options
 from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
-from octavo.studies import ALL, STUDIES
+from octavo.studies import ALL, LARGE, STUDIES
 from octavo.terminal.console import make_console, say
 
 if TYPE_CHECKING:
     from octavo.studies.reproduction import Reproduction, Request
 
-_TAILORED = "tailored-page-sizes"
 _EPILOG = """\b
 Examples:
   octavo reproduce base-page-size
@@ -57,7 +56,7 @@ def reproduce(
     max_instructions: str | None = option(
         None, "N", "End each program after so many instructions."
     ),
-    large: bool = flag(f"Of {_TAILORED}: workloads of gigabytes, as in the paper. Takes hours."),
+    large: bool = flag(f"Of {LARGE}: workloads of gigabytes, as in the paper. Takes hours."),
     estimate: bool = flag(f"Of {ALL}: only say how long the rest takes."),
     *,
     output: options.DocumentOutput,
@@ -74,8 +73,8 @@ def reproduce(
     """
     with guarded(), ExitStack() as stack:
         choose(study, (*STUDIES, ALL), "study")
-        if large and study != _TAILORED:
-            raise UsageError(f"--large: {study} has one size only; {_TAILORED} has a larger one.")
+        if large and study != LARGE:
+            raise UsageError(f"--large: {study} has one size only; {LARGE} has a larger one.")
         if estimate and study != ALL:
             raise UsageError(f"--estimate: only `octavo reproduce {ALL}` has an estimate.")
         if study == ALL and not out:

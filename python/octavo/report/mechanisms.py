@@ -1,4 +1,4 @@
-"""The figures of the mechanisms: of docs/explanation, and of each design for `octavo explain`.
+"""The figures of mechanisms: for docs/explanation, and for the designs of `octavo explain`.
 
 Lines and letters have the colour of the text around them. In a page of the site the figure is part
 of the page, and follows its light or dark scheme; alone, it follows that of the system.
@@ -154,7 +154,7 @@ def two_page_sizes() -> Figure:
     return figure
 
 
-def tailored_page_sizes() -> Figure:
+def power_of_two_pages() -> Figure:
     """A mapping as pages of powers of two."""
     figure = Figure(210, "A mapping of 28 KiB is three pages: 16, 8 and 4 KiB, each one TLB entry")
     figure.words(10, 24, "a mapping of 28 KiB", "start")
@@ -168,7 +168,7 @@ def tailored_page_sizes() -> Figure:
     return figure
 
 
-def perforated_pages() -> Figure:
+def pages_with_holes() -> Figure:
     """A large page with holes."""
     figure = Figure(
         250, "Most of a 2 MiB page is in one frame; holes are translated by their own entries"
@@ -355,7 +355,7 @@ def gapped_pages() -> Figure:
     return figure
 
 
-def pom_tlb() -> Figure:
+def tlb_in_memory() -> Figure:
     """A third level in memory."""
     figure = Figure(300, "A third-level TLB lies in memory, and data caches hold lines of it")
     for y, text, colour in ((10, "first-level TLB", TEAL), (84, "second-level TLB", TEAL)):
@@ -447,41 +447,32 @@ def perfect(level: str) -> Figure:
     return figure
 
 
-EXPLANATIONS: dict[str, Callable[[], Figure]] = {
+FIGURES: dict[str, Callable[[], Figure]] = {
     "translation": translation,
     "segments": segments,
     "curves": curves,
     "two-page-sizes": two_page_sizes,
-    "tailored-page-sizes": tailored_page_sizes,
-    "perforated-pages": perforated_pages,
-    "software-translation": software_translation,
     "core-model": core_model,
-}
-"""By page of docs/explanation."""
-DESIGNS: dict[str, Callable[[], Figure]] = {
-    "base4k": translation,
-    "thp": huge_pages,
-    "reserved_thp": reservation,
-    **dict.fromkeys(("base16k", "base64k", "first_touch"), granules),
-    "tps": tailored_page_sizes,
-    **dict.fromkeys(("colt", "colt_sa", "colt_fa"), coalescing),
-    "rmm": range_tlb,
-    "direct_segment": direct_segment,
-    **dict.fromkeys(("perforated", "perforated_on_demand", "perforated_all"), perforated_pages),
-    "gtsm": gapped_pages,
-    "pom_tlb": pom_tlb,
-    "ech": elastic_cuckoo,
-    "champsim": translation,
-    **dict.fromkeys(("softvm", "softvm_free"), software_translation),
-    "spur": in_cache_translation,
-    "mips_virtual": lambda: software_refill(
+    "huge-pages": huge_pages,
+    "reservation": reservation,
+    "granules": granules,
+    "power-of-two-pages": power_of_two_pages,
+    "coalescing": coalescing,
+    "range-tlb": range_tlb,
+    "direct-segment": direct_segment,
+    "holes": pages_with_holes,
+    "gaps": gapped_pages,
+    "tlb-in-memory": tlb_in_memory,
+    "cuckoo-tables": elastic_cuckoo,
+    "software-translation": software_translation,
+    "in-cache-translation": in_cache_translation,
+    "software-refill-virtual": lambda: software_refill(
         "virtual", "Misses of virtual caches ask a TLB, which a software handler refills"
     ),
-    "mips_physical": lambda: software_refill(
+    "software-refill-physical": lambda: software_refill(
         "physical", "Each access asks a TLB, which a software handler refills"
     ),
-    "ideal2m": huge_pages,
-    "perfect_l1": lambda: perfect("first"),
-    "perfect_l2": lambda: perfect("second"),
+    "perfect-first": lambda: perfect("first"),
+    "perfect-second": lambda: perfect("second"),
 }
-"""By named design."""
+"""By mechanism: a design names its own where it is registered; docs/explanation shows some."""

@@ -26,6 +26,8 @@ class Explanation:
     about: str
     hardware: str
     policy: str
+    figure: str
+    """The name of the figure of its mechanism, in octavo.report.mechanisms."""
     documentation: str
     """The idea, the paper and the assumptions, as its source file gives them."""
     assumptions: str
@@ -56,12 +58,13 @@ def explain(name: str) -> Explanation:
     names = tuple(known for known, _ in _core.designs())
     found = _core.explain_design(choose(name, names, "design"))
     assert found is not None
-    hardware, policy, about, table, documentation = found
+    hardware, policy, about, figure, table, documentation = found
     return Explanation(
         name=name,
         about=about,
         hardware=hardware,
         policy=policy,
+        figure=figure,
         documentation=_LINK.sub(r"\1", documentation),
         assumptions=_assumptions(hardware, name),
         parameters=tuple(_parameters(policy, table)),

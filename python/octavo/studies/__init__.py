@@ -15,5 +15,7 @@ STUDIES = (
     "perforated-pages",
 )
 """By the names that users give; the folder of each has underscores in place of hyphens."""
+LARGE = "tailored-page-sizes"
+"""The one that has workloads of gigabytes, too."""
 ALL = "all"
 """All of them, with one report."""

@@ -183,7 +183,7 @@ impl TranslationHardware {
     pub(super) fn check_host(&self, host: &HostConfig) -> Result<(), ConfigError> {
         let name = self.name;
         let Some(OsConfig { policy, .. }) = own_policy(host)? else { return Ok(()) };
-        // Tailored guest pages may be backed by any host pages.
+        // Guest pages of any size may be backed by any host pages.
         let requirement = self
             .needs
             .filter(|requirement| requirement.is_of_host && !requirement.is_met_by(&policy));
@@ -201,7 +201,8 @@ impl TranslationHardware {
                 host,
                 format!(
                     "it makes pages of {size}, which the page tables of {name} do not support: give \
-                     another policy, or the hardware tps"
+                     another policy, or {}",
+                    Sizes::All.remedy()
                 ),
             )),
         }

@@ -32,10 +32,10 @@ pub const FAMILY: Family = Family::new(
         },
     ],
     &[
-        NamedDesign { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages on demand" },
-        NamedDesign { name: "thp", hardware: "conventional", policy: "thp", about: "Linux's transparent huge pages of 2 MiB" },
-        NamedDesign { name: "reserved_thp", hardware: "conventional", policy: "reserved_thp", about: "huge pages by reservation, as FreeBSD has them" },
-        NamedDesign { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB in unfragmented memory" },
+        NamedDesign { name: "base4k", hardware: "conventional", policy: "base", about: "4 KiB pages on demand", figure: "translation" },
+        NamedDesign { name: "thp", hardware: "conventional", policy: "thp", about: "Linux's transparent huge pages of 2 MiB", figure: "huge-pages" },
+        NamedDesign { name: "reserved_thp", hardware: "conventional", policy: "reserved_thp", about: "huge pages by reservation, as FreeBSD has them", figure: "reservation" },
+        NamedDesign { name: "ideal2m", hardware: "unfragmented", policy: "thp", about: "a bound: huge pages of 2 MiB in unfragmented memory", figure: "huge-pages" },
     ],
 );
 
@@ -102,7 +102,7 @@ impl<E: OfWalk> Conventional<E> {
         Conventional { fills_whole_pages: true, ..self }
     }
 
-    /// Gives parts of tailored pages accessed and dirty bits of their own, at most `vector_bits` each; 0 for
+    /// Gives parts of pages of intermediate sizes accessed and dirty bits of their own, at most `vector_bits` each; 0 for
     /// none.
     pub fn with_vectors(self, vector_bits: u8) -> Self {
         let parts = (vector_bits > 0).then(|| Box::new(KnownPartBits::new(vector_bits)));

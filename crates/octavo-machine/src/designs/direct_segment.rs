@@ -21,8 +21,8 @@ use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber};
 
-use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
-use super::{Conventional, build, rmm};
+use super::registry::{Family, MachineResult, NamedDesign, RANGES, Setup, TranslationHardware};
+use super::{Conventional, build};
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
@@ -33,10 +33,10 @@ use crate::front::LineAccess;
 #[rustfmt::skip]
 pub const FAMILY: Family = Family::new(
     &[TranslationHardware {
-        needs: Some(&rmm::RANGES),
+        needs: Some(&RANGES),
         ..TranslationHardware::new("direct_segment", "one segment beside the TLBs", make)
     }],
-    &[NamedDesign { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest" }],
+    &[NamedDesign { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest", figure: "direct-segment" }],
 );
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {

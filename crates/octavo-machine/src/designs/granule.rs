@@ -18,9 +18,9 @@ pub const FAMILY: Family = Family::new(
         ..TranslationHardware::new("granule", "arrays for 4 KiB pages that also hold the policy's page size, one entry each", make)
     }],
     &[
-        NamedDesign { name: "base16k", hardware: "granule", policy: "fixed:size=16KiB", about: "a base page of 16 KiB for anonymous memory" },
-        NamedDesign { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory" },
-        NamedDesign { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping has room, 4 KiB elsewhere" },
+        NamedDesign { name: "base16k", hardware: "granule", policy: "fixed:size=16KiB", about: "a base page of 16 KiB for anonymous memory", figure: "granules" },
+        NamedDesign { name: "base64k", hardware: "granule", policy: "fixed:size=64KiB", about: "a base page of 64 KiB for anonymous memory", figure: "granules" },
+        NamedDesign { name: "first_touch", hardware: "granule", policy: "first_touch", about: "256 KiB at the first touch where the mapping has room, 4 KiB elsewhere", figure: "granules" },
     ],
 );
 

@@ -25,8 +25,8 @@ pub const FAMILY: Family = Family::new(
         TranslationHardware { is_bound: true, ..TranslationHardware::new("perfect_l2", "a second-level TLB that never misses", make_l2) },
     ],
     &[
-        NamedDesign { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss" },
-        NamedDesign { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses" },
+        NamedDesign { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss", figure: "perfect-first" },
+        NamedDesign { name: "perfect_l2", hardware: "perfect_l2", policy: "base", about: "a bound: a second-level TLB that never misses", figure: "perfect-second" },
     ],
 );
 

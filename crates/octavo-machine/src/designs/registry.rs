@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use octavo_config::{DesignTable, DesignTables, MachineConfig};
 use octavo_os::frames::fragmentation::Fragmentation;
-use octavo_os::policy::{Capability, OsConfig, Policies, PolicyConfig, PolicyEntry};
+use octavo_os::policy::{self, Capability, OsConfig, Policies, PolicyConfig, PolicyEntry};
 use octavo_types::{Instructions, PageSize};
 
 use super::FAMILIES;
@@ -92,6 +92,8 @@ pub struct NamedDesign {
     pub policy: &'static str,
     /// A description of one line.
     pub about: &'static str,
+    /// Name of the figure of its mechanism.
+    pub figure: &'static str,
 }
 
 fn families() -> impl Iterator<Item = &'static Family> {
@@ -170,13 +172,22 @@ impl Requirement {
         policy.capabilities().contains(&self.capability)
     }
 
-    /// The policies that meet it, as `the policy tps`.
+    /// The policies that meet it, as `the policy NAME`.
     pub fn remedy(&self) -> String {
         format!("the policy {}", policies().with_capability(self.capability).join(" or "))
     }
 }
 
+/// Ranges, of guest and host.
+pub const RANGES: Requirement = Requirement { capability: policy::RANGES, is_of_host: true };
+
 impl Sizes {
+    /// The hardware whose page tables support these sizes, as `the hardware NAME or NAME`.
+    pub fn remedy(self) -> String {
+        let names = hardware().filter(|of| of.sizes == self).map(|of| of.name);
+        format!("the hardware {}", names.collect::<Vec<_>>().join(" or "))
+    }
+
     /// The sizes above 4 KiB.
     pub fn list(self) -> Vec<PageSize> {
         let all = PageSize::BASE.log2() + 1..=PageSize::LARGEST.log2();

@@ -20,13 +20,11 @@
 
 use octavo_config::{MachineConfig, TlbConfig};
 use octavo_hw::Asid;
-use octavo_os::policy::{self, OsConfig};
+use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber, PageSize};
 
-use super::registry::{
-    Family, MachineResult, NamedDesign, Requirement, Setup, TranslationHardware,
-};
+use super::registry::{Family, MachineResult, NamedDesign, RANGES, Setup, TranslationHardware};
 use super::{Conventional, build};
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
@@ -42,11 +40,8 @@ pub const FAMILY: Family = Family::new(
         needs: Some(&RANGES),
         ..TranslationHardware::new("rmm", "a range TLB beside the second level", make)
     }],
-    &[NamedDesign { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: a range TLB beside the second level" }],
+    &[NamedDesign { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: a range TLB beside the second level", figure: "range-tlb" }],
 );
-
-/// Ranges, of guest and host.
-pub(super) const RANGES: Requirement = Requirement { capability: policy::RANGES, is_of_host: true };
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     build::machine(config, setup, os, || Rmm::new(&config.tlb, setup.instructions))

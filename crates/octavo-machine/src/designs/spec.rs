@@ -86,7 +86,7 @@ pub enum SpecError {
     /// A policy with pages of a size that the hardware's page tables do not support.
     #[error(
         "{hardware}+{policy}: the policy `{policy}` makes pages of {size}, which the page tables of \
-         {hardware} do not support: give the hardware tps"
+         {hardware} do not support: give {remedy}"
     )]
     UnsupportedSize {
         /// The hardware.
@@ -95,6 +95,8 @@ pub enum SpecError {
         policy: String,
         /// The first such size.
         size: String,
+        /// The hardware that supports it.
+        remedy: String,
     },
 }
 
@@ -237,6 +239,7 @@ fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Res
             hardware: hardware.name,
             policy: policy.to_owned(),
             size: size.to_string(),
+            remedy: registry::Sizes::All.remedy(),
         }),
     }
 }
@@ -332,7 +335,7 @@ mod tests {
         assert_eq!(
             sentence("conventional+tps"),
             "conventional+tps: the policy `tps` makes pages of 8KiB, which the page tables of \
-             conventional do not support: give the hardware tps"
+             conventional do not support: give the hardware granule or tps"
         );
     }
 }

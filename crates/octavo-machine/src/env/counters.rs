@@ -6,7 +6,7 @@ use octavo_os::Os;
 use octavo_os::frames::Owner;
 use octavo_types::PageSize;
 
-use super::{Cycles, Env, Host, Overlap, PageWalker, WalkerCounters};
+use super::{CompositePages, Cycles, Env, Host, Overlap, PageWalker, WalkerCounters};
 use crate::counters::{Counters, Lookups};
 
 impl Env {
@@ -33,7 +33,7 @@ impl Env {
         counters.add("core", "cycles_fetches", fetches);
         counters.add("core", "cycles_data", data);
         counters.add("os", "cores_interrupted", self.interrupted);
-        report_os("os", &self.os, counters);
+        report_os("os", &self.os, self.composite, counters);
         self.report_vectors(counters);
         if let Some(host) = &self.host {
             counters.add("core", "cycles_tlb_nested", tlb_nested);
@@ -48,13 +48,8 @@ impl Env {
         counters.add("walker", "walks_dirty", walks_dirty);
         counters.add("walker", "faulted", faulted);
         own.report_entries("walker", counters);
-        let of_host = self.host.as_ref().map(|host| &host.os);
-        let has_bitmaps = |os: &Os| {
-            let frames = &os.memory().frames;
-            frames.hole_bitmaps().are_reserved() || frames.chunk_bitmaps().are_reserved()
-        };
-        if has_bitmaps(&self.os) || of_host.is_some_and(has_bitmaps) {
-            self.report_bitmaps(counters);
+        if let Some(of) = self.composite {
+            of.report_walks(self, counters);
         }
         if let Some(host) = &self.host {
             own.report_entries("walker.guest", counters);
@@ -62,21 +57,6 @@ impl Env {
         }
         let others = self.cores.iter().flatten().map(|core| &core.page_walker);
         report_walk_caches("walker.cache", others.chain([&self.page_walker]), counters);
-    }
-
-    /// Counters of pages with bitmaps.
-    fn report_bitmaps(&self, counters: &mut Counters) {
-        let has_holes = self.os.memory().frames.hole_bitmaps().are_reserved();
-        counters.add("walker", "bitmap_references", self.walker.bitmap_reads);
-        if let Some(host) = &self.host {
-            counters.add("walker", "bitmap_references", host.walker.bitmap_reads);
-            counters.add("walker.guest", "bitmap_references", self.walker.bitmap_reads);
-            counters.add("walker.host", "bitmap_references", host.walker.bitmap_reads);
-        }
-        if let Some(host) = self.host.as_ref().filter(|_| has_holes) {
-            counters.add("walker.host", "hole_walks", host.hole_walks);
-            host.register.report("walker.bitmap_register", counters);
-        }
     }
 
     fn report_caches(&self, counters: &mut Counters) {
@@ -159,7 +139,7 @@ impl Host {
         }
         counters.add("host.os", "invepts", self.invepts);
         counters.add("host.os", "cores_interrupted", self.interrupted);
-        report_os("host.os", &self.os, counters);
+        report_os("host.os", &self.os, self.composite, counters);
     }
 }
 
@@ -185,7 +165,12 @@ fn report_walk_caches<'c>(
     }
 }
 
-fn report_os(component: &str, os: &Os, counters: &mut Counters) {
+fn report_os(
+    component: &str,
+    os: &Os,
+    composite: Option<&'static dyn CompositePages>,
+    counters: &mut Counters,
+) {
     let memory = os.memory();
     // Exhaustive, so that a new counter does not compile until it is reported.
     let octavo_os::Counters {
@@ -207,11 +192,12 @@ fn report_os(component: &str, os: &Os, counters: &mut Counters) {
         frames_compacted,
         pages_merged,
         pages_unmerged,
-        gapped,
-        perforations,
-        punches,
-        patches,
-        hole_shootdowns,
+        // Counters of composite pages are reported by designs that have them.
+        gapped: _,
+        pages_with_holes: _,
+        punches: _,
+        patches: _,
+        hole_shootdowns: _,
     } = memory.counters;
     let counts = [
         ("faults", faults),
@@ -230,21 +216,13 @@ fn report_os(component: &str, os: &Os, counters: &mut Counters) {
         ("compactions", compactions),
         ("frames_compacted", frames_compacted),
     ];
-    let of_holes = [
-        ("perforations", perforations),
-        ("punches", punches),
-        ("patches", patches),
-        ("hole_shootdowns", hole_shootdowns),
-    ];
-    // Counters of optional page kinds appear only on machines that have them.
-    let has_gaps = memory.frames.chunk_bitmaps().are_reserved();
     let of_same = [("pages_merged", pages_merged), ("pages_unmerged", pages_unmerged)];
     let of_same = of_same.into_iter().filter(|_| memory.tracks_stores());
-    let of_gaps = Some(("gapped", gapped)).filter(|_| has_gaps);
-    let of_holes = of_holes.into_iter().filter(|_| memory.frames.hole_bitmaps().are_reserved());
-
-    for (name, value) in counts.into_iter().chain(of_same).chain(of_gaps).chain(of_holes) {
+    for (name, value) in counts.into_iter().chain(of_same) {
         counters.add(component, name, value);
+    }
+    if let Some(of) = composite {
+        of.report_memory(component, memory, counters);
     }
     let bytes = |frames: u64| frames * PageSize::BASE.bytes();
     let held = |owner| bytes(memory.frames.used_frames(owner));
@@ -260,22 +238,9 @@ fn report_os(component: &str, os: &Os, counters: &mut Counters) {
     if held(Owner::DesignTable) > 0 {
         counters.level(component, "design_table_bytes", held(Owner::DesignTable));
     }
-    if memory.frames.hole_bitmaps().are_reserved() {
-        counters.level(component, "bitmap_bytes", held(Owner::HoleBitmap));
-        counters.level(
-            &format!("{component}.pages.perforated"),
-            "mapped",
-            memory.perforated_pages(),
-        );
-    }
     if memory.tracks_stores() {
         let saved = memory.merged_pages().saturating_sub(1);
         counters.level(component, "merged_bytes", bytes(saved));
-    }
-    if has_gaps {
-        counters.level(component, "bitmap_bytes", held(Owner::HoleBitmap));
-        let component = format!("{component}.pages.gapped");
-        counters.level(&component, "mapped", memory.gapped_pages());
     }
     counters.level(component, "free_bytes", bytes(memory.frames.free_frames()));
     let peak = |owner| bytes(memory.frames.peak_frames(owner));

@@ -1,12 +1,11 @@
 //! The environment of a design: page walks, the operating system and the data caches.
 
 mod check;
+mod composite;
 mod counters;
-mod gapped;
 mod memory_port;
 mod nested;
 mod overlap;
-mod perforated;
 mod vectors;
 mod walk;
 mod walker;
@@ -25,11 +24,12 @@ use crate::config::{self, ConfigError};
 use crate::core::PrefetchCost;
 use crate::front::{LineAccess, Lines};
 use crate::tlb::{Entry, Tlb, Translation};
-use nested::Host;
+pub use composite::{CompositePages, HostAccess};
+pub(crate) use nested::{Host, Port, guest_page};
 use overlap::Overlap;
-pub(crate) use perforated::PartAccess;
 use vectors::VectorCounters;
 use walk::WalkerCounters;
+pub(crate) use walk::{WalkedPage, page_start};
 use walker::PageWalker;
 pub use walker::{WalkPlan, Walker};
 
@@ -84,6 +84,8 @@ pub struct Env {
     tracks_stores: bool,
     /// Whether TLBs may hold guest halves of translations.
     caches_halves: bool,
+    /// How the design translates composite pages, if it has any.
+    composite: Option<&'static dyn CompositePages>,
     /// Whether prefetchers follow accesses to data.
     prefetches: bool,
     /// The address of the instruction of the current access, if a prefetcher follows instructions.
@@ -190,6 +192,7 @@ impl Env {
             is_checked: false,
             tracks_stores,
             caches_halves: false,
+            composite: None,
             prefetches,
             site: 0,
             served_by: ServedBy::L1,
@@ -439,7 +442,7 @@ impl Env {
     }
 
     /// Charges a new walk, or a further part of the last one if `continues_walk`.
-    fn charge_walk_part(&mut self, latency_cycles: u32, continues_walk: bool) {
+    pub(crate) fn charge_walk_part(&mut self, latency_cycles: u32, continues_walk: bool) {
         match continues_walk {
             true => self.extend_walk(latency_cycles),
             false => self.charge_walk(latency_cycles),
@@ -447,7 +450,7 @@ impl Env {
     }
 
     /// Charges a further part of the last walk.
-    fn extend_walk(&mut self, latency_cycles: u32) {
+    pub(crate) fn extend_walk(&mut self, latency_cycles: u32) {
         self.cycles.walks += u64::from(latency_cycles);
         self.overlaps[self.core].extend(latency_cycles);
     }
@@ -566,11 +569,11 @@ impl Env {
             // One page less than the 64-bit space, whose size in bytes 64 bits cannot represent.
             let pages = invalidation.pages.end.min((1 << 52) - 1) - invalidation.pages.start;
             let range = AddrRange::new(start, pages << PageSize::BASE.log2());
-            let has_shadows = self.os.memory().frames.hole_bitmaps().are_reserved();
+            let further = self.composite.and_then(|of| of.further_tags(range));
             for walker in page_walkers(&mut self.cores, &mut self.page_walker) {
                 walker.invalidate(asid, range);
-                if has_shadows {
-                    walker.invalidate(asid, perforated::shadow_range(range));
+                if let Some(further) = further {
+                    walker.invalidate(asid, further);
                 }
             }
             let holders = self.holders.get(&invalidation.process).into_iter().flatten();

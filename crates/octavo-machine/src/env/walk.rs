@@ -2,7 +2,7 @@
 
 use octavo_config::WalkStart;
 use octavo_hw::{Caches, Served, ServedBy};
-use octavo_os::page_table::Walk;
+use octavo_os::page_table::{PageTable, Walk};
 use octavo_os::{Os, ProcessId};
 use octavo_types::{Access, PageNumber, PageSize, PhysAddr, VirtAddr};
 
@@ -27,8 +27,8 @@ pub(super) struct WalkerCounters {
     pub reads_by: [u64; 4],
     /// Entries whose accessed or dirty bit was set.
     pub marked: u64,
-    /// Bitmap lines read.
-    pub bitmap_reads: u64,
+    /// Lines read of a design's tables beside the page table.
+    pub table_reads: u64,
 }
 
 impl WalkerCounters {
@@ -38,9 +38,9 @@ impl WalkerCounters {
         self.reads_by[place(served.by)] += 1;
     }
 
-    /// Reads a bitmap line at a host-physical address. Returns the latency in cycles.
-    pub fn read_bitmap(&mut self, caches: &mut Caches, lines: Lines, at: PhysAddr) -> u32 {
-        self.bitmap_reads += 1;
+    /// Reads the line of a design's table at a host-physical address. Returns the latency in cycles.
+    pub fn read_table(&mut self, caches: &mut Caches, lines: Lines, at: PhysAddr) -> u32 {
+        self.table_reads += 1;
         caches.read_pte(line_of(at, lines)).latency_cycles
     }
 
@@ -61,7 +61,7 @@ impl WalkerCounters {
 }
 
 /// A walked page that permits the access.
-pub(super) struct WalkedPage {
+pub(crate) struct WalkedPage {
     pub translation: Translation,
     /// Whether its accessed or dirty bit had to be set.
     pub is_marked: bool,
@@ -75,11 +75,9 @@ impl Env {
     /// With `is_clean` a TLB holds the page, writable and clean, and the access is a store: the walk is made
     /// only to set the dirty bit, and counted as such, too.
     ///
-    /// For a perforated page the walk ends at the page's entry; [`Env::use_part`] and [`Env::walk_hole`] then
-    /// decide whether the base page is a hole and permits the access. In a guest the result is perforated if
-    /// the guest's page or the host's page that backs it is. For a gapped page (in a guest, the host's) the
-    /// result is that page; the bitmap of its chunk gives the frame of the base page
-    /// (`Env::read_chunk_bitmap`).
+    /// For a composite page the result is that page, in a guest if the guest's page or the host's page that backs
+    /// it is one: the design then finds the base page. If the entry of the page does not decide whether the access
+    /// is permitted, the walk ends there, and that is left to the design, too ([`CompositePages`](super::CompositePages)).
     ///
     /// The caller must apply the [pending invalidations](Env::pending_invalidations) before it fills the page
     /// anywhere.
@@ -94,10 +92,10 @@ impl Env {
             let walk = self.table_walk(page);
             let (read_cycles, entry) = self.read(&walk, page);
             latency_cycles += read_cycles;
-            if walk.is_perforated {
-                let perforated = self.perforated(page).expect("the walk has found it");
+            let composite = self.composite.filter(|_| walk.is_composite);
+            if let Some(of) = composite.filter(|of| of.ends_walks()) {
                 self.charge_walk(latency_cycles);
-                return Some(Translation::perforated(&perforated, perforated.used.1));
+                return Some(of.entry(self.table(), page).expect("the walk has found it"));
             }
             // Where an exhausted table has lost a page that is on record, the fault stops the machine.
             if let Some(at) = entry
@@ -107,13 +105,10 @@ impl Env {
                 let Env { walker, caches, lines, .. } = self;
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 self.charge_walk(latency_cycles);
-                let gapped = self.gapped(page);
-                return Some(gapped.map_or(translation, |of| {
-                    Translation::gapped(&of, translation.entry.is_dirty())
-                }));
+                let entry = composite.and_then(|of| of.entry(self.table(), page));
+                return Some(entry.unwrap_or(translation));
             }
-            self.walker.faulted += 1;
-            self.fault(page, kind)?;
+            self.fault_in_walk(page, kind)?;
         }
     }
 
@@ -134,13 +129,18 @@ impl Env {
         }
     }
 
+    /// The page table of the running process.
+    pub(crate) fn table(&self) -> &PageTable {
+        &self.os.memory().process(self.process).table
+    }
+
     /// The walk of a base page, without walk caches.
-    pub(super) fn table_walk(&self, page: PageNumber) -> Walk {
-        self.os.memory().process(self.process).table.walk(page)
+    pub(crate) fn table_walk(&self, page: PageNumber) -> Walk {
+        self.table().walk(page)
     }
 
     /// The page that a walk has found, if it permits the access; sets its accessed and dirty bits.
-    pub(super) fn finish_walk(
+    pub(crate) fn finish_walk(
         &mut self,
         walk: &Walk,
         page: PageNumber,
@@ -153,6 +153,12 @@ impl Env {
     pub(super) fn fault(&mut self, page: PageNumber, kind: Access) -> Option<()> {
         let process = self.process;
         self.with_os(|os| os.fault(process, page, kind))
+    }
+
+    /// Serves the page fault that a walk has ended in.
+    pub(crate) fn fault_in_walk(&mut self, page: PageNumber, kind: Access) -> Option<()> {
+        self.walker.faulted += 1;
+        self.fault(page, kind)
     }
 
     /// Reads the entries of a walk that the walk caches do not skip. Returns the latency in cycles, and the
@@ -178,7 +184,7 @@ impl Env {
     }
 
     /// Reads a page-table entry. Returns the latency in cycles.
-    pub(super) fn read_entry(&mut self, at: PhysAddr) -> u32 {
+    pub(crate) fn read_entry(&mut self, at: PhysAddr) -> u32 {
         read_entry(&mut self.caches, self.lines, at, &mut self.walker)
     }
 }
@@ -224,7 +230,7 @@ pub(super) fn overlap_cycles(start: WalkStart, lookup_cycles: u32, walk_cycles: 
 }
 
 /// The first address of a base page.
-pub(super) fn page_start(page: PageNumber) -> VirtAddr {
+pub(crate) fn page_start(page: PageNumber) -> VirtAddr {
     VirtAddr::new(page.raw() << PageSize::BASE.log2())
 }
 

@@ -1,8 +1,5 @@
 //! TLB entries and the translations they give.
 
-mod gapped;
-mod perforated;
-
 use std::fmt::Debug;
 
 use octavo_os::page_table::Leaf;
@@ -85,6 +82,26 @@ impl TlbEntry {
     pub const fn with_spare(self, bits: u64) -> Self {
         debug_assert!(bits >> TlbEntry::SPARE_BITS == 0);
         TlbEntry(self.0 & !SPARE_MASK | bits << SPARE_SHIFT)
+    }
+
+    /// The lowest frame bits, which a page of `size` leaves unused: what a design keeps there of a page.
+    #[inline(always)]
+    pub const fn low_bits(self, size: PageSize) -> u64 {
+        self.frame().raw() & ((1 << size.base_shift()) - 1)
+    }
+
+    /// The entry of a page of `size` with other lowest frame bits. Its frame is then to be had without them.
+    #[inline(always)]
+    pub const fn with_low_bits(self, size: PageSize, bits: u64) -> Self {
+        debug_assert!(bits >> size.base_shift() == 0);
+        let frame = self.frame().raw() >> size.base_shift() << size.base_shift() | bits;
+        self.at(FrameNumber::new(frame))
+    }
+
+    /// The entry with its dirty bit set.
+    #[inline(always)]
+    pub const fn dirtied(self) -> Self {
+        TlbEntry(self.0 | DIRTY)
     }
 
     /// The entry with another frame.

@@ -76,26 +76,25 @@ fn in_guest<D: Design + 'static>(
     Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
 }
 
-/// All counters except those of bitmaps and of hits of gapped pages.
+/// Whether a counter is reported only by a design with gapped pages.
+fn is_of_gaps(component: &str, counter: &str) -> bool {
+    component.ends_with(".pages.gapped")
+        || ["tlb.l2.gapped", "walker.cache.bitmap"].contains(&component)
+        || ["gapped", "bitmap_references", "bitmap_bytes"].contains(&counter)
+}
+
+/// All counters except those of gapped pages and their bitmaps.
 fn beside_gaps(counters: &Counters) -> Vec<(String, &'static str, u64)> {
-    let own = ["tlb.l2.gapped", "walker.cache.bitmap"];
-    listed(counters, |of, counter, _| !own.contains(&of) && counter != "bitmap_references")
+    listed(counters, |component, counter, _| !is_of_gaps(component, counter))
 }
 
 /// All counters except those of gapped pages, of pages and frames by kind, and of bitmap reads.
 fn comparable_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> {
     let is_told = |component: &str, counter: &str| {
         !component.starts_with("os.pages")
-            && !["tlb.l2.gapped", "walker.cache.bitmap"].contains(&component)
-            && ![
-                "page_table_bytes",
-                "peak_page_table_bytes",
-                "reserved_bytes",
-                "gapped",
-                "bitmap_references",
-                "cycles_overlapped",
-            ]
-            .contains(&counter)
+            && !is_of_gaps(component, counter)
+            && !["page_table_bytes", "peak_page_table_bytes", "reserved_bytes", "cycles_overlapped"]
+                .contains(&counter)
             && !["cache", "memory", "core"].contains(&component.split('.').next().unwrap())
     };
     listed(counters, |component, counter, _| is_told(component, counter))

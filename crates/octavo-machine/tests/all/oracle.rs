@@ -10,12 +10,13 @@ use octavo_config::{
 };
 use octavo_hw::Replacement;
 use octavo_machine::designs::GtsmSettings;
+use octavo_machine::designs::perforated::hole_filter;
 use octavo_machine::designs::{DesignSpec, Sizes, Variant, colt};
 use octavo_machine::{Sim, resolve};
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, loads, stream};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_os::frames::{MemoryShape, Order};
-use octavo_os::page_table::Format;
+use octavo_os::page_table::{Format, HoleFilter};
 use octavo_os::policy::PolicyConfig;
 use octavo_os::{Memory, Os};
 use octavo_types::{Consumer, Event, Instructions, Item, ItemKind, PageSize, Segment, VirtAddr};
@@ -50,10 +51,11 @@ fn naive(config: &MachineConfig, extra: ExtraHardware, policy: &PolicyConfig) ->
     let is_tailored = matches!(extra, ExtraHardware::Tailored(_));
     let sizes = if is_tailored { Sizes::All } else { Sizes::X86 };
     let vector_bits = policy.page_table_format().vector_bits;
-    let has_perforated = matches!(extra, ExtraHardware::Perforated(_));
+    let has_holes = matches!(extra, ExtraHardware::Perforated(_));
+    let holes = has_holes.then_some(hole_filter as HoleFilter);
     let has_gapped = matches!(extra, ExtraHardware::Gapped);
     let levels = config.page_table.levels;
-    let format = Format { levels, has_perforated, has_gapped, vector_bits, ..Format::default() };
+    let format = Format { levels, holes, has_gapped, vector_bits, ..Format::default() };
     let mut frames = config.memory.start().unwrap().build(shape, config.memory.seed()).unwrap();
     frames.set_tiers(config.memory.placed_tiers().map(|tier| tier.first_frame).collect());
     let memory = Memory::new(frames, &sizes.list(), format);

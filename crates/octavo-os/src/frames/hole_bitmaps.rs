@@ -1,9 +1,9 @@
-//! The hole bitmap of perforated pages (Park et al., ISCA 2020, Section IV-B): reserved physical memory with
+//! The hole bitmap of pages with holes (Park et al., ISCA 2020, Section IV-B): reserved physical memory with
 //! one bit per base frame of the machine, so that the location of a page's bits follows from its frame. The
 //! 512 bits of a 2 MiB region fill one line of 64 bytes. It takes 0.003% of memory.
 //!
 //! A bit belongs to a frame, not to a page mapped there: if several address spaces map a region as a
-//! perforated page, a bit is set while any of them has a hole there. (Those without the hole map the frame by
+//! page with holes, a bit is set while any of them has a hole there. (Those without the hole map the frame by
 //! a base-page entry.) Holes are therefore counted.
 
 use octavo_types::{FrameNumber, PhysAddr};
@@ -21,7 +21,7 @@ const REGION: u64 = Order::HUGE.frames();
 pub struct HoleBitmaps {
     /// The first frame of the bitmap; `None` if no memory is reserved.
     pub(super) start: Option<FrameNumber>,
-    /// By region: the number of perforated pages with a hole at each frame. Regions without holes are absent.
+    /// By region: the number of pages with holes with a hole at each frame. Regions without holes are absent.
     holes: FxHashMap<u64, Box<[u16; REGION as usize]>>,
 }
 
@@ -45,7 +45,7 @@ impl HoleBitmaps {
         self.count(frame) > 0
     }
 
-    /// The number of perforated pages with a hole at a frame.
+    /// The number of pages with holes with a hole at a frame.
     pub fn count(&self, frame: FrameNumber) -> u16 {
         let of = self.holes.get(&(frame.raw() / REGION));
         of.map_or(0, |holes| holes[(frame.raw() % REGION) as usize])
@@ -59,7 +59,7 @@ impl HoleBitmaps {
         (0..32).map(bit).sum()
     }
 
-    /// Counts a hole of a perforated page at a frame.
+    /// Counts a hole of a page with holes at a frame.
     pub(crate) fn add(&mut self, frame: FrameNumber) {
         let holes = self.holes.entry(frame.raw() / REGION);
         let count = &mut holes.or_insert_with(|| Box::new([0; REGION as usize]))

@@ -17,7 +17,7 @@ pub enum Owner {
     Reserved,
     /// A structure of a translation design beside the page table, such as a shadow node.
     Shadow,
-    /// A bitmap that hardware finds by its fixed location: the hole bitmap of perforated pages, or chunk
+    /// A bitmap that hardware finds by its fixed location: the hole bitmap of pages with holes, or chunk
     /// bitmaps.
     HoleBitmap,
     /// A table of a translation design, [reserved](super::Frames::reserve_for_design) at the start.

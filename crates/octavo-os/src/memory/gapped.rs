@@ -1,5 +1,5 @@
 //! Finds room for [gapped pages](crate::page_table::Gapped) of 2 MiB, creates and counts them. Operations on
-//! whole gapped pages are in [`composite_pages`](super::perforated); an operation on a
+//! whole gapped pages are in [`composite_pages`](super::composite_pages); an operation on a
 //! part splits the page.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
@@ -109,10 +109,10 @@ impl Memory {
         Ok(true)
     }
 
-    /// The composite (perforated or gapped) pages in a range, as pages of 2 MiB with their holes. The frame
+    /// The composite (with holes, or gapped) pages in a range, as pages of 2 MiB with their holes. The frame
     /// of a gapped page is that of its chunk; it has no holes.
     pub(super) fn composite_in(&self, process: ProcessId, pages: &Pages) -> Vec<(Leaf, Holes)> {
-        let mut all = self.perforated_in(process, pages);
+        let mut all = self.pages_with_holes_in(process, pages);
         let region = |of: Gapped| {
             let Gapped { page, chunk: frame, rights, .. } = of;
             (Leaf { page, frame, size: PageSize::HUGE, rights }, Holes::default())

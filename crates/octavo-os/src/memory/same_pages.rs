@@ -5,7 +5,7 @@
 //! are merged. Stores of the kernel (`read`) are not observed: pages that only the kernel filled are taken
 //! for zero pages; other equal contents are not found.
 //!
-//! Merging a part of a perforated page punches a hole and frees its frame. A store patches the hole if that
+//! Merging a part of a page with holes punches a hole and frees its frame. A store patches the hole if that
 //! frame is still free.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
@@ -25,7 +25,7 @@ pub enum SamePages {
     Never,
     /// Base pages only.
     Base,
-    /// Also parts of large pages, which get a hole if the policy makes perforated pages, and are split
+    /// Also parts of large pages, which get a hole if the policy makes pages with holes, and are split
     /// otherwise.
     All,
 }
@@ -155,15 +155,15 @@ impl Memory {
         self.zeros().map_or(0, |frame| u64::from(self.references.extra(frame)))
     }
 
-    /// The frame for the copy of a base page on a store, and whether it is the page's place in a perforated
-    /// page: the place of a merged page, if still free.
+    /// The frame for the copy of a base page on a store, and whether it is the page's place in a page
+    /// with holes: the place of a merged page, if still free.
     pub(super) fn frame_for_copy(
         &mut self,
         process: ProcessId,
         leaf: &Leaf,
     ) -> Result<(FrameNumber, bool), OutOfMemory> {
         if self.zeros() == Some(leaf.frame) {
-            let of = self.process(process).table.perforation(leaf.page);
+            let of = self.process(process).table.holes_of(leaf.page);
             let place = of.map(|(region, _)| region.frame_of(leaf.page));
             let frames = &mut self.frames;
             let found = place.filter(|at| frames.allocate_at(*at, Order::BASE, Owner::Data));

@@ -118,7 +118,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps a copy in place of a page. If the copy lies at its place in a perforated page, it becomes a part
+    /// Maps a copy in place of a page. If the copy lies at its place in a page with holes, it becomes a part
     /// of that.
     fn map_copy(
         &mut self,

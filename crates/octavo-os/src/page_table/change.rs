@@ -3,7 +3,7 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::entry::{Entry, level_of};
-use super::perforated::EntryIndex;
+use super::holes::EntryIndex;
 use super::{
     INDEX_BITS, Leaf, MAX_LEVELS, PageTable, PartsUsed, ROOT, Used, Written, aliases_of, index,
     leaf,
@@ -165,10 +165,10 @@ impl PageTable {
         while level > target {
             let index = index(page, level);
             let entry = self.nodes[number as usize].entries[index];
-            if entry.is_perforated() {
+            if entry.has_holes() {
                 of_holes = Some((number, index));
             }
-            let is_in_the_way = entry.is_page(level) && !entry.is_perforated();
+            let is_in_the_way = entry.is_page(level) && !entry.has_holes();
             assert!(!is_in_the_way, "a larger page is in the way");
             if !entry.is_present() {
                 if !ensured {
@@ -256,7 +256,7 @@ impl PageTable {
                 let (accessed, dirty) = entry.used();
                 *used = (used.0 | accessed, used.1 | dirty);
             }
-            if entry.is_perforated() {
+            if entry.has_holes() {
                 self.used_of_holes(node.children[index], frame, used);
             }
         } else if entry.is_present() {
@@ -269,7 +269,7 @@ impl PageTable {
 
     /// Clears the entries of the page that holds a base page, and keeps their node.
     fn clear(&mut self, page: PageNumber, frames: &mut Frames) -> Option<Leaf> {
-        if let Some(of_holes) = self.perforated_at(page) {
+        if let Some(of_holes) = self.with_holes_at(page) {
             return self.clear_hole(of_holes, page, frames);
         }
         self.split_around(page, frames);
@@ -308,6 +308,6 @@ pub(super) struct Place {
     pub node: u32,
     pub first: usize,
     level: u8,
-    /// If its node holds the holes of a perforated page: the entry of that page.
+    /// If its node holds the holes of a page with holes: the entry of that page.
     of_holes: Option<EntryIndex>,
 }

@@ -1,5 +1,5 @@
 //! The bits of page-table entries: x86-64, with extensions for pages of intermediate sizes (powers of two that
-//! are no level's own), perforated pages and gapped pages.
+//! are no level's own), pages with holes and gapped pages.
 
 use octavo_types::{FrameNumber, PageSize, Protection};
 
@@ -21,13 +21,13 @@ const INTERMEDIATE: u64 = 1 << 52;
 /// The four bits of an intermediate size, for the encoding that uses them.
 const SIZE_SHIFT: u8 = 53;
 const SIZE_MASK: u64 = 0xf << SIZE_SHIFT;
-/// A perforated page (Park et al., ISCA 2020, Section IV-B), with its hole filter in unused frame bits.
-const PERFORATED: u64 = 1 << 57;
+/// A page with holes, with its filter in unused frame bits.
+const HOLES: u64 = 1 << 57;
 /// A gapped page of 2 MiB (Park et al., ISCA 2020, Section VII-D), with the frame of its chunk.
 const GAPPED: u64 = 1 << 58;
 /// A page of an intermediate size with accessed and dirty vectors in its first alias.
 const VECTORS: u64 = 1 << 59;
-/// The hole filter of a perforated page: one of the nine free bits is in use already.
+/// The filter of a page with holes: one of the nine free bits is in use already.
 const FILTER_SHIFT: u8 = 13;
 const FILTER_MASK: u64 = 0xff << FILTER_SHIFT;
 /// In a non-present entry: a hole without a page (a bit for the operating system).
@@ -130,24 +130,23 @@ impl Entry {
         FrameNumber::new(bits >> PageSize::BASE.log2())
     }
 
-    /// The 2 MiB page as a perforated page with this filter: bit *n* is set if the *n*-th part of 256 KiB has
-    /// a hole.
-    pub fn perforated(self, filter: u8) -> Self {
-        Entry(self.0 & !FILTER_MASK | PERFORATED | u64::from(filter) << FILTER_SHIFT)
+    /// The 2 MiB page as a page with holes, with this [filter](super::HoleFilter).
+    pub fn with_holes(self, filter: u8) -> Self {
+        Entry(self.0 & !FILTER_MASK | HOLES | u64::from(filter) << FILTER_SHIFT)
     }
 
     /// The page without holes.
     pub fn whole(self) -> Self {
-        Entry(self.0 & !(FILTER_MASK | PERFORATED))
+        Entry(self.0 & !(FILTER_MASK | HOLES))
     }
 
-    /// Whether it is a perforated page.
+    /// Whether it is a page with holes.
     #[inline(always)]
-    pub fn is_perforated(self) -> bool {
-        self.0 & PERFORATED != 0
+    pub fn has_holes(self) -> bool {
+        self.0 & HOLES != 0
     }
 
-    /// The hole filter of a perforated page.
+    /// The filter of a page with holes.
     pub fn filter(self) -> u8 {
         ((self.0 & FILTER_MASK) >> FILTER_SHIFT) as u8
     }
@@ -256,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn perforated_entry_preserves_its_page() {
+    fn entry_with_holes_preserves_its_page() {
         for filter in [0, 1, 0x80, 0xff] {
             let frame = FrameNumber::new(0x12200);
             let plain =
                 Entry::page(frame, PageSize::HUGE, RW, SizeEncoding::default()).marked(true);
-            let entry = plain.perforated(0xff).perforated(filter);
-            assert!(entry.is_perforated() && entry.is_page(2) && !plain.is_perforated());
+            let entry = plain.with_holes(0xff).with_holes(filter);
+            assert!(entry.has_holes() && entry.is_page(2) && !plain.has_holes());
             assert_eq!((entry.frame(2), entry.size(2)), (frame, PageSize::HUGE));
             assert_eq!((entry.filter(), entry.rights(), entry.used()), (filter, RW, (true, true)));
             assert_eq!(entry.whole(), plain);

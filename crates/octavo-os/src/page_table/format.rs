@@ -1,6 +1,7 @@
 //! The format of a page table.
 
 use super::entry::SizeEncoding;
+use super::holes::Holes;
 
 /// The content of alias entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -12,8 +13,12 @@ pub enum Aliases {
     Copies,
 }
 
+/// The eight bits that the entry of a page with these holes has for hardware, as a design defines them: by them it
+/// rules holes out without reading more.
+pub type HoleFilter = fn(&Holes) -> u8;
+
 /// The format of a page table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Format {
     /// Number of levels, 4 or 5.
     pub levels: u8,
@@ -24,8 +29,9 @@ pub struct Format {
     /// Maximum number of parts of a page of an intermediate size with accessed and dirty bits of their own, a
     /// power of two up to [`super::MAX_VECTOR_BITS`]; 0 for none. Aliases that are copies have no room for them.
     pub vector_bits: u8,
-    /// Whether perforated pages are supported: nodes of level 2 then have shadow nodes.
-    pub has_perforated: bool,
+    /// The filter in the entries of pages with holes, if such pages are supported: nodes of level 2 then have
+    /// shadow nodes.
+    pub holes: Option<HoleFilter>,
     /// Whether gapped pages are supported.
     pub has_gapped: bool,
 }
@@ -37,7 +43,7 @@ impl Default for Format {
             encoding: SizeEncoding::default(),
             aliases: Aliases::default(),
             vector_bits: 0,
-            has_perforated: false,
+            holes: None,
             has_gapped: false,
         }
     }

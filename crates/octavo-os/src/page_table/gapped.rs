@@ -2,14 +2,14 @@
 //! consists of 32 sub-blocks of 64 KiB of one 4 MiB chunk, in order. Its entry of level 2 holds the frame of
 //! the chunk; the chunk's [bitmap](crate::frames::ChunkBitmaps) selects the sub-blocks.
 //!
-//! Queries see its parts as base pages, like those of a perforated page. An operation on a single part splits
+//! Queries see its parts as base pages, like those of a page with holes. An operation on a single part splits
 //! the page: a node of level 1 with an entry for each base page is deposited below its entry (as Linux does
 //! behind each huge page), so that a split needs no memory.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
 use super::entry::{ENTRIES, Entry};
-use super::perforated::{EntryIndex, LEVEL};
+use super::holes::{EntryIndex, LEVEL};
 use super::{Leaf, PageTable, Used, index};
 use crate::frames::{Frames, OutOfMemory, SubBlocks};
 

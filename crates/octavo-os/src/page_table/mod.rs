@@ -9,26 +9,26 @@ mod entry;
 mod format;
 mod gapped;
 mod hardware;
+mod holes;
 mod node;
-mod perforated;
 mod ranges;
 #[cfg(test)]
 mod tests;
 mod vectors;
 
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
-pub use format::{Aliases, Format};
+pub use format::{Aliases, Format, HoleFilter};
 pub use gapped::Gapped;
 pub use hardware::{HardwareTable, MakeTable};
-pub use perforated::{Holes, Perforated};
+pub use holes::{Holes, PageWithHoles};
 pub use ranges::{Range, Ranges};
 pub use vectors::{MAX_VECTOR_BITS, PartsUsed, Vectors, parts_of};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
 use self::gapped::GappedState;
+use self::holes::HoleState;
 use self::node::Node;
-use self::perforated::PerforationState;
 use crate::frames::{Frames, Order, OutOfMemory};
 
 /// Maximum number of levels.
@@ -72,8 +72,9 @@ pub struct Step {
 pub struct Walk {
     steps: [Step; MAX_LEVELS as usize + 1],
     len: u8,
-    /// Whether the last entry read maps a perforated page; see [`PageTable::perforated`] for the rest of it.
-    pub is_perforated: bool,
+    /// Whether the last entry read maps a composite page: one with holes ([`PageTable::page_with_holes`]) or a
+    /// gapped one ([`PageTable::gapped`]).
+    pub is_composite: bool,
     /// The page; `None` if the last entry read maps nothing.
     pub leaf: Option<Leaf>,
     /// The accessed and dirty bits of its true entry.
@@ -110,7 +111,7 @@ pub struct PageTable {
     entries_by_order: [u64; Order::COUNT],
     /// Ranges of contiguous pages, if enabled.
     ranges: Option<Ranges>,
-    perforations: PerforationState,
+    holes: HoleState,
     gaps: GappedState,
     /// The table that hardware walks, if it is not the radix tree, whose nodes then have no frames.
     hardware: Option<Box<dyn HardwareTable>>,
@@ -131,7 +132,7 @@ impl PageTable {
             free: Vec::new(),
             entries_by_order: [0; Order::COUNT],
             ranges: None,
-            perforations: PerforationState::default(),
+            holes: HoleState::default(),
             gaps: GappedState::default(),
             hardware: make.map(|make| make(frames)),
         };
@@ -196,7 +197,7 @@ impl PageTable {
         let mut walk = Walk {
             steps: [none; MAX_LEVELS as usize + 1],
             len: 0,
-            is_perforated: false,
+            is_composite: false,
             leaf: None,
             used: (false, false),
         };
@@ -213,10 +214,11 @@ impl PageTable {
                     walk.read(node.entry_addr(first), level);
                 }
                 let entry = node.entries[first];
-                if entry.is_perforated() {
-                    self.walk_perforated(page, (number, index), &mut walk);
+                if entry.has_holes() {
+                    self.walk_with_holes(page, (number, index), &mut walk);
                     return walk;
                 }
+                walk.is_composite = entry.is_gapped();
                 (walk.leaf, walk.used) =
                     (Some(self.leaf_of(page, (number, first), level)), entry.used());
                 return walk;
@@ -304,8 +306,8 @@ impl PageTable {
             let index = index(page, level);
             let entry = node.entries[index];
             if entry.is_page(level) {
-                if entry.is_perforated() {
-                    return self.reach_perforated(page, (number, index));
+                if entry.has_holes() {
+                    return self.reach_with_holes(page, (number, index));
                 }
                 let first = index & !(aliases_of(entry.size(level), level) - 1);
                 return Ok((number, first, level));
@@ -336,10 +338,10 @@ fn aliases_of(size: PageSize, level: u8) -> usize {
     1 << (size.log2() - level_log2(level))
 }
 
-/// The page of an entry of `level` that holds a base page; for a perforated page, that base page.
+/// The page of an entry of `level` that holds a base page; for a page with holes, that base page.
 fn leaf(page: PageNumber, entry: Entry, level: u8) -> Leaf {
     let size = entry.size(level);
-    if entry.is_perforated() {
+    if entry.has_holes() {
         let frame = entry.frame(level).plus(page.raw() % ENTRIES as u64);
         return Leaf { page, frame, size: PageSize::BASE, rights: entry.rights() };
     }

@@ -71,8 +71,8 @@ impl PageTable {
     /// Updates page counts before an entry of a node of `level` is overwritten.
     pub(super) fn uncount_entry(&mut self, number: u32, index: usize, level: u8) {
         let entry = self.nodes[number as usize].entries[index];
-        if entry.is_perforated() {
-            self.perforations.pages -= 1;
+        if entry.has_holes() {
+            self.holes.pages -= 1;
         } else if entry.is_gapped() {
             unreachable!("a page with gaps is split before its entry goes");
         } else if entry.is_page(level) {
@@ -118,7 +118,7 @@ impl PageTable {
 
     /// Frees the empty nodes on the path to a base page.
     pub(super) fn give_back_empty(&mut self, page: PageNumber, frames: &mut Frames) {
-        if !self.give_back_perforated(page, frames) {
+        if !self.give_back_with_holes(page, frames) {
             return;
         }
         let mut way = [(ROOT, 0); MAX_LEVELS as usize + 1];

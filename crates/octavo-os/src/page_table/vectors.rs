@@ -180,7 +180,7 @@ impl PageTable {
     fn used_of_entry(&self, node: u32, index: usize, level: u8, frame: FrameNumber) -> Used {
         let entries = &self.nodes[node as usize].entries;
         let entry = entries[index];
-        if !entry.is_page(level) || entry.is_perforated() {
+        if !entry.is_page(level) || entry.has_holes() {
             let mut used = (false, false);
             self.used_below(node, index, level, frame, &mut used);
             return used;

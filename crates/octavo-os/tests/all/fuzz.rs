@@ -62,26 +62,27 @@ impl Policy for AnySize {
     }
 }
 
-/// Perforated pages with random holes, which are punched, patched, made whole and split.
-struct Perforating {
+/// Pages with holes with random holes, which are punched, patched, made whole and split.
+struct PunchingHoles {
     random: AnySize,
     compactor: Compactor,
 }
 
-impl Perforating {
+impl PunchingHoles {
     fn new(state: u64) -> Self {
-        Perforating { random: AnySize { state }, compactor: Compactor::default() }
+        PunchingHoles { random: AnySize { state }, compactor: Compactor::default() }
     }
 
-    /// Tries to make a perforated page around a private page.
-    fn perforate(&mut self, memory: &mut Memory, fault: &Fault) -> Option<()> {
+    /// Tries to make a page with holes around a private page.
+    fn map_with_holes(&mut self, memory: &mut Memory, fault: &Fault) -> Option<()> {
         let block = memory.frames.allocate_free(Order::HUGE, Owner::Data).ok()?;
         let mut holes = Holes::default();
         let most = [1, 8, 64, 400][self.random.draw(4) as usize];
         for _ in 0..self.random.draw(most) {
             holes.insert(self.random.draw(512));
         }
-        let made = memory.perforate(fault.process, fault.page, block, &holes, fault.vma.rights);
+        let made =
+            memory.map_with_holes(fault.process, fault.page, block, &holes, fault.vma.rights);
         let is_made = made.unwrap_or(false);
         for at in (0..512).filter(|at| !is_made || holes.contains(*at)) {
             memory.frames.free(block.plus(at), Order::BASE);
@@ -90,7 +91,7 @@ impl Perforating {
     }
 }
 
-impl Policy for Perforating {
+impl Policy for PunchingHoles {
     fn start(&mut self, memory: &mut Memory) {
         memory.punches = true;
     }
@@ -108,7 +109,7 @@ impl Policy for Perforating {
                 }
             }
             1 if fits && is_new => {
-                let made = self.perforate(memory, fault);
+                let made = self.map_with_holes(memory, fault);
                 let table = &memory.process(fault.process).table;
                 if made.is_some() && table.leaf(fault.page).is_some() {
                     return Ok(());
@@ -128,11 +129,11 @@ impl Policy for Perforating {
             return;
         }
         for process in live {
-            for (region, before) in memory.perforated_in(process, &(0..u64::MAX)) {
+            for (region, before) in memory.pages_with_holes_in(process, &(0..u64::MAX)) {
                 let pages = around(region.page, PageSize::HUGE);
                 match what {
                     0 => {
-                        memory.split_perforated(process, region.page);
+                        memory.split_with_holes(process, region.page);
                     }
                     1 => {
                         for page in pages {
@@ -142,7 +143,7 @@ impl Policy for Perforating {
                     }
                     _ => {
                         let patched = memory.patch_holes(process, &pages);
-                        let after = memory.process(process).table.perforation(region.page);
+                        let after = memory.process(process).table.holes_of(region.page);
                         let (_, after) = after.expect("only `make_whole` makes it whole");
                         assert_eq!(u64::from(before.count() - after.count()), patched);
                         memory.make_whole(process, region.page);
@@ -155,9 +156,9 @@ impl Policy for Perforating {
             let inside = mapping.start <= pages.start && pages.end <= mapping.end;
             let leaves = memory.leaves(process, &pages);
             let is_own = |leaf: &Leaf| leaf.size == PageSize::BASE && !memory.is_shared(leaf);
-            let is_perforated = memory.process(process).table.perforation(page).is_some();
-            if inside && vma.is_anonymous() && leaves.iter().all(is_own) && !is_perforated {
-                self.perforate(memory, &Fault { process, page, mapping, vma });
+            let has_holes = memory.process(process).table.holes_of(page).is_some();
+            if inside && vma.is_anonymous() && leaves.iter().all(is_own) && !has_holes {
+                self.map_with_holes(memory, &Fault { process, page, mapping, vma });
             }
         }
     }
@@ -184,8 +185,13 @@ fn tailored(frames: u64, copy_on_write: CopyOnWrite, aliases: Aliases) -> Setup 
     Setup { sizes, format, ..conventional(frames, copy_on_write) }
 }
 
-fn perforated(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
-    let format = Format { levels, has_perforated: true, ..Format::default() };
+/// A filter with a bit for each eighth of a page, set if it has a hole.
+fn eighths(holes: &Holes) -> u8 {
+    (0..8).filter(|eighth| holes.0[*eighth] != 0).map(|eighth| 1 << eighth).sum()
+}
+
+fn with_holes(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
+    let format = Format { levels, holes: Some(eighths), ..Format::default() };
     Setup { format, ..conventional(frames, copy_on_write) }
 }
 
@@ -245,17 +251,17 @@ proptest! {
     }
 
     #[test]
-    fn perforated_pages_preserve_contents(
+    fn pages_with_holes_preserve_contents(
         ops in ops(), how in copies(), levels in 4u8..=5, state in any::<u64>(),
     ) {
-        prop_assert_eq!(play(&perforated(ROOMY, how, levels), Box::new(Perforating::new(state)), &ops), 0);
+        prop_assert_eq!(play(&with_holes(ROOMY, how, levels), Box::new(PunchingHoles::new(state)), &ops), 0);
     }
 
     #[test]
-    fn perforated_pages_survive_without_memory(
+    fn pages_with_holes_survive_without_memory(
         ops in ops(), frames in short(), how in copies(), state in any::<u64>(),
     ) {
-        play(&perforated(frames, how, 4), Box::new(Perforating::new(state)), &ops);
+        play(&with_holes(frames, how, 4), Box::new(PunchingHoles::new(state)), &ops);
     }
 
     #[test]
@@ -283,7 +289,7 @@ proptest! {
     ) {
         let setup = |setup: Setup| Setup { same_pages, ..setup };
         let failures = match which {
-            0 => play(&setup(perforated(frames, how, 4)), Box::new(Perforating::new(state)), &ops),
+            0 => play(&setup(with_holes(frames, how, 4)), Box::new(PunchingHoles::new(state)), &ops),
             1 => play(&setup(conventional(frames, how)), thp(), &ops),
             2 => play(&setup(gapped(frames, 20, how)), gapped_pages(state.is_multiple_of(2)), &ops),
             _ => {
@@ -331,7 +337,7 @@ fn run(steps: u64, every: u64) {
         let mut machine = match number / 2 % 5 {
             0 => Machine::new(&conventional(frames, how), Box::new(BasePages)),
             1 => Machine::new(&conventional(frames, how), thp()),
-            2 => Machine::new(&perforated(frames, how, 4), Box::new(Perforating::new(number))),
+            2 => Machine::new(&with_holes(frames, how, 4), Box::new(PunchingHoles::new(number))),
             3 => {
                 // Each with both copy-on-write settings.
                 let whole_blocks = (number / 10 + number / 20) % 2 == 1;

@@ -37,7 +37,7 @@ use crate::env::{WalkPlan, Walker};
 #[rustfmt::skip]
 pub const FAMILY: Family = Family::new(
     &[TranslationHardware::new("champsim", "conventional TLBs, and ChampSim's page tables and page walker", make)],
-    &[NamedDesign { name: "champsim", hardware: "champsim", policy: "base", about: "ChampSim's page tables and walker, for comparisons with it" }],
+    &[NamedDesign { name: "champsim", hardware: "champsim", policy: "base", about: "ChampSim's page tables and walker, for comparisons with it", figure: "translation" }],
 );
 
 /// Level, entries and ways of the page-structure caches (`champsim_config.json`, PTW).

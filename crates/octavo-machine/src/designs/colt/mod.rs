@@ -47,9 +47,9 @@ pub const FAMILY: Family = Family::new(
         TranslationHardware::new("colt_fa", "CoLT in a fully associative array of ranges only", |config, setup, os| make(config, setup, os, FULLY_ASSOCIATIVE)),
     ],
     &[
-        NamedDesign { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several contiguous 4 KiB pages" },
-        NamedDesign { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "CoLT in set-associative arrays only" },
-        NamedDesign { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "CoLT in a fully associative array only" },
+        NamedDesign { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several contiguous 4 KiB pages", figure: "coalescing" },
+        NamedDesign { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "CoLT in set-associative arrays only", figure: "coalescing" },
+        NamedDesign { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "CoLT in a fully associative array only", figure: "coalescing" },
     ],
 );
 

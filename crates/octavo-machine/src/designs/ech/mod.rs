@@ -46,7 +46,7 @@ use crate::env::{WalkPlan, Walker};
 #[rustfmt::skip]
 pub const FAMILY: Family = Family::new(
     &[TranslationHardware::new("ech", "conventional TLBs, and hashed page tables that walks probe in parallel", make)],
-    &[NamedDesign { name: "ech", hardware: "ech", policy: "thp", about: "elastic cuckoo page tables: a walk is one group of parallel probes" }],
+    &[NamedDesign { name: "ech", hardware: "ech", policy: "thp", about: "elastic cuckoo page tables: a walk is one group of parallel probes", figure: "cuckoo-tables" }],
 );
 
 /// Cached entries of the walk table for sections of 2 MiB.

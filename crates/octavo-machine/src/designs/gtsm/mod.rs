@@ -18,8 +18,10 @@
 //! would double an entry); use of a cached bitmap, and counting its bits, costs nothing. A second level that
 //! is a victim level in other designs is filled by walks here.
 
+mod entry;
 mod policy;
 mod settings;
+mod walk;
 
 use octavo_config::{DesignTable, Fill, FragmentationConfig, MachineConfig, TlbConfig, Ways};
 use octavo_hw::{Asid, Geometry, Replacement, SetArray};
@@ -36,7 +38,7 @@ use super::registry::{
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
-use crate::env::Env;
+use crate::env::{CompositePages, Env};
 use crate::state::Part;
 use crate::front::LineAccess;
 pub use policy::{GAPPED_PAGES, GtsmPolicyConfig};
@@ -56,7 +58,7 @@ pub const FAMILY: Family = Family {
             check_guest,
             ..TranslationHardware::new("gtsm", "a second-level TLB of 2 MiB pages made of 64 KiB sub-blocks, with bitmaps that select them", make)
         }],
-        &[NamedDesign { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: 2 MiB pages made of 32 of 64 sub-blocks" }],
+        &[NamedDesign { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: 2 MiB pages made of 32 of 64 sub-blocks", figure: "gaps" }],
     )
 };
 
@@ -195,7 +197,7 @@ impl Gtsm {
         self.lookups.hits += u64::from(cached.is_some());
         self.lookups.misses += u64::from(cached.is_none());
         let blocks = cached.unwrap_or_else(|| {
-            let blocks = env.read_chunk_bitmap(gapped.chunk(), continues_walk);
+            let blocks = walk::read_bitmap(env, gapped.chunk(), continues_walk);
             self.bitmaps.insert_missed(0, key, blocks);
             blocks
         });
@@ -204,6 +206,8 @@ impl Gtsm {
 }
 
 impl Design for Gtsm {
+    const COMPOSITE: Option<&'static dyn CompositePages> = Some(&walk::Pages);
+
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);

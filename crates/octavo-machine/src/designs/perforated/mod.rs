@@ -21,8 +21,12 @@
 //! In a guest, entries and bitmap words compose guest and host ([`Env::walk`]). The second level's entry does
 //! not suffice to read the words, so that a walk precedes their read.
 
+mod entry;
+mod guest;
+mod host;
 mod policy;
 mod second_level;
+mod walk;
 
 use octavo_config::{Fill, MachineConfig, TlbConfig};
 use octavo_hw::Asid;
@@ -38,11 +42,13 @@ use super::registry::{
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design, applying_invalidations};
-use crate::env::{Env, PartAccess};
+use crate::env::{CompositePages, Env};
 use crate::front::LineAccess;
 use crate::tlb::{Entry, L1Tlb, Lookup, Tlb, Translation};
+pub use entry::hole_filter;
 pub use policy::{PERFORATED_PAGES, PerforatedConfig};
 use second_level::{EntryKinds, L2Entry, WORD_PAGES, second_level};
+use walk::PartAccess;
 
 /// Perforated pages, and its variants without filters.
 #[rustfmt::skip]
@@ -55,9 +61,9 @@ pub const FAMILY: Family = Family {
         hardware("perforated_all", "perforated without filters; a page's whole bitmap is filled at once", |config, setup, os| make(config, setup, os, Variant::AllAtOnce)),
     ],
     &[
-        NamedDesign { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB pages with 4 KiB holes" },
-        NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "perforated pages without hole filters" },
-        NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "perforated pages without hole filters; whole bitmaps are filled at once" },
+        NamedDesign { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB pages with 4 KiB holes", figure: "holes" },
+        NamedDesign { name: "perforated_on_demand", hardware: "perforated_on_demand", policy: "perforated", about: "perforated pages without hole filters", figure: "holes" },
+        NamedDesign { name: "perforated_all", hardware: "perforated_all", policy: "perforated", about: "perforated pages without hole filters; whole bitmaps are filled at once", figure: "holes" },
     ],
     )
 };
@@ -74,7 +80,7 @@ const fn hardware(
 }
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig, variant: Variant) -> MachineResult {
-    let format = Format { has_perforated: true, ..Format::default() };
+    let format = Format { holes: Some(hole_filter), ..Format::default() };
     let tables = Tables { format, ..Tables::default() };
     build::machine_with_tables(config, setup, tables, os, |_| {
         Perforated::new(&config.tlb, variant, setup.instructions)
@@ -236,7 +242,7 @@ impl Perforated {
                 continue;
             }
             let answer =
-                applying_invalidations(self, env, |env| env.use_part(page, access.kind()))?;
+                applying_invalidations(self, env, |env| walk::use_part(env, page, access.kind()))?;
             if let PartAccess::Page(part) = answer {
                 if !is_cached {
                     self.fill_l2(asid, page, part);
@@ -258,7 +264,7 @@ impl Perforated {
     ) -> Option<Option<Translation>> {
         self.counts.hole_walks += 1;
         let answer = applying_invalidations(self, env, |env| {
-            env.walk_hole(page, access.kind(), continues_walk)
+            walk::walk_hole(env, page, access.kind(), continues_walk)
         })?;
         let PartAccess::Page(translation) = answer else { return Some(None) };
         self.fill_l2(env.asid(), page, translation);
@@ -296,7 +302,7 @@ impl Perforated {
         continues_walk: bool,
     ) -> Option<bool> {
         let is_kept = applying_invalidations(self, env, |env| {
-            env.read_bitmap(page, translation, continues_walk)
+            walk::read_bitmap(env, page, translation, continues_walk)
         })?;
         let asid = env.asid();
         let own = page.raw() / WORD_PAGES * WORD_PAGES;
@@ -306,12 +312,12 @@ impl Perforated {
             Variant::OnDemand | Variant::Filtered => own..own + WORD_PAGES,
         };
         for at in filled.step_by(WORD_PAGES as usize).map(PageNumber::new) {
-            let word = env.bitmap_word(at, translation);
+            let word = walk::bitmap_word(env, at, translation);
             if let Some(l2) = self.l2.as_mut().filter(|_| is_kept) {
                 l2.fill_word(asid, at, word);
             }
         }
-        Some(bit(env.bitmap_word(page, translation), page))
+        Some(bit(walk::bitmap_word(env, page, translation), page))
     }
 
     fn holds_perforated(&self) -> bool {
@@ -343,6 +349,8 @@ fn bit(word: u32, page: PageNumber) -> bool {
 }
 
 impl Design for Perforated {
+    const COMPOSITE: Option<&'static dyn CompositePages> = Some(&walk::Pages);
+
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);

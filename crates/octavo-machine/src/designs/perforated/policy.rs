@@ -159,7 +159,7 @@ impl PerforatedPolicy {
         memory.frames.claim_reserved(id, place..place + 1);
         let mut holes = Holes([u64::MAX; 8]);
         holes.0[(place / 64) as usize] &= !(1 << (place % 64));
-        let made = memory.perforate(process, page, block, &holes, fault.vma.rights);
+        let made = memory.map_with_holes(process, page, block, &holes, fault.vma.rights);
         if !made.unwrap_or(false) {
             memory.frames.free(block.plus(place), Order::BASE);
             memory.frames.end_reservation(id);
@@ -179,7 +179,7 @@ impl PerforatedPolicy {
                 return memory.fill_hole(process, page, fault.vma.rights);
             }
         }
-        let place = memory.process(process).table.perforation(page).map(|of| of.0.frame_of(page));
+        let place = memory.process(process).table.holes_of(page).map(|of| of.0.frame_of(page));
         if place.is_some_and(|at| memory.frames.allocate_at(at, Order::BASE, Owner::Data)) {
             return memory.fill_hole(process, page, fault.vma.rights);
         }
@@ -190,7 +190,7 @@ impl PerforatedPolicy {
     fn scan(&mut self, memory: &mut Memory) {
         let live: Vec<ProcessId> = memory.live().collect();
         for process in live {
-            for (region, holes) in memory.perforated_in(process, &(0..u64::MAX)) {
+            for (region, holes) in memory.pages_with_holes_in(process, &(0..u64::MAX)) {
                 let page = |at: u64| PageNumber::new(region.page.raw() + at);
                 for at in (0..PAGES).filter(|at| holes.contains(*at)) {
                     let place = region.frame.plus(at);
@@ -203,13 +203,13 @@ impl PerforatedPolicy {
                     self.reserved.remove(&(process, region.page.raw()));
                     continue;
                 }
-                let holes = memory.process(process).table.perforation(region.page);
+                let holes = memory.process(process).table.holes_of(region.page);
                 let parts = PAGES as u32 - holes.map_or(0, |(_, holes)| holes.count());
                 // A page with a broken reservation receives no more parts.
                 let reserved = self.reserved.get(&(process, region.page.raw()));
                 let is_growing = reserved.is_some_and(|id| memory.frames.is_reserved(*id));
                 if parts < self.config.min_parts && !is_growing {
-                    memory.split_perforated(process, region.page);
+                    memory.split_with_holes(process, region.page);
                 }
             }
         }
@@ -263,7 +263,7 @@ impl Policy for PerforatedPolicy {
         if !self.config.unused_are_holes {
             let regions = &mut self.regions;
             self.huge.scan(memory, |memory, process, first, vma| {
-                let is_perforated = memory.process(process).table.perforation(first).is_some();
+                let is_perforated = memory.process(process).table.holes_of(first).is_some();
                 let made = memory.collapse(process, first, PageSize::HUGE, vma.rights);
                 if made.is_err() && !is_perforated {
                     regions.perforate(memory, process, first, vma.rights);

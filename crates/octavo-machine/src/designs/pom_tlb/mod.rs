@@ -53,7 +53,7 @@ pub const FAMILY: Family = Family::new(
         own_state,
         ..TranslationHardware::new("pom_tlb", "a third-level TLB of 16 MiB in memory, read through the data caches", make)
     }],
-    &[NamedDesign { name: "pom_tlb", hardware: "pom_tlb", policy: "thp", about: "POM-TLB: a third-level TLB in a part of memory, for huge pages and small ones" }],
+    &[NamedDesign { name: "pom_tlb", hardware: "pom_tlb", policy: "thp", about: "POM-TLB: a third-level TLB in a part of memory, for huge pages and small ones", figure: "tlb-in-memory" }],
 );
 
 /// Bytes of both tables.

@@ -38,11 +38,11 @@ pub const FAMILY: Family = Family {
             },
         ],
         &[
-            NamedDesign { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation of their misses in software" },
-            NamedDesign { name: "spur", hardware: "spur", policy: "base", about: "SPUR: virtual caches, and in-cache translation of their misses by hardware" },
-            NamedDesign { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "virtual caches with a software-refilled TLB of 64 entries" },
-            NamedDesign { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "physical caches behind a software-refilled TLB of 64 entries" },
-            NamedDesign { name: "softvm_free", hardware: "softvm_free", policy: "base", about: "a bound: virtual caches whose misses are translated at no cost" },
+            NamedDesign { name: "softvm", hardware: "softvm", policy: "base", about: "no TLB: virtual caches, and translation of their misses in software", figure: "software-translation" },
+            NamedDesign { name: "spur", hardware: "spur", policy: "base", about: "SPUR: virtual caches, and in-cache translation of their misses by hardware", figure: "in-cache-translation" },
+            NamedDesign { name: "mips_virtual", hardware: "mips_virtual", policy: "base", about: "virtual caches with a software-refilled TLB of 64 entries", figure: "software-refill-virtual" },
+            NamedDesign { name: "mips_physical", hardware: "mips_physical", policy: "base", about: "physical caches behind a software-refilled TLB of 64 entries", figure: "software-refill-physical" },
+            NamedDesign { name: "softvm_free", hardware: "softvm_free", policy: "base", about: "a bound: virtual caches whose misses are translated at no cost", figure: "software-translation" },
         ],
     )
 };
@@ -74,7 +74,8 @@ fn make<D: Design + 'static>(
     new: fn(&MachineConfig, Instructions) -> Result<D, ConfigError>,
 ) -> MachineResult {
     if config.placed_tiers().next().is_some() {
-        return Err(ConfigError::NoTiers);
+        let hardware = "softvm, spur, mips_virtual and mips_physical";
+        return Err(ConfigError::NoTiers { hardware });
     }
     build::machine(config, setup, os, || new(config, setup.instructions))
 }

@@ -1,18 +1,17 @@
 //! The host: its operating system, whose only process is the virtual machine, and the hardware that
 //! translates guest-physical pages.
 
-mod composite_pages;
-
 use octavo_config::{HostConfig, TlbsHold, WalkStart};
 use octavo_hw::{Asid, Caches, WalkCaches};
-use octavo_os::frames::OutOfMemory;
-use octavo_os::page_table::PageTable;
+use octavo_os::frames::{Frames, OutOfMemory};
+use octavo_os::page_table::{PageTable, Walk};
 use octavo_os::{Os, ProcessId};
 use octavo_types::{
-    Access, AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize,
+    Access, AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize, PhysAddr,
     Protection, VirtAddr,
 };
 
+use super::super::composite::{CompositePages, HostAccess, HostCounts};
 use super::super::walk::{
     READS_SUCCEED, WalkedPage, WalkerCounters, finish_walk, overlap_cycles, read_entry,
 };
@@ -44,26 +43,26 @@ pub struct Host {
     pub(in crate::env) lone_walks_dirty: u64,
     /// Walks that found a guest page larger than the host page that backs it.
     pub(in crate::env) splintered: u64,
-    /// Walks to holes of the host's perforated pages.
-    pub(in crate::env) hole_walks: u64,
-    /// Look-ups of the registers that hold the location of the guest's hole bitmap.
-    pub(in crate::env) register: Lookups,
+    /// How the design translates composite pages, if it has any.
+    pub(in crate::env) composite: Option<&'static dyn CompositePages>,
+    /// Counters of composite pages.
+    pub(crate) counts: HostCounts,
 }
 
 /// Translation hardware of a core for guest-physical pages.
 pub(in crate::env) struct Nested {
     pub(in crate::env) tlb: Option<Tlb>,
     pub(in crate::env) page_walker: PageWalker,
-    /// The register with the location of the guest's hole bitmap: the translation used last, and a
-    /// guest-physical page in it.
-    bitmap: Option<(PageNumber, Translation)>,
+    /// The register with the place of a guest table of the design: the translation used last, and a guest-physical
+    /// page in it.
+    register: Option<(PageNumber, Translation)>,
 }
 
 /// The memory port of a core's walker.
-pub(super) struct Port<'e> {
-    pub core: usize,
-    pub caches: &'e mut Caches,
-    pub lines: Lines,
+pub struct Port<'e> {
+    pub(super) core: usize,
+    pub(super) caches: &'e mut Caches,
+    pub(super) lines: Lines,
 }
 
 /// The host page that backs a guest-physical page.
@@ -71,8 +70,7 @@ pub(super) struct Port<'e> {
 pub(super) enum Backing {
     /// A page, or a part of one.
     Page(Translation),
-    /// A 2 MiB page whose base pages may lie elsewhere: a perforated page, or a gapped page. Its bitmap is
-    /// needed to locate a base page, unless a perforated page's filter rules out a hole.
+    /// A composite page of 2 MiB.
     Composite(Translation),
     /// No page is mapped, and the access did not demand one.
     Absent,
@@ -87,7 +85,7 @@ pub(super) struct GuestAccess {
 }
 
 /// The guest-physical page of a guest frame.
-pub(super) fn guest_page(frame: FrameNumber) -> PageNumber {
+pub(crate) fn guest_page(frame: FrameNumber) -> PageNumber {
     PageNumber::new(frame.raw())
 }
 
@@ -111,7 +109,7 @@ impl Host {
             Ok(Nested {
                 tlb: tlb.transpose().map_err(ConfigError::NestedTlb)?,
                 page_walker: PageWalker::new(WalkCaches::new(&config.walk_caches(), instructions)?),
-                bitmap: None,
+                register: None,
             })
         };
         let cores = (0..cores).map(|_| nested()).collect::<Result<_, _>>()?;
@@ -129,14 +127,14 @@ impl Host {
             lone_walks: 0,
             lone_walks_dirty: 0,
             splintered: 0,
-            hole_walks: 0,
-            register: Lookups::default(),
+            composite: None,
+            counts: HostCounts::default(),
         };
         Ok((host, vm_mapped))
     }
 
     /// The page table that translates guest-physical pages.
-    pub(super) fn table(&self) -> &PageTable {
+    pub(crate) fn table(&self) -> &PageTable {
         &self.os.memory().process(self.vm).table
     }
 
@@ -159,11 +157,14 @@ impl Host {
                 Backing::Absent => unreachable!("the host maps accessed pages"),
                 Backing::Composite(translation) => translation,
             };
-            let resolve_part =
-                self.resolve_part(page, &translation, stores, is_new, port, &mut latency_cycles)?;
-            if let Some((part, used_bitmap)) = resolve_part {
-                if used_bitmap || !self.holds_perforated(port.core) {
-                    self.fill_base_page(page, part, references, port.core);
+            let of = self.composite.expect("a composite page has its design");
+            let access = HostAccess { page, translation: &translation, stores, is_new };
+            let found = of.find_in_host(self, &access, port, &mut latency_cycles)?;
+            if let Some((part, needed_more)) = found {
+                if let Some(tlb) = &mut self.cores[port.core].tlb
+                    && (needed_more || !tlb.has_sets_of(PageSize::HUGE))
+                {
+                    tlb.fill(Asid::ONLY, page, part, references);
                 }
                 return Ok((part, latency_cycles));
             }
@@ -173,7 +174,7 @@ impl Host {
         }
     }
 
-    /// Translates a guest-physical page; for a composite page, only to the page's entry, without its bitmap.
+    /// Translates a guest-physical page; for a composite page, only to the page's entry.
     pub(super) fn backing_entry(
         &mut self,
         page: PageNumber,
@@ -195,16 +196,17 @@ impl Host {
         latency_cycles: &mut u32,
     ) -> Result<(Backing, bool), OutOfMemory> {
         let mut missed_lookup_cycles = 0;
+        let composite = self.composite;
         if let Some(tlb) = &mut self.cores[port.core].tlb {
             let translation = tlb.look_up(Asid::ONLY, page, references);
             *latency_cycles += tlb.hit_latency_cycles();
             if let Some(translation) = translation {
                 let serves = translation.entry.permits(usage.stores);
-                if !serves || translation.needs_bitmap(page) {
+                if !serves || is_undecided(composite, &translation, page) {
                     tlb.retract(Asid::ONLY, page, references);
                 }
                 if serves {
-                    return Ok((Backing::of(translation), true));
+                    return Ok((Backing::of(translation, composite), true));
                 }
                 self.walker.walks_dirty += u64::from(translation.entry.is_writable());
             } else {
@@ -222,6 +224,7 @@ impl Host {
     /// Fills the nested TLB with the result of a walk for `references` references, in place of an entry that
     /// did not permit the access.
     fn fill_tlb(&mut self, page: PageNumber, backing: Backing, references: u32, core: usize) {
+        let composite = self.composite;
         match (backing, &mut self.cores[core].tlb) {
             (Backing::Page(translation), Some(tlb)) => {
                 tlb.remove(Asid::ONLY, page);
@@ -229,7 +232,8 @@ impl Host {
             }
             (Backing::Composite(translation), Some(tlb)) if tlb.has_sets_of(PageSize::HUGE) => {
                 // Repeats will hit the base page that is filled next.
-                let references = if translation.needs_bitmap(page) { 1 } else { references };
+                let is_undecided = is_undecided(composite, &translation, page);
+                let references = if is_undecided { 1 } else { references };
                 tlb.fill(Asid::ONLY, page, translation, references);
             }
             _ => {}
@@ -260,9 +264,10 @@ impl Host {
             });
             *latency_cycles += read_cycles.expect(READS_SUCCEED);
             page_walker.reuse(planned);
-            let perforated = walk.is_perforated.then(|| self.composite_page(page)).flatten();
-            if let Some(translation) =
-                perforated.filter(|translation| translation.may_be_hole(page))
+            let composite = self.composite.filter(|_| walk.is_composite);
+            if let Some(of) = composite.filter(|of| of.ends_walks())
+                && let Some(translation) = of.entry(self.table(), page)
+                && of.is_undecided(&translation, page)
             {
                 return Ok(Backing::Composite(translation));
             }
@@ -271,15 +276,13 @@ impl Host {
                     finish_walk(&mut self.os, self.vm, &walk, page, stores)
             {
                 *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
-                return Ok(self
-                    .composite_page(page)
-                    .map_or(Backing::Page(translation), Backing::Composite));
+                let entry = composite.and_then(|of| of.entry(self.table(), page));
+                return Ok(entry.map_or(Backing::Page(translation), Backing::Composite));
             }
             if !is_certain {
                 return Ok(Backing::Absent);
             }
-            self.walker.faulted += 1;
-            self.fault(page, stores)?;
+            self.fault_in_walk(page, stores)?;
         }
     }
 
@@ -298,6 +301,16 @@ impl Host {
         }
     }
 
+    /// Serves the page fault that a walk has ended in.
+    pub(crate) fn fault_in_walk(
+        &mut self,
+        page: PageNumber,
+        stores: bool,
+    ) -> Result<(), OutOfMemory> {
+        self.walker.faulted += 1;
+        self.fault(page, stores)
+    }
+
     /// Serves an EPT violation: the host maps a page or makes it writable.
     fn fault(&mut self, page: PageNumber, stores: bool) -> Result<(), OutOfMemory> {
         let access = if stores { Access::Store } else { Access::Load };
@@ -312,7 +325,7 @@ impl Host {
         self.apply_invalidations();
     }
 
-    /// Flushes the nested TLBs, walk caches and bitmap registers if the host's table has changed (INVEPT).
+    /// Flushes the nested TLBs, walk caches and registers if the host's table has changed (INVEPT).
     fn apply_invalidations(&mut self) {
         let changed = self.os.take_invalidations().len() as u64;
         if changed == 0 {
@@ -323,8 +336,84 @@ impl Host {
         for nested in &mut self.cores {
             nested.tlb.iter_mut().for_each(Tlb::clear);
             nested.page_walker.clear();
-            nested.bitmap = None;
+            nested.register = None;
         }
+    }
+
+    /// The physical memory of the machine.
+    pub(crate) fn frames(&self) -> &Frames {
+        &self.os.memory().frames
+    }
+
+    /// Begins a further walk to a base page of a composite page; with `is_new`, no walk has been made for the access.
+    pub(crate) fn begin_part_walk(&mut self, is_new: bool) {
+        self.counts.part_walks += 1;
+        self.walker.walks += u64::from(is_new);
+    }
+
+    /// The walk caches of the core of a port.
+    pub(crate) fn walk_caches(&mut self, port: &Port<'_>) -> &mut WalkCaches<()> {
+        &mut self.cores[port.core].page_walker.caches
+    }
+
+    /// Reads an entry of the host's table. Returns the latency in cycles.
+    pub(crate) fn read_entry(&mut self, at: PhysAddr, port: &mut Port<'_>) -> u32 {
+        read_entry(port.caches, port.lines, at, &mut self.walker)
+    }
+
+    /// Reads the line of a table of the design at a host-physical address. Returns the latency in cycles.
+    pub(crate) fn read_table(&mut self, at: PhysAddr, port: &mut Port<'_>) -> u32 {
+        self.walker.read_table(port.caches, port.lines, at)
+    }
+
+    /// The page that a walk has found, if it permits the access; sets its accessed and dirty bits.
+    pub(crate) fn finish_walk(
+        &mut self,
+        walk: &Walk,
+        page: PageNumber,
+        stores: bool,
+    ) -> Option<WalkedPage> {
+        finish_walk(&mut self.os, self.vm, walk, page, stores)
+    }
+
+    /// Writes an entry if its accessed or dirty bit was set. Returns the latency in cycles.
+    pub(crate) fn write_if(&mut self, is_marked: bool, at: PhysAddr, port: &mut Port<'_>) -> u32 {
+        self.walker.write_if(is_marked, port.caches, port.lines, at)
+    }
+
+    /// The host frame of a guest-physical page, if mapped.
+    pub(crate) fn backing_frame(&self, page: PageNumber) -> Option<FrameNumber> {
+        self.table().leaf(page).map(|leaf| leaf.frame_of(page))
+    }
+
+    /// The host-physical address of a page of a guest table of the design, and its latency in cycles. It comes from the
+    /// register of the core, which is refilled on a miss.
+    ///
+    /// # Errors
+    /// If host memory has run out.
+    pub(crate) fn place_by_register(
+        &mut self,
+        page: PageNumber,
+        port: &mut Port<'_>,
+    ) -> Result<(PhysAddr, u32), OutOfMemory> {
+        let known = self.cores[port.core].register.filter(|(of, translation)| {
+            let shift = translation.size.base_shift();
+            of.raw() >> shift == page.raw() >> shift
+        });
+        let Lookups { hits, misses } = &mut self.counts.register;
+        let (translation, cost) = match known {
+            Some((_, translation)) => {
+                *hits += 1;
+                (translation, 0)
+            }
+            None => {
+                *misses += 1;
+                let (translation, cost) = self.translate(page, false, 1, port)?;
+                self.cores[port.core].register = Some((page, translation));
+                (translation, cost)
+            }
+        };
+        Ok((translation.frame_of(page).start(), cost))
     }
 
     /// Whether TLBs hold guest halves of translations.
@@ -341,6 +430,27 @@ impl Host {
     pub(super) fn take_undelivered(&mut self) -> u64 {
         std::mem::take(&mut self.undelivered)
     }
+}
+
+impl Backing {
+    /// The backing given by an entry of the nested TLB.
+    fn of(translation: Translation, composite: Option<&'static dyn CompositePages>) -> Self {
+        match composite.is_some_and(|of| of.is_composite(&translation)) {
+            true => Backing::Composite(translation),
+            // An array without entries of the whole page's size holds a part of it; use the whole page.
+            false => Backing::Page(translation.whole()),
+        }
+    }
+}
+
+/// Whether an entry is a composite page that does not suffice to find a base page.
+fn is_undecided(
+    composite: Option<&'static dyn CompositePages>,
+    translation: &Translation,
+    page: PageNumber,
+) -> bool {
+    let of = composite.filter(|of| of.is_composite(translation));
+    of.is_some_and(|of| of.is_undecided(translation, page))
 }
 
 /// Maps the memory of the virtual machine: one anonymous mapping of its process.

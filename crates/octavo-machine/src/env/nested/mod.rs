@@ -16,14 +16,11 @@
 //!   page that backs it is *splintered*. If the machine [is configured so](octavo_config::TlbsHold), the TLB
 //!   holds the guest's half of a splintered translation, and each reference looks up the nested TLB for the
 //!   host's half.
-//! - If the guest's page or the host page that backs it is perforated, and neither is smaller than 2 MiB,
-//!   TLBs hold a perforated page composed of both: [`perforated`].
-//! - Only host pages may have gaps (section VII-D), since faulty frames belong to the machine's memory. For 2
-//!   MiB of the guest backed by a gapped page, TLBs hold a gapped page in the host's chunk. A base page of
-//!   the guest backed by a gapped page stays a base page; so do the nodes of the guest's page table. The
-//!   host's walker reads the bitmap of the chunk for such a page when the nested TLB holds the gapped page
-//!   but not the base page, and then fills the base page. As for perforated pages, a guest page of 2 MiB
-//!   mapped there later is splintered while the nested TLB holds that base page.
+//! - Where a design has composite pages and the guest's page or the host page that backs it is one, and neither is
+//!   smaller than 2 MiB, TLBs hold a composite page of both, as the design composes them
+//!   ([`CompositePages`](super::CompositePages)). The nested TLB holds composite pages of the host, and base pages that
+//!   more than such an entry was needed to find. Until a base page of a guest page is decided, the walk only inspects
+//!   the host's page behind it and demands nothing, since the base page may lie elsewhere.
 //! - A change of the host's table causes an INVEPT on all cores: nested TLBs, the host's walk caches and all
 //!   TLBs are flushed, since the affected guest-virtual pages are unknown. The guest's walk caches stay. (If
 //!   the first line of a two-line reference causes it through the host's half of its translation, the second
@@ -34,7 +31,6 @@
 //! memory on its own: the host allocates a page when a walk or a program first uses it.
 
 mod host;
-mod perforated;
 mod tables;
 
 use octavo_hw::Caches;
@@ -43,8 +39,9 @@ use octavo_os::frames::OutOfMemory;
 use octavo_os::page_table::Walk;
 use octavo_types::{Access, FrameNumber, PageNumber, PageSize, PhysAddr};
 
-pub(crate) use host::Host;
-use host::{Backing, GuestAccess, Port, guest_page};
+pub(crate) use host::guest_page;
+use host::{Backing, GuestAccess};
+pub use host::{Host, Port};
 
 use super::Env;
 use super::walk::{WalkedPage, read_entry};
@@ -66,11 +63,12 @@ impl Env {
         loop {
             let walk = self.table_walk(page);
             let at = self.read_nested(&walk, page, &mut latency_cycles)?;
-            let perforated = walk.is_perforated.then(|| self.perforated(page)).flatten();
-            let perforated = perforated.map(|of| Translation::perforated(&of, of.used.1));
-            if let Some(own) = perforated.filter(|own| own.may_be_hole(page)) {
-                let translation =
-                    self.compose_possible_hole(page, own, kind, &mut latency_cycles)?;
+            let composite = self.composite.filter(|_| walk.is_composite);
+            if let Some(of) = composite.filter(|of| of.ends_walks())
+                && let Some(own) = of.entry(self.table(), page)
+                && of.is_undecided(&own, page)
+            {
+                let translation = self.compose_undecided(page, own, kind, &mut latency_cycles)?;
                 self.charge_walk(latency_cycles);
                 return Some(translation);
             }
@@ -80,11 +78,8 @@ impl Env {
             {
                 let Env { walker, caches, lines, .. } = self;
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
-                let own = match perforated {
-                    Some(own) if translation.entry.is_dirty() => own.with_dirty(),
-                    Some(own) => own,
-                    None => translation,
-                };
+                let own = composite.and_then(|of| of.entry(self.table(), page));
+                let own = own.unwrap_or(translation);
                 let (frame, stores) = (translation.frame_of(page), kind == Access::Store);
                 let (backing, cost) = match own.size >= PageSize::HUGE {
                     true => self.backing_entry(frame, GuestAccess { stores, is_certain: true })?,
@@ -98,14 +93,13 @@ impl Env {
                 let translation = self.compose_for_tlb(page, own, backing);
                 return Some(translation);
             }
-            self.walker.faulted += 1;
-            self.fault(page, kind)?;
+            self.fault_in_walk(page, kind)?;
         }
     }
 
     /// Reads the entries of a walk of the guest's table. Returns the host-physical address of the page's
     /// entry, if the walk has found one, or `None` when memory has run out.
-    fn read_nested(
+    pub(crate) fn read_nested(
         &mut self,
         walk: &Walk,
         page: PageNumber,
@@ -127,7 +121,11 @@ impl Env {
     }
 
     /// Reads an entry of the guest's table. Returns its host-physical address.
-    fn read_guest_entry(&mut self, entry: PhysAddr, latency_cycles: &mut u32) -> Option<PhysAddr> {
+    pub(crate) fn read_guest_entry(
+        &mut self,
+        entry: PhysAddr,
+        latency_cycles: &mut u32,
+    ) -> Option<PhysAddr> {
         let frame = entry.frame();
         let (backing, cost) = self.backing(frame, true, 1)?;
         let start = backing.frame_of(guest_page(frame)).start().raw();
@@ -146,21 +144,19 @@ impl Env {
     ) -> Option<Translation> {
         let (frame, stores) = (guest_page(translation.frame_of(page)), kind == Access::Store);
         let backing = self.with_host(|host, _| host.resolve(frame, stores))?;
-        Some(compose(page, translation, backing))
+        Some(self.compose(page, translation, backing))
     }
 
     /// Translates a guest frame for `references` references. Returns the host's translation and its latency
     /// in cycles.
-    fn backing(
+    pub(crate) fn backing(
         &mut self,
         frame: FrameNumber,
         stores: bool,
         references: u32,
     ) -> Option<(Translation, u32)> {
-        let (core, lines) = (self.core, self.lines);
-        self.with_host(|host, caches| {
-            let mut port = Port { core, caches, lines };
-            host.translate(guest_page(frame), stores, references, &mut port)
+        self.with_host_port(|host, port| {
+            host.translate(guest_page(frame), stores, references, port)
         })
     }
 
@@ -171,26 +167,21 @@ impl Env {
         guest: Translation,
         backing: Backing,
     ) -> Translation {
-        let host = self.host.as_mut().expect("a guest has a host");
         let (Backing::Page(backing) | Backing::Composite(backing)) = backing else {
-            return guest_half(guest);
+            return self.guest_half(guest);
         };
-        if guest.size > backing.size {
-            host.splintered += 1;
-            if host.caches_halves() {
-                return guest_half(guest);
-            }
+        if guest.size > backing.size
+            && let Some(half) = self.splinter(guest)
+        {
+            return half;
         }
-        compose(page, guest, backing)
+        self.compose(page, guest, backing)
     }
 
     /// Translates a guest frame like `backing`, except that for a composite host page it returns the page's
     /// entry.
     fn backing_entry(&mut self, frame: FrameNumber, usage: GuestAccess) -> Option<(Backing, u32)> {
-        let (core, lines) = (self.core, self.lines);
-        self.with_host(|host, caches| {
-            host.backing_entry(guest_page(frame), usage, &mut Port { core, caches, lines })
-        })
+        self.with_host_port(|host, port| host.backing_entry(guest_page(frame), usage, port))
     }
 
     /// The host frame of the page of an access; for a guest half, the nested TLB or a walk supplies the
@@ -223,6 +214,101 @@ impl Env {
             self.core_is_current = self.pending_invalidations.is_empty();
         }
         Some(backing.frame_of(guest_page(frame)))
+    }
+
+    /// As [`Env::with_host`], with the memory port of the running core's walker.
+    pub(crate) fn with_host_port<T>(
+        &mut self,
+        work: impl FnOnce(&mut Host, &mut Port<'_>) -> Result<T, OutOfMemory>,
+    ) -> Option<T> {
+        let (core, lines) = (self.core, self.lines);
+        self.with_host(|host, caches| work(host, &mut Port { core, caches, lines }))
+    }
+
+    /// Composes a composite guest page, in which a base page is undecided, with the host page behind it.
+    fn compose_undecided(
+        &mut self,
+        page: PageNumber,
+        own: Translation,
+        kind: Access,
+        latency_cycles: &mut u32,
+    ) -> Option<Translation> {
+        let frame = self.plain(&own).frame_of(page);
+        let usage = GuestAccess { stores: kind == Access::Store, is_certain: false };
+        let (backing, cost) = self.backing_entry(frame, usage)?;
+        *latency_cycles += cost;
+        Some(match backing {
+            Backing::Page(translation) | Backing::Composite(translation)
+                if translation.size >= PageSize::HUGE =>
+            {
+                self.compose(page, own, translation)
+            }
+            _ => self.guest_half(own),
+        })
+    }
+
+    /// Counts a guest page that is larger than the host page that backs it. Returns the guest half of its
+    /// translation, if TLBs hold those.
+    pub(crate) fn splinter(&mut self, guest: Translation) -> Option<Translation> {
+        self.host.as_mut().expect("a guest has a host").splintered += 1;
+        self.caches_halves.then(|| self.guest_half(guest))
+    }
+
+    /// Whether TLBs cache a composite page that a walk has found: not if it is splintered, unless they hold guest
+    /// halves.
+    pub(crate) fn is_cached(&self, translation: &Translation) -> bool {
+        self.caches_halves || !is_guest_half(translation)
+    }
+
+    /// Writes an entry of the guest's table whose accessed or dirty bit was set, after it has been read.
+    pub(crate) fn write_guest_entry_if(&mut self, is_marked: bool, entry: PhysAddr) {
+        let frame = entry.frame();
+        let backing = self.host().backing_frame(guest_page(frame));
+        let start = backing.expect("the walk has read it").start().raw();
+        self.write_if(is_marked, PhysAddr::new(start + (entry.raw() - frame.start().raw())));
+    }
+
+    fn plain(&self, translation: &Translation) -> Translation {
+        self.composite.map_or(*translation, |of| of.plain(translation))
+    }
+
+    /// The guest half of a translation, which ends in a guest frame.
+    pub(crate) fn guest_half(&self, guest: Translation) -> Translation {
+        let Translation { size, entry } = self.plain(&guest);
+        let frame = entry.frame().plus(GUEST_FRAMES);
+        let entry = TlbEntry::new(frame, size, entry.is_writable(), entry.is_dirty());
+        self.as_composite(Translation { size, entry }, &guest, &guest)
+    }
+
+    /// Composes a guest page with the host page that backs it: the smaller size, with permissions that both allow. At
+    /// 2 MiB, the result is a composite page if either is one.
+    pub(crate) fn compose(
+        &self,
+        page: PageNumber,
+        guest: Translation,
+        backing: Translation,
+    ) -> Translation {
+        let (own, host) = (self.plain(&guest), self.plain(&backing));
+        let size = own.size.min(host.size);
+        let first = own.part(page, size).entry.frame();
+        let frame = host.frame_of(guest_page(first));
+        let is_writable = own.entry.is_writable() && host.entry.is_writable();
+        let is_dirty = own.entry.is_dirty() && host.entry.is_dirty();
+        let entry = TlbEntry::new(frame, size, is_writable, is_dirty);
+        self.as_composite(Translation { size, entry }, &guest, &backing)
+    }
+
+    /// A page composed of a guest and a host page, as a composite page if either is one.
+    fn as_composite(
+        &self,
+        page: Translation,
+        guest: &Translation,
+        backing: &Translation,
+    ) -> Translation {
+        match self.composite.filter(|_| page.size == PageSize::HUGE) {
+            Some(of) => of.compose(page, guest, backing),
+            None => page,
+        }
     }
 
     /// Runs `work` on the host and delivers the INVEPTs that it causes. `None` when memory has run out.
@@ -266,34 +352,5 @@ impl Env {
                 Ok(())
             });
         }
-    }
-}
-
-/// The guest half of a translation, which ends in a guest frame.
-fn guest_half(guest: Translation) -> Translation {
-    let Translation { size, entry } = guest.region();
-    let frame = entry.frame().plus(GUEST_FRAMES);
-    let entry = TlbEntry::new(frame, size, entry.is_writable(), entry.is_dirty());
-    let guest_half = Translation { size, entry };
-    if guest.is_perforated() { guest_half.as_perforated(guest.filter()) } else { guest_half }
-}
-
-/// Composes a guest page with the host page that backs it: the smaller size, with permissions that both
-/// allow. At 2 MiB, the result is perforated, with the holes of both, if either page is; it is gapped, in the
-/// host's chunk, if the host's page is.
-fn compose(page: PageNumber, guest: Translation, backing: Translation) -> Translation {
-    let (own, host) = (guest.region(), backing.region());
-    let size = own.size.min(host.size);
-    let first = own.part(page, size).entry.frame();
-    let frame = host.frame_of(guest_page(first));
-    let is_writable = own.entry.is_writable() && host.entry.is_writable();
-    let is_dirty = own.entry.is_dirty() && host.entry.is_dirty();
-    let translation =
-        Translation { size, entry: TlbEntry::new(frame, size, is_writable, is_dirty) };
-    let is_perforated = guest.is_perforated() || backing.is_perforated();
-    match size == PageSize::HUGE {
-        true if is_perforated => translation.as_perforated(guest.filter() | backing.filter()),
-        true if backing.is_gapped() => translation.as_gapped(),
-        _ => translation,
     }
 }

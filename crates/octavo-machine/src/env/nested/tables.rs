@@ -4,7 +4,7 @@ use octavo_os::ProcessId;
 use octavo_os::page_table::{PageTable, Range};
 use octavo_types::{FrameNumber, PageNumber};
 
-use super::{Env, compose, guest_page};
+use super::{Env, guest_page};
 use crate::tlb::Translation;
 
 impl Env {
@@ -29,7 +29,7 @@ impl Env {
         let own = Translation::of(&memory.process(process).table.leaf(page)?, false);
         let Some(host) = &self.host else { return Some(own) };
         let backing = host.table().leaf(guest_page(own.frame_of(page)))?;
-        Some(compose(page, own, Translation::of(&backing, false)))
+        Some(self.compose(page, own, Translation::of(&backing, false)))
     }
 
     /// The base frame that a store of the running process to a base page would copy now.

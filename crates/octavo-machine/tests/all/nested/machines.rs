@@ -7,13 +7,14 @@ use octavo_config::{
 use octavo_hw::Replacement;
 use octavo_machine::designs::GtsmSettings;
 use octavo_machine::designs::colt::{Coalescing, RunEntry};
+use octavo_machine::designs::perforated::hole_filter;
 use octavo_machine::designs::registry::policies;
 use octavo_machine::designs::{
     Conventional, DirectSegment, Gtsm, Perforated, Physical, Rmm, Sizes, Softvm, Variant,
 };
 use octavo_machine::{AnyMachine, ConfigError, Design, Env, Machine};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
-use octavo_os::page_table::Format;
+use octavo_os::page_table::{Format, HoleFilter};
 use octavo_os::policy::{Policy, PolicyConfig};
 use octavo_os::{Memory, Os};
 use octavo_types::{Instructions, PageSize};
@@ -216,8 +217,9 @@ impl NestedDesign {
 
     /// The operating systems of the guest and of the host.
     fn systems(self, config: &MachineConfig, policy: HostPolicy) -> (Os, Os) {
-        let has_perforated = matches!(self, NestedDesign::Perforated(..));
-        let format = |levels| Format { levels, has_perforated, ..Format::default() };
+        let has_holes = matches!(self, NestedDesign::Perforated(..));
+        let holes = has_holes.then_some(hole_filter as HoleFilter);
+        let format = |levels| Format { levels, holes, ..Format::default() };
         let guest = os(&config.memory, format(config.page_table.levels), self.policy().build());
         let host = config.host.as_ref().unwrap();
         let has_gapped = matches!(self, NestedDesign::Gapped(_));

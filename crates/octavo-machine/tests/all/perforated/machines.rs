@@ -1,6 +1,7 @@
 //! Small machines whose operating systems make one kind of page, native and in guests.
 
 use octavo_config::MachineConfig;
+use octavo_machine::designs::perforated::hole_filter;
 use octavo_machine::designs::{Perforated, Variant};
 use octavo_machine::{AnyMachine, Design, Env, Machine};
 use octavo_os::frames::{Order, OutOfMemory, Owner};
@@ -32,7 +33,7 @@ impl Policy for FirstTouch {
             let block = memory.frames.allocate(Order::HUGE, Owner::Data)?;
             match self {
                 FirstTouch::NoHoles => {
-                    assert!(memory.perforate(
+                    assert!(memory.map_with_holes(
                         process,
                         page,
                         block,
@@ -49,7 +50,13 @@ impl Policy for FirstTouch {
                     return Ok(());
                 }
                 _ => {
-                    memory.perforate(process, page, block, &Holes([u64::MAX; 8]), vma.rights)?;
+                    memory.map_with_holes(
+                        process,
+                        page,
+                        block,
+                        &Holes([u64::MAX; 8]),
+                        vma.rights,
+                    )?;
                     memory.frames.free(block, Order::HUGE);
                 }
             }
@@ -60,7 +67,7 @@ impl Policy for FirstTouch {
 
 /// The page-table format with shadow nodes.
 fn format() -> Format {
-    Format { has_perforated: true, ..Format::default() }
+    Format { holes: Some(hole_filter), ..Format::default() }
 }
 
 /// A machine with this page-table format and a given design unit.

@@ -1,10 +1,10 @@
 //! Policies of designs under random programs, compared with a model of their view, with much memory and with
 //! little: contents, references, and cached translations that were not invalidated.
 
-use octavo_machine::designs::perforated::{PERFORATED_PAGES, PerforatedConfig};
+use octavo_machine::designs::perforated::{PERFORATED_PAGES, PerforatedConfig, hole_filter};
 use octavo_machine::designs::tps::{Span, TpsConfig};
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
-use octavo_os::page_table::Format;
+use octavo_os::page_table::{Format, HoleFilter};
 use octavo_os::policy::{Defrag, PolicyConfig, ReserveWhen, ThpConfig};
 use octavo_os::{CopyOnWrite, SamePages};
 use octavo_types::PageSize;
@@ -55,8 +55,9 @@ proptest! {
         let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
         sizes.extend(config.required_sizes());
         let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
-        let has_perforated = config.capabilities().contains(&PERFORATED_PAGES);
-        let format = Format { has_perforated, ..Format::default() };
+        let has_holes = config.capabilities().contains(&PERFORATED_PAGES);
+        let holes = has_holes.then_some(hole_filter as HoleFilter);
+        let format = Format { holes, ..Format::default() };
         let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
         let start = Fragmentation::Faults(Faults { portion, layout });
         let setup = Setup { frames, start, sizes, format, copy_on_write, same_pages };

@@ -1,6 +1,6 @@
 //! Creation and changes of perforated pages.
 
-use octavo_machine::designs::perforated::PerforatedConfig;
+use octavo_machine::designs::perforated::{PerforatedConfig, hole_filter};
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{PolicySettings, ReserveWhen, ThpConfig};
@@ -30,7 +30,7 @@ fn fragmented(held: &[(u64, Owner)], config: PerforatedConfig) -> (Os, ProcessId
 }
 
 fn started(frames: Frames, config: PerforatedConfig) -> (Os, ProcessId) {
-    let format = Format { has_perforated: true, ..Format::default() };
+    let format = Format { holes: Some(hole_filter), ..Format::default() };
     let memory = Memory::new(frames, &[PageSize::HUGE], format);
     let mut os = Os::new(memory, config.build());
     let process = os.spawn().unwrap();
@@ -46,7 +46,7 @@ fn touch(os: &mut Os, process: ProcessId, at: u64) -> Option<u32> {
     assert_eq!(os.memory().check(), Ok(()));
     let table = &os.memory().process(process).table;
     assert!(table.leaf(page(at)).is_some());
-    table.perforation(page(at)).map(|(_, holes)| holes.count())
+    table.holes_of(page(at)).map(|(_, holes)| holes.count())
 }
 
 fn holes(places: impl Iterator<Item = u64>, owner: Owner) -> Vec<(u64, Owner)> {
@@ -100,7 +100,7 @@ fn hole_pages_setting_selects_when_holes_are_filled() {
         }
         assert_eq!(os.take_invalidations(), [], "no bit has changed");
         let table = &os.memory().process(process).table;
-        let (region, _) = table.perforation(page(512)).unwrap();
+        let (region, _) = table.holes_of(page(512)).unwrap();
         let leaf = table.leaf(page(512 + 3)).unwrap();
         assert_ne!(leaf.frame, region.frame_of(page(512 + 3)));
     }
@@ -147,7 +147,7 @@ fn page_with_few_parts_is_split_when_its_reservation_breaks() {
     assert!(os.memory_mut().frames.break_oldest_reservation());
     os.background(2);
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
-    assert!(os.memory().process(process).table.perforation(page(512)).is_none());
+    assert!(os.memory().process(process).table.holes_of(page(512)).is_none());
     assert_eq!(touch(&mut os, process, 513), None);
 }
 
@@ -172,7 +172,7 @@ fn holes_are_patched_when_their_frames_can_be_vacated() {
     };
     let (mut os, process) = fragmented(&holes(0..8, STAYS), config);
     assert_eq!(touch(&mut os, process, 512), Some(8));
-    let (region, _) = os.memory().process(process).table.perforation(page(512)).unwrap();
+    let (region, _) = os.memory().process(process).table.holes_of(page(512)).unwrap();
     for at in 0..8 {
         let frames = &mut os.memory_mut().frames;
         if at % 2 == 0 {
@@ -204,12 +204,12 @@ fn copy_on_write_and_partial_unmaps_punch_holes() {
     os.end(child);
     let range = AddrRange::new(VirtAddr::new(512 << 12), 400 << 12);
     os.event(process, &Event::Unmap { range }).unwrap();
-    let perforation = os.memory().process(process).table.perforation(page(1000));
+    let perforation = os.memory().process(process).table.holes_of(page(1000));
     assert_eq!(perforation.unwrap().1.count(), 400);
     let range = AddrRange::new(VirtAddr::new(912 << 12), 95 << 12);
     os.event(process, &Event::Unmap { range }).unwrap();
     os.background(1);
-    assert!(os.memory().process(process).table.perforation(page(1010)).is_none());
+    assert!(os.memory().process(process).table.holes_of(page(1010)).is_none());
     assert_eq!(os.memory().leaves(process, &(512..1024)).len(), 17);
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
 }
@@ -233,7 +233,7 @@ fn khugepaged_makes_perforated_pages() {
     protect(&mut os, 3);
     os.background(1);
     let table = &os.memory().process(process).table;
-    let (region, holes) = table.perforation(page(512)).unwrap();
+    let (region, holes) = table.holes_of(page(512)).unwrap();
     let lies_in_place = |at| table.leaf(page(at)).unwrap().frame == region.frame_of(page(at));
     assert_eq!([514, 600, 601].map(lies_in_place), [false, true, true]);
     assert_eq!((holes.count(), os.memory().counters.bytes_copied), (8, 2 * 4096));
@@ -245,20 +245,20 @@ fn khugepaged_makes_perforated_pages() {
 fn perforated_pages_move_with_their_holes() {
     let (mut os, process) = fragmented(&holes(0..8, STAYS), PerforatedConfig::default());
     assert_eq!(touch(&mut os, process, 512 + 3), Some(8));
-    let before = os.memory().process(process).table.perforation(page(512)).unwrap();
+    let before = os.memory().process(process).table.holes_of(page(512)).unwrap();
     let hole = os.memory().process(process).table.leaf(page(512 + 3)).unwrap().frame;
     let range = |at: u64| AddrRange::new(VirtAddr::new(at << 12), 512 << 12);
     os.event(process, &Event::Remap { from: range(512), to: range(2048) }).unwrap();
     let table = &os.memory().process(process).table;
-    let after = table.perforation(page(2048)).unwrap();
+    let after = table.holes_of(page(2048)).unwrap();
     assert_eq!((after.0.frame, after.1), (before.0.frame, before.1));
     assert_eq!(table.leaf(page(2048 + 3)).unwrap().frame, hole);
-    assert_eq!((table.perforation(page(512)), table.perforated_pages()), (None, 1));
+    assert_eq!((table.holes_of(page(512)), table.pages_with_holes()), (None, 1));
     assert_eq!(os.memory().check(), Ok(()));
     // A partial move yields base pages.
     os.event(process, &Event::Remap { from: range(2048), to: range(1024 + 64) }).unwrap();
     let table = &os.memory().process(process).table;
-    assert_eq!(table.perforated_pages(), 0);
+    assert_eq!(table.pages_with_holes(), 0);
     assert_eq!(table.leaf(page(1024 + 67)).unwrap().frame, hole);
     assert_eq!(os.memory().check(), Ok(()));
 }

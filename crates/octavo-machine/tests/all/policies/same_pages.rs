@@ -1,5 +1,6 @@
 //! Same-page merging: pages of the zero frame, effects on large pages, and stores.
 
+use octavo_machine::designs::perforated::hole_filter;
 use octavo_machine::designs::registry::policies;
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
@@ -14,7 +15,7 @@ fn page(raw: u64) -> PageNumber {
 
 fn started(policy: &str) -> (Os, ProcessId) {
     let frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
-    let format = Format { has_perforated: true, ..Format::default() };
+    let format = Format { holes: Some(hole_filter), ..Format::default() };
     let memory = Memory::new(frames, &[PageSize::HUGE], format);
     let mut config = policies().parse(policy).unwrap();
     config.set("same_pages_every_instructions", "10").unwrap();
@@ -44,7 +45,7 @@ fn touch(os: &mut Os, process: ProcessId, at: u64, stores: bool) {
 fn merge_counts(os: &Os, process: ProcessId) -> (u64, u64, u64, Option<u32>) {
     assert_eq!(os.memory().check(), Ok(()));
     let data = os.memory().frames.used_frames(Owner::Data);
-    let holes = os.memory().process(process).table.perforation(page(512));
+    let holes = os.memory().process(process).table.holes_of(page(512));
     let holes = holes.map(|(_, holes)| holes.count());
     (data, os.memory().merged_pages(), os.memory().counters.splits, holes)
 }
@@ -80,7 +81,7 @@ fn merging_parts_punches_holes() {
 #[test]
 fn store_to_a_merged_part_patches_the_hole() {
     let (mut os, process) = merged("perforated:same_pages=all");
-    let region = os.memory().process(process).table.perforation(page(512)).unwrap().0;
+    let region = os.memory().process(process).table.holes_of(page(512)).unwrap().0;
     os.take_invalidations();
     let before = os.memory().counters;
     touch(&mut os, process, 700, true);

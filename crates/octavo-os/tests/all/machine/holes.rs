@@ -1,4 +1,4 @@
-//! A TLB of unlimited size that caches perforated pages.
+//! A TLB of unlimited size that caches pages with holes.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use octavo_os::vmas::Pages;
 use octavo_os::{Memory, ProcessId};
 use octavo_types::{FrameNumber, PageNumber};
 
-/// Entries of perforated pages and their bitmaps, and nodes of holes.
+/// Entries of pages with holes and their bitmaps, and nodes of holes.
 #[derive(Default)]
-pub struct CachedPerforatedPages {
+pub struct CachedPagesWithHoles {
     /// By region of 512 pages: first frame, filter, and store permission.
     pages: BTreeMap<(ProcessId, u64), (FrameNumber, u8, bool)>,
     /// Bitmap words, by 32 pages.
@@ -17,21 +17,21 @@ pub struct CachedPerforatedPages {
     nodes: BTreeMap<(ProcessId, u64), [FrameNumber; 2]>,
 }
 
-impl CachedPerforatedPages {
+impl CachedPagesWithHoles {
     /// Fills the entry of a walked page.
     pub fn walked(&mut self, memory: &Memory, process: ProcessId, page: PageNumber) {
-        let Some(perforated) = memory.process(process).table.perforated(page) else { return };
-        let region = perforated.region;
+        let Some(of) = memory.process(process).table.page_with_holes(page) else { return };
+        let region = of.region;
         let key = (process, page.raw() / 512);
-        self.pages.insert(key, (region.frame, perforated.filter, region.rights.write));
-        self.nodes.insert(key, perforated.hole_steps.map(|step| step.at.frame()));
+        self.pages.insert(key, (region.frame, of.filter, region.rights.write));
+        self.nodes.insert(key, of.hole_steps.map(|step| step.at.frame()));
         let word = memory.frames.hole_bitmaps().word(region.frame_of(page));
         // Cached words are not read again.
         let word = *self.words.entry((process, page.raw() / 32)).or_insert(word);
         let bit = word >> (page.raw() % 32) & 1 != 0;
-        let filtered = perforated.filter >> (page.raw() % 512 / 64) & 1 == 0;
-        assert!(bit || !perforated.is_hole, "a hole has its bit");
-        assert!(!filtered || !perforated.is_hole, "a hole has its bit in the filter");
+        let filtered = of.filter >> (page.raw() % 512 / 64) & 1 == 0;
+        assert!(bit || !of.is_hole, "a hole has its bit");
+        assert!(!filtered || !of.is_hole, "a hole has its bit in the filter");
     }
 
     /// Drops the entries of these pages.
@@ -70,8 +70,8 @@ impl CachedPerforatedPages {
             }
         }
         for ((process, region), nodes) in &self.nodes {
-            let now = memory.process(*process).table.perforated(PageNumber::new(region * 512));
-            let now = now.expect("it is perforated still").hole_steps;
+            let now = memory.process(*process).table.page_with_holes(PageNumber::new(region * 512));
+            let now = now.expect("it has holes still").hole_steps;
             assert_eq!(now.map(|step| step.at.frame()), *nodes, "nodes of {region} are stale");
         }
     }

@@ -22,7 +22,7 @@ use octavo_types::{
 
 use gaps::CachedGappedPages;
 pub use gaps::GappedPages;
-use holes::CachedPerforatedPages;
+use holes::CachedPagesWithHoles;
 pub use ops::{Op, PAGES, op};
 
 /// The configuration of a machine.
@@ -65,7 +65,7 @@ pub struct Machine {
     tlb: BTreeMap<(ProcessId, u64), (FrameNumber, bool)>,
     /// Cached nodes, by level and number of the region that they translate.
     walk_caches: BTreeMap<(ProcessId, u8, u64), FrameNumber>,
-    holes: CachedPerforatedPages,
+    holes: CachedPagesWithHoles,
     gaps: CachedGappedPages,
     /// Number of faulty frames.
     faulty_frames: u64,
@@ -95,7 +95,7 @@ impl Machine {
             stored: 0,
             tlb: BTreeMap::new(),
             walk_caches: BTreeMap::new(),
-            holes: CachedPerforatedPages::default(),
+            holes: CachedPagesWithHoles::default(),
             gaps: CachedGappedPages::default(),
             faulty_frames,
             failures: 0,

@@ -5,6 +5,7 @@ use octavo_os::page_table::Holes;
 use octavo_os::{Memory, ProcessId};
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
+use super::super::hole_filter;
 use super::{PAGES, PerforatedConfig};
 
 /// Selects regions.
@@ -34,12 +35,12 @@ impl Regions {
         first: PageNumber,
         rights: Protection,
     ) -> Option<Holes> {
-        if !memory.process(process).table.may_perforate(first, &memory.frames) {
+        if !memory.process(process).table.may_have_holes(first, &memory.frames) {
             return None;
         }
         let (region, held) = self.choose(&memory.frames)?;
         let holes = vacate(memory, region, &held);
-        let made = memory.perforate(process, first, region, &holes, rights);
+        let made = memory.map_with_holes(process, first, region, &holes, rights);
         if !made.unwrap_or(false) {
             for at in (0..PAGES).filter(|at| !holes.contains(*at)) {
                 memory.frames.free(region.plus(at), Order::BASE);
@@ -73,7 +74,7 @@ impl Regions {
             }
             let is_fit = free > 0
                 && u64::from(immovable.count()) * 100 < most
-                && immovable.filter().count_ones() <= u32::from(self.config.max_filter_bits)
+                && hole_filter(&immovable).count_ones() <= u32::from(self.config.max_filter_bits)
                 && PAGES - u64::from(immovable.count()) >= u64::from(self.config.min_parts);
             if is_fit {
                 return Some((region, holes));

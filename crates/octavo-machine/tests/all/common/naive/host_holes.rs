@@ -112,7 +112,7 @@ impl NaiveMachine {
         let host = self.host();
         host.holes.walks += 1;
         let walk = host.table().walk(number);
-        let of = host.table().perforated(number).unwrap();
+        let of = host.table().page_with_holes(number).unwrap();
         let mut places = Vec::new();
         if host.walk_caches.at(SHADOW, addr, 2).is_none() {
             if !continues_walk {
@@ -144,7 +144,7 @@ impl NaiveMachine {
             self.host_fault(page, stores);
             return None;
         }
-        let hole = host.table().perforated(number).filter(|of| of.is_hole);
+        let hole = host.table().page_with_holes(number).filter(|of| of.is_hole);
         let walk = host.table().walk(number);
         let at = hole.map_or(walk.steps().last().unwrap().at, |of| of.hole_steps[1].at);
         self.mark_in_host(page, stores, at.raw() / self.line_bytes);
@@ -155,7 +155,7 @@ impl NaiveMachine {
     /// there.
     pub fn is_in_region(&self, page: u64) -> bool {
         let table = self.host.as_ref().unwrap().table();
-        match table.perforated(PageNumber::new(page)) {
+        match table.page_with_holes(PageNumber::new(page)) {
             Some(of) => !of.is_hole,
             None => {
                 table.leaf(PageNumber::new(page)).is_some_and(|leaf| leaf.size >= PageSize::HUGE)

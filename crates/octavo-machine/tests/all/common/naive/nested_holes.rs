@@ -109,7 +109,7 @@ impl NaiveMachine {
             *is_hole |= of_own.is_some_and(|frame| bitmaps.is_hole(frame));
         }
         let table = self.host().table();
-        if table.perforated(PageNumber::new(frame)).is_some()
+        if table.page_with_holes(PageNumber::new(frame)).is_some()
             || table.leaf(PageNumber::new(frame)).is_some()
         {
             self.fill_bits(page, entry, &holes);
@@ -123,7 +123,7 @@ impl NaiveMachine {
         let number = PageNumber::new(page);
         let invepts = self.invepts();
         let table = &self.os.memory().process(PROCESS).table;
-        if table.perforated(number).is_some_and(|of| of.is_hole) {
+        if table.page_with_holes(number).is_some_and(|of| of.is_hole) {
             return None;
         }
         let walk = table.walk(number);
@@ -171,7 +171,7 @@ impl NaiveMachine {
         let mut entry = walk.steps().last().unwrap().at;
         let own = Page::of_perforated(self.own_table(), page);
         if own.is_some_and(|own| own.may_be_hole(page)) {
-            let of = self.own_table().perforated(number).unwrap();
+            let of = self.own_table().page_with_holes(number).unwrap();
             let is_known = self.walk_caches.at(SHADOW, addr, 2).is_some();
             if !is_known {
                 self.walk_caches.fill(SHADOW, addr, 2, ());

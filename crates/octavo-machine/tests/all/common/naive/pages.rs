@@ -34,7 +34,7 @@ impl Page {
 
     /// The perforated page of a table around a base page.
     pub fn of_perforated(table: &PageTable, page: u64) -> Option<Page> {
-        let of = table.perforated(PageNumber::new(page))?;
+        let of = table.page_with_holes(PageNumber::new(page))?;
         Some(Page {
             size: PageSize::HUGE,
             first: page / 512,

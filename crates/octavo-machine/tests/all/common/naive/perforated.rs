@@ -149,7 +149,8 @@ impl NaiveMachine {
     fn fetch(&mut self, page: u64, entry: &Page) -> bool {
         self.perforated().fetches += 1;
         let number = PageNumber::new(page);
-        let region = self.os.memory().process(PROCESS).table.perforated(number).unwrap().region;
+        let region =
+            self.os.memory().process(PROCESS).table.page_with_holes(number).unwrap().region;
         let frames = &self.os.memory().frames;
         let line = line_of_holes(&self.os, region.frame.raw()) / self.line_bytes;
         let holes: Vec<bool> =
@@ -248,7 +249,8 @@ impl NaiveMachine {
         let addr = VirtAddr::new(page << 12);
         self.perforated().hole_walks += 1;
         let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
-        let of = self.os.memory().process(PROCESS).table.perforated(PageNumber::new(page)).unwrap();
+        let of =
+            self.os.memory().process(PROCESS).table.page_with_holes(PageNumber::new(page)).unwrap();
         let mut lines = Vec::new();
         if !continues_walk {
             self.walks += 1;

@@ -1,19 +1,19 @@
-//! Operations on whole composite (perforated or gapped) pages: protect, release, move, share and copy.
+//! Operations on whole composite (with holes, or gapped) pages: protect, release, move, share and copy.
 
 use octavo_types::{PageNumber, PageSize, Protection};
 use rustc_hash::FxHashSet;
 
-use super::table_used;
+use super::holes::table_used;
+use super::invalidations::GatheredInvalidation;
+use super::ranges::contains;
+use super::{Memory, ProcessId, around, base_pages};
 use crate::frames::OutOfMemory;
-use crate::memory::invalidations::GatheredInvalidation;
-use crate::memory::ranges::contains;
-use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::page_table::{Holes, Leaf, Used};
 use crate::vmas::{Pages, Vma};
 
 /// Composite pages that an operation has handled as a whole, by their first base pages.
 #[derive(Default)]
-pub(in crate::memory) struct HandledPages(FxHashSet<u64>);
+pub(super) struct HandledPages(FxHashSet<u64>);
 
 impl HandledPages {
     /// Whether one of them holds a base page.
@@ -25,7 +25,7 @@ impl HandledPages {
 impl Memory {
     /// Makes all parts of the composite page around a base page writable, if all its mappings have these
     /// permissions and no part is shared. Returns whether it did.
-    pub(in crate::memory) fn make_parts_writable(
+    pub(super) fn make_parts_writable(
         &mut self,
         process: ProcessId,
         page: PageNumber,
@@ -53,7 +53,7 @@ impl Memory {
     }
 
     /// Gives the parts of composite pages in a range the permissions of their mapping.
-    pub(in crate::memory) fn protect_composite(
+    pub(super) fn protect_composite(
         &mut self,
         process: ProcessId,
         pages: &Pages,
@@ -79,7 +79,7 @@ impl Memory {
     }
 
     /// Unmaps the composite pages inside a range, and drops their frames.
-    pub(in crate::memory) fn release_composite(
+    pub(super) fn release_composite(
         &mut self,
         process: ProcessId,
         pages: &Pages,
@@ -99,7 +99,7 @@ impl Memory {
 
     /// Moves the composite pages inside a range by a number of base pages, if that is a multiple of their
     /// size and the target has shadow nodes. Others are left to be moved by base pages.
-    pub(in crate::memory) fn move_composite(
+    pub(super) fn move_composite(
         &mut self,
         process: ProcessId,
         from: &Pages,
@@ -119,7 +119,7 @@ impl Memory {
             let table = &self.process(process).table;
             let used = match table.gapped(region.page) {
                 Some(gapped) => gapped.used,
-                None => table.perforated(region.page).map(|of| of.used).unwrap_or_default(),
+                None => table.page_with_holes(region.page).map(|of| of.used).unwrap_or_default(),
             };
             let there = Leaf { page: to(region.page), ..region };
             let made = self.map_like(process, (process, &region), &holes, &there, used);
@@ -138,7 +138,7 @@ impl Memory {
     }
 
     /// Prepares a fork: makes the parts of composite pages read-only, and adds a reference to each.
-    pub(in crate::memory) fn share_composite(
+    pub(super) fn share_composite(
         &mut self,
         parent: ProcessId,
         region: &Leaf,
@@ -180,9 +180,9 @@ impl Memory {
             let blocks = self.frames.chunk_bitmaps().of(frame).expect("its chunk has a page");
             of.table.map_gapped(page, (frame, blocks), rights, used, &mut self.frames)?
         } else {
-            of.table.perforate(page, (frame, rights), used, holes, &mut self.frames)?
+            of.table.map_with_holes(page, (frame, rights), used, holes, &mut self.frames)?
         };
-        // A perforated page also has an entry in the shadow node.
+        // A page with holes also has an entry in the shadow node.
         let entries = if has_gaps { 1 } else { 2 };
         self.counters.entries_written += if is_made { entries } else { 0 };
         Ok(is_made)
@@ -190,7 +190,7 @@ impl Memory {
 
     /// Maps a composite page in a forked process, which has its holes as base pages already. Without a shadow
     /// node it gets base pages.
-    pub(in crate::memory) fn copy_composite(
+    pub(super) fn copy_composite(
         &mut self,
         (parent, child): (ProcessId, ProcessId),
         region: &Leaf,

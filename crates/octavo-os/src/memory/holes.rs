@@ -1,8 +1,5 @@
-//! Perforated pages (Park et al., ISCA 2020, Sections IV-E and VI): explicit creation, patching, restoration
-//! and splitting. Operations on whole perforated pages are in [`composite_pages`].
-
-mod composite_pages;
-mod hole_changes;
+//! Pages with holes: explicit creation, patching, restoration and splitting. Operations on whole ones are in
+//! [`composite_pages`](super::composite_pages).
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 use rustc_hash::FxHashMap;
@@ -13,10 +10,10 @@ use crate::page_table::{Holes, Leaf, PageTable};
 use crate::vmas::Pages;
 
 impl Memory {
-    /// The perforated pages that overlap a range: their regions as 2 MiB pages, and their holes.
-    pub fn perforated_in(&self, process: ProcessId, pages: &Pages) -> Vec<(Leaf, Holes)> {
-        let most = self.process(process).table.perforated_pages();
-        self.regions_in(process, pages, most, PageTable::perforation)
+    /// The pages with holes that overlap a range: their regions as 2 MiB pages, and their holes.
+    pub fn pages_with_holes_in(&self, process: ProcessId, pages: &Pages) -> Vec<(Leaf, Holes)> {
+        let most = self.process(process).table.pages_with_holes();
+        self.regions_in(process, pages, most, PageTable::holes_of)
     }
 
     /// Collects `find` over the composite pages of a range, at most `most`.
@@ -41,12 +38,12 @@ impl Memory {
         found
     }
 
-    /// The number of perforated pages of all processes.
-    pub fn perforated_pages(&self) -> u64 {
-        self.processes.iter().flatten().map(|of| of.table.perforated_pages()).sum()
+    /// The number of pages with holes of all processes.
+    pub fn pages_with_holes(&self) -> u64 {
+        self.processes.iter().flatten().map(|of| of.table.pages_with_holes()).sum()
     }
 
-    /// Makes the 2 MiB around a base page a perforated page. All but the holes lies in the region from
+    /// Makes the 2 MiB around a base page a page with holes. All but the holes lies in the region from
     /// `frame` on, whose other frames the caller has allocated as data: mapped base pages move to their
     /// places, the rest is cleared; pages mapped in holes stay. All mapped pages are private. Returns whether
     /// the page exists now: without a shadow node nothing changes.
@@ -56,7 +53,7 @@ impl Memory {
     ///
     /// # Panics
     /// If a larger page is mapped there.
-    pub fn perforate(
+    pub fn map_with_holes(
         &mut self,
         process: ProcessId,
         page: PageNumber,
@@ -71,10 +68,10 @@ impl Memory {
         old.retain(|leaf| !in_hole(leaf));
         let used = self.used_of(process, &old);
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        if !of.table.perforate(page, (frame, rights), used, holes, &mut self.frames)? {
+        if !of.table.map_with_holes(page, (frame, rights), used, holes, &mut self.frames)? {
             return Ok(false);
         }
-        self.counters.perforations += 1;
+        self.counters.pages_with_holes += 1;
         self.counters.entries_written += 2 + u64::from(holes.count());
         let places = (0..pages.end - pages.start).filter(|at| !holes.contains(*at));
         self.fill(process, pages, &old, had_any, places.map(|at| (at, frame.plus(at))));
@@ -106,7 +103,7 @@ impl Memory {
         }
     }
 
-    /// Turns a 2 MiB page into a perforated page without holes, if punching is enabled and possible. Returns
+    /// Turns a 2 MiB page into a page with holes without holes, if punching is enabled and possible. Returns
     /// whether it did; no translation changes.
     pub(super) fn punch_whole(&mut self, process: ProcessId, leaf: &Leaf) -> bool {
         if !self.punches || leaf.size != PageSize::HUGE {
@@ -116,10 +113,10 @@ impl Memory {
         let used = of.table.used(leaf.page).unwrap_or_default();
         let region = (leaf.frame, leaf.rights);
         let none = Holes::default();
-        let made = of.table.perforate(leaf.page, region, used, &none, &mut self.frames);
+        let made = of.table.map_with_holes(leaf.page, region, used, &none, &mut self.frames);
         let is_made = made.unwrap_or(false);
         if is_made {
-            self.counters.perforations += 1;
+            self.counters.pages_with_holes += 1;
             self.counters.entries_written += 2;
         }
         is_made
@@ -129,7 +126,7 @@ impl Memory {
     /// their number.
     pub fn patch_holes(&mut self, process: ProcessId, pages: &Pages) -> u64 {
         let mut patched = 0;
-        for (region, holes) in self.perforated_in(process, pages) {
+        for (region, holes) in self.pages_with_holes_in(process, pages) {
             let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
             let inside = around(region.page, PageSize::HUGE);
             for page in inside.start.max(pages.start)..inside.end.min(pages.end) {
@@ -150,14 +147,14 @@ impl Memory {
     /// Never if the page is a hole.
     ///
     /// # Panics
-    /// If there is no perforated page.
+    /// If there is no page with holes.
     pub fn fill_hole(
         &mut self,
         process: ProcessId,
         page: PageNumber,
         rights: Protection,
     ) -> Result<(), OutOfMemory> {
-        let (region, _) = self.process(process).table.perforation(page).expect("a perforated page");
+        let (region, _) = self.process(process).table.holes_of(page).expect("a page with holes");
         self.place_at(process, page, region.frame_of(page), rights)?;
         self.patch_holes(process, &(page.raw()..page.raw() + 1));
         Ok(())
@@ -167,7 +164,7 @@ impl Memory {
     /// whether it did. A hole without a page stays a hole.
     pub fn move_into_place(&mut self, process: ProcessId, page: PageNumber) -> bool {
         let table = &self.process(process).table;
-        let Some((region, holes)) = table.perforation(page) else { return false };
+        let Some((region, holes)) = table.holes_of(page) else { return false };
         let Some(leaf) = table.leaf(page) else { return false };
         let place = region.frame_of(page);
         let is_hole = holes.contains(page.raw() - region.page.raw());
@@ -192,7 +189,7 @@ impl Memory {
         is_patched
     }
 
-    /// Turns the perforated page around a base page into a plain 2 MiB page, if it has no holes. Returns
+    /// Turns the page with holes around a base page into a plain 2 MiB page, if it has no holes. Returns
     /// whether it did.
     pub fn make_whole(&mut self, process: ProcessId, page: PageNumber) -> bool {
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
@@ -205,10 +202,10 @@ impl Memory {
         is_whole
     }
 
-    /// Splits the perforated page around a base page into base pages.
-    pub fn split_perforated(&mut self, process: ProcessId, page: PageNumber) {
+    /// Splits the page with holes around a base page into base pages.
+    pub fn split_with_holes(&mut self, process: ProcessId, page: PageNumber) {
         let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
-        if of.table.split_perforated(page, &mut self.frames) {
+        if of.table.split_with_holes(page, &mut self.frames) {
             self.counters.splits += 1;
             self.counters.entries_written += 1 + base_pages(PageSize::HUGE);
             self.invalidate(process, around(page, PageSize::HUGE));
@@ -216,6 +213,6 @@ impl Memory {
     }
 }
 
-fn table_used(memory: &Memory, process: ProcessId, page: PageNumber) -> (bool, bool) {
+pub(super) fn table_used(memory: &Memory, process: ProcessId, page: PageNumber) -> (bool, bool) {
     memory.process(process).table.used(page).unwrap_or_default()
 }

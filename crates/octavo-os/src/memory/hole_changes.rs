@@ -4,11 +4,11 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize};
 use rustc_hash::FxHashMap;
 
-use crate::memory::{EVERYTHING, Memory, ProcessId, base_pages};
+use super::{EVERYTHING, Memory, ProcessId, base_pages};
 
 impl Memory {
-    /// Collects the changed bits of a process' perforated pages.
-    pub(in crate::memory) fn collect_changed_holes(&mut self, process: ProcessId) {
+    /// Collects the changed bits of a process' pages with holes.
+    pub(super) fn collect_changed_holes(&mut self, process: ProcessId) {
         let Some(Some(of)) = self.processes.get_mut(usize::from(process.0)) else { return };
         if !of.table.has_hole_changes() {
             return;
@@ -21,7 +21,7 @@ impl Memory {
     }
 
     /// Invalidates changed bits that no other shootdown covers: one shootdown per run of pages.
-    pub(in crate::memory) fn invalidate_changed_holes(&mut self) {
+    pub(super) fn invalidate_changed_holes(&mut self) {
         if !self.frames.hole_bitmaps().are_reserved() {
             return;
         }
@@ -41,20 +41,20 @@ impl Memory {
     }
 
     /// Number of frames of all shadow nodes.
-    pub(in crate::memory) fn shadows(&self) -> u64 {
+    pub(super) fn shadows(&self) -> u64 {
         self.processes.iter().flatten().map(|process| process.table.shadows()).sum()
     }
 
-    /// Checks that the hole bitmap matches the page tables, and their counts of perforated pages.
-    pub(in crate::memory) fn check_holes(&self) -> Result<(), String> {
+    /// Checks that the hole bitmap matches the page tables, and their counts of pages with holes.
+    pub(super) fn check_holes(&self) -> Result<(), String> {
         let mut holes = FxHashMap::<FrameNumber, u16>::default();
         for process in self.live() {
-            let perforated = self.perforated_in(process, &EVERYTHING);
-            let counted = self.process(process).table.perforated_pages();
-            if perforated.len() as u64 != counted {
-                return Err(format!("{} pages are perforated, not {counted}", perforated.len()));
+            let with_holes = self.pages_with_holes_in(process, &EVERYTHING);
+            let counted = self.process(process).table.pages_with_holes();
+            if with_holes.len() as u64 != counted {
+                return Err(format!("{} pages have holes, not {counted}", with_holes.len()));
             }
-            for (region, of) in perforated {
+            for (region, of) in with_holes {
                 let places = (0..base_pages(PageSize::HUGE)).filter(|at| of.contains(*at));
                 places.for_each(|at| *holes.entry(region.frame.plus(at)).or_insert(0) += 1);
             }

@@ -1,21 +1,21 @@
-//! Changes of perforated pages. Each is atomic: it succeeds or changes nothing.
+//! Changes of pages with holes. Each is atomic: it succeeds or changes nothing.
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, Protection};
 
-use super::{EntryIndex, FILTERED, Holes, LEVEL};
+use super::{EntryIndex, Holes, LEVEL};
 use crate::frames::{Frames, OutOfMemory};
 use crate::page_table::entry::{ENTRIES, Entry};
 use crate::page_table::{Leaf, PageTable, ROOT, Used, index};
 
 impl PageTable {
-    /// Makes the 2 MiB around a base page a perforated page, with these permissions, accessed and dirty bits.
+    /// Makes the 2 MiB around a base page a page with holes, with these permissions, accessed and dirty bits.
     /// All base pages but the holes lie in the region from `frame` on; the caller ensures that mapped ones
     /// lie there already. Holes keep their mapped base pages. A 2 MiB page mapped there lies at `frame`.
     /// Returns `false` without a shadow node.
     ///
     /// # Errors
     /// If there are no frames for its nodes: nothing has changed.
-    pub fn perforate(
+    pub fn map_with_holes(
         &mut self,
         page: PageNumber,
         (frame, rights): (FrameNumber, Protection),
@@ -24,9 +24,9 @@ impl PageTable {
         frames: &mut Frames,
     ) -> Result<bool, OutOfMemory> {
         let first = PageNumber::new(page.raw() & !(ENTRIES as u64 - 1));
-        if !self.format.has_perforated || self.perforated_at(first).is_some() {
+        let Some(filter) = self.format.holes.filter(|_| self.with_holes_at(first).is_none()) else {
             return Ok(false);
-        }
+        };
         let place = self.prepare_path(first, PageSize::HUGE, frame, frames)?;
         let of = (place.node, place.first);
         if !self.nodes[place.node as usize].has_shadow {
@@ -46,9 +46,9 @@ impl PageTable {
             self.nodes[child as usize].set(at, entry);
         }
         let entry = Entry::page(frame, PageSize::HUGE, rights, self.format.encoding);
-        let entry = entry.perforated(holes.filter()).with_used(used);
+        let entry = entry.with_holes(filter(holes)).with_used(used);
         self.nodes[place.node as usize].set(place.first, entry);
-        self.perforations.pages += 1;
+        self.holes.pages += 1;
         for at in (0..ENTRIES as u64).filter(|at| holes.contains(*at)) {
             frames.holes.add(frame.plus(at));
         }
@@ -81,7 +81,7 @@ impl PageTable {
     /// a part of the region. Returns whether it did: a hole of another address space at the same frame keeps
     /// the bit set, and thus the hole.
     pub fn patch(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
-        let Some(of) = self.perforated_at(page) else { return false };
+        let Some(of) = self.with_holes_at(page) else { return false };
         let (whole, at) = (self.entry_of(of), index(page, 1));
         let child = self.child_of(of);
         let entry = self.nodes[child].entries[at];
@@ -93,38 +93,37 @@ impl PageTable {
             self.uncount_entry(child as u32, at, 1);
             self.nodes[child].set(at, Entry::NONE);
             frames.holes.remove(frame);
-            self.perforations.changed.push((page, false));
-            let first = at / FILTERED * FILTERED;
-            let rest = &self.nodes[child].entries[first..first + FILTERED];
-            let bit = 1 << (at / FILTERED);
-            let filter = match rest.iter().all(|entry| *entry == Entry::NONE) {
-                true => whole.filter() & !bit,
-                false => whole.filter(),
-            };
-            self.set_entry(of, whole.perforated(filter).with_used(entry.used()));
+            self.holes.changed.push((page, false));
+            self.set_entry(of, whole.with_holes(self.filter_of(child)).with_used(entry.used()));
         }
         is_alike
     }
 
-    /// Turns the perforated page around a base page into a plain 2 MiB page, if it has no holes. Returns
+    /// The filter of the page with this node of holes.
+    fn filter_of(&self, child: usize) -> u8 {
+        let filter = self.format.holes.expect("a page with holes needs a format with them");
+        filter(&self.holes_in(child))
+    }
+
+    /// Turns the page with holes around a base page into a plain 2 MiB page, if it has no holes. Returns
     /// whether it did.
     pub fn make_whole(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
-        let Some(of) = self.perforated_at(page) else { return false };
+        let Some(of) = self.with_holes_at(page) else { return false };
         let is_whole =
             self.nodes[self.child_of(of)].entries.iter().all(|entry| *entry == Entry::NONE);
         if is_whole {
             let whole = self.entry_of(of).whole();
             self.drop_child(of.0, of.1, LEVEL, frames);
-            self.perforations.pages -= 1;
+            self.holes.pages -= 1;
             self.set_entry(of, whole);
             self.count_page(PageSize::HUGE, 1);
         }
         is_whole
     }
 
-    /// Splits the perforated page around a base page into base pages.
-    pub fn split_perforated(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
-        let Some(of) = self.perforated_at(page) else { return false };
+    /// Splits the page with holes around a base page into base pages.
+    pub fn split_with_holes(&mut self, page: PageNumber, frames: &mut Frames) -> bool {
+        let Some(of) = self.with_holes_at(page) else { return false };
         self.remove_holes(of.0, of.1, frames);
         let (whole, child) = (self.entry_of(of), self.child_of(of));
         for at in 0..ENTRIES {
@@ -139,13 +138,13 @@ impl PageTable {
                 self.nodes[child].set(at, Entry::NONE);
             }
         }
-        self.perforations.pages -= 1;
+        self.holes.pages -= 1;
         let frame = self.nodes[child].frame;
         self.set_entry(of, Entry::node(frame));
         true
     }
 
-    /// Sets the permissions of all parts of the composite (perforated or gapped) page around a base page.
+    /// Sets the permissions of all parts of the composite (with holes, or gapped) page around a base page.
     pub fn protect_parts(&mut self, page: PageNumber, rights: Protection) {
         if let Some(of) = self.composite_at(page) {
             let whole = self.entry_of(of);
@@ -153,7 +152,7 @@ impl PageTable {
                 Entry::page(whole.frame(LEVEL), PageSize::HUGE, rights, self.format.encoding);
             let entry = match whole.is_gapped() {
                 true => entry.gapped(),
-                false => entry.perforated(whole.filter()),
+                false => entry.with_holes(whole.filter()),
             };
             self.set_entry(of, entry.with_used(whole.used()));
         }
@@ -162,18 +161,18 @@ impl PageTable {
     /// Unmaps the composite page around a base page, including its holes.
     pub fn unmap_composite(&mut self, page: PageNumber, frames: &mut Frames) {
         if let Some(of) = self.composite_at(page) {
-            self.drop_perforated(of, frames);
+            self.drop_composite(of, frames);
             self.give_back_empty(page, frames);
         }
     }
 
     /// The entry of the composite page around a base page.
     fn composite_at(&self, page: PageNumber) -> Option<EntryIndex> {
-        self.perforated_at(page).or_else(|| self.gapped_at(page))
+        self.with_holes_at(page).or_else(|| self.gapped_at(page))
     }
 
-    /// Clears the entry of a perforated page.
-    fn drop_perforated(&mut self, of: EntryIndex, frames: &mut Frames) {
+    /// Clears the entry of a page with holes.
+    fn drop_composite(&mut self, of: EntryIndex, frames: &mut Frames) {
         self.drop_child(of.0, of.1, LEVEL, frames);
         self.uncount_entry(of.0, of.1, LEVEL);
         self.set_entry(of, Entry::NONE);
@@ -192,12 +191,12 @@ impl PageTable {
         }
         let whole = self.entry_of(of);
         self.nodes[child].set(place, Entry::HOLE);
-        self.set_entry(of, whole.perforated(whole.filter() | 1 << (place / FILTERED)));
+        self.set_entry(of, whole.with_holes(self.filter_of(child)));
         frames.holes.add(whole.frame(LEVEL).plus(place as u64));
-        self.perforations.changed.push((page, true));
+        self.holes.changed.push((page, true));
     }
 
-    /// Unmaps a base page of a perforated page, which becomes a hole without a page.
+    /// Unmaps a base page of a page with holes, which becomes a hole without a page.
     pub(in crate::page_table) fn clear_hole(
         &mut self,
         of: EntryIndex,
@@ -212,23 +211,23 @@ impl PageTable {
         Some(leaf)
     }
 
-    /// Frees the perforated page around a base page if nothing is mapped in it. Returns whether there is none
+    /// Frees the page with holes around a base page if nothing is mapped in it. Returns whether there is none
     /// any more.
-    pub(in crate::page_table) fn give_back_perforated(
+    pub(in crate::page_table) fn give_back_with_holes(
         &mut self,
         page: PageNumber,
         frames: &mut Frames,
     ) -> bool {
-        let Some(of) = self.perforated_at(page) else { return true };
+        let Some(of) = self.with_holes_at(page) else { return true };
         let holes = &self.nodes[self.child_of(of)];
         let is_empty = holes.present == 0 && !holes.entries.contains(&Entry::NONE);
         if is_empty {
-            self.drop_perforated(of, frames);
+            self.drop_composite(of, frames);
         }
         is_empty
     }
 
-    /// Removes the holes below an entry, if it is a perforated page's.
+    /// Removes the holes below an entry, if it is a page with holes.
     pub(in crate::page_table) fn remove_holes(
         &mut self,
         node: u32,
@@ -236,7 +235,7 @@ impl PageTable {
         frames: &mut Frames,
     ) {
         let entry = self.nodes[node as usize].entries[index];
-        if !entry.is_perforated() {
+        if !entry.has_holes() {
             return;
         }
         let holes = &self.nodes[self.child_of((node, index))].entries;

@@ -1,7 +1,7 @@
-//! Perforated pages (Park et al., ISCA 2020, Section IV-B): 2 MiB pages with holes of 4 KiB, which are mapped
-//! elsewhere, have other permissions, or are unmapped.
+//! Pages with holes: 2 MiB pages with holes of 4 KiB, which are mapped elsewhere, have other permissions, or are
+//! unmapped.
 //!
-//! A node of level 2 has a *shadow node* in the frame behind its own. The level-2 entry of a perforated page
+//! A node of level 2 has a *shadow node* in the frame behind its own. The level-2 entry of a page with holes
 //! holds the frame of the region and a filter of eight bits for the parts with holes; the entry in the shadow
 //! node points to a node of level 1 with the entries of the holes. There, a base page that is no hole has an
 //! empty entry, and a hole without a page has a non-present entry marked as a hole.
@@ -11,27 +11,25 @@
 //! of its own stays a hole until it is [patched](PageTable::patch).
 //!
 //! A node allocated without a pair of frames has no shadow node, and none of its entries can become a
-//! perforated page.
+//! page with holes.
 
 mod change;
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
-use super::entry::{ENTRIES, Entry};
+use super::entry::Entry;
 use super::{INDEX_BITS, Leaf, PageTable, ROOT, Step, Used, Walk, index, leaf};
 use crate::frames::{Frames, Order};
 
-/// Base pages per filter bit.
-const FILTERED: usize = ENTRIES / 8;
-/// The page-table level of perforated pages.
+/// The page-table level of pages with holes.
 pub(super) const LEVEL: u8 = 2;
 
 /// The node and index of an entry of level 2.
 pub(super) type EntryIndex = (u32, usize);
 
-/// State of perforated pages beside their entries.
+/// State of pages with holes beside their entries.
 #[derive(Default)]
-pub(super) struct PerforationState {
+pub(super) struct HoleState {
     /// Their number.
     pub pages: u64,
     /// Number of nodes of their level, with or without shadow node.
@@ -41,7 +39,7 @@ pub(super) struct PerforationState {
     changed: Vec<(PageNumber, bool)>,
 }
 
-/// The holes among the 512 base pages of a perforated page, one bit each, the first in the lowest bit.
+/// The holes among the 512 base pages of a page with holes, one bit each, the first in the lowest bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Holes(pub [u64; 8]);
 
@@ -60,22 +58,16 @@ impl Holes {
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
-
-    /// The filter: one bit per 256 KiB, set if it has a hole.
-    pub fn filter(&self) -> u8 {
-        let bit = |(at, word): (usize, &u64)| u8::from(*word != 0) << at;
-        self.0.iter().enumerate().map(bit).sum()
-    }
 }
 
-/// The result of a walk to a perforated page, besides the requested base page.
+/// The result of a walk to a page with holes, besides the requested base page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Perforated {
+pub struct PageWithHoles {
     /// The region as a 2 MiB page, which holds all base pages but the holes.
     pub region: Leaf,
     /// The accessed and dirty bits of the region's entry.
     pub used: Used,
-    /// The filter: the eighths of the region that have holes.
+    /// The [filter](super::HoleFilter) of its entry.
     pub filter: u8,
     /// The entries in the shadow node and in the node of holes, which a walk to a hole reads.
     pub hole_steps: [Step; 2],
@@ -84,31 +76,31 @@ pub struct Perforated {
 }
 
 impl PageTable {
-    /// The number of perforated pages.
-    pub fn perforated_pages(&self) -> u64 {
-        self.perforations.pages
+    /// The number of pages with holes.
+    pub fn pages_with_holes(&self) -> u64 {
+        self.holes.pages
     }
 
     /// The number of shadow nodes, one frame each.
     pub fn shadows(&self) -> u64 {
-        self.perforations.shadows
+        self.holes.shadows
     }
 
     /// Maximum number of frames of a copy of this page table.
     pub fn frames_of_copy(&self) -> u64 {
-        let of_shadows = if self.format.has_perforated { self.perforations.nodes } else { 0 };
+        let of_shadows = if self.format.holes.is_some() { self.holes.nodes } else { 0 };
         self.nodes() + of_shadows
     }
 
-    /// Whether the 2 MiB around a base page may become a perforated page: its node has a shadow node, or can
+    /// Whether the 2 MiB around a base page may become a page with holes: its node has a shadow node, or can
     /// get one.
-    pub fn may_perforate(&self, page: PageNumber, frames: &Frames) -> bool {
+    pub fn may_have_holes(&self, page: PageNumber, frames: &Frames) -> bool {
         let mut node = &self.nodes[ROOT as usize];
         for level in (LEVEL + 1..=self.format.levels).rev() {
             match node.children[index(page, level)] {
                 ROOT => {
                     let largest = frames.buddy().largest_free_order();
-                    return self.format.has_perforated && largest > Some(Order::BASE);
+                    return self.format.holes.is_some() && largest > Some(Order::BASE);
                 }
                 child => node = &self.nodes[child as usize],
             }
@@ -116,19 +108,24 @@ impl PageTable {
         node.has_shadow
     }
 
-    /// The perforated page that holds a base page: its region as a 2 MiB page, and its holes.
-    pub fn perforation(&self, page: PageNumber) -> Option<(Leaf, Holes)> {
-        let of = self.perforated_at(page)?;
-        let mut holes = Holes::default();
-        let entries = &self.nodes[self.child_of(of)].entries;
-        let is_hole = |(_, entry): &(usize, &Entry)| **entry != Entry::NONE;
-        entries.iter().enumerate().filter(is_hole).for_each(|(at, _)| holes.insert(at as u64));
-        Some((region(page, self.entry_of(of)), holes))
+    /// The page with holes that holds a base page: its region as a 2 MiB page, and its holes.
+    pub fn holes_of(&self, page: PageNumber) -> Option<(Leaf, Holes)> {
+        let of = self.with_holes_at(page)?;
+        Some((region(page, self.entry_of(of)), self.holes_in(self.child_of(of))))
     }
 
-    /// Whether a base page is a part of a gapped page, or of a perforated page without being a hole.
+    /// The holes of the page with this node of holes.
+    fn holes_in(&self, child: usize) -> Holes {
+        let mut holes = Holes::default();
+        let entries = &self.nodes[child].entries;
+        let is_hole = |(_, entry): &(usize, &Entry)| **entry != Entry::NONE;
+        entries.iter().enumerate().filter(is_hole).for_each(|(at, _)| holes.insert(at as u64));
+        holes
+    }
+
+    /// Whether a base page is a part of a gapped page, or of a page with holes without being a hole.
     pub fn is_part(&self, page: PageNumber) -> bool {
-        let of = self.perforated_at(page);
+        let of = self.with_holes_at(page);
         self.gapped_at(page).is_some()
             || of.is_some_and(|of| {
                 self.nodes[self.child_of(of)].entries[index(page, 1)] == Entry::NONE
@@ -138,17 +135,17 @@ impl PageTable {
     /// Base pages whose hole bits have changed since the last call, and whether the hole was punched (else
     /// patched).
     pub fn take_hole_changes(&mut self) -> Vec<(PageNumber, bool)> {
-        std::mem::take(&mut self.perforations.changed)
+        std::mem::take(&mut self.holes.changed)
     }
 
     /// Whether hole bits have changed since the last [query](Self::take_hole_changes).
     pub fn has_hole_changes(&self) -> bool {
-        !self.perforations.changed.is_empty()
+        !self.holes.changed.is_empty()
     }
 
     /// Whether nodes of a level get shadow nodes, memory permitting.
     pub(super) fn has_shadows(&self, level: u8) -> bool {
-        self.format.has_perforated && level == LEVEL
+        self.format.holes.is_some() && level == LEVEL
     }
 
     /// The number of frames of a new node, including its shadow node; none in a record that hardware does not
@@ -162,22 +159,22 @@ impl PageTable {
 
     /// Counts a new node of a level.
     pub(super) fn count_node(&mut self, level: u8, has_shadow: bool) {
-        self.perforations.nodes += u64::from(level == LEVEL);
-        self.perforations.shadows += u64::from(has_shadow);
+        self.holes.nodes += u64::from(level == LEVEL);
+        self.holes.shadows += u64::from(has_shadow);
     }
 
     /// Counts a freed node of a level.
     pub(super) fn uncount_node(&mut self, level: u8, has_shadow: bool) {
-        self.perforations.nodes -= u64::from(level == LEVEL);
-        self.perforations.shadows -= u64::from(has_shadow);
+        self.holes.nodes -= u64::from(level == LEVEL);
+        self.holes.shadows -= u64::from(has_shadow);
     }
 
-    /// The entry of the perforated page that holds a base page.
-    pub(super) fn perforated_at(&self, page: PageNumber) -> Option<EntryIndex> {
-        if self.perforations.pages == 0 {
+    /// The entry of the page with holes that holds a base page.
+    pub(super) fn with_holes_at(&self, page: PageNumber) -> Option<EntryIndex> {
+        if self.holes.pages == 0 {
             return None;
         }
-        self.of_level_2(page).filter(|of| self.entry_of(*of).is_perforated())
+        self.of_level_2(page).filter(|of| self.entry_of(*of).has_holes())
     }
 
     /// The level-2 entry of a base page, if its node exists.
@@ -195,8 +192,8 @@ impl PageTable {
         Some((number, index(page, LEVEL)))
     }
 
-    /// The result of a descent that ends at a perforated page.
-    pub(super) fn reach_perforated(
+    /// The result of a descent that ends at a page with holes.
+    pub(super) fn reach_with_holes(
         &self,
         page: PageNumber,
         of: EntryIndex,
@@ -209,14 +206,14 @@ impl PageTable {
         }
     }
 
-    /// The perforated page that holds a base page, as a walk finds it, if any.
-    pub fn perforated(&self, page: PageNumber) -> Option<Perforated> {
-        let of = self.perforated_at(page)?;
+    /// The page with holes that holds a base page, as a walk finds it, if any.
+    pub fn page_with_holes(&self, page: PageNumber) -> Option<PageWithHoles> {
+        let of = self.with_holes_at(page)?;
         let (whole, at) = (self.entry_of(of), index(page, 1));
         let holes = &self.nodes[self.child_of(of)];
         let beside = self.nodes[of.0 as usize].entry_addr(of.1).raw() + PageSize::BASE.bytes();
         let shadow = Step { at: PhysAddr::new(beside), level: LEVEL };
-        Some(Perforated {
+        Some(PageWithHoles {
             region: region(page, whole),
             used: whole.used(),
             filter: whole.filter(),
@@ -225,10 +222,10 @@ impl PageTable {
         })
     }
 
-    /// Completes a walk that ends at a perforated page with its base page.
+    /// Completes a walk that ends at a page with holes with its base page.
     #[inline(never)]
-    pub(super) fn walk_perforated(&self, page: PageNumber, of: EntryIndex, walk: &mut Walk) {
-        walk.is_perforated = true;
+    pub(super) fn walk_with_holes(&self, page: PageNumber, of: EntryIndex, walk: &mut Walk) {
+        walk.is_composite = true;
         let hole = self.nodes[self.child_of(of)].entries[index(page, 1)];
         let is_part = hole == Entry::NONE;
         let (entry, level) = if is_part { (self.entry_of(of), LEVEL) } else { (hole, 1) };
@@ -237,7 +234,7 @@ impl PageTable {
         }
     }
 
-    /// The accessed and dirty bits of a part of a perforated page that lies in `frame`; `None` for a hole.
+    /// The accessed and dirty bits of a part of a page with holes that lies in `frame`; `None` for a hole.
     pub(super) fn part_used(
         &self,
         of: EntryIndex,
@@ -268,13 +265,13 @@ impl PageTable {
         self.nodes[of.0 as usize].set(of.1, entry);
     }
 
-    /// The node of the holes of a perforated page, or of the parts of a gapped page.
+    /// The node of the holes of a page with holes, or of the parts of a gapped page.
     pub(super) fn child_of(&self, of: EntryIndex) -> usize {
         self.nodes[of.0 as usize].children[of.1] as usize
     }
 }
 
-/// The region of a perforated page as a 2 MiB page.
+/// The region of a page with holes as a 2 MiB page.
 fn region(page: PageNumber, entry: Entry) -> Leaf {
     let first = PageNumber::new(page.raw() >> INDEX_BITS << INDEX_BITS);
     let (frame, rights) = (entry.frame(LEVEL), entry.rights());
