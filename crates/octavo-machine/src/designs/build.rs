@@ -202,7 +202,7 @@ impl TranslationHardware {
                 format!(
                     "it makes pages of {size}, which the page tables of {name} do not support: give \
                      another policy, or {}",
-                    Sizes::All.remedy()
+                    Sizes::All.remedy(|_| true)
                 ),
             )),
         }

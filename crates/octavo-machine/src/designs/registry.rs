@@ -182,9 +182,9 @@ impl Requirement {
 pub const RANGES: Requirement = Requirement { capability: policy::RANGES, is_of_host: true };
 
 impl Sizes {
-    /// The hardware whose page tables support these sizes, as `the hardware NAME or NAME`.
-    pub fn remedy(self) -> String {
-        let names = hardware().filter(|of| of.sizes == self).map(|of| of.name);
+    /// The hardware whose page tables support these sizes, of that which `fits`, as `the hardware NAME or NAME`.
+    pub fn remedy(self, fits: impl Fn(&TranslationHardware) -> bool) -> String {
+        let names = hardware().filter(|of| of.sizes == self && fits(of)).map(|of| of.name);
         format!("the hardware {}", names.collect::<Vec<_>>().join(" or "))
     }
 

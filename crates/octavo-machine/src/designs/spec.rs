@@ -222,8 +222,8 @@ fn split<'a>(
 
 /// Rejects a policy whose pages the hardware cannot translate, or that lacks what the hardware requires.
 fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Result<(), SpecError> {
-    let unmet = hardware.needs.filter(|requirement| !requirement.is_met_by(&os.policy));
-    if let Some(requirement) = unmet {
+    let unmet = |of: &TranslationHardware| of.needs.filter(|needs| !needs.is_met_by(&os.policy));
+    if let Some(requirement) = unmet(hardware) {
         return Err(SpecError::UnmetRequirement {
             hardware: hardware.name,
             policy: policy.to_owned(),
@@ -239,7 +239,7 @@ fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Res
             hardware: hardware.name,
             policy: policy.to_owned(),
             size: size.to_string(),
-            remedy: registry::Sizes::All.remedy(),
+            remedy: registry::Sizes::All.remedy(|of| unmet(of).is_none()),
         }),
     }
 }
@@ -336,6 +336,11 @@ mod tests {
             sentence("conventional+tps"),
             "conventional+tps: the policy `tps` makes pages of 8KiB, which the page tables of \
              conventional do not support: give the hardware granule or tps"
+        );
+        assert_eq!(
+            sentence("conventional+fixed:size=64KiB"),
+            "conventional+fixed: the policy `fixed` makes pages of 64KiB, which the page tables of \
+             conventional do not support: give the hardware granule"
         );
     }
 }
