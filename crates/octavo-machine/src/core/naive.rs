@@ -991,67 +991,61 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     let tier = (prop_oneof![1u64..3, 1u64..64], prop::option::of(dram.clone()));
     let tiers = vec(tier, 0..3);
     (
-        ([width(), width(), width(), width(), width()], prop::option::of(width())),
+        [width(), width(), width(), width(), width(), width()],
         [queue(), queue(), queue(), queue(), queue(), queue(), queue(), queue()],
         [cycles(), cycles(), cycles()],
         (1u32..8, 40u32..200, 1u32..5, (prop::option::of(dram), (0u64..3, tiers))),
         [1u32..4, 1u32..40, 1u32..8, 1u32..30],
     )
-        .prop_map(
-            |((widths, fetch_width), queues, cycles, (l1d, memory, walkers, dram), latencies)| {
-                let [multiply, divide, float, float_divide] = latencies;
-                let mut machine = crate::resolve("skylake", &[""; 0]).unwrap().into_config();
-                machine.cache.l1d.latency_cycles = l1d;
-                machine.cache.memory_latency_cycles = memory;
-                machine.walker.walkers = walkers;
-                let (dram, (local_frames, tiers)) = dram;
-                machine.dram = dram;
-                let frames = tiers.iter().map(|(frames, _)| frames).sum::<u64>();
-                machine.memory.bytes = (local_frames + frames) * PageSize::BASE.bytes();
-                machine.memory.tiers = (0..)
-                    .zip(tiers)
-                    .map(|(number, (frames, dram)): (u32, _)| {
-                        let bytes = Some(frames * PageSize::BASE.bytes());
-                        let of = MemoryTier { bytes, share: None, added_latency_cycles: 0, dram };
-                        (number.to_string(), of)
-                    })
-                    .collect();
-                // Costs name the prefetches; the machine only says that there are some.
-                machine.cache.l2.prefetch.streamer = Some(StreamPrefetcher {
-                    streams: 1,
-                    confirmations: 1,
-                    distance: 1,
-                    degree: 1,
-                    page: PageSize::BASE,
-                    cross_pages: false,
-                });
-                let pipeline = machine.core.pipeline.clone().expect("skylake has a pipeline");
-                let config = PipelineConfig {
-                    width: widths[0],
-                    fetch_width,
-                    issue_width: widths[1],
-                    commit_width: widths[2],
-                    load_ports: widths[3],
-                    store_ports: widths[4],
-                    reorder_buffer: queues[0],
-                    rename_registers: queues[1],
-                    load_queue: queues[2],
-                    store_queue: queues[3],
-                    fetch_buffer: queues[4],
-                    outstanding: OutstandingMisses {
-                        l1d: queues[5],
-                        l2: queues[6],
-                        llc: queues[7],
-                    },
-                    forward_cycles: cycles[0],
-                    front_end_cycles: cycles[1],
-                    mispredict_cycles: cycles[2],
-                    latencies: ArithmeticLatencies { multiply, divide, float, float_divide },
-                    ..pipeline
-                };
-                (machine, config)
-            },
-        )
+        .prop_map(|(widths, queues, cycles, (l1d, memory, walkers, dram), latencies)| {
+            let [multiply, divide, float, float_divide] = latencies;
+            let mut machine = crate::resolve("skylake", &[""; 0]).unwrap().into_config();
+            machine.cache.l1d.latency_cycles = l1d;
+            machine.cache.memory_latency_cycles = memory;
+            machine.walker.walkers = walkers;
+            let (dram, (local_frames, tiers)) = dram;
+            machine.dram = dram;
+            let frames = tiers.iter().map(|(frames, _)| frames).sum::<u64>();
+            machine.memory.bytes = (local_frames + frames) * PageSize::BASE.bytes();
+            machine.memory.tiers = (0..)
+                .zip(tiers)
+                .map(|(number, (frames, dram)): (u32, _)| {
+                    let bytes = Some(frames * PageSize::BASE.bytes());
+                    let of = MemoryTier { bytes, share: None, added_latency_cycles: 0, dram };
+                    (number.to_string(), of)
+                })
+                .collect();
+            // Costs name the prefetches; the machine only says that there are some.
+            machine.cache.l2.prefetch.streamer = Some(StreamPrefetcher {
+                streams: 1,
+                confirmations: 1,
+                distance: 1,
+                degree: 1,
+                page: PageSize::BASE,
+                cross_pages: false,
+            });
+            let pipeline = machine.core.pipeline.clone().expect("skylake has a pipeline");
+            let config = PipelineConfig {
+                width: widths[0],
+                fetch_width: Some(widths[5]),
+                issue_width: widths[1],
+                commit_width: widths[2],
+                load_ports: widths[3],
+                store_ports: widths[4],
+                reorder_buffer: queues[0],
+                rename_registers: queues[1],
+                load_queue: queues[2],
+                store_queue: queues[3],
+                fetch_buffer: queues[4],
+                outstanding: OutstandingMisses { l1d: queues[5], l2: queues[6], llc: queues[7] },
+                forward_cycles: cycles[0],
+                front_end_cycles: cycles[1],
+                mispredict_cycles: cycles[2],
+                latencies: ArithmeticLatencies { multiply, divide, float, float_divide },
+                ..pipeline
+            };
+            (machine, config)
+        })
 }
 
 /// A batch: its accesses, and of each part its words, the number of its first access, and its costs.

@@ -55,15 +55,15 @@ fn pipelines() -> impl Strategy<Value = PipelineConfig> {
     let width = || prop_oneof![1u32..6, 1u32..=64];
     let queue = || prop_oneof![1u32..6, 1u32..80, 1u32..=1023];
     (
-        ([width(), width(), width(), width(), width()], proptest::option::of(width())),
+        [width(), width(), width(), width(), width(), width()],
         [queue(), queue(), queue(), queue(), queue(), queue(), queue(), queue()],
         [0u32..12, 0u32..12, 0u32..20],
         any::<bool>(),
     )
-        .prop_map(|((widths, fetch_width), queues, cycles, is_perfect)| PipelineConfig {
+        .prop_map(|(widths, queues, cycles, is_perfect)| PipelineConfig {
             frequency_ghz: 3.0,
             width: widths[0],
-            fetch_width,
+            fetch_width: Some(widths[5]),
             issue_width: widths[1],
             commit_width: widths[2],
             load_ports: widths[3],
