@@ -66,6 +66,7 @@ pub struct HostAccess<'a> {
     pub page: PageNumber,
     /// The composite page.
     pub translation: &'a Translation,
+    /// Whether it stores.
     pub stores: bool,
     /// Whether no walk has been made for this access yet.
     pub is_new: bool,

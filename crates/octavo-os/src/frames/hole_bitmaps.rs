@@ -21,7 +21,7 @@ const REGION: u64 = Order::HUGE.frames();
 pub struct HoleBitmaps {
     /// The first frame of the bitmap; `None` if no memory is reserved.
     pub(super) start: Option<FrameNumber>,
-    /// By region: the number of pages with holes with a hole at each frame. Regions without holes are absent.
+    /// By region: how many pages have a hole at each frame. Regions without holes are absent.
     holes: FxHashMap<u64, Box<[u16; REGION as usize]>>,
 }
 
@@ -45,7 +45,7 @@ impl HoleBitmaps {
         self.count(frame) > 0
     }
 
-    /// The number of pages with holes with a hole at a frame.
+    /// How many pages have a hole at a frame.
     pub fn count(&self, frame: FrameNumber) -> u16 {
         let of = self.holes.get(&(frame.raw() / REGION));
         of.map_or(0, |holes| holes[(frame.raw() % REGION) as usize])

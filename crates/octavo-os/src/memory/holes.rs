@@ -103,7 +103,7 @@ impl Memory {
         }
     }
 
-    /// Turns a 2 MiB page into a page with holes without holes, if punching is enabled and possible. Returns
+    /// Turns a 2 MiB page into one that can get holes and has none, if punching is enabled and possible. Returns
     /// whether it did; no translation changes.
     pub(super) fn punch_whole(&mut self, process: ProcessId, leaf: &Leaf) -> bool {
         if !self.punches || leaf.size != PageSize::HUGE {

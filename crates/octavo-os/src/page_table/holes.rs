@@ -123,7 +123,7 @@ impl PageTable {
         holes
     }
 
-    /// Whether a base page is a part of a gapped page, or of a page with holes without being a hole.
+    /// Whether a base page is a part of a gapped page, or of a page with holes and none of these.
     pub fn is_part(&self, page: PageNumber) -> bool {
         let of = self.with_holes_at(page);
         self.gapped_at(page).is_some()
@@ -222,7 +222,7 @@ impl PageTable {
         })
     }
 
-    /// Completes a walk that ends at a page with holes with its base page.
+    /// Adds the base page to a walk that has ended at the entry of a page with holes.
     #[inline(never)]
     pub(super) fn walk_with_holes(&self, page: PageNumber, of: EntryIndex, walk: &mut Walk) {
         walk.is_composite = true;

@@ -62,7 +62,7 @@ impl Policy for AnySize {
     }
 }
 
-/// Pages with holes with random holes, which are punched, patched, made whole and split.
+/// Pages with holes at random places, which are punched, patched, made whole and split.
 struct PunchingHoles {
     random: AnySize,
     compactor: Compactor,

@@ -214,6 +214,7 @@ pub fn walk_hole(
     faulted(env, page, kind)
 }
 
+/// Serves the page fault that a walk has ended in. `None` when memory has run out.
 pub fn faulted(env: &mut Env, page: PageNumber, kind: Access) -> Option<PartAccess> {
     env.fault_in_walk(page, kind)?;
     Some(PartAccess::Faulted)
