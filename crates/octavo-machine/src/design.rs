@@ -79,7 +79,10 @@ pub trait Design: Send {
         access: LineAccess,
         is_clean: bool,
     ) -> Option<Translation> {
-        applying_invalidations(self, env, |env| env.walk(page, access.kind(), is_clean))
+        env.delivering(
+            |env| env.walk(page, access.kind(), is_clean),
+            |of, pages| self.invalidate(of, pages),
+        )
     }
 
     /// Calls [`Env::resolve`] and applies the invalidations that it causes to this design.
@@ -89,20 +92,9 @@ pub trait Design: Send {
         page: PageNumber,
         access: LineAccess,
     ) -> Option<Translation> {
-        applying_invalidations(self, env, |env| env.resolve(page, access.kind()))
+        env.delivering(
+            |env| env.resolve(page, access.kind()),
+            |of, pages| self.invalidate(of, pages),
+        )
     }
-}
-
-/// Calls `ask` and applies the invalidations that it causes to `design`.
-pub(crate) fn applying_invalidations<D: Design + ?Sized, T>(
-    design: &mut D,
-    env: &mut Env,
-    ask: impl FnOnce(&mut Env) -> T,
-) -> T {
-    let delivered = env.pending_invalidations().len();
-    let answer = ask(env);
-    for invalidation in &env.pending_invalidations()[delivered..] {
-        design.invalidate(env.address_space(invalidation.process), &invalidation.pages);
-    }
-    answer
 }

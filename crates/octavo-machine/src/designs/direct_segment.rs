@@ -92,26 +92,20 @@ impl DirectSegment {
         Some(frame)
     }
 
-    /// Translates a fetch by the TLBs.
+    /// Translates an access by the TLBs, which apply the invalidations of a walk to themselves only: the segments
+    /// follow.
     #[inline(always)]
-    fn fetch(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let frame = self.conventional.translate(env, access)?;
-        self.apply_pending(env);
-        Some(frame)
-    }
-
-    /// Applies pending invalidations to the segments; a walk has applied them to the TLBs only.
-    #[inline(always)]
-    fn apply_pending(&mut self, env: &Env) {
-        for invalidation in env.pending_invalidations() {
-            self.invalidate_segment(env.asid_of(invalidation.process), &invalidation.pages);
-        }
+    fn translate_by_tlbs(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        let DirectSegment { conventional, segments, .. } = self;
+        env.delivering(
+            |env| conventional.translate(env, access),
+            |of, pages| invalidate_segment(segments, of.asid, pages),
+        )
     }
 
     /// Considers the range of a walked page as a new segment.
     #[inline(never)]
     fn consider_range(&mut self, env: &Env, page: PageNumber) {
-        self.apply_pending(env);
         let process = env.os().memory().process(env.process());
         let Some(range) = env.range(page) else { return };
         let Some((mapping, vma)) = process.vmas.find(page) else { return };
@@ -128,14 +122,15 @@ impl DirectSegment {
             self.set += 1;
         }
     }
+}
 
-    fn invalidate_segment(&mut self, asid: Asid, pages: &Pages) {
-        if let Some(segment) = self.segments.get_mut(usize::from(asid.raw()))
-            && segment.first < pages.end
-            && pages.start < segment.first + segment.pages
-        {
-            *segment = Segment::default();
-        }
+/// Drops the segment of an address space if it has any of these pages.
+fn invalidate_segment(segments: &mut [Segment], asid: Asid, pages: &Pages) {
+    if let Some(segment) = segments.get_mut(usize::from(asid.raw()))
+        && segment.first < pages.end
+        && pages.start < segment.first + segment.pages
+    {
+        *segment = Segment::default();
     }
 }
 
@@ -144,7 +139,7 @@ impl Design for DirectSegment {
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let (asid, page) = (env.asid(), env.page(access));
         if access.kind().is_fetch() {
-            return self.fetch(env, access);
+            return self.translate_by_tlbs(env, access);
         }
         if let Some(frame) = self.look_up(asid, page, access) {
             return Some(frame);
@@ -152,21 +147,21 @@ impl Design for DirectSegment {
         // The walk may create a segment that serves the repeats.
         let walks = env.walks();
         let (first, others) = access.split();
-        let frame = self.conventional.translate(env, first)?;
+        let frame = self.translate_by_tlbs(env, first)?;
         self.lookups.misses += u64::from(first.lookups());
         if env.walks() != walks {
             self.consider_range(env, page);
         }
         if access.repeats() > 0 && self.look_up(asid, page, others).is_none() {
             self.lookups.misses += u64::from(others.lookups());
-            self.conventional.translate(env, others)?;
+            self.translate_by_tlbs(env, others)?;
         }
         Some(frame)
     }
 
     fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
         self.conventional.invalidate(of, pages);
-        self.invalidate_segment(of.asid, pages);
+        invalidate_segment(&mut self.segments, of.asid, pages);
     }
 
     fn flush(&mut self) {

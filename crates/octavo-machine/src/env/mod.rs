@@ -16,6 +16,7 @@ use octavo_hw::{
     SharedCache, WalkCaches,
 };
 use octavo_os::frames::OutOfMemory;
+use octavo_os::vmas::Pages;
 use octavo_os::{Invalidation, Os, ProcessId};
 use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, VirtAddr};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -476,9 +477,33 @@ impl Env {
         1 << self.lines.log2()
     }
 
-    /// Invalidations not yet delivered to every core.
+    /// Runs `work`. Returns its result, and whether mappings have changed meanwhile.
     #[inline(always)]
-    pub fn pending_invalidations(&self) -> &[Invalidation] {
+    pub(crate) fn noting_changes<T>(&mut self, work: impl FnOnce(&mut Env) -> T) -> (T, bool) {
+        let before = self.pending_invalidations.len();
+        let done = work(self);
+        (done, self.pending_invalidations.len() > before)
+    }
+
+    /// Runs `work` for the design of the running core, and has `invalidate` apply the invalidations that it causes.
+    /// The machine delivers them to the other cores.
+    #[inline(always)]
+    pub(crate) fn delivering<T>(
+        &mut self,
+        work: impl FnOnce(&mut Env) -> T,
+        mut invalidate: impl FnMut(AddressSpace, &Pages),
+    ) -> T {
+        let before = self.pending_invalidations.len();
+        let done = work(self);
+        for invalidation in &self.pending_invalidations[before..] {
+            invalidate(self.address_space(invalidation.process), &invalidation.pages);
+        }
+        done
+    }
+
+    /// Invalidations not yet delivered to every core: for the machine alone.
+    #[inline(always)]
+    pub(crate) fn pending_invalidations(&self) -> &[Invalidation] {
         &self.pending_invalidations
     }
 

@@ -79,8 +79,8 @@ impl Env {
     /// it is one: the design then finds the base page. If the entry of the page does not decide whether the access
     /// is permitted, the walk ends there, and that is left to the design, too ([`CompositePages`](super::CompositePages)).
     ///
-    /// The caller must apply the [pending invalidations](Env::pending_invalidations) before it fills the page
-    /// anywhere.
+    /// Designs call [`Design::walk`](crate::design::Design::walk), which applies the invalidations that the walk
+    /// causes before the page is filled anywhere.
     #[inline(never)]
     pub fn walk(&mut self, page: PageNumber, kind: Access, is_clean: bool) -> Option<Translation> {
         self.walker.walks_dirty += u64::from(is_clean);

@@ -36,7 +36,7 @@ use proptest::prelude::*;
 
 use super::tables::{Section, Tables};
 use crate::counters::Counters;
-use crate::design::{AddressSpace, Design, applying_invalidations};
+use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
 use crate::designs::registry::policies;
 use crate::designs::build::{self, HardwareFormat};
@@ -284,9 +284,10 @@ impl Naive {
             assert_eq!(record.leaf.is_some(), entry.is_some());
             self.faulted += 1;
             let process = env.process();
-            applying_invalidations(self, env, |env| {
-                env.with_os(|os| os.fault(process, page, access.kind()))
-            })?;
+            env.delivering(
+                |env| env.with_os(|os| os.fault(process, page, access.kind())),
+                |of, pages| self.invalidate(of, pages),
+            )?;
         };
         self.cycles += u64::from(cycles);
         self.conventional.fill_l2(env.asid(), page, translation, held);

@@ -63,7 +63,6 @@ pub fn use_part(env: &mut Env, page: PageNumber, kind: Access) -> Option<PartAcc
     if own_page(env, page).is_some_and(|of| of.is_hole) {
         return Some(PartAccess::Faulted);
     }
-    let before = env.pending_invalidations().len();
     let walk = env.table_walk(page);
     let Some(WalkedPage { translation: own, is_marked }) = env.finish_walk(&walk, page, kind)
     else {
@@ -73,19 +72,20 @@ pub fn use_part(env: &mut Env, page: PageNumber, kind: Access) -> Option<PartAcc
     env.write_guest_entry_if(is_marked, entry);
     let (frame, stores) = (own.frame_of(page), kind == Access::Store);
     let is_in_large_page = host::is_in_large_page(env.host(), guest_page(frame));
-    let backing = if is_in_large_page {
+    let (backing, has_changed) = env.noting_changes(|env| {
+        if !is_in_large_page {
+            let (backing, cost) = env.backing(frame, stores, 1)?;
+            env.extend_walk(cost);
+            return Some(Some(backing));
+        }
         let mut latency_cycles = 0;
         let used = env.with_host_port(|host, port| {
             host::use_part(host, guest_page(frame), stores, port, &mut latency_cycles)
         })?;
         env.extend_walk(latency_cycles);
-        used
-    } else {
-        let (backing, cost) = env.backing(frame, stores, 1)?;
-        env.extend_walk(cost);
-        Some(backing)
-    };
-    let Some(backing) = backing.filter(|_| env.pending_invalidations().len() == before) else {
+        Some(used)
+    });
+    let Some(backing) = backing?.filter(|_| !has_changed) else {
         return Some(PartAccess::Faulted);
     };
     let part = own.part(page, PageSize::BASE);

@@ -41,7 +41,7 @@ use super::registry::{
 };
 use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
-use crate::design::{AddressSpace, Design, applying_invalidations};
+use crate::design::{AddressSpace, Design};
 use crate::env::{CompositePages, Env};
 use crate::front::LineAccess;
 use crate::tlb::{Entry, L1Tlb, Lookup, Tlb, Translation};
@@ -227,12 +227,15 @@ impl Perforated {
             let look_up_hole =
                 if has_no_bits { None } else { self.look_up_hole(env, page, &translation) };
             has_no_bits = false;
-            let before = env.pending_invalidations().len();
-            let is_hole = match look_up_hole {
-                Some(is_hole) => is_hole,
-                None => self.fetch_bitmap(env, page, &translation, true)?,
+            let (is_hole, has_changed) = match look_up_hole {
+                Some(is_hole) => (is_hole, false),
+                None => {
+                    let (fetched, has_changed) = env
+                        .noting_changes(|env| self.fetch_bitmap(env, page, &translation, true));
+                    (fetched?, has_changed)
+                }
             };
-            if env.pending_invalidations().len() > before {
+            if has_changed {
                 continue;
             }
             if is_hole {
@@ -241,8 +244,10 @@ impl Perforated {
                 }
                 continue;
             }
-            let answer =
-                applying_invalidations(self, env, |env| walk::use_part(env, page, access.kind()))?;
+            let answer = env.delivering(
+                |env| walk::use_part(env, page, access.kind()),
+                |of, pages| self.invalidate(of, pages),
+            )?;
             if let PartAccess::Page(part) = answer {
                 if !is_cached {
                     self.fill_l2(asid, page, part);
@@ -263,9 +268,10 @@ impl Perforated {
         continues_walk: bool,
     ) -> Option<Option<Translation>> {
         self.counts.hole_walks += 1;
-        let answer = applying_invalidations(self, env, |env| {
-            walk::walk_hole(env, page, access.kind(), continues_walk)
-        })?;
+        let answer = env.delivering(
+            |env| walk::walk_hole(env, page, access.kind(), continues_walk),
+            |of, pages| self.invalidate(of, pages),
+        )?;
         let PartAccess::Page(translation) = answer else { return Some(None) };
         self.fill_l2(env.asid(), page, translation);
         Some(Some(translation))
@@ -301,9 +307,10 @@ impl Perforated {
         translation: &Translation,
         continues_walk: bool,
     ) -> Option<bool> {
-        let is_kept = applying_invalidations(self, env, |env| {
-            walk::read_bitmap(env, page, translation, continues_walk)
-        })?;
+        let is_kept = env.delivering(
+            |env| walk::read_bitmap(env, page, translation, continues_walk),
+            |of, pages| self.invalidate(of, pages),
+        )?;
         let asid = env.asid();
         let own = page.raw() / WORD_PAGES * WORD_PAGES;
         let first = page.raw() / PAGES * PAGES;
