@@ -7,6 +7,7 @@ mod memory;
 mod os;
 pub mod page_table;
 pub mod policy;
+mod running;
 pub mod vmas;
 
 pub use counters::Counters;
@@ -15,3 +16,4 @@ pub use memory::{
     SamePages, around, base_pages,
 };
 pub use os::Os;
+pub use running::{Invalidations, RunningOs};

@@ -71,7 +71,7 @@ impl Os {
         &mut self.memory
     }
 
-    /// The invalidations since the last call.
+    /// The invalidations since the last call. [`RunningOs`](crate::RunningOs) takes them after each change.
     pub fn take_invalidations(&mut self) -> Vec<Invalidation> {
         self.memory.take_invalidations()
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use octavo_os::Os;
+use octavo_os::RunningOs;
 use octavo_os::frames::Owner;
 use octavo_types::PageSize;
 
@@ -167,7 +167,7 @@ fn report_walk_caches<'c>(
 
 fn report_os(
     component: &str,
-    os: &Os,
+    os: &RunningOs,
     composite: Option<&'static dyn CompositePages>,
     counters: &mut Counters,
 ) {

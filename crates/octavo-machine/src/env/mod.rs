@@ -17,7 +17,7 @@ use octavo_hw::{
 };
 use octavo_os::frames::OutOfMemory;
 use octavo_os::vmas::Pages;
-use octavo_os::{Invalidation, Os, ProcessId};
+use octavo_os::{Invalidation, Invalidations, Os, ProcessId, RunningOs};
 use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, VirtAddr};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -45,7 +45,7 @@ pub struct AddressSpace {
 
 /// All parts of a machine except its design.
 pub struct Env {
-    os: Os,
+    os: RunningOs,
     caches: Caches,
     lines: Lines,
     /// Private parts of each core; `None` for the running core, whose parts are in `caches` and
@@ -167,7 +167,7 @@ impl Env {
         let first = cores[0].take().expect("a machine has a core");
         let tracks_stores = os.memory().tracks_stores();
         Ok(Env {
-            os,
+            os: RunningOs::new(os),
             caches: Caches { private: first.caches, shared },
             lines: config::lines(config),
             cores,
@@ -223,7 +223,7 @@ impl Env {
     #[inline(always)]
     pub(crate) fn record_store(&mut self, access: LineAccess, frame: FrameNumber) {
         if self.tracks_stores && access.is_store() {
-            self.os.memory_mut().record_store(frame);
+            self.os.record_store(frame);
         }
     }
 
@@ -256,7 +256,7 @@ impl Env {
     }
 
     /// The operating system; in a guest, the guest's.
-    pub fn os(&self) -> &Os {
+    pub fn os(&self) -> &RunningOs {
         &self.os
     }
 
@@ -533,14 +533,14 @@ impl Env {
         AddressSpace { process, asid: self.asid_of(process) }
     }
 
-    /// Runs `work` on the operating system and collects the invalidations that it causes. `None` when memory
-    /// has run out.
+    /// Runs `work` on the operating system, and applies what it invalidates to the walk caches of all cores. `None`
+    /// when memory has run out.
     pub(crate) fn with_os<T>(
         &mut self,
         work: impl FnOnce(&mut Os) -> Result<T, OutOfMemory>,
     ) -> Option<T> {
-        let done = work(&mut self.os);
-        self.collect_invalidations();
+        let (done, invalidations) = self.os.change(work);
+        self.invalidate_walk_caches(invalidations);
         done.map_err(|error| self.stopped = Some(error.to_string())).ok()
     }
 
@@ -587,8 +587,9 @@ impl Env {
         self.core
     }
 
-    fn collect_invalidations(&mut self) {
-        for invalidation in self.os.take_invalidations() {
+    /// Applies invalidations to the walk caches of all cores, and keeps them for the designs.
+    fn invalidate_walk_caches(&mut self, invalidations: Invalidations) {
+        for invalidation in invalidations {
             let asid = self.asid_of(invalidation.process);
             let start = VirtAddr::new(invalidation.pages.start << PageSize::BASE.log2());
             // One page less than the 64-bit space, whose size in bytes 64 bits cannot represent.

@@ -36,9 +36,8 @@ impl Env {
             });
         }
         let process = self.process;
-        let table = &mut self.os.memory_mut().process_mut(process).table;
         // A page promoted to a conventional size has no alias any more.
-        let Some((at, has_changed)) = table.mark_part(page, stores) else { return };
+        let Some((at, has_changed)) = self.os.mark_part(process, page, stores) else { return };
         self.vectors.stores += 1;
         self.vectors.marked += u64::from(has_changed);
         self.caches.write_pte(line_of(at, self.lines));

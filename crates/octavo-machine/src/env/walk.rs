@@ -3,7 +3,7 @@
 use octavo_config::WalkStart;
 use octavo_hw::{Caches, Served, ServedBy};
 use octavo_os::page_table::{PageTable, Walk};
-use octavo_os::{Os, ProcessId};
+use octavo_os::{ProcessId, RunningOs};
 use octavo_types::{Access, PageNumber, PageSize, PhysAddr, VirtAddr};
 
 use super::Env;
@@ -192,7 +192,7 @@ impl Env {
 /// The page that a walk of a process' table has found, if it permits the access; sets its accessed and dirty
 /// bits.
 pub(super) fn finish_walk(
-    os: &mut Os,
+    os: &mut RunningOs,
     process: ProcessId,
     walk: &Walk,
     page: PageNumber,
@@ -204,7 +204,7 @@ pub(super) fn finish_walk(
     }
     let is_marked = !was_used || stores && !was_dirty;
     if is_marked {
-        os.memory_mut().process_mut(process).table.mark(page, stores);
+        os.mark(process, page, stores);
     }
     Some(WalkedPage { translation: Translation::of(&leaf, stores || was_dirty), is_marked })
 }

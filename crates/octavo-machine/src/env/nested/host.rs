@@ -5,7 +5,7 @@ use octavo_config::{HostConfig, TlbsHold, WalkStart};
 use octavo_hw::{Asid, Caches, WalkCaches};
 use octavo_os::frames::{Frames, OutOfMemory};
 use octavo_os::page_table::{PageTable, Walk};
-use octavo_os::{Os, ProcessId};
+use octavo_os::{Invalidations, Os, ProcessId, RunningOs};
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize, PhysAddr,
     Protection, VirtAddr,
@@ -23,7 +23,7 @@ use crate::tlb::{Tlb, Translation};
 
 /// The host of one virtual machine.
 pub struct Host {
-    pub(in crate::env) os: Os,
+    pub(in crate::env) os: RunningOs,
     vm: ProcessId,
     /// Translation hardware, by core.
     pub(in crate::env) cores: Box<[Nested]>,
@@ -115,7 +115,7 @@ impl Host {
         let cores = (0..cores).map(|_| nested()).collect::<Result<_, _>>()?;
         let vm_mapped = map_guest_memory(&mut os, guest_bytes);
         let host = Host {
-            os,
+            os: RunningOs::new(os),
             vm: ProcessId::default(),
             cores,
             walker: WalkerCounters::default(),
@@ -314,20 +314,21 @@ impl Host {
     /// Serves an EPT violation: the host maps a page or makes it writable.
     fn fault(&mut self, page: PageNumber, stores: bool) -> Result<(), OutOfMemory> {
         let access = if stores { Access::Store } else { Access::Load };
-        let served = self.os.fault(self.vm, page, access);
-        self.apply_invalidations();
+        let vm = self.vm;
+        let (served, invalidations) = self.os.change(|os| os.fault(vm, page, access));
+        self.flush_if_any(invalidations);
         served
     }
 
     /// Runs the host's background work; `instructions` is the number executed so far.
     pub(super) fn background(&mut self, instructions: u64) {
-        self.os.background(instructions);
-        self.apply_invalidations();
+        let ((), invalidations) = self.os.change(|os| os.background(instructions));
+        self.flush_if_any(invalidations);
     }
 
     /// Flushes the nested TLBs, walk caches and registers if the host's table has changed (INVEPT).
-    fn apply_invalidations(&mut self) {
-        let changed = self.os.take_invalidations().len() as u64;
+    fn flush_if_any(&mut self, invalidations: Invalidations) {
+        let changed = invalidations.count();
         if changed == 0 {
             return;
         }
@@ -463,8 +464,5 @@ fn map_guest_memory(os: &mut Os, guest_bytes: u64) -> Result<(), OutOfMemory> {
         source: MapSource::Anonymous,
         flags: 0,
     };
-    os.event(vm, &map)?;
-    // Nothing is cached yet.
-    os.take_invalidations();
-    Ok(())
+    os.event(vm, &map)
 }

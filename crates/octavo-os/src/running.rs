@@ -1,0 +1,72 @@
+//! An operating system under a running program: what it changes, and what has to be invalidated for it.
+
+use octavo_types::{FrameNumber, PageNumber, PhysAddr};
+
+use crate::memory::{Invalidation, Memory, ProcessId};
+use crate::os::Os;
+
+/// An operating system whose mappings change only by [`RunningOs::change`], which returns what is to be
+/// invalidated.
+pub struct RunningOs(Os);
+
+/// What a change of mappings invalidates. Translations that hardware has cached are wrong until all of it is
+/// delivered.
+#[must_use = "cached translations are wrong until these are delivered"]
+#[derive(Debug)]
+pub struct Invalidations(Vec<Invalidation>);
+
+impl Invalidations {
+    /// How many there are: each is one shootdown.
+    pub fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+impl IntoIterator for Invalidations {
+    type Item = Invalidation;
+    type IntoIter = std::vec::IntoIter<Invalidation>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl RunningOs {
+    /// An operating system of whose translations nothing is cached yet.
+    pub fn new(mut os: Os) -> Self {
+        drop(os.take_invalidations());
+        RunningOs(os)
+    }
+
+    /// Its memory.
+    pub fn memory(&self) -> &Memory {
+        self.0.memory()
+    }
+
+    /// Runs `work`, one operation. Returns its result, and what is to be invalidated, also where memory has run
+    /// out.
+    pub fn change<T>(&mut self, work: impl FnOnce(&mut Os) -> T) -> (T, Invalidations) {
+        let done = work(&mut self.0);
+        (done, Invalidations(self.0.take_invalidations()))
+    }
+
+    /// As [`PageTable::mark`](crate::page_table::PageTable::mark), of the table of a process: by hardware.
+    pub fn mark(&mut self, process: ProcessId, page: PageNumber, written: bool) -> bool {
+        self.0.memory_mut().process_mut(process).table.mark(page, written)
+    }
+
+    /// As [`PageTable::mark_part`](crate::page_table::PageTable::mark_part), of the table of a process: by hardware.
+    pub fn mark_part(
+        &mut self,
+        process: ProcessId,
+        page: PageNumber,
+        written: bool,
+    ) -> Option<(PhysAddr, bool)> {
+        self.0.memory_mut().process_mut(process).table.mark_part(page, written)
+    }
+
+    /// As [`Memory::record_store`].
+    pub fn record_store(&mut self, frame: FrameNumber) {
+        self.0.memory_mut().record_store(frame);
+    }
+}
