@@ -92,15 +92,18 @@ impl DirectSegment {
         Some(frame)
     }
 
-    /// Translates an access by the TLBs, which apply the invalidations of a walk to themselves only: the segments
-    /// follow.
+    /// Translates by the TLBs.
     #[inline(always)]
     fn translate_by_tlbs(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
-        let DirectSegment { conventional, segments, .. } = self;
-        env.delivering(
-            |env| conventional.translate(env, access),
-            |of, pages| invalidate_segment(segments, of.asid, pages),
-        )
+        let frame = self.conventional.translate(env, access)?;
+        self.invalidate_segments(env);
+        Some(frame)
+    }
+
+    /// Applies the invalidations of walks to the segments: the TLBs have applied them to themselves only.
+    #[inline(always)]
+    fn invalidate_segments(&mut self, env: &Env) {
+        env.repeat_delivery(|of, pages| invalidate_segment(&mut self.segments, of.asid, pages));
     }
 
     /// Considers the range of a walked page as a new segment.
@@ -147,9 +150,10 @@ impl Design for DirectSegment {
         // The walk may create a segment that serves the repeats.
         let walks = env.walks();
         let (first, others) = access.split();
-        let frame = self.translate_by_tlbs(env, first)?;
+        let frame = self.conventional.translate(env, first)?;
         self.lookups.misses += u64::from(first.lookups());
         if env.walks() != walks {
+            self.invalidate_segments(env);
             self.consider_range(env, page);
         }
         if access.repeats() > 0 && self.look_up(asid, page, others).is_none() {

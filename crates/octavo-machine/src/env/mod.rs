@@ -501,6 +501,15 @@ impl Env {
         done
     }
 
+    /// Has `invalidate` apply again the invalidations that the running core has had since the last access: for a
+    /// part of a design that its TLBs' walks do not reach.
+    #[inline(always)]
+    pub(crate) fn repeat_delivery(&self, mut invalidate: impl FnMut(AddressSpace, &Pages)) {
+        for invalidation in &self.pending_invalidations {
+            invalidate(self.address_space(invalidation.process), &invalidation.pages);
+        }
+    }
+
     /// Invalidations not yet delivered to every core: for the machine alone.
     #[inline(always)]
     pub(crate) fn pending_invalidations(&self) -> &[Invalidation] {
