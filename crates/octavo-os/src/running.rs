@@ -1,16 +1,14 @@
-//! An operating system under a running program: what it changes, and what has to be invalidated for it.
+//! An operating system under running programs: changes of mappings, and the invalidations that they cause.
 
 use octavo_types::{FrameNumber, PageNumber, PhysAddr};
 
 use crate::memory::{Invalidation, Memory, ProcessId};
 use crate::os::Os;
 
-/// An operating system whose mappings change only by [`RunningOs::change`], which returns what is to be
-/// invalidated.
+/// An operating system whose mappings change only by [`RunningOs::change`], which returns the invalidations.
 pub struct RunningOs(Os);
 
-/// What a change of mappings invalidates. Translations that hardware has cached are wrong until all of it is
-/// delivered.
+/// The invalidations that a change of mappings causes. Cached translations are wrong until all are delivered.
 #[must_use = "cached translations are wrong until these are delivered"]
 #[derive(Debug)]
 pub struct Invalidations(Vec<Invalidation>);
@@ -32,7 +30,7 @@ impl IntoIterator for Invalidations {
 }
 
 impl RunningOs {
-    /// An operating system of whose translations nothing is cached yet.
+    /// Takes an operating system none of whose translations is cached yet.
     pub fn new(mut os: Os) -> Self {
         drop(os.take_invalidations());
         RunningOs(os)
@@ -43,8 +41,7 @@ impl RunningOs {
         self.0.memory()
     }
 
-    /// Runs `work`, one operation. Returns its result, and what is to be invalidated, also where memory has run
-    /// out.
+    /// Runs `work`, one operation. Returns its result and the invalidations, also where memory has run out.
     pub fn change<T>(&mut self, work: impl FnOnce(&mut Os) -> T) -> (T, Invalidations) {
         let done = work(&mut self.0);
         (done, Invalidations(self.0.take_invalidations()))
