@@ -28,6 +28,7 @@ from octavo.studies.softvm import (
     VARIANTS,
     Counted,
     Measurement,
+    Several,
     Study,
     changes_of_all,
     half_of,
@@ -245,11 +246,34 @@ def test_experiments_give_what_one_changed_thing_does(measured: Measurement) -> 
     of = gcc.designs[SOFTVM]
     assert gcc.dirty_share
     growth = of.write_back_cycles / of.handler_cycles * 0.5 / gcc.dirty_share
-    assert values["half_dirty_growth"] == pytest.approx(growth)
+    half = values["half_dirty"]
+    assert half["growth"] == pytest.approx(growth)
+    assert half["cpi"] == pytest.approx(gcc.cpi(SOFTVM) * (1 + growth))
+    assert half["measured_cpi"] == pytest.approx(gcc.cpi_with_write_backs(SOFTVM))
+    assert half["dirty"] == [gcc.dirty_share]
     none = Study((measured,), {}).values()
     names = ("more_entries", "compilers_with_doubled_l2", "best_cpi_with_doubled_l2")
     assert not any(none[name] for name in names)
     assert none["changes_of_forking"] is None
+
+
+def test_the_best_organisation_is_one_for_all_programs(measured: Measurement) -> None:
+    small, *caches = (Organisation(128 << 10, 1 << 20, 16, line) for line in (16, 32, 128))
+
+    def swept(instructions: int, *cpi: float) -> Measurement:
+        sweep = tuple(zip(caches, cpi, strict=True))
+        return replace(measured, instructions=instructions, sweep=sweep)
+
+    one, other = swept(10**6, 0.001, 0.004), swept(3 * 10**6, 0.016, 0.012)
+    one = replace(one, sweep=((small, 0.0), *one.sweep))
+    best = Several((one, other)).values()["best"]
+    assert best["cpi"] == pytest.approx((0.004 + 3 * 0.012) / 4), "of those that both have"
+    assert best["organisation"] == "L1 128 KiB in lines of 16 B, L2 1 MiB of 128 B"
+    assert best["of_each"] == [0.0, 0.012], "each with its own"
+    assert claim("best", one, other) is False
+    assert claim("best", one, swept(3 * 10**6, 0.016, 0.011)) is True
+    assert Several((one, replace(other, sweep=((SWEPT[0], 0.0),)))).values()["best"] is None
+    assert Several((replace(one, sweep=()),)).values()["best"] is None
 
 
 def test_changes_of_all_processes_are_for_each_million_instructions() -> None:

@@ -161,6 +161,20 @@ def test_two_sizes_are_near_the_large_size_on_both_sides(
     assert _answer("full_pair", [replace(measured, full=full)]) is agrees
 
 
+def test_cpi_that_tables_do_not_show_are_alike(measured: Measurement) -> None:
+    """Below 0.0001 a CPI_TLB counts as that."""
+    cpi = {**measured.full.cpi, 4096: 0.8, 32768: 0.00001}
+    full = replace(measured.full, cpi=cpi, cpi_two_sizes=0.00009)
+    sets = tuple(
+        replace(of, cpi={**of.cpi, 4096: 0.8}, cpi_two_sizes=two, cpi_two_sizes_large_index=index)
+        for of, two, index in zip(measured.sets, (0.0, 0.0004), (0.00009, 0.0001), strict=True)
+    )
+    values = Study((replace(measured, full=full, sets=sets),), {}).values()
+    assert values["full_fall"][32768] == pytest.approx([8000])
+    assert values["full_pair_near_large"] == [True]
+    assert values["index_differences"] == pytest.approx([0, 0.75])
+
+
 def _answer(key: str, measured: list[Measurement]) -> bool:
     found = _found(measured)[key]
     assert found is not None

@@ -216,23 +216,24 @@ class Study(Reproduction):
         """Of the first measurement whose name begins so."""
         measured = next((of for of in self.redis if of.name.startswith(name)), None)
         if measured is None:
-            return dict.fromkeys(
-                ("bloat", "growth", "misses", "saved", "saved_with_bitmaps", "first_misses")
-            )
+            return dict.fromkeys(("bloat", "growth", "misses", "saved", "first_misses"))
         base, large, one = map(measured.mpki, (BASE, BASELINE, PERFORATED))
-        misses = saved = with_bitmaps = None
+        misses = saved = None
         if base and large is not None:
             misses = {"base": base, "large": large}
             if one is not None and base > large:
-                saved = {"mpki": one, "share": (base - one) / (base - large)}
                 every = one + measured.bitmap_mpki
-                with_bitmaps = {"mpki": every, "share": (base - every) / (base - large)}
+                saved = {
+                    "mpki": every,
+                    "share": (base - every) / (base - large),
+                    "walks": one,
+                    "share_of_walks": (base - one) / (base - large),
+                }
         return {
             "bloat": measured.bloat,
             "growth": measured.growth(PERFORATED),
             "misses": misses,
             "saved": saved,
-            "saved_with_bitmaps": with_bitmaps,
             "first_misses": measured.first_misses(),
         }
 

@@ -111,8 +111,8 @@ class RedisMeasurement:
         return 0.0 if one is None else one.bitmap_fetches * 1000 / one.instructions
 
     def first_misses(self) -> dict[str, float] | None:
-        """By design, misses of the first-level TLB for data per 1000 instructions, and bitmaps that
-        are read from memory; None if a design did not run to its end.
+        """By design, misses of the first-level TLB for data per 1000 instructions; None if a design
+        did not run to its end.
         """
         found = [self.designs.get(name) for name in (BASE, BASELINE, PERFORATED)]
         if None in found:
@@ -122,7 +122,6 @@ class RedisMeasurement:
             "base": base.first_misses * 1000 / base.instructions,
             "large": large.first_misses * 1000 / large.instructions,
             "perforated": one.first_misses * 1000 / one.instructions,
-            "bitmaps": one.bitmap_fetches * 1000 / one.instructions,
         }
 
     def record(self) -> dict[str, Any]:

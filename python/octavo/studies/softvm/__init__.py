@@ -265,12 +265,6 @@ class Several:
     def values(self) -> dict[str, Any]:
         """The numbers that the claims speak of."""
         measured, averages = self.measurements, self.averages()
-        without, with_them, _ = averages.values()
-        dirty = [m.dirty_share for m in measured if m.dirty_share is not None]
-        write_backs = None
-        if without and with_them is not None and dirty:
-            write_backs = {"cpi": with_them, "growth": with_them / without - 1, "dirty": dirty}
-        best = {m.program: of[1] for m in measured if (of := m.least()) is not None}
         cycles = [m.cycles_per_change for m in measured if m.cycles_per_change is not None]
         instructions = sum(m.instructions for m in measured)
 
@@ -280,7 +274,7 @@ class Several:
         designs = (SOFTVM, VIRTUAL, PHYSICAL)
         return {
             **averages,
-            "write_backs": write_backs,
+            "half_dirty": self._half_dirty(),
             "cpi": {name: cpi(name) for name in designs} if measured else None,
             "compilers_with_larger_l2": self._compilers(l2_bytes=L2_SIZES),
             "compilers_with_larger_l1": self._compilers(l1_bytes=L1_SIZES),
@@ -291,11 +285,53 @@ class Several:
                 for l2_bytes in L2_SIZES
                 if (some := m.swept(l1_bytes, l2_bytes)) and min(some) > 0
             ],
-            "best_cpi": list(best.values()),
+            "best": self._best(),
             "changes_per_million": [m.changes_per_million for m in measured],
             "cycles_per_change": cycles,
             "rated": self._rated() if instructions else None,
             **self._experiments(),
+        }
+
+    def _half_dirty(self) -> dict[str, Any] | None:
+        """What translating write-backs adds, if HALF_DIRTY of the misses cost one, and as it is."""
+        without, measured, _ = self.averages().values()
+        dirty = [m.dirty_share for m in self.measurements if m.dirty_share is not None]
+        if not (without and measured is not None and dirty):
+            return None
+        added = sum(m.half_dirty_cycles for m in self.measurements)
+        growth = added / sum(m.designs[SOFTVM].handler_cycles for m in self.measurements)
+        return {
+            "cpi": without * (1 + growth),
+            "growth": growth,
+            "dirty": dirty,
+            "measured_cpi": measured,
+            "measured_growth": measured / without - 1,
+        }
+
+    def _best(self) -> dict[str, Any] | None:
+        """The organisation with the least overhead on average, of those that all programs have, and
+        the least overhead of each program.
+        """
+        swept = [m for m in self.measurements if m.sweep]
+        if not swept:
+            return None
+        cpi = [dict(m.sweep) for m in swept]
+        total = sum(m.instructions for m in swept)
+
+        def average(organisation: Organisation) -> float:
+            return (
+                sum(of[organisation] * m.instructions for of, m in zip(cpi, swept, strict=True))
+                / total
+            )
+
+        shared = [of for of in cpi[0] if all(of in other for other in cpi)]
+        organisation = min(shared, key=average, default=None)
+        if organisation is None:
+            return None
+        return {
+            "cpi": average(organisation),
+            "organisation": organisation.describe(),
+            "of_each": [of[1] for m in swept if (of := m.least()) is not None],
         }
 
     def _experiments(self) -> dict[str, Any]:
@@ -314,10 +350,7 @@ class Several:
             if m.program in COMPILERS and ratios and min(ratios) > 0:
                 factor = geometric_mean(ratios)
                 falls.append({"program": m.program, "factor": factor, "ratios": ratios})
-        half = sum(m.half_dirty_cycles for m in self.measurements)
-        handlers = sum(m.designs[SOFTVM].handler_cycles for m in self.measurements)
         return {
-            "half_dirty_growth": half / handlers if handlers else None,
             "more_entries": {name: cpi(name) for name in (SOFTVM, PHYSICAL, MORE_ENTRIES)}
             if tried
             else None,

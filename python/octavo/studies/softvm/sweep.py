@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from octavo.analysis.view import main_process
-from octavo.base.units import KIB
+from octavo.base.units import KIB, format_bytes
 
 SWEEP_INSTRUCTIONS = 10_000_000
 """How many of them the sweep of Figure 8 has, of a program of today."""
@@ -42,6 +42,11 @@ class Organisation:
             f"softvm:softvm.l1.bytes={self.l1_bytes}:softvm.l1.line_bytes={self.l1_line_bytes}"
             f":softvm.l2.bytes={self.l2_bytes}:softvm.l2.line_bytes={self.l2_line_bytes}"
         )
+
+    def describe(self) -> str:
+        """Its sizes, in words."""
+        l1, l2 = format_bytes(self.l1_bytes), format_bytes(self.l2_bytes)
+        return f"L1 {l1} in lines of {self.l1_line_bytes} B, L2 {l2} of {self.l2_line_bytes} B"
 
 
 def organisations() -> Iterator[Organisation]:
