@@ -460,6 +460,7 @@ def test_a_larger_window_than_the_preset_has_does_not_count(tmp_path: Path) -> N
 def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_random: bool) -> None:
     """A load over W bytes hits the last cache with the share of its own bytes in W: random reads
     where they were measured, however little of it the chases hold, which come back to a line late.
+    How fast others fill the rest is not known here.
     """
     cache_files(tmp_path)
     last = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
@@ -481,6 +482,7 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_ra
         figures(made_up(huge_pages=0)),
         latency_cycles=loads(1 if is_random else own, 0),
         random_read_cycles=loads(own, COMPUTED) if is_random else {},
+        parallel_load_cycles={},
     )
     place = tmp_path / "machine.toml"
     place.write_text(machine_toml(measured, tmp_path))
@@ -489,6 +491,45 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_ra
     assert (llc["bytes"], llc["ways"]) == ((f"{own}MiB", own) if own == 6 else ("16MiB", 16))
     latency_cycles = round(memory - waits_in(found["dram"], memory))
     assert found["cache"]["memory_latency_cycles"] == latency_cycles
+
+
+def test_others_fill_the_last_cache_as_fast_as_they_hold_it(tmp_path: Path) -> None:
+    """Sixteen chases bring a line every 24 cycles and hold 6 of 16 MiB: others bring ten lines
+    while they bring six.
+    """
+    cache_files(tmp_path)
+    last = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
+    last.mkdir()
+    texts = {"level": 3, "type": "Unified", "size": "16M", "ways_of_associativity": 16}
+    for name, text in texts.items():
+        (last / name).write_text(f"{text}\n")
+
+    def written(own: float) -> dict[str, Any]:
+        cycles = {
+            size * MIB: 50.0 if size <= 4 else 450 - 400 * own / size
+            for size in (2, 4, 16, 32, 64, 128)
+        }
+        parallel = {128 * MIB: {chases: 384 / chases for chases in (1, 8, 16, 32)}}
+        measured = replace(
+            figures(made_up(huge_pages=0)),
+            latency_cycles={size: Spread(*[of] * 3) for size, of in cycles.items()},
+            random_read_cycles={},
+            parallel_load_cycles={
+                size: {chases: Spread(*[of] * 3) for chases, of in of_size.items()}
+                for size, of_size in parallel.items()
+            },
+        )
+        place = tmp_path / "machine.toml"
+        place.write_text(machine_toml(measured, tmp_path))
+        caches: dict[str, Any] = machine(place)["cache"]
+        return caches
+
+    shared = written(6)
+    assert shared["others_fill_every_cycles"] == round(24 * 6 / 10) == 14
+    assert (shared["llc"]["bytes"], shared["llc"]["ways"]) == ("16MiB", 16)
+    alone = written(15)
+    assert "others_fill_every_cycles" not in alone
+    assert alone["llc"]["bytes"] == "16MiB"
 
 
 def test_a_latency_that_noise_made_too_short_is_no_defect(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ fn check_walk_caches(
 }
 
 fn check_caches(caches: &CacheConfigs, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
-    let CacheConfigs { line_bytes, memory_latency_cycles, l1i, l1d, l2, llc } = caches;
+    let CacheConfigs { line_bytes, memory_latency_cycles, l1i, l1d, l2, llc, .. } = caches;
     if !line_bytes.is_power_of_two() || !(8..=4096).contains(line_bytes) {
         let advice = "give a power of two from 8 to 4096, such as 64";
         return Err(InvalidValue::new("cache.line_bytes", line_bytes, advice));

@@ -45,6 +45,7 @@ impl MachineConfig {
         SharedConfig {
             llc: self.cache.llc.with_lines(self.cache.line_bytes),
             memory_latency_cycles: self.cache.memory_latency_cycles,
+            others_fill_every_cycles: self.cache.others_fill_every_cycles,
             tiers: self
                 .placed_tiers()
                 .map(|tier| MemoryTierConfig {

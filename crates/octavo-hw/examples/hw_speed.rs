@@ -124,8 +124,12 @@ fn caches(instructions: Instructions) -> Caches {
     let l2 = cache(256 << 10, 4, 12);
     let prefetchers = PrefetchersConfig::default();
     let private = PrivateConfig { l1i: l1, l1d: l1, l2, pte_entry: PteEntry::L1d, prefetchers };
-    let shared =
-        SharedConfig { llc: cache(8 << 20, 16, 42), memory_latency_cycles: 200, tiers: Vec::new() };
+    let shared = SharedConfig {
+        llc: cache(8 << 20, 16, 42),
+        memory_latency_cycles: 200,
+        others_fill_every_cycles: 0,
+        tiers: Vec::new(),
+    };
     Caches::new(&private, &shared, instructions).expect("they are real ones")
 }
 

@@ -371,6 +371,8 @@ impl<D: Design> AnyMachine for Machine<D> {
     fn end_part(&mut self, part: &Part<'_>, core: Option<CoreCounts>) {
         if let Some(counts) = core {
             self.cores[self.env.core()] = counts;
+            let cycles = self.cores.iter().map(CoreCounts::cycles).max().unwrap_or(0);
+            self.env.pass(cycles);
         }
         if self.env.stopped().is_none()
             && let Some(handle) = part.event

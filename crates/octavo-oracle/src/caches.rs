@@ -225,6 +225,14 @@ impl NaiveCaches {
         }
     }
 
+    /// Others fill lines of a cache, in turn of its sets: those of these numbers, which only they have.
+    pub fn fill_by_others(&mut self, level: usize, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            let sets = self.levels[level].sets;
+            self.take_in(level, (1 << 50) * sets + number, false);
+        }
+    }
+
     /// A line is written back to a cache: dirty there, or taken in.
     fn write_back(&mut self, level: usize, line: u64) {
         let Level { sets, lines, .. } = &mut self.levels[level];

@@ -27,6 +27,8 @@ _ALL = 0.8
 """The share of the last cache from which on it is taken to be this machine's alone."""
 _FEWEST_SIZES = 4
 """Working sets beyond the last cache that its share is measured with."""
+FILLING_CHASES = 16
+"""Chases at once that fill the caches before random reads are timed."""
 _HOST_MEMORY = 1.5
 """The memory of a host, as a multiple of its guest's: so that the guest's fits."""
 
@@ -191,6 +193,11 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
     levels = dict(cache_levels(found, root))
     caches = data_caches(root)
     beyond = _beyond(found, caches[-1], root) if caches else None
+    others = None
+    if beyond is not None and beyond.own_bytes < _ALL * caches[-1].bytes:
+        others = _others(found, beyond, caches[-1].bytes)
+    if others is not None:
+        yield others
     if MEMORY in levels:
         bytes_ = levels[MEMORY]
         latency = _text(found.latency_cycles[bytes_])
@@ -207,7 +214,8 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
         key = _LEVELS.get(cache.name)
         if key is None:
             continue
-        yield from _size(cache, key, beyond if cache == caches[-1] else None)
+        is_shared = cache == caches[-1] and others is None
+        yield from _size(cache, key, beyond if is_shared else None)
         if cache.name in levels:
             bytes_ = levels[cache.name]
             spread = found.latency_cycles[bytes_]
@@ -216,9 +224,28 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
             yield _Key(f"cache.{key}.latency_cycles", cycles, source)
 
 
+def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Key | None:
+    """How often others fill a line of the last cache: an LRU cache whose lines come from two, both
+    of which fill it all the time, holds them in the shares in which they fill it. This machine's
+    share is what it held after so many chases at once had filled it. None where it is not known how
+    fast these are.
+    """
+    if not found.parallel_load_cycles:
+        return None
+    filling = found.parallel_load_cycles[max(found.parallel_load_cycles)].get(FILLING_CHASES)
+    if filling is None or not 0 < beyond.own_bytes < last_bytes:
+        return None
+    every = filling.median * beyond.own_bytes / (last_bytes - beyond.own_bytes)
+    source = (
+        f"measured: {FILLING_CHASES} chases at once, a line every {filling.median:.3g} cycles, "
+        f"hold {format_bytes(round(beyond.own_bytes))} of {format_bytes(last_bytes)}"
+    )
+    return _Key("cache.others_fill_every_cycles", max(1, round(every)), source)
+
+
 def _size(cache: DataCache, key: str, beyond: _Beyond | None) -> Iterator[_Key]:
     """Size and ways: as Linux reports them, or the ways that hold what of the last cache is this
-    machine's own.
+    machine's own, where it is not known how fast others fill the rest.
     """
     size, ways, source = cache.bytes, cache.ways, "of /sys/devices/system/cpu"
     if ways is not None and beyond is not None and beyond.own_bytes < _ALL * size:

@@ -15,6 +15,10 @@ pub struct CacheConfigs {
     pub line_bytes: u64,
     /// Total latency of an access that misses all caches, in cycles.
     pub memory_latency_cycles: u32,
+    /// Every so many cycles others fill a line of the last level, which programs outside the machine share: guests of
+    /// the same host. 0 if there are none. Time passes only where cores execute instructions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub others_fill_every_cycles: u32,
     /// The first level for instructions.
     pub l1i: CacheLevel,
     /// The first level for data.
@@ -23,6 +27,10 @@ pub struct CacheConfigs {
     pub l2: CacheLevel,
     /// The last level.
     pub llc: CacheLevel,
+}
+
+fn is_zero(cycles: &u32) -> bool {
+    *cycles == 0
 }
 
 /// One cache.

@@ -204,6 +204,7 @@ fn caches() -> impl Strategy<Value = CacheConfigs> {
             CacheConfigs {
                 line_bytes,
                 memory_latency_cycles,
+                others_fill_every_cycles: memory_latency_cycles / 3,
                 l1i: cache(l1i),
                 l1d: CacheLevel { prefetch: prefetchers.0, ..cache(l1d) },
                 l2: CacheLevel { prefetch: prefetchers.1, ..cache(l2) },

@@ -129,6 +129,11 @@ impl Level {
         })
     }
 
+    /// The number of sets.
+    pub fn count_sets(&self) -> u64 {
+        self.sets
+    }
+
     /// Whether two lines belong to one set.
     pub fn share_set(&self, one: u64, other: u64) -> bool {
         one % self.sets == other % self.sets

@@ -1,10 +1,19 @@
 //! The shared last-level cache and the memory.
 
+use std::num::NonZero;
+
 use octavo_types::Instructions;
 
 use super::config::{CacheError, MemoryTierConfig, SharedConfig};
 use super::level::{CacheCounters, Level};
 use super::{Served, ServedBy};
+
+/// A line's number divided by the number of sets, of the first lines of others: more than those of any memory, yet
+/// it fits into a row of tags.
+const MOST_TAG: u64 = (1 << 31) - 2;
+
+/// Lines of others filled at once, for each line that the last level holds: next to none of the machine's is left.
+const MOST_TIMES: u64 = 8;
 
 /// Counters of the memory, in lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,6 +57,11 @@ pub struct SharedCache {
     /// Slower parts of memory, by address, with the lines of each.
     tiers: Box<[(MemoryTierConfig, MemoryCounters)]>,
     line_bytes: u64,
+    /// The lines that the last level holds.
+    lines: u64,
+    /// Every so many cycles others fill a line, if any do, and how many they have filled.
+    others_fill_every_cycles: Option<NonZero<u32>>,
+    filled_by_others: u64,
     /// Whether transfers are noted, and those noted.
     logs_transfers: bool,
     transfers: Vec<MemoryTransfer>,
@@ -62,6 +76,9 @@ impl SharedCache {
             memory_latency_cycles: config.memory_latency_cycles,
             tiers: config.tiers.iter().map(|tier| (*tier, MemoryCounters::default())).collect(),
             line_bytes: config.llc.line_bytes,
+            lines: config.llc.bytes / config.llc.line_bytes,
+            others_fill_every_cycles: NonZero::new(config.others_fill_every_cycles),
+            filled_by_others: 0,
             logs_transfers: false,
             transfers: Vec::new(),
         })
@@ -129,6 +146,25 @@ impl SharedCache {
     #[inline]
     fn tier(&mut self, line: u64) -> Option<&mut (MemoryTierConfig, MemoryCounters)> {
         self.tiers.iter_mut().rev().find(|(tier, _)| tier.first_line <= line)
+    }
+
+    /// Fills the lines that others have filled until so many cycles have passed from the start, one set after
+    /// another: lines that no machine's memory has. They displace those of the machine by the cache's policy. Where
+    /// more than [`MOST_TIMES`] as many as the cache holds have come since the last call, only the last of them.
+    pub fn pass(&mut self, cycles: u64) {
+        let Some(every) = self.others_fill_every_cycles else { return };
+        let (due, sets) = (cycles / u64::from(every.get()), self.llc.count_sets());
+        for number in due.saturating_sub(MOST_TIMES * self.lines).max(self.filled_by_others)..due {
+            let line = (MOST_TAG - number / sets % MOST_TAG) * sets + number % sets;
+            let written = self.llc.fill(line, false);
+            self.count_write(written);
+        }
+        self.filled_by_others = due;
+    }
+
+    /// The lines that others have filled so far, if any share the last level.
+    pub fn filled_by_others(&self) -> Option<u64> {
+        self.others_fill_every_cycles.map(|_| self.filled_by_others)
     }
 
     /// Accepts a write-back.

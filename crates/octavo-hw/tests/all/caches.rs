@@ -34,7 +34,12 @@ enum Kind {
     Store,
     ReadPte,
     WritePte,
+    /// So many cycles pass, in which others fill lines.
+    Pass,
 }
+
+/// Every so many cycles others fill a line.
+const FILL_CYCLES: u32 = 3;
 
 /// An access of a core: operation, line, repeats.
 type Accessed = (usize, Kind, u64, u32);
@@ -46,6 +51,7 @@ fn access() -> impl Strategy<Value = Accessed> {
         Just(Kind::Store),
         Just(Kind::ReadPte),
         Just(Kind::WritePte),
+        Just(Kind::Pass),
     ];
     // Few lines are hot, many are cold.
     let line = prop_oneof![0u64..6, 0u64..60, (0u64..200).prop_map(|line| line + (1 << 34))];
@@ -73,7 +79,12 @@ fn check(
         added_latency_cycles,
     });
     let memory_latency_cycles = LATENCIES_CYCLES[4];
-    let shared = SharedConfig { llc: of(3), memory_latency_cycles, tiers: tiers.to_vec() };
+    let shared = SharedConfig {
+        llc: of(3),
+        memory_latency_cycles,
+        others_fill_every_cycles: FILL_CYCLES,
+        tiers: tiers.to_vec(),
+    };
     let mut shared = SharedCache::new(&shared, instructions).unwrap();
     let mut cores =
         [(); CORES].map(|()| PrivateCaches::new(&private, &shared, instructions).unwrap());
@@ -89,8 +100,18 @@ fn check(
         [add(0, Some(l2)), add(1, Some(l2)), l2]
     });
     let mut walks = [0; CORES];
+    let mut cycles = 0;
 
     for &(core, kind, line, repeats) in accesses {
+        if let Kind::Pass = kind {
+            let before = cycles / u64::from(FILL_CYCLES);
+            cycles += line % 40;
+            shared.pass(cycles);
+            let filled = cycles / u64::from(FILL_CYCLES);
+            oracle.fill_by_others(llc, before..filled);
+            prop_assert_eq!(shared.filled_by_others(), Some(filled));
+            continue;
+        }
         let caches = &mut cores[core];
         let [l1i, l1d, l2] = naive_cores[core];
         let pte = if pte_entry == PteEntry::L1d { l1d } else { l2 };
@@ -100,6 +121,7 @@ fn check(
             Kind::Store => (l1d, true),
             Kind::ReadPte => (pte, false),
             Kind::WritePte => (pte, true),
+            Kind::Pass => unreachable!("no access"),
         };
         // Repeats may be counted with their access if the policy ignores them.
         let side = usize::from(from != l1i);
@@ -116,6 +138,7 @@ fn check(
             Kind::Store => Some(caches.store(&mut shared, line)),
             Kind::ReadPte => Some(caches.read_pte(&mut shared, line)),
             Kind::WritePte => Some(caches.write_pte(&mut shared, line)),
+            Kind::Pass => unreachable!("no access"),
         };
         walks[core] += u64::from(from == l2);
         let (by, latency) = match oracle.access(from, line, is_write) {
@@ -189,7 +212,15 @@ fn one_core() -> (PrivateConfig, SharedConfig) {
     let l1 = small(128, 4);
     let (pte_entry, prefetchers) = (PteEntry::L2, PrefetchersConfig::default());
     let private = PrivateConfig { l1i: l1, l1d: l1, l2: small(256, 12), pte_entry, prefetchers };
-    (private, SharedConfig { llc: small(1024, 40), memory_latency_cycles: 200, tiers: Vec::new() })
+    (
+        private,
+        SharedConfig {
+            llc: small(1024, 40),
+            memory_latency_cycles: 200,
+            others_fill_every_cycles: 0,
+            tiers: Vec::new(),
+        },
+    )
 }
 
 /// Latencies are totals of the serving level; walks do not fill the first level.

@@ -137,7 +137,12 @@ fn check(
     };
     let prefetchers = PrefetchersConfig { levels, memory_lines: MEMORY_LINES };
     let private = PrivateConfig { l1i: of(0), l1d: of(1), l2: of(2), pte_entry, prefetchers };
-    let shared = SharedConfig { llc: of(3), memory_latency_cycles: 4, tiers: Vec::new() };
+    let shared = SharedConfig {
+        llc: of(3),
+        memory_latency_cycles: 4,
+        others_fill_every_cycles: 0,
+        tiers: Vec::new(),
+    };
     let mut caches = Caches::new(&private, &shared, instructions).unwrap();
     prop_assert_eq!(caches.private.has_prefetchers(), !prefetchers.is_empty());
     if prefetchers.is_empty() {
@@ -231,8 +236,12 @@ fn caches(l1d: LevelPrefetchers, l2: LevelPrefetchers) -> Caches {
     let prefetchers = PrefetchersConfig { levels: [l1d, l2], memory_lines: 1 << 24 };
     let l2 = cache(1 << 20, 16, 14);
     let private = PrivateConfig { l1i: l1, l1d: l1, l2, pte_entry: PteEntry::L1d, prefetchers };
-    let shared =
-        SharedConfig { llc: cache(8 << 20, 16, 50), memory_latency_cycles: 200, tiers: Vec::new() };
+    let shared = SharedConfig {
+        llc: cache(8 << 20, 16, 50),
+        memory_latency_cycles: 200,
+        others_fill_every_cycles: 0,
+        tiers: Vec::new(),
+    };
     Caches::new(&private, &shared, Instructions::best()).unwrap()
 }
 

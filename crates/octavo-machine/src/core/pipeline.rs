@@ -93,6 +93,11 @@ pub struct CoreCounts {
 }
 
 impl CoreCounts {
+    /// Cycles so far.
+    pub fn cycles(&self) -> u64 {
+        self.stack.total()
+    }
+
     /// Adds the counters of the core.
     pub fn report(&self, counters: &mut Counters) {
         counters.add("core", "instructions", self.instructions);

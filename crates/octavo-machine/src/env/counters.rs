@@ -72,6 +72,9 @@ impl Env {
         let llc = self.caches.shared.llc();
         Lookups { hits: llc.hits, misses: llc.misses }.report("cache.llc", counters);
         counters.add("cache.llc", "write_backs", llc.write_backs);
+        if let Some(lines) = self.caches.shared.filled_by_others() {
+            counters.add("cache.llc", "filled_by_others", lines);
+        }
         if self.prefetches {
             self.report_prefetchers(counters);
         }

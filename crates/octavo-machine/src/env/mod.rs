@@ -381,6 +381,11 @@ impl Env {
         self.served_by
     }
 
+    /// So many cycles have passed from the start, in which others have used the last-level cache.
+    pub(crate) fn pass(&mut self, cycles: u64) {
+        self.caches.shared.pass(cycles);
+    }
+
     /// Notes no more lines.
     pub(crate) fn stop_logging_transfers(&mut self) {
         self.caches.shared.stop_logging_transfers();

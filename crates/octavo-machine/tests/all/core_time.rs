@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::common::{cache, config, hosted, play, tiny};
 use octavo_config::{
-    ArithmeticLatencies, BranchPrediction, MachineConfig, MemoryTier, OutstandingMisses,
-    PipelineConfig, Ways,
+    ArithmeticLatencies, BranchPrediction, FirstLevel, MachineConfig, MemoryTier,
+    OutstandingMisses, PipelineConfig, Ways,
 };
 use octavo_machine::designs::designs;
 use octavo_machine::designs::softvm::SoftvmConfig;
 use octavo_machine::{Counters, Sim, Timing};
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, loads, stream};
-use octavo_types::{Dependences, Event, Item, ItemKind, Segment, VirtAddr};
+use octavo_types::{AddrRange, Dependences, Event, Item, ItemKind, Segment, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -264,6 +264,79 @@ fn a_chase_in_far_memory_takes_the_added_latency_longer_for_each_read() {
         assert_eq!((reads_far, get(&counters[0], "memory.tier.far", "reads")), (reads, reads));
         assert_eq!(get(&counters[0], "memory.tier.local", "reads"), 0);
         assert_eq!(far - near, u64::from(ADDED) * reads);
+    }
+}
+
+/// Lines that dependent loads read at random, and that the last cache holds; loads between two events.
+const RANDOM_LINES: u64 = 4096;
+const LLC_LINES: u64 = 2048;
+const LOADS_OF_PART: u64 = 32;
+
+/// The share of random loads that the last-level cache serves, and the cycles of a load, where others fill a line
+/// every so many cycles.
+fn random_loads(others_fill_every_cycles: u32) -> (f64, f64) {
+    let mut machine = tiny();
+    machine.cache.l1d = cache(1, 1, 4);
+    machine.cache.l2 = cache(2, 2, 12);
+    machine.cache.llc = cache(LLC_LINES, 16, 40);
+    machine.cache.others_fill_every_cycles = others_fill_every_cycles;
+    // All pages stay in the TLB, so that no walk reads through the caches.
+    let FirstLevel::Split { l1d, .. } = &mut machine.tlb.first else { unreachable!("it is split") };
+    for array in l1d.arrays.values_mut() {
+        (array.entries, array.ways) = (RANDOM_LINES / 64 * 2, Ways::Full);
+    }
+    let (warm_up, measured) = (16 * RANDOM_LINES, 32 * RANDOM_LINES);
+    let stream = loads(&[(0, 1, false)]);
+    let chain = Dependences { producers: 0, reads: 1, writes: 1 };
+    let segment = changed(&stream.segments[0], &[chain], |item| item);
+    let mut drawn = 1u64;
+    let mut next = || {
+        drawn =
+            drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        VirtAddr::new((0x100 << 12) + (drawn >> 40) % RANDOM_LINES * 64)
+    };
+    let range = AddrRange::new(VirtAddr::new(0x100 << 12), RANDOM_LINES * 64);
+    let pipeline =
+        octavo_machine::resolve::<&str>("skylake", &[]).unwrap().into_config().core.pipeline;
+    let mut steps = Vec::new();
+    for load in 0..warm_up + measured {
+        if load % LOADS_OF_PART == 0 {
+            steps.push(Step::Event(Event::Advise { range, advice: 0 }));
+        }
+        steps.push(Step::Segment(0, vec![next()]));
+    }
+    let of = |steps: &[Step]| {
+        let stream = RandomStream { segments: vec![segment.clone()], steps: steps.to_vec() };
+        let (all, _) = counted(machine.clone(), pipeline.as_ref(), &["base4k"], &stream);
+        (get(&all[0], "cache.llc", "hits") as f64, get(&all[0], "core", "cycles") as f64)
+    };
+    let first = steps.len() * 16 / 48;
+    let (before, after) = (of(&steps[..first]), of(&steps));
+    ((after.0 - before.0) / measured as f64, (after.1 - before.1) / measured as f64)
+}
+
+/// A line is there if it was read again within the time T in which the cache is filled once: with a share h = 1 - exp(-x)
+/// of N lines, where T is x times N loads, N h lines are the program's and T / `every` those of others. (Che, Tung and Wang 2002.)
+#[test]
+fn others_hold_the_share_of_the_last_cache_that_they_fill() {
+    let (alone, _) = random_loads(0);
+    assert!((alone - LLC_LINES as f64 / RANDOM_LINES as f64).abs() < 0.01, "{alone}");
+    let mut before = alone;
+    for every in [2000, 500, 100] {
+        let (hits, load_cycles) = random_loads(every);
+        let held = |x: f64| {
+            let fills = x * RANDOM_LINES as f64 * load_cycles / f64::from(every);
+            RANDOM_LINES as f64 * (1.0 - (-x).exp()) + fills
+        };
+        let (mut low, mut high) = (0.0, 10.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            *(if held(middle) < LLC_LINES as f64 { &mut low } else { &mut high }) = middle;
+        }
+        let expected = 1.0 - f64::exp(-low);
+        assert!((hits - expected).abs() < 0.02, "every {every}: {hits}, not {expected}");
+        assert!(hits < before, "more of others, less of the program");
+        before = hits;
     }
 }
 

@@ -155,6 +155,7 @@ pub fn tiny() -> MachineConfig {
         cache: CacheConfigs {
             line_bytes: 64,
             memory_latency_cycles: 200,
+            others_fill_every_cycles: 0,
             l1i: cache(8, 2, 4),
             l1d: cache(8, 2, 4),
             l2: cache(24, 3, 12),
