@@ -15,8 +15,8 @@ pub struct CacheConfigs {
     pub line_bytes: u64,
     /// Total latency of an access that misses all caches, in cycles.
     pub memory_latency_cycles: u32,
-    /// Every so many cycles others fill a line of the last level, which programs outside the machine share: guests of
-    /// the same host. 0 if there are none. Time passes only where cores execute instructions.
+    /// Cycles between two lines that programs outside the machine fill into the last level, such as other guests of
+    /// its host; 0 if there are none. Time passes only where cores execute instructions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub others_fill_every_cycles: u32,
     /// The first level for instructions.

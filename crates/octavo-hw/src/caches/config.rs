@@ -49,7 +49,7 @@ pub struct SharedConfig {
     pub llc: CacheConfig,
     /// Total latency of an access that misses all caches, in cycles.
     pub memory_latency_cycles: u32,
-    /// Every so many cycles others fill a line of the last level; 0 if nobody shares it.
+    /// Cycles between two lines that others fill into the last level; 0 if it is not shared.
     pub others_fill_every_cycles: u32,
     /// Slower parts of memory, by address. Each ends where the next one begins.
     pub tiers: Vec<MemoryTierConfig>,
