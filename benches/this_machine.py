@@ -38,6 +38,7 @@ RESULTS = ROOT / "docs/results"
 SIZES = [f"{1 << octave}MiB" for octave in range(0, 12, 1)] + ["4GiB"]
 CURVE_ROUNDS, SPEEDUP_ROUNDS = 5, 15
 NANOSECONDS = re.compile(r"([0-9.]+) ns per operation")
+NATIVE_TIMES = 4
 BOOTSTRAPS = 2000
 SMALL, HUGE = "4 KiB", "2 MiB"
 DESIGNS = {SMALL: "base4k", HUGE: "thp"}
@@ -57,23 +58,27 @@ class Program:
     counted_operations: int | None = None
     """Operations after the warm-up, where there is one."""
     rounds: int = SPEEDUP_ROUNDS
+    native_command: Sequence[str] = ()
+    """Run natively in place of `command`, if there is one: with more operations."""
 
 
 def curve(name: str, option: str, count: str, instructions: int) -> Iterator[Program]:
     """A workload over growing memory. Caches and TLBs are warm after two thirds of the simulated
-    operations, each of so many instructions; natively more are run, so that the beginning is of no
-    matter.
+    operations, each of so many instructions; natively `NATIVE_TIMES` as many are run, so that the
+    beginning is of no matter.
     """
     warm, counted = 2_000_000, 1_000_000
     for size in SIZES:
         operations = warm + counted
+        command = [name, option, size, count]
         yield Program(
             f"{name}-{size}",
-            [name, option, size, count, str(operations)],
+            [*command, str(operations)],
             operations,
             warm * instructions,
             counted,
             CURVE_ROUNDS,
+            [*command, str(NATIVE_TIMES * operations)],
         )
 
 
@@ -103,7 +108,8 @@ def programs() -> list[Program]:
 def native(program: Program, pages: str) -> float:
     """Nanoseconds per operation of one native run."""
     huge = "never" if pages == SMALL else "always"
-    command = [str(WORKLOADS / program.command[0]), *program.command[1:], "--check", "no"]
+    name, *arguments = program.native_command or program.command
+    command = [str(WORKLOADS / name), *arguments, "--check", "no"]
     ran = subprocess.run(
         [*command, "--huge", huge], check=True, capture_output=True, text=True, timeout=600
     )

@@ -1044,7 +1044,9 @@ class CalibrationSamples(TypedDict):
     dense: list[DenseSamples]
     parallel: list[ParallelSamples]
     random: list[LatencySamples]
-    """Random reads, each of which waits for the one before."""
+    """Random reads, each of which waits for the one before; faster reads have filled the caches."""
+    lone: list[LatencySamples]
+    """The same of what the caches hold where no faster reads came before."""
     walkers: list[WalkerSamples]
     windows: list[WindowSamples]
     streams: list[StreamSamples]

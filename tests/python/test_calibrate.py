@@ -146,6 +146,10 @@ def made_up(
             {"bytes": size, "ticks": [(cycles + COMPUTED) / RATIO] * ROUNDS}
             for size, cycles in ((16 * KIB, 4.0), (256 * MIB, MEMORY_CYCLES))
         ],
+        "lone": [
+            {"bytes": 8 * MIB, "ticks": [(MEMORY_CYCLES / 2 + COMPUTED) / RATIO] * 3},
+            {"bytes": 16 * MIB, "ticks": []},
+        ],
         "walkers": [
             {
                 "pages": pages,
@@ -336,6 +340,9 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
     assert set(read.core) == set(CORE_FIGURES)
     assert read.core["reorder_buffer"].low == found.core["reorder_buffer"].low
     assert read.random_read_cycles[256 * MIB].median == MEMORY_CYCLES + COMPUTED
+    assert {size: of.median for size, of in read.lone_read_cycles.items()} == {
+        8 * MIB: MEMORY_CYCLES / 2 + COMPUTED
+    }
     assert read.host == found.host
     assert list(read.walk_cycles) == [SMALL, HUGE]
     parallel = read.parallel_load_cycles[256 * MIB]
@@ -493,9 +500,10 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_ra
     assert found["cache"]["memory_latency_cycles"] == latency_cycles
 
 
-def test_others_fill_the_last_cache_as_fast_as_they_hold_it(tmp_path: Path) -> None:
-    """Sixteen chases bring a line every 24 cycles and hold 6 of 16 MiB: others bring ten lines
-    while they bring six.
+@pytest.mark.parametrize("held", [2, 5])
+def test_others_fill_the_last_cache_where_slow_reads_hold_less(tmp_path: Path, held: int) -> None:
+    """Reads that faster ones came before hold 6 of 16 MiB. Where lone reads hold 2 of 8 MiB, a
+    third of the 8 MiB is read again before the cache was filled once.
     """
     cache_files(tmp_path)
     last = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
@@ -503,33 +511,36 @@ def test_others_fill_the_last_cache_as_fast_as_they_hold_it(tmp_path: Path) -> N
     texts = {"level": 3, "type": "Unified", "size": "16M", "ways_of_associativity": 16}
     for name, text in texts.items():
         (last / name).write_text(f"{text}\n")
+    hit, memory = 50.0, 450.0
 
-    def written(own: float) -> dict[str, Any]:
+    def loads(own: float, extra: float) -> dict[int, Spread]:
         cycles = {
-            size * MIB: 50.0 if size <= 4 else 450 - 400 * own / size
-            for size in (2, 4, 16, 32, 64, 128)
+            size * MIB: hit if size <= 4 else memory - (memory - hit) * own / size
+            for size in (2, 4, 8, 16, 32, 64, 128)
         }
-        parallel = {128 * MIB: {chases: 384 / chases for chases in (1, 8, 16, 32)}}
-        measured = replace(
-            figures(made_up(huge_pages=0)),
-            latency_cycles={size: Spread(*[of] * 3) for size, of in cycles.items()},
-            random_read_cycles={},
-            parallel_load_cycles={
-                size: {chases: Spread(*[of] * 3) for chases, of in of_size.items()}
-                for size, of_size in parallel.items()
-            },
-        )
-        place = tmp_path / "machine.toml"
-        place.write_text(machine_toml(measured, tmp_path))
-        caches: dict[str, Any] = machine(place)["cache"]
-        return caches
+        of = {16 * KIB: 4.0, **cycles}
+        return {size: Spread(*[one + extra] * 3) for size, one in of.items()}
 
-    shared = written(6)
-    assert shared["others_fill_every_cycles"] == round(24 * 6 / 10) == 14
-    assert (shared["llc"]["bytes"], shared["llc"]["ways"]) == ("16MiB", 16)
-    alone = written(15)
-    assert "others_fill_every_cycles" not in alone
-    assert alone["llc"]["bytes"] == "16MiB"
+    lone = {8 * MIB: Spread(*[memory - (memory - hit) * held / 8 + COMPUTED] * 3)}
+    # All in the cache, and nothing in it: neither says how much it holds.
+    lone |= {4 * MIB: Spread(*[hit + COMPUTED] * 3), 64 * MIB: Spread(*[memory + COMPUTED] * 3)}
+    measured = replace(
+        figures(made_up(huge_pages=0)),
+        latency_cycles=loads(1, 0),
+        random_read_cycles=loads(6, COMPUTED),
+        lone_read_cycles=lone,
+    )
+    place = tmp_path / "machine.toml"
+    place.write_text(machine_toml(measured, tmp_path))
+    caches = machine(place)["cache"]
+    if held == 5:
+        assert "others_fill_every_cycles" not in caches
+        assert (caches["llc"]["bytes"], caches["llc"]["ways"]) == ("6MiB", 6)
+        return
+    assert (caches["llc"]["bytes"], caches["llc"]["ways"]) == ("16MiB", 16)
+    lines = 8 * MIB / 64
+    turn = -math.log(1 - 2 / 8) * (350 + COMPUTED) * lines
+    assert caches["others_fill_every_cycles"] == round(turn / (14 * MIB / 64))
 
 
 def test_a_latency_that_noise_made_too_short_is_no_defect(tmp_path: Path) -> None:

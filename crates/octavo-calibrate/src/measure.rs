@@ -13,7 +13,8 @@ use crate::faults::ticks_per_fault;
 use crate::memory::{Memory, Obtained};
 use crate::plan::{
     FAULTS, GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan, SMALL_PAGE, STREAMED, dense_sets,
-    page_counts, parallel_sets, piece_counts, random_sets, strides, walker_pages, working_sets,
+    lone_sets, page_counts, parallel_sets, piece_counts, random_sets, strides, walker_pages,
+    working_sets,
 };
 use crate::streams::{Direction, stream};
 use crate::windows::{Filler, Windows};
@@ -45,6 +46,9 @@ const MOST_FILLING_READS: usize = 1 << 20;
 /// They are timed so few at once that others can displace little meanwhile; between two times the caches are filled again.
 const RANDOM_READS: usize = 4096;
 const REFILLING_READS: usize = 1 << 16;
+/// Reads of a lone chase that are timed at once, after as many as fill the caches; in one round of so many.
+const LONE_READS: usize = 1 << 14;
+const LONE_EVERY: usize = 4;
 
 /// The lines of a control are one in so many, up to so many lines.
 const SPARSENESS: usize = 4;
@@ -80,6 +84,8 @@ pub struct Measured {
     pub parallel: Vec<ParallelSamples>,
     /// Random reads of working sets.
     pub random: Vec<RandomSamples>,
+    /// Random reads of working sets that no faster ones came before.
+    pub lone: Vec<RandomSamples>,
     /// Several chases at once, over pages that exceed the TLB.
     pub walkers: Vec<WalkerSamples>,
     /// Pairs of loads that miss with instructions between them; empty where the system allows no new code.
@@ -230,6 +236,7 @@ enum Task {
     Dense(usize),
     Parallel(usize),
     Random(usize),
+    Lone(usize),
     Walkers(usize),
     Windows,
     Stream(usize),
@@ -274,6 +281,7 @@ pub fn measure(
         dense: Vec::new(),
         parallel: Vec::new(),
         random: Vec::new(),
+        lone: Vec::new(),
         walkers: Vec::new(),
         windows: Vec::new(),
         streams: [Direction::Read, Direction::Write]
@@ -343,6 +351,10 @@ pub fn measure(
         .into_iter()
         .map(|bytes| RandomSamples { bytes, ticks: Vec::new() })
         .collect();
+    measured.lone = lone_sets(control.bytes())
+        .into_iter()
+        .map(|bytes| RandomSamples { bytes, ticks: Vec::new() })
+        .collect();
     measured.walkers = walker_pages(small.bytes() / SMALL_PAGE)
         .into_iter()
         .map(|pages| {
@@ -391,12 +403,13 @@ impl Rounds<'_> {
         let dense = (0..measured.dense.len()).map(Task::Dense);
         let parallel = (0..measured.parallel.len()).map(Task::Parallel);
         let random = (0..measured.random.len()).map(Task::Random);
+        let lone = (0..measured.lone.len()).map(Task::Lone);
         let walkers = (0..measured.walkers.len()).map(Task::Walkers);
         let windows = (!measured.windows.is_empty()).then_some(Task::Windows);
         let streams = (0..measured.streams.len()).map(Task::Stream);
         let faults = (0..measured.faults.len()).map(Task::Fault);
         let chases = latencies.chain(spreads).chain(strides).chain(dense).chain(parallel);
-        let overlapped = random.chain(walkers).chain(windows);
+        let overlapped = random.chain(lone).chain(walkers).chain(windows);
         let mut tasks: Vec<Task> = chases.chain(overlapped).chain(streams).chain(faults).collect();
         // Tasks whose times agree are left out, and the total falls.
         let mut total = (tasks.len() * self.plan.rounds) as u64;
@@ -444,6 +457,12 @@ impl Rounds<'_> {
                         let samples = &mut measured.random[index];
                         sample_random(samples, latency_memory, self.random);
                     }
+                    Task::Lone(index) => {
+                        if round.is_multiple_of(LONE_EVERY) {
+                            let samples = &mut measured.lone[index];
+                            sample_lone(samples, latency_memory, self.random);
+                        }
+                    }
                     Task::Walkers(index) => {
                         let (memory, _) =
                             memories(SMALL_PAGE).expect("only pages with memory are measured");
@@ -487,6 +506,7 @@ impl Task {
                 measured.parallel[index].by_chases.iter().all(|of| agree(&of.ticks))
             }
             Task::Random(index) => agree(&measured.random[index].ticks),
+            Task::Lone(index) => agree(&measured.lone[index].ticks),
             Task::Walkers(index) => {
                 measured.walkers[index].by_chases.iter().all(|of| agree(&of.ticks))
             }
@@ -518,6 +538,16 @@ fn sample_random(samples: &mut RandomSamples, memory: &Memory, random: &mut Xosh
         reads.read::<FILLING>(lines, link, REFILLING_READS);
     }
     samples.ticks.push(shortest);
+}
+
+/// Reads until the caches hold what so slow a program keeps of them, then times some.
+fn sample_lone(samples: &mut RandomSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
+    let lines = samples.bytes / LINE_BYTES;
+    let link = |line: usize| memory.link(line);
+    let mut reads = RandomReads::new(random);
+    reads.read::<1>(lines, link, (FILLING_READS * lines).min(MOST_FILLING_READS));
+    let ticks = time(|| reads.read::<1>(lines, link, LONE_READS));
+    samples.ticks.push(ticks as f64 / LONE_READS as f64);
 }
 
 fn sample_walkers(samples: &mut WalkerSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
@@ -751,6 +781,8 @@ mod tests {
         );
         assert!(measured.random.iter().all(|set| set.ticks.len() == 2));
         assert_eq!(measured.random.last().is_some_and(|set| set.bytes == 16 << 20), is_huge_given);
+        assert!(measured.lone.iter().all(|set| set.ticks.len() == 1));
+        assert_eq!(measured.lone.last().is_some_and(|set| set.bytes == 16 << 20), is_huge_given);
         assert!(measured.windows.iter().all(|window| window.ticks.len() == 2));
         for samples in measured.walkers.iter().flat_map(|of| &of.by_chases) {
             assert_eq!(samples.ticks.len(), 2);

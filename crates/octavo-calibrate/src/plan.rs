@@ -137,6 +137,12 @@ pub fn random_sets(most: usize) -> Vec<usize> {
     small.filter(|bytes| *bytes <= most).chain(large).collect()
 }
 
+/// Working sets of random reads that no faster ones come before, bytes, ascending, up to `most`: about as large as last-level
+/// caches are.
+pub fn lone_sets(most: usize) -> Vec<usize> {
+    [8, 16, 32, 64, 128].map(|size| size * MIB).into_iter().filter(|bytes| *bytes <= most).collect()
+}
+
 /// Pages over which walks are counted that run at once: their lines and tables lie in second-level caches.
 pub fn walker_pages(most: usize) -> Vec<usize> {
     [4096, 8192, 16384].into_iter().filter(|pages| *pages <= most).collect()

@@ -115,6 +115,8 @@ class Calibration:
     random_read_cycles: Mapping[int, Spread] = field(default_factory=dict)
     """Cycles of a random read that waits for the one before, the computation of its place included,
     by the bytes of the working set, ascending: of caches that faster reads have filled."""
+    lone_read_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    """The same where no faster reads came before: of what the caches hold of so slow a program."""
     core: Mapping[str, Spread] = field(default_factory=dict)
     """Entries of the structures of the core, by the names of `CORE_FIGURES`."""
     stream_bytes_per_second: Mapping[str, Spread] = field(default_factory=dict)
@@ -283,6 +285,7 @@ class _Parser:
                 document, "parallel_load_cycles", byte_size, self._chases
             ),
             random_read_cycles=self._sizes(document, "random_read_cycles", byte_size, self._spread),
+            lone_read_cycles=self._sizes(document, "lone_read_cycles", byte_size, self._spread),
             core=self._sizes(document, "core", _core_figure, self._spread),
             stream_bytes_per_second=self._sizes(
                 document, "stream_bytes_per_second", _direction, self._spread
@@ -474,6 +477,8 @@ def _lines(found: Calibration) -> Iterator[str]:
         yield from _table(heading, costs, str, _spread)
     heading = "[random_read_cycles]  # of a random read, by the size of its working set"
     yield from _table(heading, found.random_read_cycles, _size, _spread)
+    heading = "[lone_read_cycles]  # the same, where no faster reads came before"
+    yield from _table(heading, found.lone_read_cycles, _size, _spread)
     heading = "[core]  # entries; low: find room, high: are all"
     yield from _table(heading, found.core, str, _spread)
     heading = "[stream_bytes_per_second]  # of one core, from beginning to end"

@@ -201,6 +201,11 @@ def evaluate(
             for one in samples["random"]
             if one["ticks"]
         },
+        lone_read_cycles={
+            one["bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
+            for one in samples["lone"]
+            if one["ticks"]
+        },
         core={**windows_of(samples["windows"]), **walkers_of(samples["walkers"], walk_ticks)},
         stream_bytes_per_second={
             one["direction"]: spread_of(
@@ -506,6 +511,7 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
             str(size): table(costs) for size, costs in calibration.parallel_load_cycles.items()
         },
         "random_read_cycles": table(calibration.random_read_cycles),
+        "lone_read_cycles": table(calibration.lone_read_cycles),
         "core": {name: one.record() for name, one in calibration.core.items()},
         "stream_bytes_per_second": {
             name: one.record() for name, one in calibration.stream_bytes_per_second.items()

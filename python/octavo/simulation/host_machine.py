@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import linear_regression
+from statistics import linear_regression, median
 from typing import Any
 
 from octavo.base.files import check_new_file, failing_with, replace_text
@@ -27,8 +27,9 @@ _ALL = 0.8
 """The share of the last cache from which on it is taken to be this machine's alone."""
 _FEWEST_SIZES = 4
 """Working sets beyond the last cache that its share is measured with."""
-FILLING_CHASES = 16
-"""Chases at once that fill the caches before random reads are timed."""
+_LEAST_HITS, _MOST_HITS = 0.05, 0.9
+"""Shares of reads that the last cache serves which say how much of a working set it holds."""
+_LINE_BYTES = 64
 _HOST_MEMORY = 1.5
 """The memory of a host, as a multiple of its guest's: so that the guest's fits."""
 
@@ -225,22 +226,32 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
 
 
 def _others(found: Calibration, beyond: _Beyond, last_bytes: int) -> _Key | None:
-    """How often others fill a line of the last cache: an LRU cache whose lines come from two, both
-    of which fill it all the time, holds them in the shares in which they fill it. This machine's
-    share is what it held after so many chases at once had filled it. None where it is not known how
-    fast these are.
+    """How often others fill a line of the last cache, by random reads that no faster ones came
+    before; None where these hold nearly as much as faster ones do: then others do not use more of
+    the cache the slower a program is, and it is a smaller cache.
+
+    A line is there if it was read again within the time T in which the cache is filled once. So of
+    N lines, each read of which takes t cycles, the share h = 1 - exp(-T / (t N)) is there. N h
+    lines are the program's, and others have filled the rest in T.
     """
-    if not found.parallel_load_cycles:
+    held, every = [], []
+    for size, loads in sorted(found.lone_read_cycles.items()):
+        cycles = loads.median - beyond.computed_cycles - _translation(found, size)
+        hits = (beyond.memory_cycles - cycles) / (beyond.memory_cycles - beyond.hit_cycles)
+        if not _LEAST_HITS <= hits <= _MOST_HITS:
+            continue
+        lines = size / _LINE_BYTES
+        filled_once = -math.log(1 - hits) * loads.median * lines
+        held.append(hits * size)
+        every.append(filled_once * _LINE_BYTES / max(last_bytes - hits * size, _LINE_BYTES))
+    if not every or median(held) >= _ALL * beyond.own_bytes:
         return None
-    filling = found.parallel_load_cycles[max(found.parallel_load_cycles)].get(FILLING_CHASES)
-    if filling is None or not 0 < beyond.own_bytes < last_bytes:
-        return None
-    every = filling.median * beyond.own_bytes / (last_bytes - beyond.own_bytes)
     source = (
-        f"measured: {FILLING_CHASES} chases at once, a line every {filling.median:.3g} cycles, "
-        f"hold {format_bytes(round(beyond.own_bytes))} of {format_bytes(last_bytes)}"
+        f"measured: random reads hold {format_bytes(round(median(held)))} of "
+        f"{format_bytes(last_bytes)} ({min(every):.3g} to {max(every):.3g} cycles by working set), "
+        f"{format_bytes(round(beyond.own_bytes))} after faster ones"
     )
-    return _Key("cache.others_fill_every_cycles", max(1, round(every)), source)
+    return _Key("cache.others_fill_every_cycles", max(1, round(median(every))), source)
 
 
 def _size(cache: DataCache, key: str, beyond: _Beyond | None) -> Iterator[_Key]:
@@ -268,6 +279,10 @@ class _Beyond:
     """Of the cache: those that hold lines of this machine."""
     memory_cycles: float
     """Of a load that no cache serves."""
+    hit_cycles: float
+    """Of a load that the last cache serves."""
+    computed_cycles: float
+    """Of a random read: those in which its place is computed."""
     loads: str
     """The loads over the largest working set, in words."""
 
@@ -297,13 +312,14 @@ def _beyond(found: Calibration, last: DataCache, root: Path) -> _Beyond | None:
         return None
     cycles = [loads[size].median - computed - _translation(found, size) for size in sizes]
     slope, memory = linear_regression([1 / size for size in sizes], cycles)
-    saved = memory - (found.latency_cycles[hit].median - _translation(found, hit))
+    hit_cycles = found.latency_cycles[hit].median - _translation(found, hit)
+    saved = memory - hit_cycles
     if saved <= 0 or slope >= 0:
         return None
     largest = max(sizes)
     kind = "chases" if loads is found.latency_cycles else "random reads"
     words = f"{_text(loads[largest])}, {kind} over {format_bytes(largest)}"
-    return _Beyond(-slope / saved, memory, words)
+    return _Beyond(-slope / saved, memory, hit_cycles, computed, words)
 
 
 def _row_and_refreshes(dram: Mapping[str, int], load_cycles: float) -> float:

@@ -293,7 +293,7 @@ class Several:
         }
 
     def _half_dirty(self) -> dict[str, Any] | None:
-        """The cost of translating write-backs: if HALF_DIRTY of the misses cost one, and measured."""
+        """The cost of translating write-backs: as measured, and for HALF_DIRTY of the misses."""
         without, measured, _ = self.averages().values()
         dirty = [m.dirty_share for m in self.measurements if m.dirty_share is not None]
         if not (without and measured is not None and dirty):
