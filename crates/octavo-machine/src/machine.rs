@@ -372,7 +372,7 @@ impl<D: Design> AnyMachine for Machine<D> {
         if let Some(counts) = core {
             self.cores[self.env.core()] = counts;
             let cycles = self.cores.iter().map(CoreCounts::cycles).max().unwrap_or(0);
-            self.env.pass(cycles);
+            self.env.fill_by_others(cycles);
         }
         if self.env.stopped().is_none()
             && let Some(handle) = part.event

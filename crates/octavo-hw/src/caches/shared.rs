@@ -151,7 +151,7 @@ impl SharedCache {
     /// Fills the lines that others have filled until so many cycles have passed from the start, one set after
     /// another: lines that no machine's memory has. They displace those of the machine by the cache's policy. Where
     /// more than [`MOST_TIMES`] as many as the cache holds have come since the last call, only the last of them.
-    pub fn pass(&mut self, cycles: u64) {
+    pub fn fill_by_others(&mut self, cycles: u64) {
         let Some(every) = self.others_fill_every_cycles else { return };
         let (due, sets) = (cycles / u64::from(every.get()), self.llc.count_sets());
         for number in due.saturating_sub(MOST_TIMES * self.lines).max(self.filled_by_others)..due {

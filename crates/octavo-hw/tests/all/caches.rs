@@ -106,7 +106,7 @@ fn check(
         if let Kind::Pass = kind {
             let before = cycles / u64::from(FILL_CYCLES);
             cycles += line % 40;
-            shared.pass(cycles);
+            shared.fill_by_others(cycles);
             let filled = cycles / u64::from(FILL_CYCLES);
             oracle.fill_by_others(llc, before..filled);
             prop_assert_eq!(shared.filled_by_others(), Some(filled));

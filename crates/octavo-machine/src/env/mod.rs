@@ -382,8 +382,8 @@ impl Env {
     }
 
     /// So many cycles have passed from the start, in which others have used the last-level cache.
-    pub(crate) fn pass(&mut self, cycles: u64) {
-        self.caches.shared.pass(cycles);
+    pub(crate) fn fill_by_others(&mut self, cycles: u64) {
+        self.caches.shared.fill_by_others(cycles);
     }
 
     /// Notes no more lines.
