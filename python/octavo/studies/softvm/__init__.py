@@ -7,7 +7,6 @@ is one number here, so that the page and the JSON say the same.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
@@ -24,6 +23,7 @@ from octavo.studies.programs import (
     document,
     load_period,
     load_programs,
+    measure_runs,
     measure_traces,
     scope,
     usual_instructions,
@@ -66,7 +66,6 @@ MORE_ENTRIES = f"{PHYSICAL}:softvm.tlb.entries=256"
 """Of an experiment: the TLB covers a MiB, as the second level does."""
 HALF_DIRTY = 0.5
 """Lines to write back for each miss, as section 5.3 assumes."""
-FORKING = "i=0; while [ $i -lt 60 ]; do i=$((i + 1)); x=$(expr $i + 1); done"
 """A script of an experiment: it forks for each command, so that pages are copied on writing."""
 ALL_DESIGNS = (*DESIGNS, *RATED.values(), TRANSFERS, *VARIANTS.values())
 USUAL_INSTRUCTIONS = usual_instructions()
@@ -259,7 +258,6 @@ class Several:
         return {
             "average_cpi": average(lambda m: m.cpi(SOFTVM)),
             "average_cpi_with_write_backs": average(lambda m: m.cpi_with_write_backs(SOFTVM)),
-            "average_changes_per_million": average(lambda m: m.changes_per_million),
         }
 
     def values(self) -> dict[str, Any]:
@@ -294,7 +292,7 @@ class Several:
 
     def _half_dirty(self) -> dict[str, Any] | None:
         """The cost of translating write-backs: as measured, and for HALF_DIRTY of the misses."""
-        without, measured, _ = self.averages().values()
+        without, measured = self.averages().values()
         dirty = [m.dirty_share for m in self.measurements if m.dirty_share is not None]
         if not (without and measured is not None and dirty):
             return None
@@ -393,6 +391,16 @@ class Several:
 
 
 @dataclass(frozen=True)
+class Changes:
+    """The changes of protection of a workload like one of Table 5, with all of its processes."""
+
+    program: str
+    like: str
+    per_million: float
+    """Pages in a million instructions."""
+
+
+@dataclass(frozen=True)
 class Study(Reproduction):
     """All measurements, the least overhead first, and what was left out and why."""
 
@@ -404,8 +412,8 @@ class Study(Reproduction):
     """After how many each program was ended; None where it was not."""
     today: tuple[Measurement, ...] = ()
     """Of the programs of today."""
-    changes_of_forking: float | None = None
-    """Changes of protection in a million instructions of a script that forks."""
+    changes: tuple[Changes, ...] = ()
+    """Of the workloads like those of Table 5."""
 
     def records(self) -> list[dict[str, Any]]:
         """Programs of both kinds; `like` is null for those of today."""
@@ -415,15 +423,25 @@ class Study(Reproduction):
         """The answers that the programs of today would give, by the key of the claim."""
         if not self.today:
             return {}
-        values = {**Several(self.today).values(), "changes_of_forking": None}
+        values = {**Several(self.today).values(), "changes": None}
         return found_by_key(self.folder, values)
 
     def values(self) -> dict[str, Any]:
         """The numbers that the claims speak of, of the programs like the paper's, and those of the
         experiments.
         """
-        forking = {"changes_of_forking": self.changes_of_forking}
-        return {**Several(self.measurements).values(), **forking}
+        return {**Several(self.measurements).values(), "changes": self._changes()}
+
+    def _changes(self) -> dict[str, Any] | None:
+        """Changes of protection, the workloads weighted by the instructions of the paper's."""
+        if not self.changes or not self.measurements:
+            return None
+        table = PAPER["table_5_per_billion"]
+        weights = [PAPER["table_5_changes"][of.like] / table[of.like] for of in self.changes]
+        total = sum(
+            of.per_million * weight for of, weight in zip(self.changes, weights, strict=True)
+        )
+        return {"average": total / sum(weights), "of_each": [asdict(of) for of in self.changes]}
 
     def averages(self) -> dict[str, float | None]:
         """Of the programs like the paper's."""
@@ -472,6 +490,7 @@ def run_study(
     """Runs every program that is installed, or the chosen ones, over all organisations or some.
     Without a limit of its own a program of today ends after USUAL_INSTRUCTIONS.
     """
+    is_whole = chosen is None
     if chosen is None:
         chosen = [*load_period(STUDY), *load_programs()]
     programs = [
@@ -490,19 +509,23 @@ def run_study(
     done.sort(key=lambda one: one.cpi(SOFTVM))
     like = tuple(one for one in done if one.like is not None)
     today = tuple(one for one in done if one.like is None)
-    return Study(like, skipped, request.max_instructions, today, _forking())
+    changes = _changes(request, skipped) if is_whole else []
+    return Study(like, skipped, request.max_instructions, today, tuple(changes))
 
 
-def _forking() -> float:
-    """Changes of protection in a million instructions of a script that forks."""
-    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
-        simulate = ["sim", "--timing", "additive", "--machine", MACHINE, "--design", SOFTVM]
-        return changes_of_all(document([*simulate, "--", "sh", "-c", FORKING], Path(name)))
+def _changes(request: Request, skipped: dict[str, str]) -> list[Changes]:
+    """Of the workloads like those of Table 5."""
+    arguments = ["sim", "--timing", "additive", "--machine", MACHINE, "--design", SOFTVM]
+
+    def of(program: Program, rows: list[Row]) -> Changes:
+        return Changes(program.name, program.like or "", changes_of_all(rows))
+
+    return measure_runs(arguments, load_period(f"{STUDY}_changes"), request, of, skipped)
 
 
-def changes_of_all(result: dict[str, Any]) -> float:
+def changes_of_all(rows: Sequence[Row]) -> float:
     """Changes of protection in a million instructions of all processes together."""
-    rows = [row for row in result["rows"] if "process" not in row]
+    rows = [row for row in rows if "process" not in row]
     return _counted(rows, SOFTVM).counts["softvm.protection.pages"] * 1e6 / _instructions(rows)
 
 
