@@ -4,11 +4,11 @@ r"""Predicted beside measured time, on the machine that this runs on.
     .venv/bin/python benches/this_machine.py page [--results DIR] \
         > docs/results/this-machine.md
 
-`measure` runs each program natively, in 4 KiB pages and in huge pages in turn, round after round;
-the machine must be quiet. `predict` simulates the same programs on the machine that
-DIR/machine.toml describes (`octavo calibrate --machine-out DIR/machine.toml`), out of order, once
-for each. Both keep what they found in DIR, and skip what is there. `page` prints tables in
-Markdown, and writes the figure beside docs/results.
+`measure` runs each program natively, in 4 KiB pages and in huge pages in turn, round after round,
+in more rounds where the ratio of both scatters; the machine must be quiet. `predict` simulates the
+same programs on the machine that DIR/machine.toml describes (`octavo calibrate --machine-out
+DIR/machine.toml`), out of order, once for each. Both keep what they found in DIR, and skip what is
+there. `page` prints tables in Markdown, and writes the figure beside docs/results.
 
 GUPS and a pointer chase, over 1 MiB to 4 GiB, show absolute times; eight programs the speed-up of
 huge pages. Programs and sizes were chosen before any prediction was seen.
@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from curves import geometric_mean, table
@@ -119,15 +119,28 @@ def native(program: Program, pages: str) -> float:
     return float(found[1])
 
 
-def measure(program: Program) -> dict[str, list[float]]:
-    """Times of both page sizes, which take turns in random order."""
-    times: dict[str, list[float]] = {SMALL: [], HUGE: []}
-    for _ in range(program.rounds):
+def measure(program: Program, known: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Times of both page sizes, which take turns in random order, in addition to those known. What
+    scatters is measured in more rounds.
+    """
+    times = {pages: list(known.get(pages, [])) for pages in (SMALL, HUGE)}
+    while len(times[SMALL]) < (SPEEDUP_ROUNDS if scatters(times) else program.rounds):
         order = [SMALL, HUGE]
         random.shuffle(order)
         for pages in order:
             times[pages].append(native(program, pages))
     return times
+
+
+def scatters(times: dict[str, list[float]]) -> bool:
+    """Whether the quartiles of the ratio of both page sizes, in the first rounds, lie more than a
+    tenth apart.
+    """
+    ratios = [small / huge for small, huge in zip(times[SMALL], times[HUGE], strict=True)]
+    if len(ratios) < CURVE_ROUNDS:
+        return False
+    low, _, high = quantiles(ratios[:CURVE_ROUNDS], n=4, method="inclusive")
+    return high > 1.1 * low
 
 
 def predict(program: Program, machine: Path) -> dict[str, Any]:
@@ -272,17 +285,19 @@ def main() -> None:
     kind = "measured" if arguments.what == "measure" else "predicted"
     known = read(arguments.results, kind)
     for program in programs():
-        if program.name in known or not re.search(arguments.only or "", program.name):
+        if not re.search(arguments.only or "", program.name):
             continue
-        measuring = arguments.what == "measure"
-        found = (
-            measure(program) if measuring else predict(program, arguments.results / "machine.toml")
-        )
-        known[program.name] = found
+        found = known.get(program.name)
+        if arguments.what == "measure":
+            known[program.name] = measure(program, found or {})
+        elif found is None:
+            known[program.name] = predict(program, arguments.results / "machine.toml")
+        if known[program.name] == found:
+            continue
         whole = arguments.results / f"{kind}.json.part"
         whole.write_text(json.dumps(known, indent=1))
         whole.replace(arguments.results / f"{kind}.json")
-        sys.stderr.write(f"{program.name}: {found}\n")
+        sys.stderr.write(f"{program.name}: {known[program.name]}\n")
 
 
 if __name__ == "__main__":
