@@ -467,7 +467,7 @@ def test_a_larger_window_than_the_preset_has_does_not_count(tmp_path: Path) -> N
 def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_random: bool) -> None:
     """A load over W bytes hits the last cache with the share of its own bytes in W: random reads
     where they were measured, however little of it the chases hold, which come back to a line late.
-    How fast others fill the rest is not known here.
+    Lone reads, which would show how fast others fill the rest, were not measured.
     """
     cache_files(tmp_path)
     last = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
@@ -489,7 +489,7 @@ def test_the_share_of_the_last_cache_is_measured(tmp_path: Path, own: int, is_ra
         figures(made_up(huge_pages=0)),
         latency_cycles=loads(1 if is_random else own, 0),
         random_read_cycles=loads(own, COMPUTED) if is_random else {},
-        parallel_load_cycles={},
+        lone_read_cycles={},
     )
     place = tmp_path / "machine.toml"
     place.write_text(machine_toml(measured, tmp_path))

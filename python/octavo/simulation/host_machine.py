@@ -215,8 +215,8 @@ def _caches(found: Calibration, dram: Mapping[str, int] | None, root: Path) -> I
         key = _LEVELS.get(cache.name)
         if key is None:
             continue
-        is_shared = cache == caches[-1] and others is None
-        yield from _size(cache, key, beyond if is_shared else None)
+        is_smaller = cache == caches[-1] and others is None
+        yield from _size(cache, key, beyond if is_smaller else None)
         if cache.name in levels:
             bytes_ = levels[cache.name]
             spread = found.latency_cycles[bytes_]

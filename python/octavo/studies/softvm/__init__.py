@@ -263,7 +263,6 @@ class Several:
     def values(self) -> dict[str, Any]:
         """The numbers that the claims speak of."""
         measured, averages = self.measurements, self.averages()
-        cycles = [m.cycles_per_change for m in measured if m.cycles_per_change is not None]
         instructions = sum(m.instructions for m in measured)
 
         def cpi(design: str) -> float:
@@ -285,7 +284,6 @@ class Several:
             ],
             "best": self._best(),
             "changes_per_million": [m.changes_per_million for m in measured],
-            "cycles_per_change": cycles,
             "rated": self._rated() if instructions else None,
             **self._experiments(),
         }
