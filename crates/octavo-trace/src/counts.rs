@@ -100,6 +100,14 @@ impl Counts {
         self.modifies += u64::from(segment.modifies());
     }
 
+    /// Segments have executed, every item of them: so many instructions, loads, stores and modifies.
+    pub fn add(&mut self, [instructions, loads, stores, modifies]: [u32; 4]) {
+        self.instructions += u64::from(instructions);
+        self.loads += u64::from(loads);
+        self.stores += u64::from(stores);
+        self.modifies += u64::from(modifies);
+    }
+
     /// An item of the segment that executed last did not execute.
     pub fn skipped(&mut self, item: &DataItem) {
         self.loads -= u64::from(item.loads);

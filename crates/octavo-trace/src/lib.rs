@@ -46,8 +46,8 @@ pub use relocation::Relocation;
 pub use replay::{Replay, Replayed};
 pub use resampling::{interval_of_rate, splitmix};
 pub use ring::{
-    DecodeError, Decoder, Encoder, FoldedReferences, SegmentRoom, Session, SessionError, Slot,
-    Start, StreamConsumer, WordConsumer, WordWriter,
+    DecodeError, Decoder, Encoder, FoldedReferences, SegmentRoom, Segments, Session, SessionError,
+    Slot, Start, StreamConsumer, WordConsumer, WordWriter,
 };
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
 pub use stream::{Began, Ended, StreamEnd, StreamIdentity};

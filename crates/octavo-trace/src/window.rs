@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use octavo_types::{AddressWidth, Event, Segment};
 
 use crate::observer::Observer;
-use crate::ring::{Start, WordConsumer};
+use crate::ring::{Segments, Start, WordConsumer};
 use crate::window_log::WindowLog;
 
 /// How many instructions a stream takes from the run's budgets at a time.
@@ -222,6 +222,11 @@ impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
         }
     }
 
+    #[inline(always)]
+    fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+        if self.region.open { self.inner.executions(segments, words) } else { 0 }
+    }
+
     fn record(&mut self, words: &[u64], event: Option<&Event>) {
         if let Some(event) = event {
             self.region.mark(event);
@@ -335,6 +340,11 @@ impl<C: Observer> WordConsumer for Window<C> {
         if self.warm_left > 0 {
             self.warmed(segment.instructions());
         }
+    }
+
+    #[inline(always)]
+    fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+        if self.warm_left > 0 { 0 } else { self.inside().executions(segments, words) }
     }
 
     fn record(&mut self, words: &[u64], event: Option<&Event>) {

@@ -10,6 +10,7 @@ mod event;
 mod files;
 pub mod host_memory;
 mod instructions;
+mod outline;
 mod page;
 mod segment;
 pub mod spelling;
@@ -20,6 +21,7 @@ pub use addr::{AddrRange, FrameNumber, PhysAddr, VirtAddr};
 pub use event::{Event, Frame, MapSource, Protection, WindowPlace};
 pub use files::open_regular;
 pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
+pub use outline::{Outline, OutlinedItem};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{
     Access, Arithmetic, DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError,

@@ -63,13 +63,23 @@ impl AddressWidth {
         AddrRange::new(start, if bytes > room { room } else { bytes })
     }
 
-    /// Whether a reference of up to a base page at any of these addresses is as it should be. May be
-    /// false for a smaller one at the end of a half.
-    #[inline]
+    /// How many addresses, from the first on, are as they should be for references of up to a base page. May
+    /// be less where a smaller reference at the end of a half follows.
+    pub fn held(self, addresses: &[u64]) -> usize {
+        let mut held = 0;
+        for some in addresses.chunks(64) {
+            if !self.holds_low(some) && !self.holds_each(some) {
+                let each = some.iter().take_while(|addr| self.holds_each(&[**addr]));
+                return held + each.count();
+            }
+            held += some.len();
+        }
+        held
+    }
+
+    /// Whether all addresses are [held](AddressWidth::held).
     pub fn holds_all(self, addresses: &[u64]) -> bool {
-        addresses
-            .chunks(512)
-            .all(|addresses| self.holds_low(addresses) || self.holds_each(addresses))
+        self.held(addresses) == addresses.len()
     }
 
     /// Whether all addresses lie in the lower half and no access from them leaves it; it may be said
@@ -162,6 +172,12 @@ mod tests {
                 }
                 let holds = width.holds(VirtAddr::new(addr), 4096);
                 assert_eq!(width.holds_all(&[0x1000, addr, 0x2000]), holds, "{addr:#x}");
+                for before in [0, 1, 63, 64, 100] {
+                    let mut addresses = vec![0x1000; before];
+                    addresses.extend([addr; 30]);
+                    let held = if holds { addresses.len() } else { before };
+                    assert_eq!(width.held(&addresses), held, "{addr:#x}");
+                }
             }
         }
     }

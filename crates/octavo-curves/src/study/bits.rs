@@ -4,19 +4,27 @@
 #[derive(Clone, Copy, Default)]
 pub struct Bits512 {
     words: [u64; 8],
+    /// The number of members. To look for them in all words would wait for the word that was written last.
+    members: u32,
 }
 
 impl Bits512 {
-    /// Puts a number in.
+    /// Puts a number in; whether it was not there.
     #[inline(always)]
-    pub fn insert(&mut self, number: usize) {
-        self.words[number / 64 % 8] |= 1 << (number % 64);
+    pub fn insert(&mut self, number: usize) -> bool {
+        let word = &mut self.words[number / 64 % 8];
+        let is_new = *word & (1 << (number % 64)) == 0;
+        *word |= 1 << (number % 64);
+        self.members += u32::from(is_new);
+        is_new
     }
 
     /// Takes a number out.
     #[inline(always)]
     pub fn remove(&mut self, number: usize) {
-        self.words[number / 64 % 8] &= !(1 << (number % 64));
+        let word = &mut self.words[number / 64 % 8];
+        self.members -= (*word >> (number % 64) & 1) as u32;
+        *word &= !(1 << (number % 64));
     }
 
     /// Whether a number is in the set.
@@ -28,24 +36,27 @@ impl Bits512 {
     /// Whether there is none in the set.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.words.iter().fold(0, |all, word| all | word) == 0
+        self.members == 0
     }
 
     /// The least *h* such that some number of the set lies in the aligned group of 2^*h* numbers
     /// around `number`; 10 where the set is empty.
     #[inline(always)]
     pub fn nearest(&self, number: usize) -> u8 {
+        if self.is_empty() {
+            return 10;
+        }
         let index = number / 64 % 8;
         let word = self.words[index];
         if word != 0 {
+            // An aligned group around `number` is an interval, which has a member of the word if it has the
+            // next one below or above.
             let bit = (number % 64) as u32;
-            let mut group = 1u32;
-            let mut log2 = 0;
-            while word >> (bit & !(group - 1)) & low_bits(group) == 0 {
-                group *= 2;
-                log2 += 1;
-            }
-            return log2;
+            let (below, above) = (word << (63 - bit), word >> bit);
+            let group = |member: u32| u32::BITS - (member ^ bit).leading_zeros();
+            let below = if below == 0 { 10 } else { group(bit - below.leading_zeros()) };
+            let above = if above == 0 { 10 } else { group(bit + above.trailing_zeros()) };
+            return below.min(above) as u8;
         }
         if self.words[index ^ 1] != 0 {
             return 7;
@@ -53,13 +64,8 @@ impl Bits512 {
         if self.words[index ^ 2] | self.words[index ^ 3] != 0 {
             return 8;
         }
-        if self.is_empty() { 10 } else { 9 }
+        9
     }
-}
-
-#[inline(always)]
-fn low_bits(count: u32) -> u64 {
-    u64::MAX >> (64 - count)
 }
 
 #[cfg(test)]
@@ -75,7 +81,9 @@ mod tests {
             numbers in prop::collection::vec(0usize..512, 0..6), from in 0usize..512,
         ) {
             let mut bits = Bits512::default();
-            numbers.iter().for_each(|number| bits.insert(*number));
+            for (place, number) in numbers.iter().enumerate() {
+                prop_assert_eq!(bits.insert(*number), !numbers[..place].contains(number));
+            }
             let expected = numbers.iter().map(|number| usize::BITS - (number ^ from).leading_zeros());
             prop_assert_eq!(u32::from(bits.nearest(from)), expected.min().unwrap_or(10));
             prop_assert_eq!(bits.contains(from), numbers.contains(&from));

@@ -10,6 +10,7 @@
 //! A page, or stores to it, may be *forbidden*: the next reference then leaves the fast path.
 
 use octavo_trace::RegionId;
+use octavo_types::{Compiled, Instructions, PageSize, VirtAddr};
 
 use super::pages::Spot;
 
@@ -26,14 +27,14 @@ const LATEST: u32 = (1 << 31) - STEP * (1 << 18) - 1;
 /// In how many parts references are counted, one after the other: a count that was just written is
 /// slow to add to.
 const PARTS: usize = 4;
-/// No page has this number.
-const NONE: u64 = u64::MAX;
+/// No page begins here, and no reference goes there: the address is not canonical.
+const NOWHERE: u64 = 1 << 63;
 
 /// The base pages used last.
 pub struct Front {
-    /// The pages as traced, which fetches and loads are compared with, and stores; `NONE` for an empty
-    /// slot, for one whose mapping has changed and for what is forbidden.
-    traced: [[u64; PLACES]; 2],
+    /// Where the pages begin as traced, which fetches and loads are compared with, and stores; `NOWHERE`
+    /// for an empty slot, for one whose mapping has changed and for what is forbidden.
+    starts: [[u64; PLACES]; 2],
     /// By slot, a bit each: whether its page is forbidden, and whether stores to it are.
     forbidden: [u64; 2],
     /// References to each since they were last taken away, in parts that add up: by a last use's
@@ -52,6 +53,7 @@ pub struct Front {
     taken: usize,
     slots: usize,
     pages: [Page; FRONT],
+    instructions: Instructions,
 }
 
 /// A page in the front.
@@ -69,7 +71,7 @@ impl Front {
     /// An empty front of `slots` pages, at least 1 and at most [`FRONT`].
     pub fn new(slots: usize) -> Self {
         Front {
-            traced: [[NONE; PLACES]; 2],
+            starts: [[NOWHERE; PLACES]; 2],
             forbidden: [0; 2],
             references: [0; PLACES * PARTS],
             used: [i32::MAX; PLACES],
@@ -79,6 +81,7 @@ impl Front {
             taken: 0,
             slots: slots.clamp(1, FRONT),
             pages: [Page::default(); FRONT],
+            instructions: Instructions::best(),
         }
     }
 
@@ -86,8 +89,15 @@ impl Front {
     /// still be in the front.
     #[inline(always)]
     pub fn guess(&self, traced: u64, stores: bool) -> Option<usize> {
-        let slot = usize::from(self.guesses[guess_of(traced)]);
-        (self.traced[usize::from(stores)][slot] == traced).then_some(slot)
+        self.guess_data(VirtAddr::new(start_of(traced)), stores, 0)
+    }
+
+    /// As [`Front::guess`], of the page of an address at most `last` bytes behind its beginning.
+    #[inline(always)]
+    pub fn guess_data(&self, addr: VirtAddr, stores: bool, last: u16) -> Option<usize> {
+        let slot = usize::from(self.guesses[guess_of(addr.page(PageSize::BASE).raw())]);
+        let offset = addr.raw().wrapping_sub(self.starts[usize::from(stores)][slot]);
+        (offset <= last.into()).then_some(slot)
     }
 
     /// Makes room for the times of 2^18 uses.
@@ -159,11 +169,11 @@ impl Front {
     /// changed, returns the references that its old region is owed.
     pub fn find(&mut self, slot: usize, traced: u64, region: RegionId) -> Option<(RegionId, u64)> {
         self.guesses[guess_of(traced)] = slot as u8;
-        if self.traced[0][slot] == traced {
+        if self.starts[0][slot] == start_of(traced) {
             return None;
         }
-        for (traced_as, forbidden) in self.traced.iter_mut().zip(self.forbidden) {
-            traced_as[slot] = if forbidden >> slot & 1 == 0 { found_as(traced) } else { NONE };
+        for (starts, forbidden) in self.starts.iter_mut().zip(self.forbidden) {
+            starts[slot] = if forbidden >> slot & 1 == 0 { found_at(traced) } else { NOWHERE };
         }
         let old = std::mem::replace(&mut self.pages[slot].region, region);
         Some((old, self.take_references(slot)))
@@ -177,7 +187,8 @@ impl Front {
             self.taken += 1;
             return (self.taken - 1, None);
         }
-        let least = self.used[..FRONT].iter().copied().fold(i32::MAX, i32::min);
+        let of: &[i32; FRONT] = self.used.first_chunk().expect("there are more places than slots");
+        let least = self.instructions.run(Least { of });
         let slot = least as usize % PLACES;
         let references = self.take_references(slot);
         (slot, Some((self.pages[slot], references)))
@@ -214,7 +225,7 @@ impl Front {
 
     /// Forbids all pages.
     pub fn forbid_all(&mut self) {
-        self.traced = [[NONE; PLACES]; 2];
+        self.starts = [[NOWHERE; PLACES]; 2];
         // As many ones as slots are taken, 64 at most.
         let taken = (1u128 << self.taken) - 1;
         self.forbidden = [taken as u64; 2];
@@ -233,23 +244,23 @@ impl Front {
     /// Forbids the page of a slot.
     #[inline(always)]
     pub fn forbid(&mut self, slot: usize) {
-        self.traced[0][slot] = NONE;
-        self.traced[1][slot] = NONE;
+        self.starts[0][slot] = NOWHERE;
+        self.starts[1][slot] = NOWHERE;
         self.forbidden.iter_mut().for_each(|slots| *slots |= 1 << slot);
     }
 
     /// Forbids stores to the page of a slot.
     #[inline(always)]
     pub fn forbid_stores(&mut self, slot: usize) {
-        self.traced[1][slot] = NONE;
+        self.starts[1][slot] = NOWHERE;
         self.forbidden[1] |= 1 << slot;
     }
 
     /// Allows all references to the page of a slot, which is the traced one.
     #[inline(always)]
     pub fn allow(&mut self, slot: usize, traced: u64) {
-        self.traced[0][slot] = found_as(traced);
-        self.traced[1][slot] = found_as(traced);
+        self.starts[0][slot] = found_at(traced);
+        self.starts[1][slot] = found_at(traced);
         self.forbidden.iter_mut().for_each(|slots| *slots &= !(1 << slot));
     }
 
@@ -263,9 +274,9 @@ impl Front {
 
     /// Drops the traced pages in `first..end`: the next reference to one looks it up again.
     pub fn invalidate(&mut self, first: u64, end: u64) {
-        for traced in self.traced.iter_mut().flatten() {
-            if (first..end).contains(traced) {
-                *traced = NONE;
+        for start in self.starts.iter_mut().flatten() {
+            if *start != NOWHERE && (first..end).contains(&(*start >> PageSize::BASE.log2())) {
+                *start = NOWHERE;
             }
         }
     }
@@ -284,11 +295,31 @@ impl Front {
     }
 }
 
-/// The number that a traced page is found by: none for page 0, as an address there may be that of a
-/// guarded item that did not execute.
+/// The least of the last uses.
+struct Least<'a> {
+    of: &'a [i32; FRONT],
+}
+
+impl Compiled for Least<'_> {
+    type Output = i32;
+
+    #[inline(always)]
+    fn run(self) -> i32 {
+        self.of.iter().copied().fold(i32::MAX, i32::min)
+    }
+}
+
+/// Where a traced page begins.
 #[inline(always)]
-fn found_as(traced: u64) -> u64 {
-    if traced == 0 { NONE } else { traced }
+fn start_of(traced: u64) -> u64 {
+    traced << PageSize::BASE.log2()
+}
+
+/// Where a traced page is found: nowhere for page 0, as an address there may be that of a guarded item
+/// that did not execute.
+#[inline(always)]
+fn found_at(traced: u64) -> u64 {
+    if traced == 0 { NOWHERE } else { start_of(traced) }
 }
 
 /// Neighbouring pages, and pages far apart in the same place of their area, get places of their own.

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use octavo_trace::{
-    AddressSpace, Observer, Region, RegionId, Relocation, Start, StreamConsumer, StreamEnd,
-    StreamIdentity, StreamProgress,
+    AddressSpace, Observer, Region, RegionId, Relocation, Segments, Start, StreamConsumer,
+    StreamEnd, StreamIdentity, StreamProgress,
 };
 use octavo_types::{
     AddrRange, Consumer, DataItem, Event, FetchPage, MapSource, PageNumber, PageSize, Segment,
@@ -19,6 +19,7 @@ use octavo_types::{
 mod allocations;
 mod bits;
 mod front;
+mod hits;
 mod machine;
 mod pages;
 mod recency;
@@ -33,6 +34,7 @@ use crate::footprint::{PageSet, Residency};
 use crate::sharing::Touched;
 use crate::sizes::Sizes;
 use front::STEP;
+use hits::Hits;
 pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
 use machine::{MachineState, Side};
 use octavo_trace::{Counts, Stream};
@@ -329,6 +331,16 @@ impl Study {
         }
     }
 
+    /// All references of an execution have been made.
+    #[inline(always)]
+    fn end_segment(&mut self) {
+        if let Some(machine) = &mut self.memory.machine
+            && machine.is_behind()
+        {
+            machine.end_segment(self.fetch.front());
+        }
+    }
+
     /// At most [`MOST_ITEMS`] data items of an execution of a segment.
     #[inline(always)]
     fn data(&mut self, segment: &Segment, items: &[DataItem], addresses: &[VirtAddr]) {
@@ -469,11 +481,7 @@ impl Consumer for Study {
         } else {
             self.much_data(segment, addresses);
         }
-        if let Some(machine) = &mut self.memory.machine
-            && machine.is_behind()
-        {
-            machine.end_segment(self.fetch.front());
-        }
+        self.end_segment();
         if let Some(attribution) = &mut self.attribution {
             attribution.executed(segment);
         }
@@ -530,6 +538,32 @@ impl Consumer for Study {
 }
 
 impl StreamConsumer for Study {
+    #[inline(always)]
+    fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+        // Attribution follows the threads of each execution.
+        if self.attribution.is_some() {
+            return 0;
+        }
+        let mut taken = 0;
+        loop {
+            let (fetch, data, rest) = (self.fetch.front(), self.data.front(), &words[taken..]);
+            let hits = Hits::take(fetch, data, segments, rest);
+            taken += hits.words;
+            self.counts.add(hits.counts);
+            let Some((execution, place)) = hits.missed else {
+                if hits.words == 0 {
+                    return taken;
+                }
+                continue;
+            };
+            taken += execution.len();
+            let segment = segments.segment(execution[0]);
+            let addresses = &VirtAddr::slice_from_raw(&execution[1..])[place..];
+            self.data(segment, &segment.data()[place..], addresses);
+            self.end_segment();
+        }
+    }
+
     fn started(&mut self, start: &Start) {
         let relocation =
             if self.native_layout { start.relocation.clone() } else { Relocation::default() };

@@ -203,10 +203,7 @@ impl Pages {
     /// Marks a base page as touched; whether it was not before.
     #[inline(always)]
     pub fn touch(&mut self, spot: Spot, page: u64) -> bool {
-        let touched = &mut self.leaves[spot.leaf as usize].touched;
-        let fresh = !touched.contains(page as usize % LEAF_PAGES);
-        touched.insert(page as usize % LEAF_PAGES);
-        fresh
+        self.leaves[spot.leaf as usize].touched.insert(page as usize % LEAF_PAGES)
     }
 
     /// The front slot that a base page is in.

@@ -11,7 +11,7 @@ use super::desk::{Followed, Seat};
 use super::process::Process;
 use crate::formats::lackey_source;
 use crate::observer::{Observer, StreamProgress, StreamResult};
-use crate::ring::{Decoder, MOST_BATCHES, Slot, Start, WordConsumer};
+use crate::ring::{Decoder, MOST_BATCHES, Segments, Slot, Start, WordConsumer};
 use crate::source::{Batch, Input, InputOptions, Source};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
@@ -82,6 +82,11 @@ impl<C: Observer> WordConsumer for Witness<C> {
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         self.inner.execution(segment, words);
+    }
+
+    #[inline(always)]
+    fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+        self.inner.executions(segments, words)
     }
 
     fn record(&mut self, words: &[u64], event: Option<&Event>) {

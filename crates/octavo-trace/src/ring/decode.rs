@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Consumer, Event, Outline, Segment, VirtAddr};
 use twox_hash::xxhash3_128::Hasher;
 
 use super::error::{DecodeError, MAX_ITEMS};
@@ -25,6 +25,14 @@ pub trait WordConsumer {
 
     /// One execution of `segment`: its number, and its data addresses.
     fn execution(&mut self, segment: &Segment, words: &[u64]);
+
+    /// Takes executions from the beginning of `words`, as many as it can take faster than one by one, and
+    /// returns how many words they have. The next one comes as an execution.
+    #[inline(always)]
+    fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+        let _ = (segments, words);
+        0
+    }
 
     /// An execution of which some data addresses were folded; `written` are its words before.
     fn folded_execution(&mut self, segment: &Segment, words: &[u64], written: &[u64]) {
@@ -49,6 +57,13 @@ pub trait StreamConsumer: Consumer {
         Some(AddressWidth::LA57)
     }
 
+    /// As [`WordConsumer::executions`].
+    #[inline(always)]
+    fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+        let _ = (segments, words);
+        0
+    }
+
     /// As [`WordConsumer::started`].
     fn started(&mut self, start: &Start) {
         let _ = start;
@@ -67,6 +82,11 @@ impl<C: StreamConsumer> WordConsumer for C {
     }
 
     #[inline(always)]
+    fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
+        StreamConsumer::executions(self, segments, words)
+    }
+
+    #[inline(always)]
     fn record(&mut self, _: &[u64], event: Option<&Event>) {
         if let Some(event) = event {
             self.event(event);
@@ -75,6 +95,45 @@ impl<C: StreamConsumer> WordConsumer for C {
 
     fn started(&mut self, start: &Start) {
         StreamConsumer::started(self, start);
+    }
+}
+
+/// The segments of a stream by their numbers.
+#[derive(Default)]
+pub struct Segments {
+    all: Vec<Segment>,
+    outlines: Vec<Option<Outline>>,
+    /// How many addresses come with an execution. Apart, as where the next execution is has to be known
+    /// before anything else can be done: these numbers stay in the nearest cache.
+    addresses: Vec<u32>,
+}
+
+impl Segments {
+    /// The first execution of `words`, of a segment that is known and has an outline, with the words of it.
+    #[inline(always)]
+    pub fn outlined<'w>(&self, words: &'w [u64]) -> Option<(&Outline, &'w [u64])> {
+        // The number of a record is greater than that of any segment.
+        let outline = self.outlines.get(*words.first()? as usize)?.as_ref()?;
+        Some((outline, words.get(..1 + outline.addresses())?))
+    }
+
+    /// A segment by its number, which must be defined.
+    pub fn segment(&self, number: u64) -> &Segment {
+        &self.all[number as usize]
+    }
+
+    /// Puts a segment in the place of the known one of its number, which is returned, or behind all.
+    fn define(&mut self, number: usize, segment: Segment) -> Option<Segment> {
+        let (outline, addresses) = (Outline::of(&segment), segment.data().len() as u32);
+        if let Some(known) = self.all.get_mut(number) {
+            self.outlines[number] = outline;
+            self.addresses[number] = addresses;
+            return Some(std::mem::replace(known, segment));
+        }
+        self.all.push(segment);
+        self.outlines.push(outline);
+        self.addresses.push(addresses);
+        None
     }
 }
 
@@ -105,10 +164,7 @@ impl FoldedReferences {
 /// Decodes one stream: holds its segments, and hashes what passes.
 #[derive(Default)]
 pub struct Decoder {
-    segments: Vec<Segment>,
-    /// By segment, how many addresses come with an execution. Apart, as where the next execution is
-    /// has to be known before anything else can be done: these numbers stay in the nearest cache.
-    addresses: Vec<u32>,
+    segments: Segments,
     /// How many items these have together.
     items: usize,
     room: SegmentRoom,
@@ -140,7 +196,7 @@ impl Decoder {
 
     /// How many segments are defined.
     pub fn segments(&self) -> usize {
-        self.segments.len()
+        self.segments.all.len()
     }
 
     /// The xxh3-128 of every word so far.
@@ -156,14 +212,17 @@ impl Decoder {
     ) -> Result<(), DecodeError> {
         self.hash.write(bytemuck::cast_slice(words));
         let width = consumer.width();
-        // Headers of records are no addresses, and make it look closer. They are few.
-        let mut strange = width.filter(|width| !width.holds_all(words));
         let mut rest = words;
         loop {
-            if !self.folded_fetches.is_empty() {
-                strange = width;
+            let held = match width {
+                Some(_) if !self.folded_fetches.is_empty() => 0,
+                Some(width) => width.held(rest),
+                None => rest.len(),
+            };
+            rest = self.execute(rest, held, width, consumer)?;
+            if rest.first().is_some_and(|header| header & format::RECORD == 0) {
+                continue;
             }
-            rest = self.execute(rest, strange, consumer)?;
             let [header, tail @ ..] = rest else { return Ok(()) };
             let count = format::record_words(*header);
             let payload = tail.get(..count).ok_or(DecodeError::Torn)?;
@@ -185,35 +244,38 @@ impl Decoder {
         }
     }
 
-    /// Executes segments up to the next record; returns the words from it on. Where some address may
-    /// be `strange`, that is not of this width, all are looked at.
+    /// Executes segments up to the next record, or up to the first one behind the `held` words of which no
+    /// address has to be folded. Returns the words from there on.
     #[inline(always)]
     fn execute<'w, C: WordConsumer>(
         &mut self,
         words: &'w [u64],
-        strange: Option<AddressWidth>,
+        held: usize,
+        width: Option<AddressWidth>,
         consumer: &mut C,
     ) -> Result<&'w [u64], DecodeError> {
         let mut rest = words;
-        let mut folded = Vec::new();
-        while let Some(header) = rest.first() {
-            if header & format::RECORD != 0 {
+        while let Some(of_held) = (rest.len() + held).checked_sub(words.len()) {
+            rest = &rest[consumer.executions(&self.segments, &rest[..of_held])..];
+            let Some(header) = rest.first().filter(|header| *header & format::RECORD == 0) else {
                 break;
-            }
-            let Some(addresses) = self.addresses.get(*header as usize) else {
+            };
+            let Some(addresses) = self.segments.addresses.get(*header as usize) else {
                 return Err(DecodeError::Undefined(*header));
             };
             let (execution, after) =
                 rest.split_at_checked(1 + *addresses as usize).ok_or(DecodeError::Torn)?;
             rest = after;
-            if let Some(width) = strange
+            let mut folded = Vec::new();
+            if words.len() - rest.len() > held
+                && let Some(width) = width
                 && self.fold(execution, width, &mut folded)
             {
-                let segment = &self.segments[*header as usize];
+                let segment = self.segments.segment(execution[0]);
                 consumer.folded_execution(segment, &folded, execution);
-                continue;
+            } else {
+                consumer.execution(self.segments.segment(execution[0]), execution);
             }
-            consumer.execution(&self.segments[*header as usize], execution);
         }
         Ok(rest)
     }
@@ -228,7 +290,7 @@ impl Decoder {
         if width.holds_all(&execution[1..]) {
             return false;
         }
-        let segment = &self.segments[execution[0] as usize];
+        let segment = self.segments.segment(execution[0]);
         folded.clear();
         folded.extend_from_slice(execution);
         for (item, word) in segment.data().iter().zip(&mut folded[1..]) {
@@ -249,18 +311,13 @@ impl Decoder {
         if self.room.0.fetch_add(room, Ordering::Relaxed) + room > MAX_ITEMS {
             return Err(DecodeError::TooManyItems);
         }
-        let expected = self.segments.len();
-        let addresses = segment.data().len() as u32;
-        if let Some(known) = self.segments.get_mut(id as usize) {
-            self.items -= room_of(known);
-            self.room.0.fetch_sub(room_of(known), Ordering::Relaxed);
-            *known = segment;
-            self.addresses[id as usize] = addresses;
-        } else if id == expected as u64 {
-            self.segments.push(segment);
-            self.addresses.push(addresses);
-        } else {
+        let expected = self.segments();
+        if id > expected as u64 {
             return Err(DecodeError::DefinitionOrder { expected, got: id });
+        }
+        if let Some(known) = self.segments.define(id as usize, segment) {
+            self.items -= room_of(&known);
+            self.room.0.fetch_sub(room_of(&known), Ordering::Relaxed);
         }
         match folded {
             Some(folded) => drop(self.folded_fetches.insert(id, folded)),

@@ -10,7 +10,7 @@ mod record;
 mod session;
 mod slot;
 
-pub use decode::{Decoder, FoldedReferences, SegmentRoom, StreamConsumer, WordConsumer};
+pub use decode::{Decoder, FoldedReferences, SegmentRoom, Segments, StreamConsumer, WordConsumer};
 pub use encode::{Encoder, WordWriter};
 pub use error::DecodeError;
 pub use record::Start;
