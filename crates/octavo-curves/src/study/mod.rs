@@ -34,7 +34,7 @@ use crate::footprint::{PageSet, Residency};
 use crate::sharing::Touched;
 use crate::sizes::Sizes;
 use front::STEP;
-use hits::Hits;
+use hits::{Hits, Place};
 pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
 use machine::{MachineState, Side};
 use octavo_trace::{Counts, Stream};
@@ -544,23 +544,23 @@ impl StreamConsumer for Study {
         if self.attribution.is_some() {
             return 0;
         }
-        let mut taken = 0;
+        let (mut taken, mut from) = (0, None);
         loop {
-            let (fetch, data, rest) = (self.fetch.front(), self.data.front(), &words[taken..]);
-            let hits = Hits::take(fetch, data, segments, rest);
+            let (fetch, data) = (self.fetch.front(), self.data.front());
+            let hits = Hits::take(fetch, data, segments, from, &words[taken..]);
             taken += hits.words;
             self.counts.add(hits.counts);
-            let Some((execution, place)) = hits.missed else {
-                if hits.words == 0 {
-                    return taken;
-                }
-                continue;
-            };
-            taken += execution.len();
-            let segment = segments.segment(execution[0]);
-            let addresses = &VirtAddr::slice_from_raw(&execution[1..])[place..];
-            self.data(segment, &segment.data()[place..], addresses);
-            self.end_segment();
+            let Some(missed) = hits.missed else { return taken };
+            let segment = segments.segment(missed.execution[0]);
+            let addresses = VirtAddr::slice_from_raw(&missed.execution[1..]);
+            self.other_data(segment, &segment.data()[missed.item], addresses[missed.item]);
+            from = Some(Place { item: missed.item + 1, ..missed });
+            if self.memory.machine.as_ref().is_some_and(|machine| machine.is_behind()) {
+                let rest = missed.item + 1..;
+                self.data(segment, &segment.data()[rest.clone()], &addresses[rest]);
+                self.end_segment();
+                from = None;
+            }
         }
     }
 

@@ -105,6 +105,9 @@ pub struct PageStream {
     further: Vec<Vec<Further>>,
     regions: Vec<RegionTally>,
     until_renumber_check: u32,
+    /// How many sizes, from the first on, have all pages of the TLB in the front: 1 for base pages where
+    /// the front has as many slots as the TLB, else 0.
+    in_front_alone: usize,
     /// The sizes, a bit each, at which an access has missed all levels since this was asked for.
     missed: u32,
 }
@@ -125,6 +128,7 @@ impl PageStream {
         PageStream {
             side,
             front: Front::new((entries as usize).min(FRONT)),
+            in_front_alone: (entries as usize <= FRONT && sizes.below(1) == 1).into(),
             pages: Pages::new(&sizes, levels.len()),
             first: first.collect(),
             further: further.collect(),
@@ -242,7 +246,8 @@ impl PageStream {
         self.pages.leave_front(leaver.spot, leaver.number);
         let shares = self.pages.shares_from(leaver.spot, leaver.number);
         let apart = self.sizes.below(shares);
-        for (size, first) in self.first.iter_mut().enumerate().take(apart) {
+        let least = self.in_front_alone.min(apart);
+        for (size, first) in (least..apart).zip(&mut self.first[least..apart]) {
             let place = self.pages.place(leaver.spot, leaver.number, size, 0);
             first.behind.push(place, &mut self.pages.stamps);
         }
@@ -258,17 +263,19 @@ impl PageStream {
         let apart = self.sizes.below(shares);
         let misses = &mut self.regions[usize::from(region.0)].misses;
         for (size, first) in self.first.iter_mut().enumerate().take(apart) {
-            let place = self.pages.place(spot, page, size, 0);
-            if first.behind.contains(place, &self.pages.stamps) {
-                first.behind.remove(place, &self.pages.stamps);
-                continue;
+            if size >= self.in_front_alone {
+                let place = self.pages.place(spot, page, size, 0);
+                if first.behind.contains(place, &self.pages.stamps) {
+                    first.behind.remove(place, &self.pages.stamps);
+                    continue;
+                }
+                if first.filled == self.levels[0] {
+                    first.behind.drop_oldest();
+                } else {
+                    first.filled += 1;
+                }
             }
             misses[size] += 1;
-            if first.filled == self.levels[0] {
-                first.behind.drop_oldest();
-            } else {
-                first.filled += 1;
-            }
             let mut missed = 1;
             for (level, further) in self.further.iter_mut().enumerate() {
                 let place = self.pages.place(spot, page, size, level + 1);
@@ -370,6 +377,7 @@ impl PageStream {
             further: Vec::new(),
             regions: self.regions(),
             until_renumber_check: self.until_renumber_check,
+            in_front_alone: self.in_front_alone,
             missed: 0,
         }
     }
