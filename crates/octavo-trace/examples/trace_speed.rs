@@ -3,8 +3,8 @@
 //!     trace_speed [--rounds N] FILE.oct …
 //!
 //! Each round reads, in turn, the trace to batches and zstd's file of the same references as 8-byte
-//! addresses (level 3) to memory, both from warm files, on one thread. Prints a line of JSON a
-//! trace, with medians.
+//! addresses (level 3) to memory, both from warm files, and writes the trace's words to chunks again, on
+//! one thread. Prints a line of JSON a trace, with medians, and a hash of the chunks.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -13,9 +13,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use octavo_trace::formats::{OpenOptions, open};
+use octavo_trace::native::codec::ChunkEncoder;
 use octavo_trace::source::{Batch, Source, Step};
 use octavo_trace::{Decoder, StreamConsumer};
 use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
+use twox_hash::XxHash3_64;
+
+/// About how many words a chunk has.
+const CHUNK_WORDS: usize = 1 << 20;
 
 fn main() {
     let (mut rounds, mut files) = (5, Vec::new());
@@ -30,8 +35,11 @@ fn main() {
     for file in files {
         let peer = format!("{file}.addresses.zst");
         let references = write_addresses(&file, Path::new(&peer)) as f64;
-        let (mut ours, mut zstds) = (Vec::new(), Vec::new());
+        let (mut ours, mut zstds, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+        let chunks = chunks(&file);
+        let mut hash = 0;
         for _ in 0..rounds {
+            writes.push(seconds(|| hash = encode(&chunks)));
             ours.push(seconds(|| read_trace(&file)));
             zstds.push(seconds(|| read_zstd(&peer)));
         }
@@ -42,6 +50,8 @@ fn main() {
             "bytes": bytes(&file),
             "bytes_per_reference": bytes(&file) / references,
             "references_per_second": references / median(&mut ours),
+            "references_encoded_per_second": references / median(&mut writes),
+            "chunks_xxh3": format!("{hash:016x}"),
             "zstd_bytes_per_reference": bytes(&peer) / references,
             "zstd_references_per_second": references / median(&mut zstds),
         });
@@ -59,6 +69,32 @@ fn read_trace(file: &str) {
     while source.next(&mut batch).expect("a whole trace").is_some() {
         black_box(&batch.words);
     }
+}
+
+/// The words of a trace of one stream, as many as a chunk has in each.
+fn chunks(file: &str) -> Vec<Vec<u64>> {
+    let (mut source, mut batch) = (source(file), Batch::default());
+    let mut chunks = vec![Vec::new()];
+    while let Some(step) = source.next(&mut batch).expect("a whole trace") {
+        let Step::Batch(stream) = step else { continue };
+        assert_eq!(stream, 0, "the trace has one stream");
+        if chunks.last().is_some_and(|chunk: &Vec<u64>| chunk.len() >= CHUNK_WORDS) {
+            chunks.push(Vec::new());
+        }
+        chunks.last_mut().expect("there is one").extend(&batch.words);
+    }
+    chunks
+}
+
+/// Encodes chunks, and returns a hash of their bytes.
+fn encode(chunks: &[Vec<u64>]) -> u64 {
+    let (mut encoder, mut parts) = (ChunkEncoder::default(), [Vec::new(), Vec::new()]);
+    let mut hash = 0;
+    for words in chunks {
+        encoder.encode(words, &mut parts).expect("sound words");
+        hash = parts.iter().fold(hash, |hash, part| XxHash3_64::oneshot_with_seed(hash, part));
+    }
+    hash
 }
 
 fn read_zstd(file: &str) {

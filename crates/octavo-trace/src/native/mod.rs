@@ -2,6 +2,7 @@
 //! own. docs/trace-format.md describes it for those who write another reader.
 
 mod bytes;
+mod chunks;
 pub mod codec;
 mod frame;
 mod index;

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use twox_hash::xxhash3_128;
-
-use super::codec::ChunkEncoder;
+use super::chunks::Chunks;
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
 use super::index::{Index, IndexEntry};
-use super::manifest::{Manifest, StreamBegan, StreamEnded, StreamTotals};
+use super::manifest::{Manifest, StreamBegan, StreamEnded};
 use crate::sink::{Output, Sink, Written};
 use crate::source::TraceError;
 use crate::stream::{StreamEnd, StreamIdentity};
@@ -68,12 +66,9 @@ impl NativeFile {
             file: self.clone(),
             identity: identity.clone(),
             began: false,
-            encoder: ChunkEncoder::default(),
             words: Vec::new(),
-            parts: [Vec::new(), Vec::new()],
             flushed_at: Instant::now(),
-            totals: StreamTotals::default(),
-            hash: xxhash3_128::Hasher::new(),
+            chunks: Chunks::new(self, identity.stream),
         }
     }
 
@@ -103,7 +98,7 @@ impl NativeFile {
         Ok(written)
     }
 
-    fn append(&self, header: FrameHeader, parts: [&[u8]; 2]) -> Result<(), TraceError> {
+    pub(super) fn append(&self, header: FrameHeader, parts: [&[u8]; 2]) -> Result<(), TraceError> {
         let mut shared = self.lock();
         if let Some(error) = &shared.failed {
             return Err(error.clone());
@@ -136,6 +131,11 @@ impl NativeFile {
         Ok(())
     }
 
+    /// An error of the whole trace.
+    pub(super) fn error(&self, what: impl Into<String>) -> TraceError {
+        TraceError::whole(&self.lock().name, what)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -146,12 +146,9 @@ pub struct StreamWriter {
     file: NativeFile,
     identity: StreamIdentity,
     began: bool,
-    encoder: ChunkEncoder,
     words: Vec<u64>,
-    parts: [Vec<u8>; 2],
     flushed_at: Instant,
-    totals: StreamTotals,
-    hash: xxhash3_128::Hasher,
+    chunks: Chunks,
 }
 
 impl StreamWriter {
@@ -160,11 +157,6 @@ impl StreamWriter {
         if !self.began && !program.is_empty() {
             program.clone_into(&mut self.identity.program);
         }
-    }
-
-    /// Totals of what was written and flushed so far.
-    pub fn totals(&self) -> &StreamTotals {
-        &self.totals
     }
 
     /// Takes words, whole items only.
@@ -179,33 +171,22 @@ impl StreamWriter {
         if self.flushed_at.elapsed() < CHUNK_TIME { Ok(()) } else { self.flush() }
     }
 
-    /// Writes what there is as a chunk.
+    /// Writes what there is as a chunk. From the first full one on, chunks are written some time later, in
+    /// order; what goes wrong then is an error of a later call.
     pub fn flush(&mut self) -> Result<(), TraceError> {
         self.begin()?;
         self.flushed_at = Instant::now();
         if self.words.is_empty() {
             return Ok(());
         }
-        let summary = self.encoder.encode(&self.words, &mut self.parts).map_err(|error| {
-            let name = self.file.lock().name.clone();
-            TraceError::whole(&name, format!("a chunk cannot be encoded: {error}"))
-        })?;
-        self.hash.write(bytemuck::cast_slice(&self.words));
-        self.words.clear();
-        let parts = [self.parts[0].as_slice(), self.parts[1].as_slice()];
-        let mut header = FrameHeader::new(FrameKind::Chunk, self.identity.stream, parts);
-        header.first_instruction = self.totals.instructions;
-        header.instructions = summary.instructions;
-        header.references = summary.references;
-        self.totals.instructions += summary.instructions;
-        self.totals.references += summary.references;
-        self.file.append(header, parts)
+        self.chunks.write(&mut self.words)
     }
 
     /// The stream is over.
     pub fn end(mut self, end: &StreamEnd) -> Result<(), TraceError> {
         self.flush()?;
-        let ended = StreamEnded::new(end, &self.totals, self.hash.finish_128());
+        let (totals, hash) = self.chunks.finish()?;
+        let ended = StreamEnded::new(end, &totals, hash);
         let json = ended.to_json();
         let header = FrameHeader::new(FrameKind::Ended, self.identity.stream, [&json, &[]]);
         self.file.append(header, [&json, &[]])

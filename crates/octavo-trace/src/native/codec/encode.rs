@@ -13,11 +13,26 @@ const ZSTD_LEVEL: i32 = 3;
 /// In place of a listed segment's index.
 const NOT_LISTED: u32 = u32::MAX;
 
-/// Encodes the chunks of one stream, in order: it knows the definitions so far.
+/// Encodes the chunks of one stream, in order.
+#[derive(Default)]
 pub struct ChunkEncoder {
-    zstd: zstd::bulk::Compressor<'static>,
+    /// The first half of the work.
+    pub sorter: Sorter,
+    /// What is between.
+    pub sections: Sections,
+    /// The second half.
+    pub compressor: Compressor,
+}
+
+/// Sorts the words of chunks into sections: it knows the definitions so far.
+#[derive(Default)]
+pub struct Sorter {
     definitions: Vec<Definition>,
-    chunk: Chunk,
+}
+
+/// Compresses the sections of chunks.
+pub struct Compressor {
+    zstd: zstd::bulk::Compressor<'static>,
     /// Kept from chunk to chunk: fresh memory costs more than what is done in it.
     numbers: Vec<u8>,
     sequence: Vec<u8>,
@@ -38,7 +53,7 @@ struct Definition {
 
 /// The sections of a chunk in the making.
 #[derive(Default)]
-struct Chunk {
+pub struct Sections {
     header: Header,
     records: Vec<u8>,
     gaps: Vec<u8>,
@@ -47,7 +62,7 @@ struct Chunk {
     sequence: Vec<u32>,
     symbols: Vec<u8>,
     /// By class; those of class 0 have no bytes.
-    deltas: [Vec<u8>; CLASS_BYTES.len()],
+    deltas: [Deltas; CLASS_BYTES.len()],
     /// Where in `last` the sites of each listed segment begin.
     sites: Vec<usize>,
     last: Vec<u64>,
@@ -56,17 +71,35 @@ struct Chunk {
     executions_since_record: u32,
 }
 
-impl Default for ChunkEncoder {
-    fn default() -> Self {
-        ChunkEncoder {
-            zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL).expect("a level that zstd has"),
-            definitions: Vec::new(),
-            chunk: Chunk::default(),
-            numbers: Vec::new(),
-            sequence: Vec::new(),
-            planes: Vec::new(),
-            stored: Vec::new(),
+/// Deltas of one class.
+#[derive(Default)]
+struct Deltas {
+    /// Their bytes, with room behind.
+    bytes: Vec<u8>,
+    /// Where the room begins.
+    end: usize,
+}
+
+impl Deltas {
+    /// Appends the lowest `bytes` bytes of a delta. Eight bytes, some of which the next delta overwrites, are
+    /// quicker than a copy whose length varies.
+    #[inline(always)]
+    fn push(&mut self, delta: u64, bytes: usize) {
+        if self.bytes.len() - self.end < size_of::<u64>() {
+            self.grow();
         }
+        self.bytes[self.end..][..size_of::<u64>()].copy_from_slice(&delta.to_le_bytes());
+        self.end += bytes;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.bytes.resize((2 * self.bytes.len()).max(1 << 12), 0);
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.bytes[..self.end]
     }
 }
 
@@ -79,21 +112,28 @@ impl ChunkEncoder {
         parts: &mut [Vec<u8>; 2],
     ) -> Result<ChunkSummary, CodecError> {
         parts.iter_mut().for_each(Vec::clear);
+        self.sorter.sort(words, &mut self.sections)?;
+        Ok(self.compressor.compress(&mut self.sections, parts))
+    }
+}
+
+impl Sorter {
+    /// Clears `sections`, and fills them with `words`, whole items, of the next chunk. After an error the
+    /// sorter is of no more use.
+    pub fn sort(&mut self, words: &[u64], sections: &mut Sections) -> Result<(), CodecError> {
         if words.len() > MAX_CHUNK_WORDS {
             return Err(CodecError::TooManyWords(words.len() as u64));
         }
-        self.chunk.clear();
-        let result = self.take(words);
-        for number in &self.chunk.numbers {
+        sections.clear();
+        let result = self.take(words, sections);
+        for number in &sections.numbers {
             self.definitions[*number as usize].listed = NOT_LISTED;
         }
-        result?;
-        self.write(parts);
-        Ok(self.chunk.header.summary())
+        result
     }
 
     /// Sorts the words into the sections.
-    fn take(&mut self, words: &[u64]) -> Result<(), CodecError> {
+    fn take(&mut self, words: &[u64], sections: &mut Sections) -> Result<(), CodecError> {
         let mut rest = words;
         while let [first, tail @ ..] = rest {
             if first & layout::RECORD != 0 {
@@ -102,7 +142,7 @@ impl ChunkEncoder {
                 if layout::record_kind(*first) == layout::DEFINE {
                     self.define(payload)?;
                 }
-                self.chunk.record(&rest[..1 + count]);
+                sections.record(&rest[..1 + count]);
                 rest = &tail[count..];
             } else {
                 let undefined = || CodecError::Undefined(*first);
@@ -111,7 +151,7 @@ impl ChunkEncoder {
                 let count = definition.guarded.len();
                 let (addresses, after) =
                     tail.split_at_checked(count).ok_or(CodecError::TornItem)?;
-                self.chunk.execute(*first as u32, definition, addresses);
+                sections.execute(*first as u32, definition, addresses);
                 rest = after;
             }
         }
@@ -131,9 +171,29 @@ impl ChunkEncoder {
         }
         Ok(())
     }
+}
 
-    fn write(&mut self, [records_part, part]: &mut [Vec<u8>; 2]) {
-        let chunk = &mut self.chunk;
+impl Default for Compressor {
+    fn default() -> Self {
+        Compressor {
+            zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL).expect("a level that zstd has"),
+            numbers: Vec::new(),
+            sequence: Vec::new(),
+            planes: Vec::new(),
+            stored: Vec::new(),
+        }
+    }
+}
+
+impl Compressor {
+    /// Clears `parts`, and fills them with the two parts of the body of a sorted chunk.
+    pub fn compress(
+        &mut self,
+        chunk: &mut Sections,
+        [records_part, part]: &mut [Vec<u8>; 2],
+    ) -> ChunkSummary {
+        records_part.clear();
+        part.clear();
         records_part.extend(Header::default().to_bytes());
         chunk.header.segments = chunk.numbers.len() as u32;
         self.numbers.clear();
@@ -141,13 +201,14 @@ impl ChunkEncoder {
         self.sequence.clear();
         let width = sequence_bytes(chunk.numbers.len());
         put_numbers(&chunk.sequence, width, &mut self.sequence);
-        for (values, bytes) in chunk.deltas.iter_mut().zip(&CLASS_BYTES) {
+        for (deltas, bytes) in chunk.deltas.iter_mut().zip(&CLASS_BYTES) {
             if *bytes >= PLANES_FROM_BYTES {
-                to_planes(values, *bytes, &mut self.planes);
-                std::mem::swap(values, &mut self.planes);
+                to_planes(deltas.get(), *bytes, &mut self.planes);
+                std::mem::swap(&mut deltas.bytes, &mut self.planes);
+                deltas.end = deltas.bytes.len();
             }
         }
-        let [_, one, two, four, eight] = &chunk.deltas;
+        let [_, one, two, four, eight] = chunk.deltas.each_ref().map(Deltas::get);
         let contents: [&[u8]; SECTIONS] = [
             &chunk.records,
             &chunk.gaps,
@@ -166,6 +227,7 @@ impl ChunkEncoder {
             out.extend_from_slice(&self.stored[..chunk.header.stored_bytes[index] as usize]);
         }
         records_part[..HEADER_BYTES].copy_from_slice(&chunk.header.to_bytes());
+        chunk.header.summary()
     }
 }
 
@@ -214,7 +276,7 @@ impl Definition {
     }
 }
 
-impl Chunk {
+impl Sections {
     fn clear(&mut self) {
         self.header = Header::default();
         self.records.clear();
@@ -223,7 +285,7 @@ impl Chunk {
         self.counts.clear();
         self.sequence.clear();
         self.symbols.clear();
-        self.deltas.iter_mut().for_each(Vec::clear);
+        self.deltas.iter_mut().for_each(|deltas| deltas.end = 0);
         self.sites.clear();
         self.last.clear();
         (self.previous, self.before_previous, self.executions_since_record) = (0, 0, 0);
@@ -265,7 +327,8 @@ impl Chunk {
 
     #[inline]
     fn address(&mut self, address: u64, site: usize) {
-        let bases = [0, self.last[site], self.previous, self.before_previous];
+        let site = &mut self.last[site];
+        let bases = [0, *site, self.previous, self.before_previous];
         let deltas = bases.map(|base| address.wrapping_sub(base));
         let symbol = |base: u8| 4 * class_of(deltas[usize::from(base)]) + base;
         // The smallest symbol has the smallest class, and of its bases the lowest.
@@ -273,22 +336,27 @@ impl Chunk {
             symbol(base::SITE).min(symbol(base::PREVIOUS)).min(symbol(base::BEFORE_PREVIOUS));
         self.symbols.push(symbol);
         let (class, base) = (usize::from(symbol / 4), usize::from(symbol % 4));
-        // Eight bytes and then fewer are quicker than a copy whose length varies.
-        let values = &mut self.deltas[class];
-        let bytes = values.len() + CLASS_BYTES[class];
-        values.extend_from_slice(&deltas[base].to_le_bytes());
-        values.truncate(bytes);
-        self.last[site] = address;
+        self.deltas[class].push(deltas[base], CLASS_BYTES[class]);
+        *site = address;
         (self.before_previous, self.previous) = (self.previous, address);
     }
 }
 
+/// By the bits of a delta without its sign, and whether it is other than 0: the smallest class.
+const CLASS_OF_BITS: [u8; 65] = {
+    let mut classes = [0; 65];
+    let mut bits = 1;
+    while bits < classes.len() {
+        classes[bits] = 1 + (bits > 8) as u8 + (bits > 16) as u8 + (bits > 32) as u8;
+        bits += 1;
+    }
+    classes
+};
+
 /// The smallest class that holds `delta`.
 #[inline]
 fn class_of(delta: u64) -> u8 {
-    let signed = delta as i64;
-    u8::from(signed != 0)
-        + u8::from(i8::try_from(signed).is_err())
-        + u8::from(i16::try_from(signed).is_err())
-        + u8::from(i32::try_from(signed).is_err())
+    let folded = (delta << 1) ^ (delta as i64 >> 63) as u64;
+    let bits = u64::BITS - (folded | u64::from(delta != 0)).leading_zeros();
+    CLASS_OF_BITS[bits as usize]
 }

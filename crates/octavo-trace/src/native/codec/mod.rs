@@ -82,7 +82,7 @@ mod tests;
 mod unpack;
 
 pub use decode::ChunkDecoder;
-pub use encode::ChunkEncoder;
+pub use encode::{ChunkEncoder, Compressor, Sections, Sorter};
 
 /// The most words that a chunk holds: 32 MiB of them. It bounds what a reader ever allocates.
 pub const MAX_CHUNK_WORDS: usize = 1 << 22;
