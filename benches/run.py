@@ -8,6 +8,7 @@ hits all alike:
 - native: the program alone;
 - octavo: ten page sizes from 4 KiB to 2 MiB, live, as `octavo run` does by default;
 - cachegrind: one configuration of one page size, caches of 64 lines of 4 KiB that stand for TLBs;
+  once all in one set, and once in sets of 4 ways, which it simulates faster;
 - lackey: the same study as octavo's fed by Lackey's text, on a smaller input, since it is so slow;
   compared by references per second.
 
@@ -32,19 +33,22 @@ OCTAVO = ROOT / ".venv/bin/octavo"
 WORKLOADS = ROOT / "build/workloads"
 OUT = ROOT / "build/bench"
 
-# 64 lines of 4 KiB, all in one set; the last level is as small as cachegrind lets it be.
-CACHEGRIND = [
-    "valgrind",
-    "--tool=cachegrind",
-    "--cache-sim=yes",
-    "--I1=262144,64,4096",
-    "--D1=262144,64,4096",
-    "--LL=1048576,256,4096",
-    "--cachegrind-out-file=/dev/null",
-]
 
-# Goals of the project: at most as slow as cachegrind, at least 50 times as fast as by Lackey.
+def cachegrind_with(first_ways: int, last: str) -> list[str]:
+    """Cachegrind with first-level caches of 64 lines of 4 KiB, and a last level as given."""
+    first = f"262144,{first_ways},4096"
+    output = "--cachegrind-out-file=/dev/null"
+    caches = [f"--I1={first}", f"--D1={first}", f"--LL={last}"]
+    return ["valgrind", "--tool=cachegrind", "--cache-sim=yes", *caches, output]
+
+
+# All lines in one set; the last level is as small as cachegrind lets it be.
+CACHEGRIND = cachegrind_with(64, "1048576,256,4096")
+CACHEGRIND_OF_SETS = cachegrind_with(4, "4194304,8,4096")
+
+# Goals of the project: faster than cachegrind of sets, at least 50 times as fast as by Lackey.
 MOST_OF_CACHEGRIND = 1.0
+MEAN_OF_CACHEGRIND = 0.8
 LEAST_OVER_LACKEY = 50.0
 
 
@@ -58,7 +62,7 @@ class Program:
 
 
 def programs() -> list[Program]:
-    """The six programs of the comparison; their inputs are made here, always the same."""
+    """Six programs of the comparison; their inputs are made here, always the same."""
     OUT.mkdir(parents=True, exist_ok=True)
     cc1 = _output_of("gcc", "-print-prog-name=cc1")
     python = str(Path(sys.executable).resolve())
@@ -88,6 +92,29 @@ def programs() -> list[Program]:
         Program("gzip", gzip(8_000_000), gzip(30_000)),
         Program("cc1", compiler(25, "-O2"), compiler(0, "-O0")),
         Program("python", interpreter(120_000), interpreter(10)),
+    ]
+
+
+def more_programs() -> list[Program]:
+    """Three more, for the comparison of whole runs alone."""
+    perl = (
+        "my %h; for my $i (1..TURNS) { push @{$h{'w' . ($i * 7919 % 10007)}}, $i; } my $s = 0; "
+        "$s += @{$h{$_}} * length($_) for sort keys %h; print $s;"
+    )
+
+    def script(turns: int) -> list[str]:
+        return ["perl", "-e", perl.replace("TURNS", str(turns))]
+
+    def packed(size: int) -> list[str]:
+        return ["bzip2", "-c", _text(size)]
+
+    def ordered(size: int) -> list[str]:
+        return ["sort", _text(size)]
+
+    return [
+        Program("perl", script(400_000), script(100)),
+        Program("bzip2", packed(3_000_000), packed(3_000)),
+        Program("sort", ordered(60_000_000), ordered(30_000)),
     ]
 
 
@@ -157,7 +184,9 @@ def _output_of(*argv: str) -> str:
 def seconds(argv: Sequence[str]) -> float:
     """Wall-clock time of a command that must succeed."""
     # A fixed hash seed makes Python's dictionaries, and so its references, the same every time.
-    environment = {**os.environ, "PYTHONHASHSEED": "0", "NO_COLOR": "1"}
+    # So does one for Perl's; and words are sorted by their bytes.
+    fixed = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "LC_ALL": "C", "NO_COLOR": "1"}
+    environment = {**os.environ, **fixed}
     began = time.perf_counter()
     done = subprocess.run(
         argv,
@@ -188,13 +217,14 @@ def traced(argv: Sequence[str], *options: str) -> tuple[float, int]:
 
 def measure(program: Program, rounds: int) -> dict[str, float | int | str]:
     """All contenders on one program."""
-    native, live, cachegrind, lackey_rate = [], [], [], []
+    native, live, cachegrind, sets, lackey_rate = [], [], [], [], []
     references = 0
     for _ in range(rounds):
         native.append(seconds(program.argv))
         took, references = traced(program.argv)
         live.append(took)
         cachegrind.append(seconds([*CACHEGRIND, *program.argv]))
+        sets.append(seconds([*CACHEGRIND_OF_SETS, *program.argv]))
         took, small_references = traced(program.small, "--tracer", "lackey")
         lackey_rate.append(small_references / took)
     live_seconds = statistics.median(live)
@@ -204,11 +234,13 @@ def measure(program: Program, rounds: int) -> dict[str, float | int | str]:
         "native_seconds": statistics.median(native),
         "octavo_seconds": live_seconds,
         "cachegrind_seconds": statistics.median(cachegrind),
+        "cachegrind_of_sets_seconds": statistics.median(sets),
         "octavo_references_per_second": references / live_seconds,
         "lackey_references": small_references,
         "lackey_references_per_second": statistics.median(lackey_rate),
         "slowdown": live_seconds / statistics.median(native),
         "octavo_to_cachegrind": live_seconds / statistics.median(cachegrind),
+        "octavo_to_cachegrind_of_sets": live_seconds / statistics.median(sets),
         "octavo_over_lackey": references / live_seconds / statistics.median(lackey_rate),
     }
 
@@ -219,10 +251,12 @@ COLUMNS = (
     ("native s", "native_seconds", "{:.2f}"),
     ("octavo s", "octavo_seconds", "{:.1f}"),
     ("cachegrind s", "cachegrind_seconds", "{:.1f}"),
+    ("4-way s", "cachegrind_of_sets_seconds", "{:.1f}"),
     ("slowdown", "slowdown", "{:.0f}×"),
     ("Mref/s", "octavo_references_per_second", "{:.0f}"),
     ("Lackey Mref/s", "lackey_references_per_second", "{:.2f}"),
     ("octavo:cachegrind", "octavo_to_cachegrind", "{:.2f}"),
+    ("octavo:4-way", "octavo_to_cachegrind_of_sets", "{:.2f}"),
     ("octavo:Lackey", "octavo_over_lackey", "{:.0f}"),
 )
 
@@ -241,6 +275,11 @@ def show(measured: dict[str, float | int | str] | None) -> None:
     print("  ".join(cells), flush=True)
 
 
+def of_sets(measured: dict[str, float | int | str]) -> float:
+    """Octavo's time over that of cachegrind with 4 ways."""
+    return float(measured["octavo_to_cachegrind_of_sets"])
+
+
 def main() -> None:
     """Runs the comparison and says whether the goals are met."""
     parser = argparse.ArgumentParser(description="Octavo's speed beside its peers'")
@@ -250,7 +289,7 @@ def main() -> None:
 
     everything = []
     show(None)
-    for program in programs():
+    for program in [*programs(), *more_programs()]:
         if not arguments.program or program.name in arguments.program:
             everything.append(measure(program, arguments.rounds))
             show(everything[-1])
@@ -263,10 +302,12 @@ def main() -> None:
     document = {"rounds": arguments.rounds, "host": host, "programs": everything}
     path = OUT / "speed.json"
     path.write_text(json.dumps(document, indent=2) + "\n")
+    mean = statistics.geometric_mean(map(of_sets, everything))
+    print(f"of the time of cachegrind with 4 ways: {mean:.2f}, goal {MEAN_OF_CACHEGRIND}")
     for goal, met in (
         (
-            "no slower than cachegrind",
-            [m["program"] for m in everything if m["octavo_to_cachegrind"] > MOST_OF_CACHEGRIND],
+            "no slower than cachegrind with 4 ways",
+            [m["program"] for m in everything if of_sets(m) > MOST_OF_CACHEGRIND],
         ),
         (
             "50 times as fast as by Lackey",
