@@ -13,7 +13,8 @@ from octavo.studies.base_page_size import (
 )
 from octavo.studies.claims import load_claims
 from octavo.studies.inputs import make_inputs
-from octavo.studies.programs import fill_in, load_programs
+from octavo.studies.programs import Program, fill_in, load_programs, measure_traces
+from octavo.studies.reproduction import Request
 
 FALLS_AT_16K = (10_000_000, 5_000_000, 100_000) + (50_000,) * 7
 FALLS_AT_256K = (10_000_000,) * 6 + (100_000,) * 4
@@ -119,6 +120,17 @@ def test_the_table_counts_agreements() -> None:
     document = json.loads(json.dumps(study.document()))
     assert document["claims"][0]["agree"] == 1
     assert document["programs"][0]["program"] == "prog"
+
+
+def test_missing_programs_are_named_before_the_first_one_runs() -> None:
+    programs = [Program("here", (), stream="a stream"), Program("gone", ("no-such-program",))]
+    heard: list[str] = []
+    skipped: dict[str, str] = {}
+    request = Request(on_program=heard.append, say=heard.append)
+    measured = measure_traces(programs, request, lambda program, _: program.name, skipped)
+    assert measured == ["here"]
+    assert heard == ["Left out: gone (not installed: no-such-program)", "here"]
+    assert skipped == {"gone": "not installed: no-such-program"}
 
 
 def test_inputs_are_the_same_every_time(tmp_path: Path) -> None:

@@ -14,28 +14,15 @@ use octavo_config::DesignTables;
 use octavo_curves::{MachineTlbs, Sizes, Study, StudyConfig};
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
-use octavo_trace::{Counts, Decoder, StreamConsumer, WordConsumer};
-use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
+use octavo_trace::{Counts, Decoder, WordConsumer};
+use octavo_types::PageSize;
 use serde_json::json;
-
-#[derive(Default)]
-struct Counted(Counts);
-
-impl Consumer for Counted {
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.0.execution(segment, addresses);
-    }
-
-    fn event(&mut self, _: &Event) {}
-}
-
-impl StreamConsumer for Counted {}
 
 fn read(trace: &str, wanted: u64) -> (Vec<Vec<u64>>, u64) {
     let mut source = open(trace, &OpenOptions::default()).expect("a trace");
     let (mut batch, mut decoder) = (Batch::default(), Decoder::default());
-    let (mut counted, mut batches) = (Counted::default(), Vec::new());
-    while counted.0.references() < wanted {
+    let (mut counted, mut batches) = (Counts::default(), Vec::new());
+    while counted.references() < wanted {
         match source.next(&mut batch).expect("a whole trace") {
             Some(Step::Batch(0)) => {
                 decoder.decode(&batch.words, &mut counted).expect("sound words");
@@ -45,7 +32,7 @@ fn read(trace: &str, wanted: u64) -> (Vec<Vec<u64>>, u64) {
             None => break,
         }
     }
-    (batches, counted.0.references())
+    (batches, counted.references())
 }
 
 fn play(batches: &[Vec<u64>], consumer: &mut impl WordConsumer, least_ns: &mut Vec<u64>) {
@@ -93,7 +80,7 @@ fn main() {
         let mut times = [const { Vec::new() }; 3];
         let mut misses = 0;
         for _ in 0..rounds {
-            play(&batches, &mut Counted::default(), &mut times[0]);
+            play(&batches, &mut Counts::default(), &mut times[0]);
             play(&batches, &mut study(None), &mut times[1]);
             let mut study = study(Some(&tlbs));
             play(&batches, &mut study, &mut times[2]);

@@ -18,8 +18,8 @@ use octavo_machine::designs::DesignSpec;
 use octavo_machine::{Sim, SimConfig, Timing};
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
-use octavo_trace::{Counts, Decoder, StreamConsumer, WordConsumer};
-use octavo_types::{Consumer, Event, Instructions, Segment, VirtAddr};
+use octavo_trace::{Counts, Decoder, WordConsumer};
+use octavo_types::Instructions;
 use serde_json::json;
 use textbook::Textbook;
 
@@ -36,20 +36,6 @@ struct Options {
     files: Vec<String>,
 }
 
-/// Counts, so that it is known when there is enough.
-#[derive(Default)]
-struct Counted(Counts);
-
-impl Consumer for Counted {
-    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        self.0.execution(segment, addresses);
-    }
-
-    fn event(&mut self, _: &Event) {}
-}
-
-impl StreamConsumer for Counted {}
-
 /// The beginning of the first process image of a trace, as words.
 struct Loaded {
     batches: Vec<Vec<u64>>,
@@ -61,8 +47,8 @@ impl Loaded {
     fn read(trace: &str, wanted: u64) -> Self {
         let mut source = open(trace, &OpenOptions::default()).expect("a trace");
         let (mut batch, mut decoder) = (Batch::default(), Decoder::default());
-        let (mut counted, mut batches) = (Counted::default(), Vec::new());
-        while counted.0.references() < wanted {
+        let (mut counted, mut batches) = (Counts::default(), Vec::new());
+        while counted.references() < wanted {
             match source.next(&mut batch).expect("a whole trace") {
                 Some(Step::Batch(0)) => {
                     decoder.decode(&batch.words, &mut counted).expect("sound words");
@@ -72,7 +58,7 @@ impl Loaded {
                 None => break,
             }
         }
-        Loaded { batches, references: counted.0.references(), instructions: counted.0.instructions }
+        Loaded { batches, references: counted.references(), instructions: counted.instructions }
     }
 
     /// Plays all; `least_ns` has the least time that each batch took so far.
@@ -114,7 +100,7 @@ fn main() {
         let mut times = vec![Vec::new(); alone.len() + 3];
         let mut together = Vec::new();
         for _ in 0..options.rounds {
-            loaded.play(&mut Counted::default(), &mut times[0]);
+            loaded.play(&mut Counts::default(), &mut times[0]);
             let mut textbook = Textbook::new(&machine);
             loaded.play(&mut textbook, &mut times[1]);
             let mut front = Sim::new(&config(&[])).expect("no machines");

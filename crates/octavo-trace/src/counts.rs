@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use octavo_types::{DataItem, Event, Segment, VirtAddr};
+use octavo_types::{Consumer, DataItem, Event, Segment, VirtAddr};
+
+use crate::ring::StreamConsumer;
 
 /// The streams that are counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,3 +129,16 @@ impl Counts {
         }
     }
 }
+
+impl Consumer for Counts {
+    #[inline(always)]
+    fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+        self.execution(segment, addresses);
+    }
+
+    fn event(&mut self, event: &Event) {
+        Counts::event(self, event);
+    }
+}
+
+impl StreamConsumer for Counts {}

@@ -166,13 +166,17 @@ def _measure(
 ) -> list[Measured]:
     """The results of `measure` for each program, its command with its inputs, and a directory."""
     measured = []
+    missing = {program.name: why for program in programs if (why := program.missing())}
+    if missing:
+        # Said at once: a user may want to install them and begin again.
+        left_out = [f"{name} ({why})" for name, why in missing.items()]
+        request.say(f"Left out: {', '.join(left_out)}")
+        skipped.update(missing)
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
         place = Path(name)
         inputs = {key: str(path) for key, path in make_inputs(place).items()}
         for program in programs:
-            missing = program.missing()
-            if missing is not None:
-                skipped[program.name] = missing
+            if program.name in missing:
                 continue
             request.on_program(program.name)
             try:

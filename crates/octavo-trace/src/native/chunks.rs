@@ -51,7 +51,7 @@ struct Compressing {
     written: Written,
 }
 
-/// What is written of a stream.
+/// The chunks of a stream in the file.
 struct Written {
     file: NativeFile,
     stream: u32,
@@ -191,7 +191,7 @@ fn encoding_error(file: &NativeFile, error: impl std::fmt::Display) -> TraceErro
 /// takes.
 struct Stage<T, S> {
     full: SyncSender<T>,
-    /// What it has worked on, to be filled again.
+    /// The things that it has worked on, to be filled again.
     done: Receiver<T>,
     thread: JoinHandle<Result<S, TraceError>>,
 }
@@ -208,7 +208,7 @@ impl<T: Default + Send + 'static, S: Send + 'static> Stage<T, S> {
         let thread = threads::start(name, move || {
             for mut one in taken {
                 work(&mut state, &mut one)?;
-                // Nobody may want it any more.
+                // The stage may have been finished meanwhile.
                 let _ = give_back.send(one);
             }
             Ok(state)

@@ -46,7 +46,12 @@ from octavo.studies.perforated_pages.random_accesses import (
     grid_rows,
     points,
 )
-from octavo.studies.perforated_pages.redis import RedisMeasurement, RedisSize, measure_redis
+from octavo.studies.perforated_pages.redis import (
+    RedisMeasurement,
+    RedisSize,
+    measure_redis,
+    missing_server,
+)
 from octavo.studies.programs import Subject, subjects, usual_scale
 from octavo.studies.reproduction import Reproduction, Request
 from octavo.studies.simulation_pool import run_passes
@@ -388,6 +393,8 @@ def usual_plan() -> Plan:
 def run_study(request: Request, plan: Plan | None = None) -> Study:
     """Runs everything. If the user stops the study, it holds what was done."""
     plan = plan or usual_plan()
+    if plan.redis is not None and (missing := missing_server()):
+        request.say(f"Left out: Redis ({missing})")
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
         passes = list(grid_passes(plan.grid, plan.grid_size, Path(name)))
         passes += fault_passes(plan.faults, plan.grid_size, Path(name))

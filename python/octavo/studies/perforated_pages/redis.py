@@ -261,10 +261,15 @@ class Recorded:
     """The instruction at which look-ups begin."""
 
 
+def missing_server() -> str | None:
+    """Why the server cannot run here, if it cannot."""
+    return f"{SERVER} is not installed" if shutil.which(SERVER) is None else None
+
+
 def record_server(keys: int, lookups: int, place: Path, say: Say) -> Recorded:
     """Records a server that stores so many keys, then looks so many up."""
-    if shutil.which(SERVER) is None:
-        raise NotMeasured(f"{SERVER} is not installed")
+    if missing := missing_server():
+        raise NotMeasured(missing)
     said = f"{format_count(keys)} keys of {format_bytes(VALUE_BYTES)}"
     say(f"tracing {SERVER}, {said}")
     trace, address = place / "redis.oct", place / "socket"

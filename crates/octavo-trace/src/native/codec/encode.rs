@@ -18,7 +18,7 @@ const NOT_LISTED: u32 = u32::MAX;
 pub struct ChunkEncoder {
     /// The first half of the work.
     pub sorter: Sorter,
-    /// What is between.
+    /// A sorted chunk.
     pub sections: Sections,
     /// The second half.
     pub compressor: Compressor,
