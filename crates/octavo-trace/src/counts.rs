@@ -96,13 +96,11 @@ impl Counts {
     /// A segment has executed, every item of it.
     #[inline(always)]
     pub fn executed(&mut self, segment: &Segment) {
-        self.instructions += u64::from(segment.instructions());
-        self.loads += u64::from(segment.loads());
-        self.stores += u64::from(segment.stores());
-        self.modifies += u64::from(segment.modifies());
+        self.add([segment.instructions(), segment.loads(), segment.stores(), segment.modifies()]);
     }
 
     /// Segments have executed, every item of them: so many instructions, loads, stores and modifies.
+    #[inline(always)]
     pub fn add(&mut self, [instructions, loads, stores, modifies]: [u32; 4]) {
         self.instructions += u64::from(instructions);
         self.loads += u64::from(loads);

@@ -7,48 +7,50 @@ use std::thread::{JoinHandle, available_parallelism};
 
 use twox_hash::xxhash3_128;
 
-use super::codec::{ChunkEncoder, ChunkSummary, Compressor, Sections, Sorter};
+use super::codec::{ChunkSummary, Compressor, Sections, Sorter};
 use super::frame::{FrameHeader, FrameKind};
 use super::manifest::StreamTotals;
 use super::writer::{CHUNK_WORDS, NativeFile};
 use crate::source::TraceError;
 use crate::threads;
 
-/// The number of streams with threads of their own. Each has some 50 MB of chunks in memory.
-static WITH_THREADS: AtomicUsize = AtomicUsize::new(0);
-
 /// Writes the chunks of one stream.
 pub struct Chunks {
     file: NativeFile,
-    written: Written,
-    hash: xxhash3_128::Hasher,
     encoding: Encoding,
+    /// The greatest number of streams with threads of their own.
+    most_with_threads: usize,
 }
 
-/// How chunks are encoded.
+/// The place where chunks are encoded.
 enum Encoding {
     /// On the thread that the words come from: most processes end before they fill a chunk.
-    Here(Box<ChunkEncoder>),
+    Here(Box<(Sorting, Compressing)>),
     /// One thread sorts words, another compresses and writes.
-    Elsewhere(Stage<Vec<u64>, Sorting>),
-    /// Not any more: something went wrong, and this has been said.
+    Elsewhere(Stage<Vec<u64>, SortingThread>, Seat),
+    /// Nowhere any more: a call has returned an error.
     Ended,
 }
 
-/// The state of the thread that sorts words.
+/// The first half of the work.
 struct Sorting {
     file: NativeFile,
     hash: xxhash3_128::Hasher,
     sorter: Sorter,
     sections: Sections,
-    /// None once it has failed.
-    compressing: Option<Stage<Sections, Compressing>>,
 }
 
-/// The state of the thread that compresses sections.
+/// The second half of the work.
 struct Compressing {
     compressor: Compressor,
     written: Written,
+}
+
+/// The first half, with the thread that does the second.
+struct SortingThread {
+    sorting: Sorting,
+    /// `None` once it has failed.
+    compressing: Option<Stage<Sections, Compressing>>,
 }
 
 /// The chunks of a stream in the file.
@@ -60,14 +62,29 @@ struct Written {
 }
 
 impl Chunks {
-    /// A writer without chunks yet.
+    /// A writer without chunks yet. As many streams as there are processors have threads of their own.
     pub fn new(file: &NativeFile, stream: u32) -> Self {
-        Chunks {
+        Self::with_threads(file, stream, available_parallelism().map_or(1, usize::from))
+    }
+
+    fn with_threads(file: &NativeFile, stream: u32, most_with_threads: usize) -> Self {
+        let sorting = Sorting {
             file: file.clone(),
-            written: Written::new(file, stream),
             hash: xxhash3_128::Hasher::new(),
-            encoding: Encoding::Here(Box::default()),
-        }
+            sorter: Sorter::default(),
+            sections: Sections::default(),
+        };
+        let compressing = Compressing {
+            compressor: Compressor::default(),
+            written: Written {
+                file: file.clone(),
+                stream,
+                parts: [Vec::new(), Vec::new()],
+                totals: StreamTotals::default(),
+            },
+        };
+        let encoding = Encoding::Here(Box::new((sorting, compressing)));
+        Chunks { file: file.clone(), encoding, most_with_threads }
     }
 
     /// Writes `words`, whole items, as a chunk, and clears them. With threads it is written later, and what
@@ -77,83 +94,95 @@ impl Chunks {
             self.start_threads()?;
         }
         match &mut self.encoding {
-            Encoding::Here(encoder) => {
-                self.hash.write(bytemuck::cast_slice(words));
-                let summary = encoder.encode(words, &mut self.written.parts);
-                words.clear();
-                self.written.append(&summary.map_err(|error| encoding_error(&self.file, error))?)
+            Encoding::Here(halves) => {
+                let (sorting, compressing) = &mut **halves;
+                sorting.take(words)?;
+                compressing.take(&mut sorting.sections)
             }
-            Encoding::Elsewhere(sorting) if sorting.send(words) => Ok(()),
-            _ => {
-                let error = self.file.error("a stream of it has failed");
-                Err(self.end().err().unwrap_or(error))
-            }
+            Encoding::Elsewhere(sorting, _) if sorting.send(words) => Ok(()),
+            _ => match std::mem::replace(&mut self.encoding, Encoding::Ended) {
+                Encoding::Elsewhere(sorting, _) => Err(sorting.error()),
+                _ => Err(self.failed_before()),
+            },
         }
     }
 
     /// Waits for all chunks, and returns the totals of the stream and the hash of its words.
-    pub fn finish(mut self) -> Result<(StreamTotals, u128), TraceError> {
-        self.end()?;
-        Ok((self.written.totals, self.hash.finish_128()))
-    }
-
-    fn start_threads(&mut self) -> Result<(), TraceError> {
-        let most = available_parallelism().map_or(1, usize::from);
-        let Encoding::Here(encoder) = &mut self.encoding else { return Ok(()) };
-        if WITH_THREADS.fetch_add(1, Ordering::Relaxed) >= most {
-            WITH_THREADS.fetch_sub(1, Ordering::Relaxed);
-            return Ok(());
-        }
-        let ChunkEncoder { sorter, sections, compressor } = std::mem::take(&mut **encoder);
-        let failed = |error| self.file.error(error);
-        let written = std::mem::replace(&mut self.written, Written::new(&self.file, 0));
-        let compressing = Compressing { compressor, written };
-        let compressing =
-            Stage::start("compress", compressing, Compressing::take).map_err(failed)?;
-        let (file, hash) = (self.file.clone(), self.hash.clone());
-        let compressing = Some(compressing);
-        let sorting = Sorting { file, hash, sorter, sections, compressing };
-        let sorting = Stage::start("sort", sorting, Sorting::take).map_err(failed)?;
-        self.encoding = Encoding::Elsewhere(sorting);
-        Ok(())
-    }
-
-    /// Waits for threads.
-    fn end(&mut self) -> Result<(), TraceError> {
-        if let Encoding::Elsewhere(sorting) = std::mem::replace(&mut self.encoding, Encoding::Ended)
-        {
-            WITH_THREADS.fetch_sub(1, Ordering::Relaxed);
-            let Sorting { hash, compressing, .. } = sorting.finish()?;
-            self.hash = hash;
-            if let Some(compressing) = compressing {
-                self.written = compressing.finish()?.written;
+    pub fn finish(self) -> Result<(StreamTotals, u128), TraceError> {
+        let (sorting, compressing) = match self.encoding {
+            Encoding::Here(halves) => *halves,
+            Encoding::Elsewhere(sorting, _) => {
+                let SortingThread { sorting, compressing } = sorting.finish()?;
+                (sorting, compressing.expect("it has not failed").finish()?)
             }
-        }
+            Encoding::Ended => return Err(self.failed_before()),
+        };
+        Ok((compressing.written.totals, sorting.hash.finish_128()))
+    }
+
+    fn failed_before(&self) -> TraceError {
+        self.file.error("a stream of it has failed before")
+    }
+
+    /// Gives the stream threads of its own, if it has none and there may be more.
+    fn start_threads(&mut self) -> Result<(), TraceError> {
+        self.encoding = match std::mem::replace(&mut self.encoding, Encoding::Ended) {
+            Encoding::Here(halves) => match Seat::take(self.most_with_threads) {
+                Some(seat) => {
+                    let (sorting, compressing) = *halves;
+                    let start = || {
+                        let compressing = Stage::start("compress", compressing, Compressing::take)?;
+                        let state = SortingThread { sorting, compressing: Some(compressing) };
+                        Stage::start("sort", state, SortingThread::take)
+                    };
+                    Encoding::Elsewhere(start().map_err(|error| self.file.error(error))?, seat)
+                }
+                None => Encoding::Here(halves),
+            },
+            others => others,
+        };
         Ok(())
     }
 }
 
-impl Drop for Chunks {
+/// The right of a stream to threads of its own: each such stream has some 50 MB of chunks in memory.
+struct Seat;
+
+/// The number of seats that are taken.
+static SEATS: AtomicUsize = AtomicUsize::new(0);
+
+impl Seat {
+    /// A seat, if fewer than `most` are taken.
+    fn take(most: usize) -> Option<Self> {
+        let one_more = |taken| (taken < most).then(|| taken + 1);
+        SEATS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok().then(|| Seat)
+    }
+}
+
+impl Drop for Seat {
     fn drop(&mut self) {
-        if let Encoding::Elsewhere(_) = self.encoding {
-            WITH_THREADS.fetch_sub(1, Ordering::Relaxed);
-        }
+        SEATS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Sorting {
+    /// Sorts words into the sections, and clears them.
     fn take(&mut self, words: &mut Vec<u64>) -> Result<(), TraceError> {
         self.hash.write(bytemuck::cast_slice(words));
         let sorted = self.sorter.sort(words, &mut self.sections);
         words.clear();
-        sorted.map_err(|error| encoding_error(&self.file, error))?;
-        match &self.compressing {
-            Some(next) if next.send(&mut self.sections) => Ok(()),
-            _ => {
-                let failed = self.compressing.take().and_then(|next| next.finish().err());
-                Err(failed.unwrap_or_else(|| self.file.error("a stream of it has failed")))
-            }
+        sorted.map_err(|error| self.file.error(format!("a chunk cannot be encoded: {error}")))
+    }
+}
+
+impl SortingThread {
+    fn take(&mut self, words: &mut Vec<u64>) -> Result<(), TraceError> {
+        self.sorting.take(words)?;
+        let compressing = self.compressing.as_ref().expect("it has not failed");
+        if compressing.send(&mut self.sorting.sections) {
+            return Ok(());
         }
+        Err(self.compressing.take().expect("it is there").error())
     }
 }
 
@@ -165,11 +194,6 @@ impl Compressing {
 }
 
 impl Written {
-    fn new(file: &NativeFile, stream: u32) -> Self {
-        let (parts, totals) = ([Vec::new(), Vec::new()], StreamTotals::default());
-        Written { file: file.clone(), stream, parts, totals }
-    }
-
     /// Appends the chunk in the parts to the file.
     fn append(&mut self, summary: &ChunkSummary) -> Result<(), TraceError> {
         let parts = [self.parts[0].as_slice(), self.parts[1].as_slice()];
@@ -181,10 +205,6 @@ impl Written {
         self.totals.references += summary.references;
         self.file.append(header, parts)
     }
-}
-
-fn encoding_error(file: &NativeFile, error: impl std::fmt::Display) -> TraceError {
-    file.error(format!("a chunk cannot be encoded: {error}"))
 }
 
 /// A thread that works on what it is given, one after the other. It has no queue: who gives waits until it
@@ -220,6 +240,11 @@ impl<T: Default + Send + 'static, S: Send + 'static> Stage<T, S> {
     fn send(&self, one: &mut T) -> bool {
         let empty = self.done.try_recv().unwrap_or_default();
         self.full.send(std::mem::replace(one, empty)).is_ok()
+    }
+
+    /// The error that has ended the thread: it takes nothing more.
+    fn error(self) -> TraceError {
+        self.finish().err().expect("a thread ends early by an error alone")
     }
 
     /// Waits until all is done.
@@ -277,8 +302,8 @@ mod tests {
         encoder.words().to_vec()
     }
 
-    /// Writes so many executions as one stream, some at a time.
-    fn write(executions: usize, disk: usize) -> Result<Vec<u8>, TraceError> {
+    /// Writes so many executions as one stream, some at a time, with threads where there may be any.
+    fn write(executions: usize, disk: usize, most: usize) -> Result<Vec<u8>, TraceError> {
         let words = words(executions);
         let memory = Memory(Arc::default(), disk);
         let output = Output::to_writer("memory", Box::new(memory.clone()));
@@ -286,9 +311,11 @@ mod tests {
         let (began, program) = (Began::Start, String::new());
         let identity = StreamIdentity { stream: 0, parent: None, pid: 1, began, program };
         let mut stream = file.stream(&identity);
+        stream.chunks = Chunks::with_threads(&file, 0, most);
         let (definition, executions) = words.split_at(words.len() - 2 * executions);
         stream.put(definition)?;
         executions.chunks(100_000).try_for_each(|some| stream.put(some))?;
+        assert_eq!(matches!(stream.chunks.encoding, Encoding::Elsewhere(..)), most > 0);
         stream.end(&StreamEnd::PLAIN)?;
         file.finish()?;
         let bytes = memory.0.lock().unwrap().clone();
@@ -311,18 +338,16 @@ mod tests {
     #[test]
     fn a_long_stream_is_the_same_with_threads_and_without() {
         let executions = 3 * CHUNK_WORDS / 2 + 1000;
-        let with_threads = write(executions, usize::MAX).unwrap();
-        WITH_THREADS.fetch_add(1 << 20, Ordering::Relaxed);
-        let without = write(executions, usize::MAX).unwrap();
-        WITH_THREADS.fetch_sub(1 << 20, Ordering::Relaxed);
+        let with_threads = write(executions, usize::MAX, usize::MAX).unwrap();
+        let without = write(executions, usize::MAX, 0).unwrap();
         assert!(with_threads == without, "the files differ");
         assert!(read(with_threads) == words(executions), "the words differ");
     }
 
     #[test]
     fn a_thread_that_cannot_write_stops_the_stream() {
-        for disk in [1000, 3_000_000, 8_000_000] {
-            let written = write(2 * CHUNK_WORDS, disk).map(|trace| trace.len());
+        for (disk, most) in [(1000, 0), (1000, 9), (3_000_000, 9), (8_000_000, 9)] {
+            let written = write(2 * CHUNK_WORDS, disk, most).map(|trace| trace.len());
             let error = written.unwrap_err().to_string();
             assert!(error.contains("no room"), "{error}");
         }

@@ -148,7 +148,7 @@ pub struct StreamWriter {
     began: bool,
     words: Vec<u64>,
     flushed_at: Instant,
-    chunks: Chunks,
+    pub(super) chunks: Chunks,
 }
 
 impl StreamWriter {

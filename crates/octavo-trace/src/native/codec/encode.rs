@@ -16,12 +16,9 @@ const NOT_LISTED: u32 = u32::MAX;
 /// Encodes the chunks of one stream, in order.
 #[derive(Default)]
 pub struct ChunkEncoder {
-    /// The first half of the work.
-    pub sorter: Sorter,
-    /// A sorted chunk.
-    pub sections: Sections,
-    /// The second half.
-    pub compressor: Compressor,
+    sorter: Sorter,
+    sections: Sections,
+    compressor: Compressor,
 }
 
 /// Sorts the words of chunks into sections: it knows the definitions so far.
