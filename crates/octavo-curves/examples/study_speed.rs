@@ -7,45 +7,15 @@
 //! sum over batches of the minimum over rounds (which suppresses interference), with and without the machine,
 //! and of decoding and counting alone.
 
-mod loaded;
+#[path = "../../octavo-trace/examples/words/mod.rs"]
+mod words;
 
-use loaded::thread_ns;
 use octavo_config::DesignTables;
 use octavo_curves::{MachineTlbs, Sizes, Study, StudyConfig};
-use octavo_trace::formats::{OpenOptions, open};
-use octavo_trace::source::{Batch, Step};
-use octavo_trace::{Counts, Decoder, WordConsumer};
+use octavo_trace::Counts;
 use octavo_types::PageSize;
 use serde_json::json;
-
-fn read(trace: &str, wanted: u64) -> (Vec<Vec<u64>>, u64) {
-    let mut source = open(trace, &OpenOptions::default()).expect("a trace");
-    let (mut batch, mut decoder) = (Batch::default(), Decoder::default());
-    let (mut counted, mut batches) = (Counts::default(), Vec::new());
-    while counted.references() < wanted {
-        match source.next(&mut batch).expect("a whole trace") {
-            Some(Step::Batch(0)) => {
-                decoder.decode(&batch.words, &mut counted).expect("sound words");
-                batches.push(batch.words.clone());
-            }
-            Some(_) => {}
-            None => break,
-        }
-    }
-    (batches, counted.references())
-}
-
-fn play(batches: &[Vec<u64>], consumer: &mut impl WordConsumer, least_ns: &mut Vec<u64>) {
-    let mut decoder = Decoder::default();
-    least_ns.resize(batches.len(), u64::MAX);
-    let mut from = thread_ns();
-    for (words, least) in batches.iter().zip(least_ns) {
-        decoder.decode(words, consumer).expect("sound words");
-        let to = thread_ns();
-        *least = (to - from).min(*least);
-        from = to;
-    }
-}
+use words::Words;
 
 fn study(machine: Option<&MachineTlbs>) -> Study {
     Study::new(&StudyConfig {
@@ -76,14 +46,15 @@ fn main() {
     let tlbs = MachineTlbs::of(&config.tlb).unwrap_or_else(|error| panic!("{error}"));
     let mut programs = Vec::new();
     for file in &files {
-        let (batches, references) = read(file, references);
+        let words = Words::read(file, references);
+        let references = words.counts.references();
         let mut times = [const { Vec::new() }; 3];
         let mut misses = 0;
         for _ in 0..rounds {
-            play(&batches, &mut Counts::default(), &mut times[0]);
-            play(&batches, &mut study(None), &mut times[1]);
+            words.play(&mut Counts::default(), &mut times[0]);
+            words.play(&mut study(None), &mut times[1]);
             let mut study = study(Some(&tlbs));
-            play(&batches, &mut study, &mut times[2]);
+            words.play(&mut study, &mut times[2]);
             misses = study.first_level_misses().iter().sum();
         }
         let [decoding, ideal, whole] =

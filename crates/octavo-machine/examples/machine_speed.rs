@@ -11,17 +11,18 @@
 //! textbook and of `base4k` must be equal.
 
 mod textbook;
+#[path = "../../octavo-trace/examples/words/mod.rs"]
+mod words;
 
 use std::time::Instant;
 
 use octavo_machine::designs::DesignSpec;
 use octavo_machine::{Sim, SimConfig, Timing};
-use octavo_trace::formats::{OpenOptions, open};
-use octavo_trace::source::{Batch, Step};
-use octavo_trace::{Counts, Decoder, WordConsumer};
+use octavo_trace::Counts;
 use octavo_types::Instructions;
 use serde_json::json;
 use textbook::Textbook;
+use words::Words;
 
 struct Options {
     references: u64,
@@ -34,45 +35,6 @@ struct Options {
     /// Whether cores execute the instructions.
     out_of_order: bool,
     files: Vec<String>,
-}
-
-/// The beginning of the first process image of a trace, as words.
-struct Loaded {
-    batches: Vec<Vec<u64>>,
-    references: u64,
-    instructions: u64,
-}
-
-impl Loaded {
-    fn read(trace: &str, wanted: u64) -> Self {
-        let mut source = open(trace, &OpenOptions::default()).expect("a trace");
-        let (mut batch, mut decoder) = (Batch::default(), Decoder::default());
-        let (mut counted, mut batches) = (Counts::default(), Vec::new());
-        while counted.references() < wanted {
-            match source.next(&mut batch).expect("a whole trace") {
-                Some(Step::Batch(0)) => {
-                    decoder.decode(&batch.words, &mut counted).expect("sound words");
-                    batches.push(batch.words.clone());
-                }
-                Some(_) => {}
-                None => break,
-            }
-        }
-        Loaded { batches, references: counted.references(), instructions: counted.instructions }
-    }
-
-    /// Plays all; `least_ns` has the least time that each batch took so far.
-    fn play(&self, consumer: &mut impl WordConsumer, least_ns: &mut Vec<u64>) {
-        let mut decoder = Decoder::default();
-        least_ns.resize(self.batches.len(), u64::MAX);
-        let mut from = thread_ns();
-        for (words, least) in self.batches.iter().zip(least_ns) {
-            decoder.decode(words, consumer).expect("sound words");
-            let to = thread_ns();
-            *least = (to - from).min(*least);
-            from = to;
-        }
-    }
 }
 
 fn main() {
@@ -95,19 +57,20 @@ fn main() {
     let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     let mut programs = Vec::new();
     for file in &options.files {
-        let loaded = Loaded::read(file, options.references);
+        let words = Words::read(file, options.references);
+        let references = words.counts.references();
         let alone: Vec<&String> = options.designs.iter().chain(&options.more).collect();
         let mut times = vec![Vec::new(); alone.len() + 3];
         let mut together = Vec::new();
         for _ in 0..options.rounds {
-            loaded.play(&mut Counts::default(), &mut times[0]);
+            words.play(&mut Counts::default(), &mut times[0]);
             let mut textbook = Textbook::new(&machine);
-            loaded.play(&mut textbook, &mut times[1]);
+            words.play(&mut textbook, &mut times[1]);
             let mut front = Sim::new(&config(&[])).expect("no machines");
-            loaded.play(&mut front, &mut times[2]);
+            words.play(&mut front, &mut times[2]);
             for (design, times) in alone.iter().copied().zip(&mut times[3..]) {
                 let mut sim = Sim::new(&config(std::slice::from_ref(design))).expect("a machine");
-                one_thread.install(|| loaded.play(&mut sim, times));
+                one_thread.install(|| words.play(&mut sim, times));
                 sim.finish();
                 if design == "base4k" {
                     compare(&textbook, &sim);
@@ -115,11 +78,11 @@ fn main() {
             }
             let mut sim = Sim::new(&config(&options.designs)).expect("machines");
             let from = Instant::now();
-            loaded.play(&mut sim, &mut Vec::new());
+            words.play(&mut sim, &mut Vec::new());
             sim.finish();
             together.push(from.elapsed().as_nanos() as u64);
         }
-        let per_reference = |ns: u64| ns as f64 / loaded.references as f64;
+        let per_reference = |ns: u64| ns as f64 / references as f64;
         let mut sums = times.iter().map(|times| per_reference(times.iter().sum()));
         let mut next = || sums.next().expect("as many");
         let (decoding, textbook, front) = (next(), next(), next());
@@ -127,8 +90,8 @@ fn main() {
             alone.iter().map(|&name| (name.clone(), json!(next()))).collect();
         programs.push(json!({
             "trace": file,
-            "references": loaded.references,
-            "instructions": loaded.instructions,
+            "references": references,
+            "instructions": words.counts.instructions,
             "decoding": decoding,
             "textbook": textbook,
             "front": front,
@@ -184,13 +147,4 @@ fn options() -> Options {
 
 fn names(text: &str) -> Vec<String> {
     text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-/// Processor time of this thread: other people's work on the machine counts little.
-fn thread_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a timespec to write to.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    assert_eq!(status, 0, "every Linux has this clock");
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

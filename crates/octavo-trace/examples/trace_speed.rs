@@ -6,6 +6,7 @@
 //! addresses (level 3) to memory, both from warm files, and writes the trace's words to chunks again, on
 //! one thread. Prints a line of JSON a trace, with medians, and a hash of the chunks.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -13,14 +14,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use octavo_trace::formats::{OpenOptions, open};
+use octavo_trace::native::CHUNK_WORDS;
 use octavo_trace::native::codec::ChunkEncoder;
 use octavo_trace::source::{Batch, Source, Step};
 use octavo_trace::{Decoder, StreamConsumer};
 use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
 use twox_hash::XxHash3_64;
-
-/// About how many words a chunk has.
-const CHUNK_WORDS: usize = 1 << 20;
 
 fn main() {
     let (mut rounds, mut files) = (5, Vec::new());
@@ -71,28 +70,30 @@ fn read_trace(file: &str) {
     }
 }
 
-/// The words of a trace of one stream, as many as a chunk has in each.
-fn chunks(file: &str) -> Vec<Vec<u64>> {
+/// The words of each stream of a trace, as many as a chunk has in each part.
+fn chunks(file: &str) -> BTreeMap<u32, Vec<Vec<u64>>> {
     let (mut source, mut batch) = (source(file), Batch::default());
-    let mut chunks = vec![Vec::new()];
+    let mut streams: BTreeMap<u32, Vec<Vec<u64>>> = BTreeMap::new();
     while let Some(step) = source.next(&mut batch).expect("a whole trace") {
         let Step::Batch(stream) = step else { continue };
-        assert_eq!(stream, 0, "the trace has one stream");
-        if chunks.last().is_some_and(|chunk: &Vec<u64>| chunk.len() >= CHUNK_WORDS) {
-            chunks.push(Vec::new());
+        let chunks = streams.entry(stream).or_default();
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK_WORDS => chunk.extend(&batch.words),
+            _ => chunks.push(batch.words.clone()),
         }
-        chunks.last_mut().expect("there is one").extend(&batch.words);
     }
-    chunks
+    streams
 }
 
 /// Encodes chunks, and returns a hash of their bytes.
-fn encode(chunks: &[Vec<u64>]) -> u64 {
-    let (mut encoder, mut parts) = (ChunkEncoder::default(), [Vec::new(), Vec::new()]);
-    let mut hash = 0;
-    for words in chunks {
-        encoder.encode(words, &mut parts).expect("sound words");
-        hash = parts.iter().fold(hash, |hash, part| XxHash3_64::oneshot_with_seed(hash, part));
+fn encode(streams: &BTreeMap<u32, Vec<Vec<u64>>>) -> u64 {
+    let (mut parts, mut hash) = ([Vec::new(), Vec::new()], 0);
+    for chunks in streams.values() {
+        let mut encoder = ChunkEncoder::default();
+        for words in chunks {
+            encoder.encode(words, &mut parts).expect("sound words");
+            hash = parts.iter().fold(hash, |hash, part| XxHash3_64::oneshot_with_seed(hash, part));
+        }
     }
     hash
 }

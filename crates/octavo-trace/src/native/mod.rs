@@ -15,4 +15,4 @@ pub use index::{Index, IndexEntry};
 pub use manifest::{Manifest, StreamTotals};
 pub use overview::{Overview, StreamOverview};
 pub use reader::NativeSource;
-pub use writer::{NativeFile, NativeSink, StreamWriter};
+pub use writer::{CHUNK_WORDS, NativeFile, NativeSink, StreamWriter};
