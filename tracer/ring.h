@@ -16,7 +16,7 @@
  * The stream is a sequence of 64-bit words:
  *
  *     bit 63 clear   an executed segment: the word is its number, and as many address words follow
- *                    as its definition has data items
+ *                    as its definition has address groups
  *     bit 63 set     a record: bits 48-55 its kind, bits 0-31 how many payload words follow
  *
  * Liveness is shown by locks on the file, which the kernel releases when their holder dies and
@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define OCTAVO_RING_MAGIC 0x00766174634f0a0dULL
-#define OCTAVO_RING_VERSION 5u
+#define OCTAVO_RING_VERSION 6u
 
 #define OCTAVO_PAGE_BYTES 4096u
 #define OCTAVO_SLOTS 960u
@@ -103,8 +103,10 @@ struct octavo_slot {
 /* Payloads, in words. A text is its length in bytes and then its bytes, padded to whole words. */
 enum octavo_record {
    /* id | items << 32, instructions; then per item a word (bits 0-1 the kind: 0 fetch, 1 load,
-      2 store, 3 modify; bit 2 guarded; bit 3 atomic; bits 16-31 bytes), a fetch followed by its
-      address; then per instruction three words: producers, reads, writes. */
+      2 store, 3 modify; bit 2 guarded; bit 3 atomic; bit 4 joined; bits 16-31 bytes; bits 32-47
+      offset), a fetch followed by its address; then per instruction three words: producers, reads,
+      writes. A data item that is not joined begins an address group, a joined one is in the group
+      of the data item before; its address is `offset` bytes above the group's. */
    OCTAVO_DEFINE = 1,
    /* struct octavo_layout, then the text of the executable's path. */
    OCTAVO_START = 2,

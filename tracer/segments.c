@@ -13,7 +13,15 @@
 enum item_kind { FETCH = 0, LOAD = 1, STORE = 2, MODIFY = 3 };
 #define GUARDED (1u << 2)
 #define ATOMIC (1u << 3)
+#define JOINED (1u << 4)
 #define KIND_MASK 3u
+#define SIZE_SHIFT 16
+#define SIZE_MASK 0xffffu
+#define OFFSET_SHIFT 32
+
+/* The most that an address group reaches over. One that spans two pages is taken apart by a consumer that
+   goes by pages: that of a wider group is more often such a one, and few groups would be wider. */
+#define MAX_GROUP_BYTES 128u
 
 /* A superblock has at most some sixty instructions, and an instruction a few items. */
 #define MAX_INSTRUCTIONS 256
@@ -39,11 +47,20 @@ static UInt definitions_made, definitions_room;
 static struct {
    IRSB* out;
    IRTemp write; /* the write address at its start */
-   UInt offset;  /* bytes from there to the end of the last whole segment */
+   UInt written; /* bytes from there to the end of the last whole segment */
    /* The segment at hand. */
-   UInt first_instruction, instructions, items, data_items;
-   UInt item[MAX_ITEMS];   /* kind, flags, bytes << 16 */
+   UInt first_instruction, instructions, items, address_groups;
+   ULong item[MAX_ITEMS];  /* as in a definition; data with its address's constant as `offset` */
    ULong fetch[MAX_ITEMS]; /* a fetch's address */
+   ULong offset[MAX_ITEMS];
+   /* The address group at hand, if it has items: its lowest address, as an atom and as a sum, and how far
+      it reaches. */
+   struct {
+      UInt items, first_item;
+      const IRExpr* lowest;
+      struct address start;
+      UInt bytes;
+   } group;
    /* The last data item's address expression, while a store to it would make it a modify. */
    const IRExpr* mergeable;
 } sb;
@@ -163,14 +180,48 @@ static void begin_superblock(void)
    call->guard = IRExpr_RdTmp(full);
    addStmtToIRSB(sb.out, IRStmt_Dirty(call));
    sb.write = new_temp(Ity_I64, load_word(&ring_slot->write_address));
-   sb.offset = 0;
+   sb.written = 0;
 }
 
 static void begin_segment(void)
 {
    sb.first_instruction += sb.instructions;
-   sb.instructions = sb.items = sb.data_items = 0;
+   sb.instructions = sb.items = sb.address_groups = 0;
    sb.mergeable = NULL;
+}
+
+/* Writes the address of the group at hand, if there is one. */
+static void end_group(void)
+{
+   if (sb.group.items == 0)
+      return;
+   for (UInt i = sb.group.first_item; i < sb.items; i++)
+      if ((sb.item[i] & KIND_MASK) != FETCH)
+         sb.item[i] |= (sb.offset[i] - sb.group.start.offset) << OFFSET_SHIFT;
+   sb.address_groups++;
+   store_word(sb.written + 8 * sb.address_groups, (IRExpr*)sb.group.lowest);
+   sb.group.items = 0;
+}
+
+/* Whether the bytes at an address can be in the group at hand: it has them then. */
+static Bool joins_group(const IRExpr* atom, struct address at, UInt bytes)
+{
+   if (sb.group.items == 0 || at.base != sb.group.start.base)
+      return False;
+   /* Modulo 2^64: one of the two is small where they are near. */
+   ULong above = at.offset - sb.group.start.offset, below = -above;
+   if (above < MAX_GROUP_BYTES && above + bytes <= MAX_GROUP_BYTES) {
+      if (sb.group.bytes < above + bytes)
+         sb.group.bytes = (UInt)above + bytes;
+   } else if (below < MAX_GROUP_BYTES && below + sb.group.bytes <= MAX_GROUP_BYTES
+              && bytes <= MAX_GROUP_BYTES) {
+      sb.group.bytes = below + sb.group.bytes > bytes ? (UInt)below + sb.group.bytes : bytes;
+      sb.group.start = at;
+      sb.group.lowest = atom;
+   } else
+      return False;
+   sb.group.items++;
+   return True;
 }
 
 /* Writes the segment's number and publishes it: just before an exit. */
@@ -178,11 +229,12 @@ static void end_segment(void)
 {
    if (sb.items == 0)
       return;
-   store_word(sb.offset, constant(intern_segment()));
-   sb.offset += 8 * (1 + sb.data_items);
-   tl_assert(sb.offset < 8 * OCTAVO_SLACK_WORDS);
+   end_group();
+   store_word(sb.written, constant(intern_segment()));
+   sb.written += 8 * (1 + sb.address_groups);
+   tl_assert(sb.written < 8 * OCTAVO_SLACK_WORDS);
    addStmtToIRSB(sb.out, IRStmt_Store(Iend_LE, constant((ULong)(Addr)&ring_slot->write_address),
-                                      at_offset(sb.offset)));
+                                      at_offset(sb.written)));
    if (windows_count())
       windows_count_instructions(sb.out, sb.instructions);
    begin_segment();
@@ -191,7 +243,7 @@ static void end_segment(void)
 static void add_item(UInt kind, UInt bytes)
 {
    tl_assert(sb.items < MAX_ITEMS && bytes <= OCTAVO_PAGE_BYTES);
-   sb.item[sb.items++] = kind | (bytes << 16);
+   sb.item[sb.items++] = kind | (bytes << SIZE_SHIFT);
 }
 
 static void add_fetch(Addr addr, UInt bytes)
@@ -214,7 +266,7 @@ static Bool same_atom(const IRExpr* a, const IRExpr* b)
 static void add_data(enum item_kind kind, UInt flags, IRExpr* addr, UInt bytes, IRExpr* guard)
 {
    if (kind == STORE && !guard && sb.mergeable && same_atom(sb.mergeable, addr)
-       && sb.item[sb.items - 1] >> 16 == bytes) {
+       && (sb.item[sb.items - 1] >> SIZE_SHIFT & SIZE_MASK) == bytes) {
       sb.item[sb.items - 1] |= MODIFY;
       sb.mergeable = NULL;
       return;
@@ -223,9 +275,19 @@ static void add_data(enum item_kind kind, UInt flags, IRExpr* addr, UInt bytes, 
       flags |= GUARDED;
       addr = IRExpr_RdTmp(new_temp(Ity_I64, IRExpr_ITE(guard, addr, constant(0))));
    }
+   struct address at = address_of(addr);
+   if (joins_group(addr, at, bytes))
+      flags |= JOINED;
+   else {
+      end_group();
+      sb.group.items = 1;
+      sb.group.first_item = sb.items;
+      sb.group.lowest = addr;
+      sb.group.start = at;
+      sb.group.bytes = bytes;
+   }
+   sb.offset[sb.items] = at.offset;
    add_item(kind | flags, bytes);
-   sb.data_items++;
-   store_word(sb.offset + 8 * sb.data_items, addr);
    sb.mergeable = kind == LOAD && !guard ? addr : NULL;
 }
 
@@ -310,6 +372,7 @@ IRSB* segments_instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLa
    sb.out = deepCopyIRSBExceptStmts(in);
    sb.first_instruction = sb.instructions = 0;
    begin_segment();
+   addresses_of(in);
    dependences_of(in, dependences, MAX_INSTRUCTIONS);
 
    /* Code before the first instruction checks that the translation is still valid, and may exit

@@ -115,6 +115,18 @@ struct dependences {
 /* Fills out[0..instructions) for the superblock. */
 void dependences_of(const IRSB* sb, struct dependences* out, UInt instructions);
 
+/* ---- addresses.c ---- */
+
+/* A temporary's value plus a constant, modulo 2^64; without a temporary (IRTemp_INVALID) the constant. */
+struct address {
+   IRTemp base;
+   ULong offset;
+};
+/* Reads the superblock. */
+void addresses_of(const IRSB* sb);
+/* The value of a temporary or a constant of the superblock read last. */
+struct address address_of(const IRExpr* atom);
+
 /* ---- events.c ---- */
 
 void events_init(void);

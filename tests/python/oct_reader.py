@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow
 import xxhash
 
-START = b"OCTAVO\r\n" + struct.pack("<II", 1, 0)
+STARTS = [b"OCTAVO\r\n" + struct.pack("<II", version, 0) for version in (1, 2)]
 HEADER = struct.Struct("<4s5I5Q")
 BODY = struct.Struct("<2Q15I")
 ZSTD = pyarrow.Codec("zstd")
@@ -89,7 +89,8 @@ class Item(NamedTuple):
     size: int
     guarded: bool
     atomic: bool
-    address: int  # of a fetch
+    address: int  # of a fetch; of data the offset from the address of its group
+    joined: bool
     offset: int  # its instruction in the segment, -1 being the last one of the segment before
 
 
@@ -140,8 +141,8 @@ class Trace:
 
     def frames(self) -> Iterator[Frame]:
         """Every frame but the index, which is compared with the others."""
-        check(self.data.startswith(START), "no native trace of version 1")
-        place, index = len(START), b""
+        place, index = len(STARTS[0]), b""
+        check(self.data[:place] in STARTS, "no native trace of version 1 or 2")
         while (frame := self.frame(place)).kind != INDEX:
             yield frame
             index += struct.pack("<QIIQQQ", place, frame.kind, frame.stream, *frame.counts)
@@ -270,11 +271,14 @@ def interpret(chunk: Chunk, segments: list[Segment]) -> Iterator[Reference | Eve
                 yield event(chunk.stream, instruction, header >> 48 & 0xFF, content)
             continue
         segment = segments[header]
-        for kind, size, guarded, atomic, address, offset in segment.items:
+        group = 0
+        for kind, size, guarded, atomic, address, joined, offset in segment.items:
             if kind != "fetch":
-                address, at = words[at], at + 1
-                if guarded and address == 0:
+                if not joined:
+                    group, at = words[at], at + 1
+                if guarded and group == 0:
                     continue
+                address = (group + address) % 2**64
             number = max(0, instruction + offset)
             yield Reference(chunk.stream, number, kind, address, size, atomic)
             references -= 2 if kind == "modify" else 1
@@ -286,13 +290,25 @@ def define(words: array[int], segments: list[Segment]) -> None:
     """Adds a segment to those of a stream, or replaces one."""
     number, at, instruction = words[0] % 2**32, 2, -1
     items: list[Item] = []
+    groups: list[list[Item]] = []
     for _ in range(words[0] >> 32):
         bits, at = words[at], at + 1
         kind, size, address = ITEMS[bits & 3], bits >> 16 & 0xFFFF, 0
         if kind == "fetch":
             address, at, instruction = words[at], at + 1, instruction + 1
+        else:
+            address = bits >> 32 & 0xFFFF
         check(1 <= size <= 4096, "an item's size")
-        items.append(Item(kind, size, bool(bits & 4), bool(bits & 8), address, instruction))
+        guarded, atomic, joined = (bool(bits >> bit & 1) for bit in (2, 3, 4))
+        items.append(Item(kind, size, guarded, atomic, address, joined, instruction))
+        if joined:
+            groups[-1].append(items[-1])
+        elif kind != "fetch":
+            groups.append([items[-1]])
+    for group in groups:
+        check(min(item.address for item in group) == 0, "the lowest offset of a group")
+        check(all(item.address + item.size <= 4096 for item in group), "a group's reach")
+        check(len(group) == 1 or not any(item.guarded for item in group), "a guarded item")
     check((words[1], len(words)) == (instruction + 1, at + 3 * words[1]), "a definition's words")
     check(number <= len(segments), "a segment's number")
     segments[number : number + 1] = [Segment(words[1], items)]

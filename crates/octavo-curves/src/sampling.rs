@@ -12,7 +12,7 @@ use octavo_trace::{
     Decoder, Observer, SegmentRoom, Start, StreamEnd, StreamIdentity, WordConsumer,
     interval_of_rate, splitmix,
 };
-use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
+use octavo_types::{AddressRoom, Consumer, Event, PageSize, Segment};
 use serde_json::{Value, json};
 
 use crate::sizes::Sizes;
@@ -327,7 +327,8 @@ impl WordConsumer for Sampler {
 
     #[inline]
     fn folded_execution(&mut self, segment: &Segment, words: &[u64], written: &[u64]) {
-        let addresses = VirtAddr::slice_from_raw(&words[1..]);
+        let mut room = AddressRoom::new();
+        let addresses = segment.addresses(&words[1..], &mut room);
         let keeps = self.keeps();
         self.whole.segment(segment, addresses);
         if keeps {

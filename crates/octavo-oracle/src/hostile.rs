@@ -1,9 +1,11 @@
 //! Streams from arbitrary bytes: sequences that no program makes but that a hostile trace may hold.
 
 use octavo_types::{
-    AddrRange, Consumer, Event, Frame, Item, ItemKind, MapSource, PhysAddr, Protection, Segment,
-    VirtAddr, WindowPlace,
+    AddrRange, AddressPlace, Consumer, Event, Frame, Item, ItemKind, MapSource, PhysAddr,
+    Protection, Segment, VirtAddr, WindowPlace,
 };
+
+use crate::lowest_at_start;
 
 /// The most items of a segment.
 const MAX_ITEMS: u8 = 24;
@@ -27,11 +29,14 @@ pub fn play(bytes: &[u8], consumer: &mut (impl Consumer + ?Sized)) {
             let segment = &segments[usize::from(bytes.next()) % segments.len()];
             let repeats = if what < 176 { 1 } else { bytes.next() % MAX_REPEATS };
             for _ in 0..=repeats {
-                let data = segment.data().iter();
-                let addresses: Vec<VirtAddr> = data
-                    .map(|item| match item.guarded && bytes.0.len() % 3 == 0 {
-                        true => VirtAddr::NULL,
-                        false => bytes.addr(),
+                let addresses: Vec<VirtAddr> = segment
+                    .groups()
+                    .flat_map(|items| {
+                        let start = match items[0].guarded && bytes.0.len() % 3 == 0 {
+                            true => VirtAddr::NULL,
+                            false => bytes.addr(),
+                        };
+                        items.iter().map(move |item| start.wrapping_add(item.offset.into()))
                     })
                     .collect();
                 consumer.segment(segment, &addresses);
@@ -79,7 +84,7 @@ impl Bytes<'_> {
     fn segment(&mut self) -> Option<Segment> {
         let count = 1 + self.next() % MAX_ITEMS;
         let mut at = self.addr();
-        let mut items = Vec::new();
+        let (mut items, mut places) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let what = self.next();
             let kind = match what & 7 {
@@ -94,10 +99,15 @@ impl Bytes<'_> {
             if kind == ItemKind::Fetch {
                 addr = if what & 64 == 0 { at } else { self.addr() };
                 at = addr.wrapping_add(u64::from(size_bytes));
+            } else if what & 8 == 0 {
+                places.push(AddressPlace::OWN);
+            } else {
+                let offset = u16::from(self.next()) << (what >> 4 & 3);
+                places.push(AddressPlace { leads: what & 128 != 0, offset });
             }
             items.push(Item { kind, guarded, atomic, size_bytes, addr });
         }
-        Segment::new(items, Vec::new()).ok()
+        Segment::with_places(items, Vec::new(), &lowest_at_start(places)).ok()
     }
 
     fn place(&mut self) -> WindowPlace {

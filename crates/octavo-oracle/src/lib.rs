@@ -54,7 +54,16 @@ pub use virtual_caches::{NaiveChange, NaiveFound, NaiveVirtualSide, NaiveWriteBa
 pub use walk_caches::{NaiveWalkCache, NaiveWalkCaches};
 pub use working_set::NaiveWorkingSet;
 
-use octavo_types::{Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
+use octavo_types::{AddressPlace, Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
+
+/// Random places of addresses, with the lowest item of each address group moved to the group's address.
+fn lowest_at_start(mut places: Vec<AddressPlace>) -> Vec<AddressPlace> {
+    for group in places.chunk_by_mut(|_, next| !next.leads) {
+        let lowest = group.iter().map(|place| place.offset).min().unwrap_or_default();
+        group.iter_mut().for_each(|place| place.offset -= lowest);
+    }
+    places
+}
 
 /// Maps an address of the traced program to the address that is studied.
 type Relocate<'a> = Box<dyn Fn(VirtAddr) -> VirtAddr + 'a>;

@@ -3,11 +3,14 @@
 use std::ops::Range;
 
 use octavo_types::{
-    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
+    AddrRange, AddressPlace, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection,
+    Segment, VirtAddr,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
+
+use crate::lowest_at_start;
 
 /// One step of a [`RandomStream`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,10 +45,11 @@ impl RandomStream {
 }
 
 /// Segments of up to twelve instructions: mostly straight runs, some across a page boundary,
-/// some with jumps inside; loads, stores, modifies, guarded and atomic items of 1 to 64 bytes.
+/// some with jumps inside; loads, stores, modifies, guarded and atomic items of 1 to 64 bytes, some in
+/// address groups.
 pub fn segment() -> impl Strategy<Value = Segment> {
     (code_addr(), vec(instruction(), 1..=12)).prop_map(|(start, instructions)| {
-        let mut items = Vec::new();
+        let (mut items, mut data_items) = (Vec::new(), Vec::new());
         let mut addr = start;
         for (jump_bytes, size_bytes, data) in instructions {
             addr = addr.wrapping_add(jump_bytes);
@@ -56,11 +60,26 @@ pub fn segment() -> impl Strategy<Value = Segment> {
                 size_bytes,
                 addr,
             });
-            items.extend(data);
+            items.extend(data.iter().map(|(item, _)| *item));
+            data_items.extend(data);
             addr = addr.wrapping_add(u64::from(size_bytes));
         }
-        Segment::new(items, Vec::new()).expect("every item is sound")
+        let places = places(&data_items);
+        Segment::with_places(items, Vec::new(), &places).expect("every item is sound")
     })
+}
+
+/// The places of data items of which each may join the group of the one before, at a distance.
+fn places(items: &[(Item, Option<u16>)]) -> Vec<AddressPlace> {
+    let mut before_guarded = true;
+    let place = |(item, joins): &(Item, Option<u16>)| {
+        let room = PageSize::BASE.bytes() as u16 - item.size_bytes;
+        let leads = before_guarded || item.guarded || joins.is_none();
+        before_guarded = item.guarded;
+        let offset = joins.filter(|_| !item.guarded).map_or(0, |offset| offset.min(room));
+        AddressPlace { leads, offset }
+    };
+    lowest_at_start(items.iter().map(place).collect())
 }
 
 /// Streams of `steps` executions and events over one to eight segments.
@@ -80,13 +99,16 @@ pub fn stream(steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
             Err(event) => Step::Event(event),
             Ok((index, targets)) => {
                 let index = index.index(segments.len());
-                let data = segments[index].data().iter();
-                let addresses = data.zip(targets.iter().cycle()).map(|(item, target)| {
-                    if item.guarded && target.skips {
-                        return VirtAddr::NULL;
-                    }
-                    last = target.place(last, item.size_bytes);
-                    last
+                let groups = segments[index].groups().zip(targets.iter().cycle());
+                let addresses = groups.flat_map(|(items, target)| {
+                    let first = &items[0];
+                    let start = if first.guarded && target.skips {
+                        VirtAddr::NULL
+                    } else {
+                        last = target.place(last, first.size_bytes);
+                        last
+                    };
+                    items.iter().map(move |item| start.wrapping_add(item.offset.into()))
                 });
                 Step::Segment(index, addresses.collect())
             }
@@ -124,6 +146,30 @@ pub fn few_pages(pages: u64, steps: Range<usize>) -> impl Strategy<Value = Rando
     let run = prop_oneof![60 => Just(1usize), 20 => 1usize..=4, 20 => 1usize..=40, 1 => Just(600)];
     let step = (0..pages, run, prop::bool::weighted(0.15));
     vec(step, steps).prop_map(|steps| loads(&steps))
+}
+
+/// As [`few_pages`], with stores in place of the last loads of some steps.
+pub fn few_pages_with_stores(
+    pages: u64,
+    steps: Range<usize>,
+) -> impl Strategy<Value = RandomStream> {
+    let stores = vec(prop::bool::weighted(0.2), steps.end);
+    (few_pages(pages, steps), stores).prop_map(|(mut random, stores)| {
+        let with_store = |segment: &Segment| {
+            let mut items = segment.items().to_vec();
+            items.last_mut().expect("a load").kind = ItemKind::Store;
+            Segment::new(items, Vec::new()).expect("every item is sound")
+        };
+        let segments = random.segments.len();
+        let storing: Vec<Segment> = random.segments.iter().map(with_store).collect();
+        random.segments.extend(storing);
+        for (step, _) in random.steps.iter_mut().zip(stores).filter(|(_, stores)| *stores) {
+            if let Step::Segment(number, _) = step {
+                *number += segments;
+            }
+        }
+        random
+    })
 }
 
 /// Where a data reference goes.
@@ -197,25 +243,29 @@ fn code_addr() -> impl Strategy<Value = VirtAddr> {
     prop_oneof![3 => near, 3 => at_page_end, 1 => far]
 }
 
-/// How far it lies from the instruction before it, its size, and its data items.
-fn instruction() -> impl Strategy<Value = (u64, u16, Vec<Item>)> {
+/// How far it lies from the instruction before it, its size, and its data items, each with its distance from
+/// the address of the group of the item before if it is in that.
+fn instruction() -> impl Strategy<Value = (u64, u16, Vec<(Item, Option<u16>)>)> {
     let jump_bytes = prop_oneof![9 => Just(0u64), 1 => 1u64..9000];
     (jump_bytes, 1u16..=15, prop_oneof![2 => vec(data_item(), 0..1), 3 => vec(data_item(), 0..4)])
 }
 
-fn data_item() -> impl Strategy<Value = Item> {
+fn data_item() -> impl Strategy<Value = (Item, Option<u16>)> {
     let kind = prop_oneof![3 => Just(ItemKind::Load), 2 => Just(ItemKind::Store), 1 => Just(ItemKind::Modify)];
     let size_bytes = prop_oneof![
         8 => (0u32..7).prop_map(|log2| 1u16 << log2),
         1 => 1u16..=600,
         1 => Just(4096u16),
     ];
-    (kind, prop::bool::weighted(0.2), size_bytes).prop_map(|(kind, guarded, size_bytes)| Item {
-        kind,
-        guarded,
-        atomic: kind == ItemKind::Modify && size_bytes <= 16,
-        size_bytes,
-        addr: VirtAddr::NULL,
+    let joins = prop_oneof![
+        3 => Just(None),
+        3 => (0u16..100).prop_map(Some),
+        1 => (0u16..4096).prop_map(Some),
+    ];
+    let parts = (kind, prop::bool::weighted(0.2), size_bytes, joins);
+    parts.prop_map(|(kind, guarded, size_bytes, joins)| {
+        let atomic = kind == ItemKind::Modify && size_bytes <= 16;
+        (Item { kind, guarded, atomic, size_bytes, addr: VirtAddr::NULL }, joins)
     })
 }
 

@@ -226,7 +226,7 @@ impl Learner {
         registers.reverse();
         self.items += items.len();
         let number = self.segments;
-        out.define_items(number, items, &dependences_of(registers));
+        out.define_items(number, items, &dependences_of(registers), &[]);
         self.segments += 1;
         self.nodes[self.here as usize].segment = number;
         number

@@ -1,6 +1,6 @@
 //! The recorder: writes a stream's words to a native trace as they arrive.
 
-use octavo_types::{AddressWidth, Event, Segment, VirtAddr};
+use octavo_types::{AddressWidth, Event, Segment};
 
 use crate::native::{NativeFile, StreamWriter};
 use crate::observer::{Observer, StreamProgress};
@@ -54,7 +54,7 @@ impl WordConsumer for Recorder {
     #[inline]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         self.progress.instructions += u64::from(segment.instructions());
-        self.progress.references += segment.references(VirtAddr::slice_from_raw(&words[1..]));
+        self.progress.references += segment.references_by_group(&words[1..]);
         self.put(words);
     }
 

@@ -21,10 +21,11 @@ pub use addr::{AddrRange, FrameNumber, PhysAddr, VirtAddr};
 pub use event::{Event, Frame, MapSource, Protection, WindowPlace};
 pub use files::open_regular;
 pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
-pub use outline::{Outline, OutlinedItem};
+pub use outline::{Outline, OutlinedGroup};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{
-    Access, Arithmetic, DataItem, Dependences, FetchPage, Item, ItemKind, Segment, SegmentError,
+    Access, AddressPlace, AddressRoom, Arithmetic, DataItem, Dependences, FetchPage, Item,
+    ItemKind, Segment, SegmentError,
 };
 pub use width::AddressWidth;
 

@@ -1,5 +1,7 @@
 //! Segments: straight runs of instructions, defined once.
 
+use smallvec::SmallVec;
+
 use crate::addr::VirtAddr;
 use crate::page::{PageNumber, PageSize};
 
@@ -51,6 +53,24 @@ pub struct Item {
     /// For a fetch, the instruction's address; for data, [`VirtAddr::NULL`]: the address comes
     /// with each execution.
     pub addr: VirtAddr,
+}
+
+/// Where the address of a data item is found at each execution.
+///
+/// Data items that follow one another, and whose addresses lie at constant distances (pushes, fields of a
+/// structure), are an *address group*: one address comes for all of them, the lowest. A group reaches over
+/// a base page at most, and no item of it is guarded but where it is alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AddressPlace {
+    /// Whether it is the first of its group. If not, it is in the group of the data item before.
+    pub leads: bool,
+    /// Its distance in bytes from the address that comes for the group.
+    pub offset: u16,
+}
+
+impl AddressPlace {
+    /// The place of an item that has its address for itself.
+    pub const OWN: AddressPlace = AddressPlace { leads: true, offset: 0 };
 }
 
 /// The dependences of one instruction, for a core model: enough to compute when it may start.
@@ -131,6 +151,10 @@ pub struct DataItem {
     pub last_whole_offset: u16,
     /// How many bytes it touches.
     pub size_bytes: u16,
+    /// Its distance in bytes from the address that comes for its address group.
+    pub offset: u16,
+    /// The number of address groups of the segment before its own.
+    pub group: u32,
     /// How many references it makes when it executes: 2 for a modify, else 1.
     pub references: u8,
     /// How many of them are loads.
@@ -166,6 +190,9 @@ pub enum SegmentError {
     /// The dependences do not match the instructions.
     #[error("it has {0} instructions but dependences of {1}")]
     Dependences(usize, usize),
+    /// The address group of a data item is none that there can be.
+    #[error("its data item {0} is in an address group that is not well formed")]
+    AddressGroup(usize),
 }
 
 /// A segment with the summary that lets engines work without expanding it.
@@ -180,19 +207,30 @@ pub struct Segment {
     loads: u32,
     stores: u32,
     modifies: u32,
+    address_groups: u32,
     has_guarded: bool,
 }
 
 impl Segment {
     /// A segment of `items`; `dependences` has one entry per fetch, or none where unknown. Entries
     /// that all say nothing are the same as none.
-    pub fn new(items: Vec<Item>, mut dependences: Vec<Dependences>) -> Result<Self, SegmentError> {
+    pub fn new(items: Vec<Item>, dependences: Vec<Dependences>) -> Result<Self, SegmentError> {
+        Self::with_places(items, dependences, &[])
+    }
+
+    /// As [`Segment::new`], with the places of the data items' addresses, or none where each item has its
+    /// own.
+    pub fn with_places(
+        items: Vec<Item>,
+        mut dependences: Vec<Dependences>,
+        places: &[AddressPlace],
+    ) -> Result<Self, SegmentError> {
         // Programs have tens of thousands of segments: as much room as is needed, and no more.
         let fetches = items.iter().filter(|item| item.kind == ItemKind::Fetch).count();
         let mut data = Vec::with_capacity(items.len() - fetches);
         let mut fetch_pages = Vec::<FetchPage>::with_capacity(usize::from(fetches > 0));
         let (mut instructions, mut loads, mut stores, mut modifies) = (0u32, 0u32, 0u32, 0u32);
-        let mut has_guarded = false;
+        let (mut has_guarded, mut address_groups) = (false, 0u32);
         for (index, item) in items.iter().enumerate() {
             if item.size_bytes == 0 || u64::from(item.size_bytes) > PageSize::BASE.bytes() {
                 return Err(SegmentError::BadSize(index, item.size_bytes));
@@ -202,7 +240,11 @@ impl Segment {
                 add_fetch(&mut fetch_pages, item);
                 continue;
             }
-            let item = DataItem::new(item, instructions);
+            let place = places.get(data.len()).copied().unwrap_or(AddressPlace::OWN);
+            address_groups += u32::from(place.leads);
+            let group =
+                address_groups.checked_sub(1).ok_or(SegmentError::AddressGroup(data.len()))?;
+            let item = DataItem::new(item, instructions, group, place.offset);
             has_guarded |= item.guarded;
             loads += u32::from(item.loads);
             stores += u32::from(item.references - item.loads);
@@ -218,6 +260,7 @@ impl Segment {
         if dependences.iter().all(|of| *of == Dependences::default()) {
             dependences.clear();
         }
+        check_groups(&data)?;
         Ok(Segment {
             items: items.into(),
             registers_written: registers_written(&dependences),
@@ -228,6 +271,7 @@ impl Segment {
             loads,
             stores,
             modifies,
+            address_groups,
             has_guarded,
         })
     }
@@ -249,10 +293,54 @@ impl Segment {
         self.registers_written.get(instruction).copied().unwrap_or(0)
     }
 
-    /// The data items in execution order: one address each comes with every execution.
+    /// The data items in execution order.
     #[inline(always)]
     pub fn data(&self) -> &[DataItem] {
         &self.data
+    }
+
+    /// How many addresses come with every execution: one for each address group.
+    #[inline(always)]
+    pub fn address_groups(&self) -> usize {
+        self.address_groups as usize
+    }
+
+    /// The data items of each address group.
+    pub fn groups(&self) -> impl Iterator<Item = &[DataItem]> {
+        self.data.chunk_by(|item, next| item.group == next.group)
+    }
+
+    /// The addresses of the data items, one each, from the addresses that came with an execution.
+    #[inline(always)]
+    pub fn addresses<'a>(&self, of_groups: &'a [u64], room: &'a mut AddressRoom) -> &'a [VirtAddr] {
+        if self.address_groups() < self.data.len() {
+            self.add_offsets(of_groups, room);
+            return room;
+        }
+        VirtAddr::slice_from_raw(of_groups)
+    }
+
+    /// The addresses that come with an execution whose data items have `addresses`.
+    ///
+    /// # Panics
+    ///
+    /// If the items of a group do not have the distances that the segment states.
+    pub fn addresses_of_groups(&self, addresses: &[VirtAddr]) -> Vec<u64> {
+        let mut of_groups = Vec::with_capacity(self.address_groups());
+        for (item, addr) in self.data.iter().zip(addresses) {
+            let start = addr.raw().wrapping_sub(item.offset.into());
+            if of_groups.len() == item.group as usize {
+                of_groups.push(start);
+            }
+            assert_eq!(of_groups.last(), Some(&start), "an address of another group");
+        }
+        of_groups
+    }
+
+    #[inline(never)]
+    fn add_offsets(&self, of_groups: &[u64], room: &mut AddressRoom) {
+        room.clear();
+        room.extend(self.data.iter().map(|item| item.address(of_groups)));
     }
 
     /// The base pages fetched from, in order, consecutive fetches from one page together.
@@ -267,15 +355,27 @@ impl Segment {
         self.instructions
     }
 
-    /// How many references one execution makes: fetches, loads and stores.
+    /// How many references one execution makes: fetches, loads and stores. The addresses are those of its
+    /// data items.
     #[inline]
     pub fn references(&self, addresses: &[VirtAddr]) -> u64 {
+        self.references_but(self.data.iter().zip(addresses.iter().copied()))
+    }
+
+    /// As [`Segment::references`], by the addresses that come with an execution, one for each address group.
+    #[inline]
+    pub fn references_by_group(&self, of_groups: &[u64]) -> u64 {
+        self.references_but(self.data.iter().map(|item| (item, item.address(of_groups))))
+    }
+
+    /// How many references an execution makes in which guarded items at NULL make none.
+    #[inline(always)]
+    fn references_but<'a>(&self, items: impl Iterator<Item = (&'a DataItem, VirtAddr)>) -> u64 {
         let all = u64::from(self.instructions) + u64::from(self.loads) + u64::from(self.stores);
         if !self.has_guarded {
             return all;
         }
-        let items = self.data.iter().zip(addresses);
-        let absent = items.filter(|(item, addr)| item.guarded && **addr == VirtAddr::NULL);
+        let absent = items.filter(|(item, addr)| item.guarded && *addr == VirtAddr::NULL);
         all - absent.map(|(item, _)| u64::from(item.references)).sum::<u64>()
     }
 
@@ -305,7 +405,7 @@ impl Segment {
 }
 
 impl DataItem {
-    fn new(item: &Item, fetches_before: u32) -> Self {
+    fn new(item: &Item, fetches_before: u32, group: u32, offset: u16) -> Self {
         let (references, loads) = match item.kind {
             ItemKind::Load => (1, 1),
             ItemKind::Store => (1, 0),
@@ -315,6 +415,8 @@ impl DataItem {
         DataItem {
             last_whole_offset: (PageSize::BASE.bytes() - u64::from(item.size_bytes)) as u16,
             size_bytes: item.size_bytes,
+            offset,
+            group,
             references,
             loads,
             stores: loads < references,
@@ -322,6 +424,37 @@ impl DataItem {
             fetches_before,
         }
     }
+
+    /// How many bytes it and what lies before it in its address group reach over.
+    pub fn reach_bytes(&self) -> u32 {
+        u32::from(self.offset) + u32::from(self.size_bytes)
+    }
+
+    /// Its address, by those of the address groups.
+    #[inline(always)]
+    pub fn address(&self, of_groups: &[u64]) -> VirtAddr {
+        VirtAddr::new(of_groups[self.group as usize]).wrapping_add(self.offset.into())
+    }
+}
+
+/// Room for the addresses of an execution's data items.
+pub type AddressRoom = SmallVec<[VirtAddr; 32]>;
+
+/// Refuses address groups without an item at their address, that reach too far, or in which a guarded item
+/// is not alone.
+fn check_groups(data: &[DataItem]) -> Result<(), SegmentError> {
+    let mut first = 0;
+    for items in data.chunk_by(|item, next| item.group == next.group) {
+        let reaches = |item: &DataItem| u64::from(item.reach_bytes()) <= PageSize::BASE.bytes();
+        let is_sound = items.iter().any(|item| item.offset == 0)
+            && items.iter().all(reaches)
+            && (items.len() == 1 || items.iter().all(|item| !item.guarded));
+        if !is_sound {
+            return Err(SegmentError::AddressGroup(first));
+        }
+        first += items.len();
+    }
+    Ok(())
 }
 
 fn registers_written(dependences: &[Dependences]) -> Box<[u8]> {
@@ -409,6 +542,57 @@ mod tests {
         let segment = Segment::new(items, dependences).unwrap();
         let written: Vec<u8> = (0..4).map(|number| segment.registers_written(number)).collect();
         assert_eq!(written, [1, 2, 1, 0]);
+    }
+
+    /// A fetch and loads of 8 bytes, by whether each leads an address group, its offset in it, and whether it is
+    /// guarded.
+    fn grouped(loads: &[(bool, u16, bool)]) -> Result<Segment, SegmentError> {
+        let mut items = vec![item(ItemKind::Fetch, 1, 0x1000)];
+        items.extend(
+            loads.iter().map(|&(_, _, guarded)| Item { guarded, ..item(ItemKind::Load, 8, 0) }),
+        );
+        let places = loads.iter().map(|&(leads, offset, _)| AddressPlace { leads, offset });
+        Segment::with_places(items, Vec::new(), &places.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn one_address_comes_for_each_address_group() {
+        let loads = [
+            (true, 16, false),
+            (false, 0, false),
+            (true, 0, true),
+            (true, 0, false),
+            (false, 4088, false),
+        ];
+        let segment = grouped(&loads).unwrap();
+        assert_eq!(segment.address_groups(), 3);
+        let groups: Vec<usize> = segment.groups().map(<[DataItem]>::len).collect();
+        assert_eq!(groups, [2, 1, 2]);
+        let mut room = AddressRoom::new();
+        let addresses = segment.addresses(&[0x5000, 0, 0x9000], &mut room);
+        let raw = [0x5010, 0x5000, 0, 0x9000, 0x9ff8];
+        assert_eq!(VirtAddr::slice_to_raw(addresses), raw);
+        assert_eq!(segment.references(addresses), 1 + 4);
+        assert_eq!(segment.references_by_group(&[0x5000, 0, 0x9000]), 1 + 4);
+        assert_eq!(segment.references_by_group(&[0x5000, 0x77, 0x9000]), 1 + 5);
+        assert_eq!(segment.addresses_of_groups(addresses), [0x5000, 0, 0x9000]);
+        let plain = grouped(&[(true, 0, false); 2]).unwrap();
+        let mut room = AddressRoom::new();
+        assert_eq!(VirtAddr::slice_to_raw(plain.addresses(&[7, 9], &mut room)), [7, 9]);
+    }
+
+    #[test]
+    fn impossible_address_groups_are_refused() {
+        let refused = |loads: &[(bool, u16, bool)]| grouped(loads).unwrap_err();
+        let group = SegmentError::AddressGroup;
+        // None to join; no item at the address of the group; past a base page; guarded with others.
+        assert_eq!(refused(&[(false, 0, false)]), group(0));
+        assert_eq!(refused(&[(true, 8, false)]), group(0));
+        assert_eq!(refused(&[(true, 8, false), (false, 16, false)]), group(0));
+        assert_eq!(refused(&[(true, 0, false), (true, 0, false), (false, 4089, false)]), group(1));
+        assert_eq!(refused(&[(true, 0, true), (false, 0, false)]), group(0));
+        assert_eq!(refused(&[(true, 0, false), (false, 0, true)]), group(0));
+        assert_eq!(refused(&[(true, 4, true)]), group(0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Executions whose references all go to pages found at once: they leave nothing but counts and times.
 
 use octavo_trace::Segments;
-use octavo_types::{Outline, VirtAddr};
+use octavo_types::{DataItem, Outline, Segment, VirtAddr};
 
 use super::front::{Front, STEP};
 
@@ -27,6 +27,19 @@ pub struct Place<'w> {
     pub execution: &'w [u64],
     /// The number of items before it.
     pub item: usize,
+}
+
+impl Place<'_> {
+    /// The item's address, by its segment.
+    pub fn address(self, segment: &Segment) -> VirtAddr {
+        segment.data()[self.item].address(&self.execution[1..])
+    }
+
+    /// The place of the next item.
+    pub fn next(self, segment: &Segment) -> Option<Self> {
+        let item = self.item + 1;
+        (item < segment.data().len()).then_some(Place { item, ..self })
+    }
 }
 
 impl<'w> Hits<'w> {
@@ -73,17 +86,17 @@ impl<'w> Taking<'_, 'w> {
             for (count, more) in counts.iter_mut().zip(outline.counts()) {
                 *count += more;
             }
-            // Where the next execution is depends on the number of items. With a branch for each number
+            // Where the next execution is depends on the number of groups. With a branch for each number
             // the processor goes on before it knows.
-            let item = match outline.addresses() {
-                0 => self.items(outline, 0),
-                1 => self.items(outline, 1),
-                2 => self.items(outline, 2),
-                3 => self.items(outline, 3),
-                4 => self.items(outline, 4),
-                more => self.items(outline, more),
+            let group = match outline.addresses() {
+                0 => self.groups(outline, 0),
+                1 => self.groups(outline, 1),
+                2 => self.groups(outline, 2),
+                3 => self.groups(outline, 3),
+                4 => self.groups(outline, 4),
+                more => self.groups(outline, more),
             };
-            missed = item.map(|item| Place { execution, item });
+            missed = group.and_then(|group| self.items_of(execution, group));
         }
         self.fetch.set_now(self.fetch_time);
         self.data.set_now(self.data_time);
@@ -111,35 +124,62 @@ impl<'w> Taking<'_, 'w> {
         self.fetch.use_at(self.fetch_time, slot, fetches.into());
     }
 
-    /// The first execution with its `items` data items, which are behind it then. Returns the place of
-    /// the first item that is not found at once.
+    /// The first execution with its `groups` address groups, which are behind it then. Returns the first
+    /// group that is not found at once.
     #[inline(always)]
-    fn items(&mut self, outline: &Outline, items: usize) -> Option<usize> {
-        let (execution, rest) = self.rest.split_at(1 + items);
+    fn groups(&mut self, outline: &Outline, groups: usize) -> Option<usize> {
+        let (execution, rest) = self.rest.split_at(1 + groups);
         self.rest = rest;
         let addresses = VirtAddr::slice_from_raw(&execution[1..]);
-        (0..items).find(|item| !self.item(outline, *item, addresses[*item]))
+        (0..groups).find(|group| !self.group(outline, *group, addresses[*group]))
     }
 
-    /// The items of an execution from a place on. Returns the place of the first one that is not found at
-    /// once.
+    /// An address group; whether it was found at once. If not, nothing has happened.
+    #[inline(always)]
+    fn group(&mut self, outline: &Outline, group: usize, addr: VirtAddr) -> bool {
+        let stores = outline.stores(group);
+        let group = outline.group(group);
+        self.data_at_once(addr, stores, group.last_whole_offset(), group.references())
+    }
+
+    /// The items of an execution from those of an address group on that was not found at once: it may span
+    /// two pages. Returns the first one that is not found at once.
+    #[inline(never)]
+    fn items_of(&mut self, execution: &'w [u64], group: usize) -> Option<Place<'w>> {
+        let data = self.segments.segment(execution[0]).data();
+        let item = data.iter().position(|item| item.group as usize == group)?;
+        self.items_from(Place { execution, item })
+    }
+
+    /// The items of an execution from a place on. Returns the first one that is not found at once.
     #[inline(always)]
     fn items_from(&mut self, from: Place<'w>) -> Option<Place<'w>> {
-        let (outline, execution) = self.segments.outlined(from.execution)?;
-        let addresses = VirtAddr::slice_from_raw(&execution[1..]);
-        let item = (from.item..addresses.len())
-            .find(|item| !self.item(outline, *item, addresses[*item]))?;
-        Some(Place { execution, item })
+        let segment = self.segments.segment(from.execution[0]);
+        let mut place = from;
+        loop {
+            let DataItem { stores, last_whole_offset, references, .. } = segment.data()[place.item];
+            let addr = place.address(segment);
+            if !self.data_at_once(addr, stores, last_whole_offset, references.into()) {
+                return Some(place);
+            }
+            place = place.next(segment)?;
+        }
     }
 
-    /// A data item; whether it was found at once. If not, nothing has happened.
+    /// References to data at an address, which span two pages above an offset in the first; whether they
+    /// were found at once. If not, nothing has happened.
     #[inline(always)]
-    fn item(&mut self, outline: &Outline, item: usize, addr: VirtAddr) -> bool {
-        let item = outline.item(item);
-        let slot = self.data.guess_data(addr, item.stores(), item.last_whole_offset());
+    fn data_at_once(
+        &mut self,
+        addr: VirtAddr,
+        stores: bool,
+        last_whole_offset: u16,
+        references: u64,
+    ) -> bool {
+        let slot = self.data.guess_data(addr, stores, last_whole_offset);
         if let Some(slot) = slot {
             self.data_time += STEP;
-            self.data.use_at(self.data_time, slot, item.references());
+            self.data.use_at(self.data_time, slot, references);
         }
         slot.is_some()
     }

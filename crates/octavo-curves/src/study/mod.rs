@@ -12,8 +12,8 @@ use octavo_trace::{
     StreamEnd, StreamIdentity, StreamProgress,
 };
 use octavo_types::{
-    AddrRange, Consumer, DataItem, Event, FetchPage, MapSource, PageNumber, PageSize, Segment,
-    VirtAddr,
+    AddrRange, AddressRoom, Consumer, DataItem, Event, FetchPage, MapSource, PageNumber, PageSize,
+    Segment, VirtAddr,
 };
 
 mod allocations;
@@ -34,7 +34,7 @@ use crate::footprint::{PageSet, Residency};
 use crate::sharing::Touched;
 use crate::sizes::Sizes;
 use front::STEP;
-use hits::{Hits, Place};
+use hits::Hits;
 pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
 use machine::{MachineState, Side};
 use octavo_trace::{Counts, Stream};
@@ -552,10 +552,11 @@ impl StreamConsumer for Study {
             self.counts.add(hits.counts);
             let Some(missed) = hits.missed else { return taken };
             let segment = segments.segment(missed.execution[0]);
-            let addresses = VirtAddr::slice_from_raw(&missed.execution[1..]);
-            self.other_data(segment, &segment.data()[missed.item], addresses[missed.item]);
-            from = Some(Place { item: missed.item + 1, ..missed });
+            self.other_data(segment, &segment.data()[missed.item], missed.address(segment));
+            from = missed.next(segment);
             if self.memory.machine.as_ref().is_some_and(|machine| machine.is_behind()) {
+                let mut room = AddressRoom::new();
+                let addresses = segment.addresses(&missed.execution[1..], &mut room);
                 let rest = missed.item + 1..;
                 self.data(segment, &segment.data()[rest.clone()], &addresses[rest]);
                 self.end_segment();

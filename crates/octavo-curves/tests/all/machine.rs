@@ -2,7 +2,7 @@
 
 use octavo_config::DesignTables;
 use octavo_curves::{ArrayShape, MachineCurve, MachineTlbs, Sizes, Study, StudyConfig, TlbsOfSize};
-use octavo_oracle::strategies::{RandomStream, few_pages, stream};
+use octavo_oracle::strategies::{RandomStream, few_pages_with_stores, stream};
 use octavo_oracle::{NaiveMachineTlbs, NaiveShape, Stream as NaiveStream};
 use octavo_trace::{Decoder, Encoder, Observer, StreamEnd, StreamIdentity};
 use octavo_types::PageSize;
@@ -98,7 +98,7 @@ proptest! {
 
     #[test]
     fn machine_tlbs_are_exact_where_few_pages_come_often(
-        random in few_pages(200, 1..2000), machine in tlbs(),
+        random in few_pages_with_stores(200, 1..2000), machine in tlbs(),
     ) {
         compare(&random, &machine, 64);
     }

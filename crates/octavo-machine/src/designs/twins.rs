@@ -182,7 +182,7 @@ fn play(sim: &mut Sim, actions: &[(usize, Action)]) {
                     match step {
                         Step::Segment(number, addresses) => {
                             let mut words = vec![first + *number as u64];
-                            words.extend_from_slice(VirtAddr::slice_to_raw(addresses));
+                            words.extend(stream.segments[*number].addresses_of_groups(addresses));
                             sim.execution(&stream.segments[*number], &words);
                         }
                         Step::Event(event) => sim.event(event),

@@ -15,7 +15,8 @@ use octavo_trace::{
     WordConsumer,
 };
 use octavo_types::{
-    AddrRange, AddressWidth, Event, Instructions, MapSource, Protection, Segment, VirtAddr,
+    AddrRange, AddressRoom, AddressWidth, Event, Instructions, MapSource, Protection, Segment,
+    VirtAddr,
 };
 
 use crate::config::{self, ConfigError, FrontShape};
@@ -389,7 +390,8 @@ impl WordConsumer for Sim {
         if !self.running.has_begun {
             self.begin_execution();
         }
-        let addresses = VirtAddr::slice_from_raw(&words[1..]);
+        let mut room = AddressRoom::new();
+        let addresses = segment.addresses(&words[1..], &mut room);
         let process = &mut self.running;
         process.counts.execution(segment, addresses);
         self.schedule.executed(segment.instructions());

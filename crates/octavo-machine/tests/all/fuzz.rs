@@ -124,7 +124,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut EventCounts
                 match step {
                     Step::Segment(segment, addresses) => {
                         let mut words = vec![first + *segment as u64];
-                        words.extend_from_slice(VirtAddr::slice_to_raw(addresses));
+                        words.extend(piece.segments[*segment].addresses_of_groups(addresses));
                         sim.execution(&piece.segments[*segment], &words);
                     }
                     Step::Event(event) => sim.event(event),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use octavo_types::{AddressWidth, Consumer, Event, Outline, Segment, VirtAddr};
+use octavo_types::{
+    AddressRoom, AddressWidth, Consumer, DataItem, Event, Outline, Segment, VirtAddr,
+};
 use twox_hash::xxhash3_128::Hasher;
 
 use super::error::{DecodeError, MAX_ITEMS};
@@ -23,7 +25,7 @@ pub trait WordConsumer {
         Some(AddressWidth::LA57)
     }
 
-    /// One execution of `segment`: its number, and its data addresses.
+    /// One execution of `segment`: its number, and the addresses of its address groups.
     fn execution(&mut self, segment: &Segment, words: &[u64]);
 
     /// Takes executions from the beginning of `words`, as many as it can take faster than one by one, and
@@ -78,7 +80,7 @@ impl<C: StreamConsumer> WordConsumer for C {
 
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
-        self.segment(segment, VirtAddr::slice_from_raw(&words[1..]));
+        self.segment(segment, segment.addresses(&words[1..], &mut AddressRoom::new()));
     }
 
     #[inline(always)]
@@ -124,7 +126,7 @@ impl Segments {
 
     /// Puts a segment in the place of the known one of its number, which is returned, or behind all.
     fn define(&mut self, number: usize, segment: Segment) -> Option<Segment> {
-        let (outline, addresses) = (Outline::of(&segment), segment.data().len() as u32);
+        let (outline, addresses) = (Outline::of(&segment), segment.address_groups() as u32);
         if let Some(known) = self.all.get_mut(number) {
             self.outlines[number] = outline;
             self.addresses[number] = addresses;
@@ -293,11 +295,13 @@ impl Decoder {
         let segment = self.segments.segment(execution[0]);
         folded.clear();
         folded.extend_from_slice(execution);
-        for (item, word) in segment.data().iter().zip(&mut folded[1..]) {
+        for (items, word) in segment.groups().zip(&mut folded[1..]) {
             let written = VirtAddr::new(*word);
-            let addr = width.fold(written, item.size_bytes);
+            let reach = items.iter().map(DataItem::reach_bytes).max().unwrap_or(1);
+            let addr = width.fold(written, reach as u16);
             if addr != written {
-                self.folded.add(u64::from(item.references), written, width);
+                let references = items.iter().map(|item| u64::from(item.references)).sum();
+                self.folded.add(references, written, width);
                 *word = addr.raw();
             }
         }
@@ -362,7 +366,7 @@ mod tests {
             addr: VirtAddr::new(0x1000),
         };
         let mut words = WordWriter::default();
-        (0..count).for_each(|number| words.define_items(number, &[item; 1000], &[]));
+        (0..count).for_each(|number| words.define_items(number, &[item; 1000], &[], &[]));
         words.words().to_vec()
     }
 

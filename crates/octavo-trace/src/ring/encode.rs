@@ -2,12 +2,12 @@
 //! itself makes.
 
 use octavo_types::{
-    AddrRange, Consumer, Dependences, Event, Item, ItemKind, MapSource, Protection, Segment,
-    VirtAddr, WindowPlace,
+    AddrRange, AddressPlace, Consumer, Dependences, Event, Item, ItemKind, MapSource, Protection,
+    Segment, VirtAddr, WindowPlace,
 };
 use rustc_hash::FxHashMap;
 
-use super::format::{self, kind};
+use super::format::{self, ItemWord, kind};
 
 /// Writes ring words.
 #[derive(Debug, Default)]
@@ -26,41 +26,43 @@ impl WordWriter {
         &mut self.words
     }
 
-    /// One execution of a defined segment.
+    /// One execution of a defined segment, with an address for each of its address groups.
     #[inline]
-    pub fn execute(&mut self, number: u32, addresses: &[u64]) {
+    pub fn execute(&mut self, number: u32, of_groups: &[u64]) {
         self.words.push(u64::from(number));
-        self.words.extend_from_slice(addresses);
+        self.words.extend_from_slice(of_groups);
     }
 
     /// Defines a segment: numbers are given in order from 0, and one given before is replaced.
     /// A segment without dependences gets empty ones.
     pub fn define(&mut self, number: u32, segment: &Segment) {
-        self.define_items(number, segment.items(), segment.dependences());
+        let places = segment.groups().flat_map(|items| {
+            let leads = std::iter::once(true).chain(std::iter::repeat(false));
+            items.iter().zip(leads).map(|(item, leads)| AddressPlace { leads, offset: item.offset })
+        });
+        let places: Vec<_> = places.collect();
+        self.define_items(number, segment.items(), segment.dependences(), &places);
     }
 
-    /// Defines a segment of `items`, which [`Segment::new`] would take.
+    /// Defines a segment of what [`Segment::with_places`] would take.
     pub(crate) fn define_items(
         &mut self,
         number: u32,
         items: &[Item],
         dependences: &[Dependences],
+        places: &[AddressPlace],
     ) {
+        let mut places = places.iter().copied();
         self.record(kind::DEFINE, |words| {
             let instructions = items.iter().filter(|item| item.kind == ItemKind::Fetch).count();
             words.push(u64::from(number) | (items.len() as u64) << 32);
             words.push(instructions as u64);
             for item in items {
-                let kind = match item.kind {
-                    ItemKind::Fetch => 0,
-                    ItemKind::Load => 1,
-                    ItemKind::Store => 2,
-                    ItemKind::Modify => 3,
-                };
-                let flags = u64::from(item.guarded) << 2 | u64::from(item.atomic) << 3;
-                words.push(kind | flags | u64::from(item.size_bytes) << 16);
                 if item.kind == ItemKind::Fetch {
-                    words.push(item.addr.raw());
+                    words.extend([ItemWord::new(item, AddressPlace::OWN).0, item.addr.raw()]);
+                } else {
+                    let place = places.next().unwrap_or(AddressPlace::OWN);
+                    words.push(ItemWord::new(item, place).0);
                 }
             }
             for index in 0..instructions {
@@ -174,7 +176,7 @@ impl Consumer for Encoder {
             self.out.define(number, segment);
             number
         });
-        self.out.execute(number, VirtAddr::slice_to_raw(addresses));
+        self.out.execute(number, &segment.addresses_of_groups(addresses));
     }
 
     fn event(&mut self, event: &Event) {

@@ -1,8 +1,8 @@
 //! Addresses that are not canonical, between words and consumers.
 
 use octavo_types::{
-    AddrRange, AddressWidth, Consumer, Event, Item, ItemKind, MapSource, Protection, Segment,
-    VirtAddr,
+    AddrRange, AddressPlace, AddressWidth, Consumer, Event, Item, ItemKind, MapSource, Protection,
+    Segment, VirtAddr,
 };
 
 use super::{Decoder, Encoder, FoldedReferences, StreamConsumer, WordWriter};
@@ -108,6 +108,21 @@ fn five_level_addresses_are_folded_for_four_levels_only() {
     let (log, folded) = decode(words.words(), LA48);
     assert_eq!(log.data, [0xffff_8000_0000_0000]);
     assert_eq!((folded.count, folded.bits), (2, 48));
+}
+
+#[test]
+fn an_address_group_is_folded_as_a_whole() {
+    let items = vec![item(ItemKind::Modify, 0), item(ItemKind::Load, 0)];
+    let places = [(true, 4000), (false, 0)].map(|(leads, offset)| AddressPlace { leads, offset });
+    let segment = Segment::with_places(items, Vec::new(), &places).unwrap();
+    let mut encoder = Encoder::default();
+    for start in [0x2000, 0xb400_0000_0000_2000, u64::MAX - 4006] {
+        encoder.segment(&segment, &[start + 4000, start].map(VirtAddr::new));
+    }
+    let (log, folded) = decode(encoder.words(), LA57);
+    let end = u64::MAX - 4007;
+    assert_eq!(log.data, [0x2000 + 4000, 0x2000, 0x2000 + 4000, 0x2000, end + 4000, end]);
+    assert_eq!(folded.count, 2 * 3);
 }
 
 #[test]

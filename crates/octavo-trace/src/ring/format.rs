@@ -1,7 +1,9 @@
 //! The numbers of `tracer/ring.h`: change both together, and the version with them.
 
+use octavo_types::{AddressPlace, Item, ItemKind};
+
 pub const MAGIC: u64 = 0x0076_6174_634f_0a0d;
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 pub const PAGE_BYTES: usize = 4096;
 pub const SLOTS: usize = 960;
@@ -53,6 +55,67 @@ pub fn record_kind(header: u64) -> u8 {
 
 pub fn record_words(header: u64) -> usize {
     header as u32 as usize
+}
+
+/// The word of an item in a definition. That of a fetch is followed by the fetch's address.
+#[derive(Clone, Copy)]
+pub struct ItemWord(pub u64);
+
+impl ItemWord {
+    const KIND: u64 = 3;
+    const GUARDED: u64 = 1 << 2;
+    const ATOMIC: u64 = 1 << 3;
+    const JOINED: u64 = 1 << 4;
+    const SIZE_SHIFT: u32 = 16;
+    const OFFSET_SHIFT: u32 = 32;
+
+    pub fn new(item: &Item, place: AddressPlace) -> Self {
+        let kind = match item.kind {
+            ItemKind::Fetch => 0,
+            ItemKind::Load => 1,
+            ItemKind::Store => 2,
+            ItemKind::Modify => 3,
+        };
+        let flag = |set: bool, flag| if set { flag } else { 0 };
+        ItemWord(
+            kind | flag(item.guarded, Self::GUARDED)
+                | flag(item.atomic, Self::ATOMIC)
+                | flag(!place.leads, Self::JOINED)
+                | u64::from(item.size_bytes) << Self::SIZE_SHIFT
+                | u64::from(place.offset) << Self::OFFSET_SHIFT,
+        )
+    }
+
+    pub fn kind(self) -> ItemKind {
+        match self.0 & Self::KIND {
+            0 => ItemKind::Fetch,
+            1 => ItemKind::Load,
+            2 => ItemKind::Store,
+            _ => ItemKind::Modify,
+        }
+    }
+
+    pub fn is_fetch(self) -> bool {
+        self.kind() == ItemKind::Fetch
+    }
+
+    pub fn is_guarded(self) -> bool {
+        self.0 & Self::GUARDED != 0
+    }
+
+    pub fn is_atomic(self) -> bool {
+        self.0 & Self::ATOMIC != 0
+    }
+
+    pub fn size_bytes(self) -> u16 {
+        (self.0 >> Self::SIZE_SHIFT) as u16
+    }
+
+    /// Where a data item's address is found.
+    pub fn place(self) -> AddressPlace {
+        let offset = (self.0 >> Self::OFFSET_SHIFT) as u16;
+        AddressPlace { leads: self.0 & Self::JOINED == 0, offset }
+    }
 }
 
 /// In the word of an allocation's stack: the block is the parent's.

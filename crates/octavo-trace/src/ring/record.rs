@@ -6,7 +6,7 @@ use octavo_types::{
 };
 
 use super::error::DecodeError;
-use super::format::{self, kind};
+use super::format::{self, ItemWord, kind};
 use crate::relocation::Relocation;
 
 /// The description of a process with which its stream begins.
@@ -94,32 +94,30 @@ pub fn read_definition(
         return Err(words.bad());
     }
     let mut items = Vec::with_capacity(count);
+    let mut places = Vec::new();
     for _ in 0..count {
-        let word = words.word()?;
-        let kind = match word & 3 {
-            0 => ItemKind::Fetch,
-            1 => ItemKind::Load,
-            2 => ItemKind::Store,
-            _ => ItemKind::Modify,
-        };
-        let size_bytes = (word >> 16) as u16;
+        let word = ItemWord(words.word()?);
+        let (kind, size_bytes) = (word.kind(), word.size_bytes());
         let mut addr = VirtAddr::NULL;
-        if kind == ItemKind::Fetch {
+        if kind != ItemKind::Fetch {
+            places.push(word.place());
+        } else {
             let written = words.rest.first().copied().unwrap_or_default();
             addr = words.addr(size_bytes)?;
             if addr.raw() != written {
                 folded.get_or_insert((0, VirtAddr::new(written))).0 += 1;
             }
         }
-        items.push(Item { kind, guarded: word & 4 != 0, atomic: word & 8 != 0, size_bytes, addr });
+        let (guarded, atomic) = (word.is_guarded(), word.is_atomic());
+        items.push(Item { kind, guarded, atomic, size_bytes, addr });
     }
     let mut dependences = Vec::with_capacity(instructions);
     for _ in 0..instructions {
         let (producers, reads, writes) = (words.word()?, words.word()?, words.word()?);
         dependences.push(Dependences { producers, reads, writes });
     }
-    let segment =
-        Segment::new(items, dependences).map_err(|source| DecodeError::Segment { id, source })?;
+    let segment = Segment::with_places(items, dependences, &places)
+        .map_err(|source| DecodeError::Segment { id, source })?;
     Ok((id, segment, folded))
 }
 

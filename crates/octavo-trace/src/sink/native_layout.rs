@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use octavo_types::{AddrRange, AddressWidth, Event, Segment, VirtAddr};
+use octavo_types::{AddrRange, AddressWidth, DataItem, Event, Segment, VirtAddr};
 
 use super::{Sink, Written};
 use crate::native::Manifest;
 use crate::relocation::Relocation;
-use crate::ring::format::{self, kind};
+use crate::ring::format::{self, ItemWord, kind};
 use crate::ring::{Decoder, SegmentRoom, WordConsumer, read_start};
 use crate::source::TraceError;
 use crate::stream::{StreamEnd, StreamIdentity};
@@ -89,9 +89,10 @@ impl WordConsumer for Mover {
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
         self.is_unplaced |= self.layout.0.is_empty();
         self.words.push(words[0]);
-        for (item, word) in segment.data().iter().zip(&words[1..]) {
-            let is_skipped = item.guarded && *word == 0;
-            let addr = if is_skipped { 0 } else { self.layout.addr(*word, item.size_bytes) };
+        for (items, word) in segment.groups().zip(&words[1..]) {
+            let is_skipped = *word == 0 && items.iter().any(|item| item.guarded);
+            let reach = items.iter().map(DataItem::reach_bytes).max().unwrap_or(1) as u16;
+            let addr = if is_skipped { 0 } else { self.layout.addr(*word, reach) };
             self.words.push(addr);
         }
     }
@@ -155,10 +156,10 @@ impl Layout {
         let count = payload[0] >> 32;
         let mut words = payload[2..].iter_mut();
         for _ in 0..count {
-            let item = *words.next().expect("a decoded definition has its items");
-            if item & 3 == 0 {
+            let item = ItemWord(*words.next().expect("a decoded definition has its items"));
+            if item.is_fetch() {
                 let addr = words.next().expect("a fetch has an address");
-                *addr = self.addr(*addr, (item >> 16) as u16);
+                *addr = self.addr(*addr, item.size_bytes());
             }
         }
     }
@@ -177,7 +178,9 @@ impl Layout {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use octavo_types::{Consumer, Frame, Item, ItemKind, MapSource, PhysAddr, Protection};
+    use octavo_types::{
+        AddressPlace, Consumer, Frame, Item, ItemKind, MapSource, PhysAddr, Protection,
+    };
 
     use super::*;
     use crate::ring::{Encoder, Start, StreamConsumer, WordWriter};
@@ -289,6 +292,13 @@ mod tests {
         ];
         for (guarded, other) in pairs {
             encoder.segment(&segment, &[VirtAddr::new(guarded), VirtAddr::new(other)]);
+        }
+        let items = vec![item(ItemKind::Store, false, 0), item(ItemKind::Load, false, 0)];
+        let places =
+            [AddressPlace { leads: true, offset: 16 }, AddressPlace { leads: false, offset: 0 }];
+        let group = Segment::with_places(items, Vec::new(), &places).unwrap();
+        for start in [0x20_0000, 0x7f_ff00, 0xb400_0000_0030_0000, 0x9000] {
+            encoder.segment(&group, &[VirtAddr::new(start + 16), VirtAddr::new(start)]);
         }
         encoder.words().to_vec()
     }

@@ -1,6 +1,6 @@
 //! Ends a quantum within a batch of words.
 
-use crate::ring::format::{self, kind};
+use crate::ring::format::{self, ItemWord, kind};
 
 /// The sizes of a stream's segments: enough to count instructions without decoding.
 #[derive(Default)]
@@ -56,14 +56,15 @@ impl Cut {
     fn define(&mut self, payload: &[u64]) -> Option<()> {
         let [first, _, items @ ..] = payload else { return None };
         let (number, count) = ((first & 0xffff_ffff) as usize, (first >> 32) as usize);
-        let (mut at, mut instructions) = (0, 0);
+        let (mut at, mut addresses, mut instructions) = (0, 0, 0);
         for _ in 0..count {
-            let is_fetch = items.get(at)? & 3 == 0;
+            let item = ItemWord(*items.get(at)?);
+            let is_fetch = item.is_fetch();
             instructions += u32::from(is_fetch);
+            addresses += u32::from(!is_fetch && item.place().leads);
             at += if is_fetch { 2 } else { 1 };
         }
-        let data = u32::try_from(count).ok()? - instructions;
-        let segment = (1 + data, instructions);
+        let segment = (1 + addresses, instructions);
         if number == self.segments.len() {
             self.segments.push(segment);
         }

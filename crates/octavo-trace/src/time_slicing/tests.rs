@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use octavo_oracle::{NaiveArrival, NaiveProcess, NaiveStep, round_robin};
-use octavo_types::{Consumer, Event, Item, ItemKind, Segment, VirtAddr};
+use octavo_types::{AddressPlace, Consumer, Event, Item, ItemKind, Segment, VirtAddr};
 use proptest::prelude::*;
 
 use super::*;
@@ -61,8 +61,11 @@ fn segment(process: usize, instructions: u64) -> Segment {
     let load = Item { kind: ItemKind::Load, addr: VirtAddr::NULL, ..fetch(0) };
     let fetches = (0..instructions).map(fetch);
     // Executions are of different lengths, too.
-    let items = fetches.chain(std::iter::repeat_n(load, instructions as usize % 3)).collect();
-    Segment::new(items, Vec::new()).unwrap()
+    let loads = instructions as usize % 3;
+    let items = fetches.chain(std::iter::repeat_n(load, loads)).collect();
+    let second = AddressPlace { leads: instructions.is_multiple_of(2), offset: 0 };
+    let places = [AddressPlace::OWN, second];
+    Segment::with_places(items, Vec::new(), &places[..loads]).unwrap()
 }
 
 fn words(number: usize, process: &NaiveProcess) -> Vec<u64> {

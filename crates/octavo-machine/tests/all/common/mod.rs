@@ -19,7 +19,7 @@ use octavo_machine::designs::softvm::{SoftvmConfig, VirtualCacheLevel};
 use octavo_machine::{AnyMachine, Counters, Sim, SimConfig, Timing};
 use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_trace::{Began, StreamIdentity, WordConsumer};
-use octavo_types::{Instructions, PageSize, VirtAddr};
+use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
 
 /// A TLB level with a latency and arrays: name, entries, ways, sizes.
@@ -230,7 +230,7 @@ pub fn play_on(sim: &mut Sim, stream: &RandomStream) {
         match step {
             Step::Segment(number, addresses) => {
                 let mut words = vec![*number as u64];
-                words.extend_from_slice(VirtAddr::slice_to_raw(addresses));
+                words.extend(stream.segments[*number].addresses_of_groups(addresses));
                 sim.execution(&stream.segments[*number], &words);
             }
             Step::Event(event) => sim.event(event),

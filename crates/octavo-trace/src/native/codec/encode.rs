@@ -1,10 +1,13 @@
 //! From words to a chunk.
 
+use octavo_types::ItemKind;
+
 use super::layout::{
     self, CLASS_BYTES, HEADER_BYTES, Header, NULL, PLANES_FROM_BYTES, SECTIONS, base, section,
     sequence_bytes, to_planes,
 };
 use super::{ChunkSummary, CodecError, MAX_CHUNK_WORDS};
+use crate::ring::format::ItemWord;
 
 /// Measured on gzip, cc1, python and a search of a graph: level 6 makes chunks 3 to 14% smaller and
 /// encoding 1.3 to 2.2 times as long; level 1 makes them 2 to 7% larger for little.
@@ -42,7 +45,7 @@ struct Definition {
     instructions: u32,
     /// References that an execution makes if every guarded item does.
     references: u64,
-    /// For each data item, the references that it does not make at NULL.
+    /// For each address group, the references that it does not make at NULL.
     guarded: Box<[u8]>,
     /// Where the chunk lists it.
     listed: u32,
@@ -257,16 +260,18 @@ impl Definition {
         let mut words = payload.get(2..)?.iter();
         let (mut instructions, mut references, mut guarded) = (0u32, 0, Vec::new());
         for _ in 0..items {
-            let word = words.next()?;
-            if word & 3 == 0 {
+            let word = ItemWord(*words.next()?);
+            if word.is_fetch() {
                 // The fetch's address.
                 words.next()?;
                 instructions += 1;
                 references += 1;
-            } else {
-                let of_item = if word & 3 == 3 { 2 } else { 1 };
-                references += u64::from(of_item);
-                guarded.push(if word & 4 != 0 { of_item } else { 0 });
+                continue;
+            }
+            let of_item = if word.kind() == ItemKind::Modify { 2 } else { 1 };
+            references += u64::from(of_item);
+            if word.place().leads {
+                guarded.push(if word.is_guarded() { of_item } else { 0 });
             }
         }
         Some(Definition { instructions, references, guarded: guarded.into(), listed: NOT_LISTED })

@@ -1,6 +1,6 @@
 //! The body of a chunk of the native trace format: compressed ring words.
 //!
-//! A stream of ring words (executions: a segment's number and its data addresses; records: a header
+//! A stream of ring words (executions: a segment's number and the addresses of its address groups; records: a header
 //! with bit 63 set and its payload) is cut into chunks of whole items, a million words or so each.
 //! A chunk is decoded from its own bytes alone: no predictor, and not even a definition, is carried
 //! over from the chunks before. (To give the words a *meaning* takes the definitions, which are
@@ -18,7 +18,7 @@
 //! | 0 | 8 | instructions that the executions make |
 //! | 8 | 8 | references that they make: fetches, loads and stores, a modify being two; a guarded item at NULL is none |
 //! | 16 | 4 | *E*, executions |
-//! | 20 | 4 | *A*, their data addresses |
+//! | 20 | 4 | *A*, the addresses of their address groups |
 //! | 24 | 4 | *R*, records |
 //! | 28 | 4 | *W*, words of the records, headers included |
 //! | 32 | 4 | *S*, segments that execute in the chunk |
@@ -34,7 +34,7 @@
 //! | 0 | records | their *W* words, as they are |
 //! | 1 | gaps | *R* numbers of 4 bytes: for each record, how many executions lie between it and the record before (or the chunk's beginning) |
 //! | 2 | numbers | *S* numbers of 4 bytes: the segments that execute, in the order of their first execution |
-//! | 3 | counts | *S* numbers of 4 bytes: how many data items each has; all together at most *A* |
+//! | 3 | counts | *S* numbers of 4 bytes: how many address groups each has; all together at most *A* |
 //! | 4 | sequence | *E* numbers: for each execution, which of the *S* it is, counted from 0. They have 1 byte if *S* ≤ 2⁸, else 2 if *S* ≤ 2¹⁶, else 4 |
 //! | 5 | symbols | *A* bytes: for each address in order, its base and its delta's width, see below |
 //! | 6 | deltas of 1 byte | for each symbol of class 1, in order |
@@ -57,7 +57,7 @@
 //! | 3 | the address before that | | 3 | 4 bytes |
 //! | | | | 4 | 8 bytes |
 //!
-//! Deltas are in two's complement and sign-extended. A site is a data item of one of the *S*
+//! Deltas are in two's complement and sign-extended. A site is an address group of one of the *S*
 //! segments. "Before" is meant in the chunk, whatever segments the addresses belong to. An address
 //! of symbol 0 (a NULL: mostly a guarded item that did not execute) is passed over: it is no site's
 //! last address and comes before none. All bases are 0 where a chunk begins.
@@ -169,7 +169,7 @@ pub enum CodecError {
     #[error("execution {0} of the chunk is of a segment that it does not list")]
     Sequence(usize),
     /// The executions do not use up the addresses.
-    #[error("the chunk's executions have {expected} data items, not its {got} addresses")]
+    #[error("the chunk's executions have {expected} address groups, not its {got} addresses")]
     Addresses {
         /// The sum of the segments' counts.
         expected: u64,

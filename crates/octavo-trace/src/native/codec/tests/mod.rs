@@ -48,7 +48,7 @@ fn cut(items: &Items, cuts: &[Index]) -> Vec<Items> {
 
 /// The totals of each chunk, counted item by item.
 fn count(chunks: &[Items]) -> Vec<ChunkSummary> {
-    // Of each segment, its instructions, and its data items' references and whether NULL skips them.
+    // Of each segment, its instructions, and its address groups' references and whether NULL skips them.
     let mut segments: Vec<(u64, Vec<(u64, bool)>)> = Vec::new();
     let mut count = |items: &Items| {
         let mut summary = ChunkSummary::default();
@@ -74,7 +74,11 @@ fn count(chunks: &[Items]) -> Vec<ChunkSummary> {
                     let is_fetch = first & 3 == 0;
                     if !is_fetch {
                         let references = if first & 3 == 3 { 2 } else { 1 };
-                        segments[number].1.push((references, first & 4 != 0));
+                        let groups = &mut segments[number].1;
+                        if first & 16 == 0 {
+                            groups.push((0, first & 4 != 0));
+                        }
+                        groups.last_mut().expect("an item to join").0 += references;
                     }
                     rest = &tail[usize::from(is_fetch)..];
                 }
@@ -248,8 +252,8 @@ fn inconsistent_parts_are_errors() {
     refused("records lie behind", |body| body.contents[1][4] = 3);
     refused("segment numbers decompress to 0 bytes", |body| body.contents[2].clear());
     refused("lists 3 segments for 2 executions", |body| body.small[4] = 3);
-    refused("executions have 3 data items, not its 2", |body| body.contents[3][0] = 2);
-    refused("executions have 1 data items, not its 2", |body| body.contents[3][0] = 0);
+    refused("executions have 3 address groups, not its 2", |body| body.contents[3][0] = 2);
+    refused("executions have 1 address groups, not its 2", |body| body.contents[3][0] = 0);
     refused("execution 1 of the chunk", |body| body.contents[4][1] = 2);
     refused("20 is no symbol", |body| body.contents[5][0] = 20);
     refused("deltas of 8 bytes decompress to 0 bytes where 8", |body| body.contents[9].clear());

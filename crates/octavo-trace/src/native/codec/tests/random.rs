@@ -25,6 +25,9 @@ enum Draft {
     },
 }
 
+const GUARDED: u64 = 1 << 2;
+const JOINED: u64 = 1 << 4;
+
 #[derive(Clone, Copy, Debug)]
 enum Item {
     Fetch { addr: u64 },
@@ -58,7 +61,7 @@ pub fn items(most: usize) -> impl Strategy<Value = Items> {
 }
 
 fn build(drafts: Vec<Draft>) -> Items {
-    // How many data items each segment has.
+    // How many address groups each segment has.
     let mut counts: Vec<usize> = Vec::new();
     let (mut last, mut frame) = (0x7000_0000_0000u64, 0x7fff_ffff_0000u64);
     let mut place = |target: &Target| {
@@ -91,13 +94,29 @@ fn build(drafts: Vec<Draft>) -> Items {
                 Some(index) if !counts.is_empty() => index.index(counts.len()),
                 _ => counts.len(),
             };
-            let data = items.iter().filter(|item| matches!(item, Item::Data { .. })).count();
+            let items = without_impossible_groups(items);
+            let leads = |item: &&Item| matches!(item, Item::Data { word } if word & JOINED == 0);
             counts.resize(counts.len().max(number + 1), 0);
-            counts[number] = data;
+            counts[number] = items.iter().filter(leads).count();
             define(number as u64, &items)
         }
     };
     drafts.into_iter().map(&mut step).filter(|words| !words.is_empty()).collect()
+}
+
+/// Items of which none joins the address group of one that it cannot be with.
+fn without_impossible_groups(mut items: Vec<Item>) -> Vec<Item> {
+    let mut can_join = false;
+    for item in &mut items {
+        if let Item::Data { word } = item {
+            let is_guarded = *word & GUARDED != 0;
+            if !can_join || is_guarded {
+                *word &= !JOINED;
+            }
+            can_join = !is_guarded;
+        }
+    }
+    items
 }
 
 fn define(number: u64, items: &[Item]) -> Vec<u64> {
@@ -120,9 +139,9 @@ fn define(number: u64, items: &[Item]) -> Vec<u64> {
 fn item() -> impl Strategy<Value = Item> {
     prop_oneof![
         1 => any::<u64>().prop_map(|addr| Item::Fetch { addr }),
-        // A load, a store or a modify, guarded or not, atomic or not.
-        2 => (1u64..4, any::<bool>(), any::<bool>()).prop_map(|(kind, guarded, atomic)| {
-            Item::Data { word: kind | u64::from(guarded) << 2 | u64::from(atomic) << 3 | 8 << 16 }
+        // A load, a store or a modify, guarded or not, atomic or not, joined or not.
+        2 => (1u64..4, 0u64..8, 0u64..100).prop_map(|(kind, flags, offset)| {
+            Item::Data { word: kind | flags << 2 | 8 << 16 | offset << 32 }
         }),
     ]
 }
