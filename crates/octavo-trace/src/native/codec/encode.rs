@@ -44,11 +44,15 @@ pub struct Compressor {
 struct Definition {
     instructions: u32,
     /// References that an execution makes if every guarded item does.
-    references: u64,
-    /// For each address group, the references that it does not make at NULL.
-    guarded: Box<[u8]>,
+    references: u32,
+    /// How many address groups it has.
+    addresses: u32,
     /// Where the chunk lists it.
     listed: u32,
+    /// Its first site in the chunk, if that lists it.
+    first_site: u32,
+    /// For each address group, the references that it does not make at NULL; none where there are no such.
+    guarded: Box<[u8]>,
 }
 
 /// The sections of a chunk in the making.
@@ -63,12 +67,17 @@ pub struct Sections {
     symbols: Vec<u8>,
     /// By class; those of class 0 have no bytes.
     deltas: [Deltas; CLASS_BYTES.len()],
-    /// Where in `last` the sites of each listed segment begin.
-    sites: Vec<usize>,
+    /// The last address of each site.
     last: Vec<u64>,
+    recent: Recent,
+    executions_since_record: u32,
+}
+
+/// The last two addresses.
+#[derive(Clone, Copy, Default)]
+struct Recent {
     previous: u64,
     before_previous: u64,
-    executions_since_record: u32,
 }
 
 /// Deltas of one class.
@@ -148,7 +157,7 @@ impl Sorter {
                 let undefined = || CodecError::Undefined(*first);
                 let number = usize::try_from(*first).map_err(|_| undefined())?;
                 let definition = self.definitions.get_mut(number).ok_or_else(undefined)?;
-                let count = definition.guarded.len();
+                let count = definition.addresses as usize;
                 let (addresses, after) =
                     tail.split_at_checked(count).ok_or(CodecError::TornItem)?;
                 sections.execute(*first as u32, definition, addresses);
@@ -195,6 +204,8 @@ impl Compressor {
         records_part.clear();
         part.clear();
         records_part.extend(Header::default().to_bytes());
+        chunk.header.executions = chunk.sequence.len() as u32;
+        chunk.header.addresses = chunk.symbols.len() as u32;
         chunk.header.segments = chunk.numbers.len() as u32;
         self.numbers.clear();
         put_numbers(&chunk.numbers, 4, &mut self.numbers);
@@ -258,7 +269,7 @@ impl Definition {
     fn read(payload: &[u64]) -> Option<Definition> {
         let items = payload.first()? >> 32;
         let mut words = payload.get(2..)?.iter();
-        let (mut instructions, mut references, mut guarded) = (0u32, 0, Vec::new());
+        let (mut instructions, mut references, mut guarded) = (0u32, 0u32, Vec::new());
         for _ in 0..items {
             let word = ItemWord(*words.next()?);
             if word.is_fetch() {
@@ -269,12 +280,17 @@ impl Definition {
                 continue;
             }
             let of_item = if word.kind() == ItemKind::Modify { 2 } else { 1 };
-            references += u64::from(of_item);
+            references += u32::from(of_item);
             if word.place().leads {
                 guarded.push(if word.is_guarded() { of_item } else { 0 });
             }
         }
-        Some(Definition { instructions, references, guarded: guarded.into(), listed: NOT_LISTED })
+        let addresses = guarded.len() as u32;
+        if guarded.iter().all(|references| *references == 0) {
+            guarded.clear();
+        }
+        let (guarded, listed) = (guarded.into(), NOT_LISTED);
+        Some(Definition { instructions, references, addresses, listed, first_site: 0, guarded })
     }
 }
 
@@ -288,9 +304,9 @@ impl Sections {
         self.sequence.clear();
         self.symbols.clear();
         self.deltas.iter_mut().for_each(|deltas| deltas.end = 0);
-        self.sites.clear();
         self.last.clear();
-        (self.previous, self.before_previous, self.executions_since_record) = (0, 0, 0);
+        self.recent = Recent::default();
+        self.executions_since_record = 0;
     }
 
     fn record(&mut self, words: &[u64]) {
@@ -304,43 +320,65 @@ impl Sections {
     #[inline]
     fn execute(&mut self, number: u32, definition: &mut Definition, addresses: &[u64]) {
         if definition.listed == NOT_LISTED {
-            definition.listed = self.numbers.len() as u32;
-            self.numbers.push(number);
-            self.counts.extend((addresses.len() as u32).to_le_bytes());
-            self.sites.push(self.last.len());
-            self.last.resize(self.last.len() + addresses.len(), 0);
+            self.list(number, definition);
         }
         self.sequence.push(definition.listed);
         self.executions_since_record += 1;
-        self.header.executions += 1;
-        self.header.addresses += addresses.len() as u32;
         self.header.instructions += u64::from(definition.instructions);
-        self.header.references += definition.references;
-        let sites = self.sites[definition.listed as usize]..;
-        for ((address, guarded), site) in addresses.iter().zip(&definition.guarded).zip(sites) {
+        self.header.references += u64::from(definition.references);
+        if !definition.guarded.is_empty() {
+            self.skip(definition, addresses);
+        }
+        let sites = definition.first_site as usize..;
+        for (address, site) in addresses.iter().zip(sites) {
             if *address == 0 {
                 self.symbols.push(NULL);
-                self.header.references -= u64::from(*guarded);
             } else {
                 self.address(*address, site);
             }
         }
     }
 
+    /// Counts the references that guarded items at NULL do not make.
+    #[cold]
+    fn skip(&mut self, definition: &Definition, addresses: &[u64]) {
+        let items = addresses.iter().zip(&definition.guarded);
+        let absent = items.filter(|(address, _)| **address == 0);
+        self.header.references -= absent.map(|(_, references)| u64::from(*references)).sum::<u64>();
+    }
+
     #[inline]
     fn address(&mut self, address: u64, site: usize) {
-        let site = &mut self.last[site];
+        let (symbol, delta) = self.recent.symbol(address, &mut self.last[site]);
+        self.symbols.push(symbol);
+        let class = usize::from(symbol / 4);
+        self.deltas[class].push(delta, CLASS_BYTES[class]);
+    }
+
+    /// Lists a segment that executes for the first time.
+    #[cold]
+    fn list(&mut self, number: u32, definition: &mut Definition) {
+        definition.listed = self.numbers.len() as u32;
+        definition.first_site = self.last.len() as u32;
+        self.numbers.push(number);
+        self.counts.extend(definition.addresses.to_le_bytes());
+        self.last.resize(self.last.len() + definition.addresses as usize, 0);
+    }
+}
+
+impl Recent {
+    /// The symbol of the next address, other than NULL, and its delta. The last address of its site is replaced.
+    #[inline(always)]
+    fn symbol(&mut self, address: u64, site: &mut u64) -> (u8, u64) {
         let bases = [0, *site, self.previous, self.before_previous];
         let deltas = bases.map(|base| address.wrapping_sub(base));
         let symbol = |base: u8| 4 * class_of(deltas[usize::from(base)]) + base;
         // The smallest symbol has the smallest class, and of its bases the lowest.
         let symbol =
             symbol(base::SITE).min(symbol(base::PREVIOUS)).min(symbol(base::BEFORE_PREVIOUS));
-        self.symbols.push(symbol);
-        let (class, base) = (usize::from(symbol / 4), usize::from(symbol % 4));
-        self.deltas[class].push(deltas[base], CLASS_BYTES[class]);
         *site = address;
-        (self.before_previous, self.previous) = (self.previous, address);
+        *self = Recent { previous: address, before_previous: self.previous };
+        (symbol, deltas[usize::from(symbol % 4)])
     }
 }
 
