@@ -1,5 +1,5 @@
-// Four instructions whose register dependences can be read off the page, in a loop of 1000 turns:
-// static, without a C library.
+// Four instructions whose register dependences can be read off the page, in a loop of 1000 turns, and then
+// some whose addresses lie at constant distances: static, without a C library.
 //
 //   dependences
 
@@ -17,9 +17,19 @@ void _start(void) {
                      "lea 8(%%rdi), %%rdi\n"    // reads and leaves rdi
                      "sub $1, %%ecx\n"
                      "jne 1b\n"
+                     "push %%rax\n"            // one group: 16 bytes of the stack. All registers that
+                                               // are loaded differ: VEX drops loads of no use
+                     "push %%rcx\n"
+                     "mov 8(%%rsp), %%rdx\n"
+                     "mov (%%rsi), %%r8\n"     // a group of its own
+                     "mov 200(%%rsi), %%r9\n"  // too far from the one before; with the next one
+                     "mov 300(%%rsi), %%r10\n"
+                     "pop %%r12\n"             // a group again, as others lie between
+                     "pop %%r13\n"
                      "mov $60, %%eax\n"
                      "xor %%edi, %%edi\n"
                      "syscall\n" ::"m"(cells)
-                     : "rax", "rbx", "rcx", "rdi", "rsi", "memory");
+                     : "rax", "rbx", "rcx", "rdx", "rdi", "rsi", "r8", "r9", "r10", "r12", "r13",
+                       "memory");
     __builtin_unreachable();
 }

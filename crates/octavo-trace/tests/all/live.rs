@@ -6,7 +6,7 @@ use std::time::Duration;
 use octavo_trace::{
     Ended, ExitReason, Limits, Live, LiveOptions, Observer, StreamConsumer, StreamProgress, Tracer,
 };
-use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
+use octavo_types::{Consumer, DataItem, Event, ItemKind, Segment, VirtAddr};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -45,8 +45,8 @@ const RBX: u64 = 1 << 3;
 const RSI: u64 = 1 << 6;
 const RDI: u64 = 1 << 7;
 
-#[test]
-fn dependences_are_those_of_the_instructions() {
+/// Executions of each segment of the workload.
+fn executions() -> Vec<(Segment, u64)> {
     let options = LiveOptions {
         argv: vec![root().join("build/workloads/dependences").into()],
         valgrind: "valgrind".into(),
@@ -59,15 +59,32 @@ fn dependences_are_those_of_the_instructions() {
     };
     let live = Live::start(options, |_| Log::default()).expect("make setup workloads has been run");
     while live.wait(Duration::from_secs(1)).running {}
-    let result = live.finish().expect("make setup workloads has been run");
+    let mut result = live.finish().expect("make setup workloads has been run");
 
     assert_eq!(result.exit.reason, ExitReason::Exited, "{}", result.exit.diagnostics);
-    let stream = &result.streams[0];
+    let stream = result.streams.remove(0);
     assert_eq!((stream.ended, stream.exit_code), (Ended::Exit, Some(0)));
+    stream.consumer.executions
+}
+
+#[test]
+fn addresses_at_constant_distances_are_one_group() {
+    let executions = executions();
+    let groups = |segment: &Segment| -> Vec<Vec<u16>> {
+        let offsets = |items: &[DataItem]| items.iter().map(|item| item.offset).collect();
+        segment.groups().map(offsets).collect()
+    };
+    let (segment, _) = executions.iter().find(|(segment, _)| segment.data().len() == 8).unwrap();
+    assert_eq!(groups(segment), [vec![8, 0, 8], vec![0], vec![0, 100], vec![0, 8]]);
+}
+
+#[test]
+fn dependences_are_those_of_the_instructions() {
+    let executions = executions();
     use ItemKind::{Fetch, Load, Store};
     let turn = [Fetch, Load, Fetch, Fetch, Store, Fetch, Fetch, Fetch];
     let is_turn = |segment: &Segment| segment.items().iter().map(|item| item.kind).eq(turn);
-    let turns: Vec<_> = stream.consumer.executions.iter().filter(|(s, _)| is_turn(s)).collect();
+    let turns: Vec<_> = executions.iter().filter(|(s, _)| is_turn(s)).collect();
     // The first of the thousand turns belongs to the segment that leads into the loop.
     assert_eq!(turns.iter().map(|(_, count)| count).sum::<u64>(), 999);
 
