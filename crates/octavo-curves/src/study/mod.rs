@@ -12,8 +12,8 @@ use octavo_trace::{
     StreamEnd, StreamIdentity, StreamProgress,
 };
 use octavo_types::{
-    AddrRange, AddressRoom, Consumer, DataItem, Event, FetchPage, MapSource, PageNumber, PageSize,
-    Segment, VirtAddr,
+    AddrRange, Consumer, DataItem, Event, FetchPage, MapSource, PageNumber, PageSize, Segment,
+    VirtAddr,
 };
 
 mod allocations;
@@ -34,7 +34,6 @@ use crate::footprint::{PageSet, Residency};
 use crate::sharing::Touched;
 use crate::sizes::Sizes;
 use front::STEP;
-use hits::Hits;
 pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
 use machine::{MachineState, Side};
 use octavo_trace::{Counts, Stream};
@@ -544,25 +543,7 @@ impl StreamConsumer for Study {
         if self.attribution.is_some() {
             return 0;
         }
-        let (mut taken, mut from) = (0, None);
-        loop {
-            let (fetch, data) = (self.fetch.front(), self.data.front());
-            let hits = Hits::take(fetch, data, segments, from, &words[taken..]);
-            taken += hits.words;
-            self.counts.add(hits.counts);
-            let Some(missed) = hits.missed else { return taken };
-            let segment = segments.segment(missed.execution[0]);
-            self.other_data(segment, &segment.data()[missed.item], missed.address(segment));
-            from = missed.next(segment);
-            if self.memory.machine.as_ref().is_some_and(|machine| machine.is_behind()) {
-                let mut room = AddressRoom::new();
-                let addresses = segment.addresses(&missed.execution[1..], &mut room);
-                let rest = missed.item + 1..;
-                self.data(segment, &segment.data()[rest.clone()], &addresses[rest]);
-                self.end_segment();
-                from = None;
-            }
-        }
+        hits::take(self, segments, words)
     }
 
     fn started(&mut self, start: &Start) {
