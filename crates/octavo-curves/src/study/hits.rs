@@ -27,7 +27,7 @@ struct Taking<'a, 'w> {
     segments: &'a Segments,
     /// The words that are left.
     rest: &'w [u64],
-    /// Instructions, loads, stores and modifies that the study does not know of yet.
+    /// Instructions, loads, stores and modifies that are not reported to the study yet.
     counts: [u32; 4],
     /// The times of the last uses in the fronts: the loop has them in registers.
     fetch_time: u32,
@@ -59,7 +59,7 @@ impl<'w> Taking<'_, 'w> {
                 self.items_from(execution, group);
             }
         }
-        self.tell();
+        self.report();
         self.rest.len()
     }
 
@@ -113,7 +113,7 @@ impl<'w> Taking<'_, 'w> {
     /// two pages.
     #[inline(never)]
     fn items_from(&mut self, execution: &'w [u64], group: usize) {
-        self.tell();
+        self.report();
         let segment = self.segments.segment(execution[0]);
         let data = segment.data();
         let mut room = AddressRoom::new();
@@ -129,9 +129,9 @@ impl<'w> Taking<'_, 'w> {
         self.data_time = self.study.data.front().now();
     }
 
-    /// Tells the study of counts and times.
+    /// Reports counts and times to the study.
     #[inline(always)]
-    fn tell(&mut self) {
+    fn report(&mut self) {
         self.study.fetch.front().set_now(self.fetch_time);
         self.study.data.front().set_now(self.data_time);
         self.study.counts.add(std::mem::take(&mut self.counts));
