@@ -7,7 +7,8 @@ if TYPE_CHECKING:
 
     from octavo._core import OctavoError
     from octavo.hardware.machines import machine, machines
-    from octavo.runs.api import RunResult, run
+    from octavo.runs.api import run
+    from octavo.runs.result import RunResult
     from octavo.simulation.api import SimResult, sim
     from octavo.simulation.python_design import Design
     from octavo.sweeps.api import sweep
@@ -47,7 +48,7 @@ _PLACES = {
     "ctl": ("octavo.control.client", "ask"),
     "OctavoError": ("octavo._core", "OctavoError"),
     "RecordedTrace": ("octavo.tracing.recording", "RecordedTrace"),
-    "RunResult": ("octavo.runs.api", "RunResult"),
+    "RunResult": ("octavo.runs.result", "RunResult"),
     "__version__": ("octavo._core", "VERSION"),
     "machine": ("octavo.hardware.machines", "machine"),
     "machines": ("octavo.hardware.machines", "machines"),

@@ -22,7 +22,7 @@ from octavo.report.run import run_charts
 from octavo.report.sim import sim_figures
 from octavo.report.sim_data import report_data as sim_data
 from octavo.report.theme import UNORDERED, Spec, finished, inline, row_axis, wide_legend
-from octavo.runs.api import RunResult
+from octavo.runs.result import RunResult
 from octavo.simulation.api import SimResult
 from octavo.simulation.view import grids as sim_grids
 from octavo.sweeps.results import SweepResult

@@ -14,8 +14,9 @@ from cases import use_profile
 from fakes import FakeRun, write_script
 from octavo.analysis.rows import rows_of
 from octavo.base.huge_pages import read_huge_pages
-from octavo.runs.api import RunResult, advice_records, execute
+from octavo.runs.api import execute
 from octavo.runs.configuration import configure
+from octavo.runs.result import RunResult, advice_records
 from octavo.tracing.manifest import Circumstances, build_manifest
 
 if TYPE_CHECKING:

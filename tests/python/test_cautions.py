@@ -9,7 +9,7 @@ import octavo
 from fakes import FakeRun, exited, killed, result
 from octavo.cli import app
 from octavo.report.run import render_run
-from octavo.runs.api import RunResult
+from octavo.runs.result import RunResult
 from octavo.tracing.manifest import cautions
 
 Finish = Callable[..., RunResult]

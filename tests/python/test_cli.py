@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from fakes import FakeRun, killed, process, progress, region, result
 from octavo._core import VERSION, OctavoError
 from octavo.cli import app
-from octavo.runs.api import RunResult
+from octavo.runs.result import RunResult
 from octavo.terminal.live import LiveLine, progress_text
 from octavo.terminal.run import show_result
 

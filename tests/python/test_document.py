@@ -14,7 +14,7 @@ from octavo.analysis.rows import COLUMNS
 from octavo.base.table import arrow_schema
 from octavo.report.run import render_run
 from octavo.results.archive import files_of
-from octavo.runs.api import RunResult
+from octavo.runs.result import RunResult
 from pages import assert_loads_nothing
 from schemas import first_error, validator_of
 

@@ -12,7 +12,7 @@ from octavo._core import Touched
 from octavo.analysis.rows import COLUMNS, Miscount, rows_of
 from octavo.base.table import arrow_schema, arrow_table
 from octavo.hardware.tlb_levels import load_preset
-from octavo.runs.api import RunResult
+from octavo.runs.result import RunResult
 
 if TYPE_CHECKING:
     from octavo._core import Process

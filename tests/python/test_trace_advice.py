@@ -24,7 +24,7 @@ def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "proc").mkdir()
     (root / "proc/cpuinfo").write_text("vendor_id : GenuineIntel\n")
     found: HugePages = read_huge_pages(root, kernel="6.1", libc="glibc 2.36")
-    monkeypatch.setattr("octavo.runs.api.read_huge_pages", lambda: found)
+    monkeypatch.setattr("octavo.runs.result.read_huge_pages", lambda: found)
 
 
 def commands(trace: str) -> list[str]:

@@ -83,7 +83,7 @@ def ctl(
 def _snapshot(stack: ExitStack, pid: int, output: options.Output) -> None:
     from octavo.cli.output_files import Files
     from octavo.control.client import ask
-    from octavo.runs.api import RunResult
+    from octavo.runs.result import RunResult
     from octavo.terminal.console import make_console, make_output_console
     from octavo.terminal.run import show_result
 

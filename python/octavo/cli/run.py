@@ -16,7 +16,6 @@ from octavo.runs.api import execute, execute_trace
 from octavo.runs.configuration import Configuration, configure
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
-from octavo.terminal.run import show_result
 from octavo.tracing.phase import check_no_phase
 from octavo.tracing.run import means_a_trace
 
@@ -121,6 +120,9 @@ def run(
             else:
                 result = execute(command, configuration, line.show, per_process=per_process)
         if not output.quiet:
+            # As the result itself: not before the program runs.
+            from octavo.terminal.run import show_result
+
             show_result(console, result, advice=advice)
         files.write(console, result)
         end(result)

@@ -15,7 +15,7 @@ from octavo.report.curves import curves_figures, render_curves
 from octavo.report.run import render_run, run_charts
 from octavo.report.sim import render_sim, sim_figures
 from octavo.report.theme import Spec
-from octavo.runs.api import SCHEMA, RunResult
+from octavo.runs.result import SCHEMA, RunResult
 
 if TYPE_CHECKING:
     from octavo.simulation.api import SimResult

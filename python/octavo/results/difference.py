@@ -12,7 +12,7 @@ from octavo.base.errors import UsageError
 from octavo.base.table import Grid
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_mpki
 from octavo.report import curves_data, sim_data
-from octavo.runs.api import SCHEMA as RUN_SCHEMA
+from octavo.runs.result import SCHEMA as RUN_SCHEMA
 from octavo.simulation.model import RESOLUTION
 
 SCHEMA = "octavo/diff/1"

@@ -16,7 +16,7 @@ from octavo.analysis.view import (
     region_grid,
 )
 from octavo.base.text import printable
-from octavo.runs.api import RunResult
+from octavo.runs.result import RunResult
 from octavo.terminal.console import say, show_cautions, show_grid
 
 _REGIONS_SHOWN = 8

@@ -1,0 +1,175 @@
+"""The result of `octavo run`: its manifest, rows and advice, and the document that holds them.
+
+What takes long to import is imported here, and this file is imported while the program runs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from octavo.actions.for_advice import TryPages, actions_for, usable_size
+from octavo.actions.model import UNKNOWN_PROGRAM
+from octavo.actions.subjects import Subjects
+from octavo.actions.trial import try_pages
+from octavo.analysis.advice import Thresholds, advise_all, overall_text
+from octavo.analysis.allocations import allocation_rows, allocations_record, sentence
+from octavo.analysis.gain import ASSUMPTIONS
+from octavo.analysis.present_pages import leave_as_is
+from octavo.analysis.programs import Program, programs_of, rows_by_program
+from octavo.analysis.rows import COLUMNS, Row, rated_of, rows_of
+from octavo.analysis.view import headline
+from octavo.analysis.walk_advice import advise_by_walks
+from octavo.analysis.walk_costs import WalkCosts, walk_costs
+from octavo.base.huge_pages import HugePages, read_huge_pages
+from octavo.base.table import arrow_table
+from octavo.hardware.tlb_levels import Machine
+from octavo.runs.answer import answer_of
+from octavo.runtimes.detect import Runtime
+from octavo.runtimes.naming import name_regions, runtimes_of
+from octavo.tracing.manifest import Circumstances, Finished, build_manifest, of_what_ran
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from octavo._core import Result
+    from octavo.runs.configuration import Configuration
+
+SCHEMA = "octavo/run/1"
+
+
+@dataclass(frozen=True, repr=False)
+class RunResult(Finished):
+    """A finished run; plain data throughout."""
+
+    rows: list[Row]
+    advice: list[dict[str, Any]]
+    """The overall answer first, then code, data and each large region, each with its actions."""
+    programs: list[Program] = field(default_factory=list)
+    """The programs of several processes, which tables show together."""
+    allocations: dict[str, Any] | None = None
+    """Misses of data by allocation site and source line, where blocks were recorded."""
+
+    def table(self) -> pa.Table:
+        """The rows as an Arrow table (what rows.parquet holds)."""
+        return arrow_table(self.rows, COLUMNS)
+
+    def headline(self) -> str:
+        """The program or trace, and how much of it was counted."""
+        return f"{self.subject}: {headline(self.manifest, self.rows)}"
+
+    def conclusion(self) -> str:
+        """Which page size."""
+        return str(self.advice[0]["text"]) if self.advice else ""
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document; docs/run.schema.json describes it."""
+        return {
+            "schema": SCHEMA,
+            "run": self.manifest,
+            "rows": self.rows,
+            "programs": self.programs,
+            "advice": self.advice,
+            **({} if self.allocations is None else {"allocations": self.allocations}),
+        }
+
+
+def advice_records(
+    rows: Sequence[Row],
+    machine: Machine,
+    host: HugePages,
+    command: Sequence[str] | None,
+    manifest: dict[str, Any],
+    *,
+    limits: Thresholds | None = None,
+    costs: WalkCosts | None = None,
+    runtimes: Mapping[int, Runtime] | None = None,
+    programs: Sequence[Program] = (),
+    try_pages: TryPages = lambda: None,
+) -> list[dict[str, Any]]:
+    """Advice with its actions as plain data, the overall answer first.
+
+    With `costs`, those of the modelled machine's walks, it rests on walks. `command` is the program
+    with its arguments; None where it is not known, and empty where there is no program, so that
+    nothing can be done about it. `runtimes` are those of the processes, by stream number; regions
+    of `programs` are judged together, not in each of their processes. `try_pages` asks this kernel
+    for pages of a size.
+    """
+    limits = limits or Thresholds()
+    merged = rows_by_program(rows, programs)
+    if costs is None:
+        advice = advise_all(merged, machine, limits)
+    else:
+        found = advise_by_walks(merged, machine, costs, limits)
+        advice = leave_as_is(found, merged, host, limits)
+    usable = [usable_size(item, host, limits) for item in advice]
+    program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
+    subjects = Subjects(rows, runtimes or {}, command or ())
+    records = []
+    for item, size in zip(advice, usable, strict=True):
+        actions = []
+        if program and item.reason != "already":
+            subject = subjects.of(item.case)
+            actions = actions_for(item, host, program, limits, subject=subject, try_pages=try_pages)
+        records.append(
+            {
+                **item.record(),
+                "usable_page_size": size,
+                "actions": [action.record() for action in actions],
+            }
+        )
+    text, more = overall_text(advice, usable), {}
+    if costs is not None:
+        modelled = manifest["configuration"]["modelled"]["name"]
+        answered = answer_of(records, modelled, costs.label(), command, limits)
+        text = answered.text
+        more = {**answered.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
+    answer = {
+        "scope": "answer",
+        "text": of_what_ran(text, manifest),
+        "max_growth": limits.max_growth,
+        **more,
+    }
+    return [answer, *records]
+
+
+def finished(
+    result: Result,
+    configuration: Configuration,
+    circumstances: Circumstances,
+    command: Sequence[str] | None,
+    *,
+    per_process: bool,
+) -> RunResult:
+    """The result of a run, from what the engine has counted."""
+    runtimes = runtimes_of(result["processes"])
+    name_regions(result["processes"], runtimes)
+    rows = rows_of(result, configuration.machine)
+    allocations = allocations_record(result["processes"])
+    if allocations is not None:
+        rows += allocation_rows(allocations, rated_of(result["processes"]))
+    programs = [] if per_process else programs_of(result["processes"], configuration.machine)
+    manifest = build_manifest(result, circumstances)
+    modelled = configuration.modelled
+    limits = Thresholds(
+        max_growth=configuration.max_growth, memory_bytes=manifest["host"]["memory_bytes"]
+    )
+    advice = advice_records(
+        rows,
+        configuration.machine,
+        read_huge_pages(),
+        command,
+        manifest,
+        limits=limits,
+        costs=None if modelled is None else walk_costs(modelled, note=manifest["notes"].append),
+        runtimes=runtimes,
+        programs=programs,
+        try_pages=try_pages,
+    )
+    if allocations is not None:
+        advice[0]["text"] = f"{advice[0]['text']} {sentence(allocations)}".rstrip()
+    return RunResult(
+        manifest=manifest, rows=rows, advice=advice, programs=programs, allocations=allocations
+    )
