@@ -51,16 +51,15 @@ static struct {
    UInt written; /* bytes from there to the end of the last whole segment */
    /* The segment at hand. */
    UInt first_instruction, instructions, items, address_groups;
-   ULong item[MAX_ITEMS];  /* as in a definition; data with its address's constant as `offset` */
-   ULong fetch[MAX_ITEMS]; /* a fetch's address */
-   ULong offset[MAX_ITEMS];
-   /* The address group at hand, if it has items: its lowest address, as an atom and as a sum, and how far
-      it reaches. */
+   ULong item[MAX_ITEMS]; /* as in a definition; data of the group at hand without its offset */
+   /* A fetch's address; of data, the constant that its address is a temporary plus. */
+   ULong address[MAX_ITEMS];
+   /* The address group at hand: its lowest address, as an atom (NULL: there is no group) and as a sum, and
+      how many bytes it reaches over. */
    struct {
-      UInt items, first_item;
       const IRExpr* lowest;
       struct address start;
-      UInt bytes;
+      UInt first_item, bytes;
    } group;
    /* The last data item's address expression, while a store to it would make it a modify. */
    const IRExpr* mergeable;
@@ -94,7 +93,7 @@ static UInt intern_segment(void)
    for (UInt i = 0; i < sb.items; i++) {
       d->payload[n++] = sb.item[i];
       if ((sb.item[i] & KIND_MASK) == FETCH)
-         d->payload[n++] = sb.fetch[i];
+         d->payload[n++] = sb.address[i];
    }
    for (UInt i = 0; i < sb.instructions; i++) {
       const struct dependences* dep = &dependences[sb.first_instruction + i];
@@ -194,20 +193,20 @@ static void begin_segment(void)
 /* Writes the address of the group at hand, if there is one. */
 static void end_group(void)
 {
-   if (sb.group.items == 0)
+   if (!sb.group.lowest)
       return;
    for (UInt i = sb.group.first_item; i < sb.items; i++)
       if ((sb.item[i] & KIND_MASK) != FETCH)
-         sb.item[i] |= (sb.offset[i] - sb.group.start.offset) << OFFSET_SHIFT;
+         sb.item[i] |= (sb.address[i] - sb.group.start.offset) << OFFSET_SHIFT;
    sb.address_groups++;
    store_word(sb.written + 8 * sb.address_groups, (IRExpr*)sb.group.lowest);
-   sb.group.items = 0;
+   sb.group.lowest = NULL;
 }
 
-/* Whether the bytes at an address can be in the group at hand: it has them then. */
+/* Puts the bytes at an address into the group at hand, if they can be in it; returns whether they can. */
 static Bool joins_group(const IRExpr* atom, struct address at, UInt bytes)
 {
-   if (sb.group.items == 0 || at.base != sb.group.start.base)
+   if (!sb.group.lowest || at.base != sb.group.start.base)
       return False;
    /* Modulo 2^64: one of the two is small where they are near. */
    ULong above = at.offset - sb.group.start.offset, below = -above;
@@ -221,7 +220,6 @@ static Bool joins_group(const IRExpr* atom, struct address at, UInt bytes)
       sb.group.lowest = atom;
    } else
       return False;
-   sb.group.items++;
    return True;
 }
 
@@ -250,7 +248,7 @@ static void add_item(UInt kind, UInt bytes)
 static void add_fetch(Addr addr, UInt bytes)
 {
    tl_assert(sb.first_instruction + sb.instructions < MAX_INSTRUCTIONS);
-   sb.fetch[sb.items] = addr;
+   sb.address[sb.items] = addr;
    add_item(FETCH, bytes);
    sb.instructions++;
    sb.mergeable = NULL;
@@ -281,13 +279,12 @@ static void add_data(enum item_kind kind, UInt flags, IRExpr* addr, UInt bytes, 
       flags |= JOINED;
    else {
       end_group();
-      sb.group.items = 1;
       sb.group.first_item = sb.items;
       sb.group.lowest = addr;
       sb.group.start = at;
       sb.group.bytes = bytes;
    }
-   sb.offset[sb.items] = at.offset;
+   sb.address[sb.items] = at.offset;
    add_item(kind | flags, bytes);
    sb.mergeable = kind == LOAD && !guard ? addr : NULL;
 }

@@ -14,8 +14,8 @@ const MOST_REFERENCES: u16 = u16::MAX >> REFERENCES_SHIFT;
 impl OutlinedGroup {
     /// The items of a group; `None` where they make too many references.
     fn new(items: &[DataItem]) -> Option<Self> {
-        let reach = items.iter().map(DataItem::reach_bytes).max()?;
-        let last_whole_offset = (PageSize::BASE.bytes() - u64::from(reach)) as u16;
+        let reach_bytes = DataItem::reach_of_group(items);
+        let last_whole_offset = (PageSize::BASE.bytes() - u64::from(reach_bytes)) as u16;
         let references: u16 = items.iter().map(|item| u16::from(item.references)).sum();
         (references <= MOST_REFERENCES)
             .then_some(OutlinedGroup(last_whole_offset | references << REFERENCES_SHIFT))

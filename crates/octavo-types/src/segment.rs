@@ -425,9 +425,10 @@ impl DataItem {
         }
     }
 
-    /// How many bytes it and what lies before it in its address group reach over.
-    pub fn reach_bytes(&self) -> u32 {
-        u32::from(self.offset) + u32::from(self.size_bytes)
+    /// How many bytes an address group of these items reaches over, from its address on: a base page at most.
+    pub fn reach_of_group(items: &[DataItem]) -> u16 {
+        let ends = items.iter().map(|item| item.offset + item.size_bytes);
+        ends.max().unwrap_or_default()
     }
 
     /// Its address, by those of the address groups.
@@ -445,7 +446,9 @@ pub type AddressRoom = SmallVec<[VirtAddr; 32]>;
 fn check_groups(data: &[DataItem]) -> Result<(), SegmentError> {
     let mut first = 0;
     for items in data.chunk_by(|item, next| item.group == next.group) {
-        let reaches = |item: &DataItem| u64::from(item.reach_bytes()) <= PageSize::BASE.bytes();
+        let reaches = |item: &DataItem| {
+            u64::from(item.offset) + u64::from(item.size_bytes) <= PageSize::BASE.bytes()
+        };
         let is_sound = items.iter().any(|item| item.offset == 0)
             && items.iter().all(reaches)
             && (items.len() == 1 || items.iter().all(|item| !item.guarded));

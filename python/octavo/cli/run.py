@@ -120,7 +120,7 @@ def run(
             else:
                 result = execute(command, configuration, line.show, per_process=per_process)
         if not output.quiet:
-            # As the result itself: not before the program runs.
+            # Imported late, so that the program starts sooner.
             from octavo.terminal.run import show_result
 
             show_result(console, result, advice=advice)

@@ -1,6 +1,6 @@
 """The result of `octavo run`: its manifest, rows and advice, and the document that holds them.
 
-What takes long to import is imported here, and this file is imported while the program runs.
+Its imports take long, so `api` imports this file while the program runs.
 """
 
 from __future__ import annotations

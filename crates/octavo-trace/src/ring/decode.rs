@@ -297,8 +297,7 @@ impl Decoder {
         folded.extend_from_slice(execution);
         for (items, word) in segment.groups().zip(&mut folded[1..]) {
             let written = VirtAddr::new(*word);
-            let reach = items.iter().map(DataItem::reach_bytes).max().unwrap_or(1);
-            let addr = width.fold(written, reach as u16);
+            let addr = width.fold(written, DataItem::reach_of_group(items));
             if addr != written {
                 let references = items.iter().map(|item| u64::from(item.references)).sum();
                 self.folded.add(references, written, width);

@@ -91,8 +91,8 @@ impl WordConsumer for Mover {
         self.words.push(words[0]);
         for (items, word) in segment.groups().zip(&words[1..]) {
             let is_skipped = *word == 0 && items.iter().any(|item| item.guarded);
-            let reach = items.iter().map(DataItem::reach_bytes).max().unwrap_or(1) as u16;
-            let addr = if is_skipped { 0 } else { self.layout.addr(*word, reach) };
+            let reach_bytes = DataItem::reach_of_group(items);
+            let addr = if is_skipped { 0 } else { self.layout.addr(*word, reach_bytes) };
             self.words.push(addr);
         }
     }

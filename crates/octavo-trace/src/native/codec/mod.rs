@@ -1,7 +1,7 @@
 //! The body of a chunk of the native trace format: compressed ring words.
 //!
-//! A stream of ring words (executions: a segment's number and the addresses of its address groups; records: a header
-//! with bit 63 set and its payload) is cut into chunks of whole items, a million words or so each.
+//! A stream of ring words (executions: a segment's number and the addresses of its address groups;
+//! records: a header with bit 63 set and its payload) is cut into chunks of whole items, a million words or so each.
 //! A chunk is decoded from its own bytes alone: no predictor, and not even a definition, is carried
 //! over from the chunks before. (To give the words a *meaning* takes the definitions, which are
 //! records like others: [`ChunkDecoder::skip`] reads the records and nothing else.) What is decoded
