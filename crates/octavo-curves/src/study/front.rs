@@ -161,8 +161,8 @@ impl Front {
 
     /// The references to a slot since this was last asked.
     fn take_references(&mut self, slot: usize) -> u64 {
-        let parts = self.references.iter_mut().skip(slot).step_by(PLACES);
-        parts.map(std::mem::take).sum()
+        let part = |part: usize| std::mem::take(&mut self.references[part * PLACES + slot]);
+        (0..PARTS).map(part).sum()
     }
 
     /// Notes that a traced page, which its guess did not find, is in `slot`. If its mapping has

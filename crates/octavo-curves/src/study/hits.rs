@@ -1,10 +1,11 @@
 //! Executions of which most references go to pages found at once: these leave nothing but counts and times.
 
 use octavo_trace::Segments;
-use octavo_types::{AddressRoom, Outline, VirtAddr};
+use octavo_types::{AddressRoom, Outline, PageSize, VirtAddr};
 
 use super::Study;
 use super::front::STEP;
+use super::stream::Access;
 
 /// The greatest number of words that are taken at once, more than a chunk of the ring has. Each makes up to
 /// two uses of a front, which [`Front::reserve`](super::front::Front::reserve) makes room for.
@@ -38,7 +39,7 @@ impl<'w> Taking<'_, 'w> {
     /// Returns how many words are left.
     #[inline(always)]
     fn run(mut self) -> usize {
-        while let Some((outline, execution)) = self.segments.outlined(self.rest) {
+        while let Some((outline, _)) = self.segments.outlined(self.rest) {
             if !self.fetches(outline) {
                 break;
             }
@@ -47,16 +48,13 @@ impl<'w> Taking<'_, 'w> {
             }
             // Where the next execution is depends on the number of groups. With a branch for each number
             // the processor goes on before it knows.
-            let missed = match outline.addresses() {
+            match outline.addresses() {
                 0 => self.groups(outline, 0),
                 1 => self.groups(outline, 1),
                 2 => self.groups(outline, 2),
                 3 => self.groups(outline, 3),
                 4 => self.groups(outline, 4),
                 more => self.groups(outline, more),
-            };
-            if let Some(group) = missed {
-                self.items_from(execution, group);
             }
         }
         self.report();
@@ -85,14 +83,22 @@ impl<'w> Taking<'_, 'w> {
         self.study.fetch.front().use_at(self.fetch_time, slot, fetches.into());
     }
 
-    /// The first execution with its `groups` address groups, which are behind it then. Returns the first
-    /// group that is not found at once.
+    /// The address groups of an execution, which is behind them then.
     #[inline(always)]
-    fn groups(&mut self, outline: &Outline, groups: usize) -> Option<usize> {
+    fn groups(&mut self, outline: &Outline, groups: usize) {
         let (execution, rest) = self.rest.split_at(1 + groups);
         self.rest = rest;
         let addresses = VirtAddr::slice_from_raw(&execution[1..]);
-        (0..groups).find(|group| !self.group(outline, *group, addresses[*group]))
+        let mut all_at_once = true;
+        for (group, addr) in addresses.iter().enumerate() {
+            if !self.group(outline, group, *addr) {
+                self.group_otherwise(outline, execution, group);
+                all_at_once = false;
+            }
+        }
+        if !all_at_once {
+            self.study.end_segment();
+        }
     }
 
     /// An address group; whether it was found at once. If not, nothing has happened.
@@ -109,24 +115,38 @@ impl<'w> Taking<'_, 'w> {
         slot.is_some()
     }
 
-    /// The items of an execution, from those of an address group on that was not found at once: it may span
-    /// two pages.
+    /// An address group of an execution that was not found at once.
     #[inline(never)]
-    fn items_from(&mut self, execution: &'w [u64], group: usize) {
+    fn group_otherwise(&mut self, outline: &Outline, execution: &'w [u64], group: usize) {
+        let addr = VirtAddr::new(execution[1 + group]);
+        let traced = addr.page(PageSize::BASE).raw();
+        let outlined = outline.group(group);
+        let lies_in_page =
+            addr.raw() % PageSize::BASE.bytes() <= outlined.last_whole_offset().into();
+        self.study.data.front().set_now(self.data_time);
+        // Page 0 may be the address of a guarded item that did not execute.
+        if lies_in_page && traced != 0 {
+            // All fetches were found at once, so that none waits for data to be served.
+            let (references, stores, order) = (outlined.references(), outline.stores(group), 0);
+            let access = Access { traced, references, stores, order };
+            self.study.data.access_otherwise(access, &mut self.study.memory);
+        } else {
+            self.items_of(execution, group);
+        }
+        self.data_time = self.study.data.front().now();
+    }
+
+    /// The items of an address group, one by one: many uses of the front for one word.
+    fn items_of(&mut self, execution: &'w [u64], group: usize) {
         self.report();
+        self.study.data.reserve();
         let segment = self.segments.segment(execution[0]);
-        let data = segment.data();
         let mut room = AddressRoom::new();
         let addresses = segment.addresses(&execution[1..], &mut room);
-        // A group has an item at least.
-        let mut from = group;
-        while (data[from].group as usize) < group {
-            from += 1;
+        let items = segment.data().iter().zip(addresses);
+        for (item, addr) in items.filter(|(item, _)| item.group as usize == group) {
+            self.study.other_data(segment, item, *addr);
         }
-        self.study.data(segment, &data[from..], &addresses[from..]);
-        self.study.end_segment();
-        self.fetch_time = self.study.fetch.front().now();
-        self.data_time = self.study.data.front().now();
     }
 
     /// Reports counts and times to the study.

@@ -187,7 +187,7 @@ impl PageStream {
 
     /// References to a page that was not found at once.
     #[inline(never)]
-    fn access_otherwise(&mut self, access: Access, memory: &mut impl Memory) {
+    pub fn access_otherwise(&mut self, access: Access, memory: &mut impl Memory) {
         let Access { traced, references, stores, order } = access;
         self.front.reserve();
         let page = memory.relocate(traced);

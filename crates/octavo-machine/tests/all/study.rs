@@ -6,7 +6,9 @@ use octavo_machine::Sim;
 use octavo_machine::resolve;
 use octavo_oracle::strategies::{RandomStream, Step, few_pages, stream};
 use octavo_trace::{Decoder, Encoder, Observer, StreamEnd, StreamIdentity};
-use octavo_types::{Event, MapSource, PageSize, Protection};
+use octavo_types::{
+    AddrRange, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
+};
 use proptest::prelude::*;
 
 use crate::common::{config, has_run_out, play, tiny};
@@ -81,6 +83,46 @@ fn with_rights(random: RandomStream) -> RandomStream {
         step => step,
     });
     RandomStream { steps: steps.collect(), ..random }
+}
+
+/// A store to a page of a private file copies it, so that code on it has to be looked up again: also where the
+/// storing execution is one of many that find their pages at once.
+#[test]
+fn a_store_that_copies_a_page_ends_its_translation_for_code() {
+    let at = VirtAddr::new;
+    let item = |kind, addr| Item { kind, guarded: false, atomic: false, size_bytes: 4, addr };
+    let code = |start, kinds: &[ItemKind]| {
+        let data = kinds.iter().map(|kind| item(*kind, VirtAddr::NULL));
+        let items = [item(ItemKind::Fetch, at(start))].into_iter().chain(data).collect();
+        Segment::new(items, vec![]).unwrap()
+    };
+    let (file, other) = (0x40_0000, 0x80_0000);
+    let map = |start, source| {
+        let (range, protection) = (AddrRange::new(at(start), 0x1000), Protection::from_bits(7));
+        Step::Event(Event::Map { range, protection, source, flags: 2 })
+    };
+    let path = "/lib".into();
+    let stores = |to| Step::Segment(1, vec![at(to)]);
+    let fetches = || Step::Segment(0, vec![]);
+    let random = RandomStream {
+        segments: vec![code(file, &[]), code(other, &[ItemKind::Store])],
+        steps: vec![
+            map(file, MapSource::File { path, offset_bytes: 0 }),
+            map(other, MapSource::Anonymous),
+            fetches(),
+            stores(other),
+            stores(other),
+            stores(file),
+            stores(other),
+            fetches(),
+            stores(file),
+            fetches(),
+        ],
+    };
+    for machine in [tiny(), preset("zen3")] {
+        compare(&machine, "base4k", PageSize::BASE, &random).unwrap();
+        assert_eq!(studied(&machine, PageSize::BASE, &random)[0], 3, "{}", machine.name);
+    }
 }
 
 proptest! {
