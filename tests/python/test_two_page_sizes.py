@@ -169,10 +169,19 @@ def test_cpi_that_tables_do_not_show_are_alike(measured: Measurement) -> None:
         replace(of, cpi={**of.cpi, 4096: 0.8}, cpi_two_sizes=two, cpi_two_sizes_large_index=index)
         for of, two, index in zip(measured.sets, (0.0, 0.0004), (0.00009, 0.0001), strict=True)
     )
-    values = Study((replace(measured, full=full, sets=sets),), {}).values()
+    alike = replace(measured, full=full, sets=sets)
+    values = Study((alike,), {}).values()
     assert values["full_fall"][32768] == pytest.approx([8000])
     assert values["full_pair_near_large"] == [True]
     assert values["index_differences"] == pytest.approx([0, 0.75])
+    found = _found([alike])
+    for key, said in {
+        "full_pair": "1 of 1 programs; both are below 0.0001 in 1 of them",
+        "both_indexes": "1 of 2 cases; both are below 0.0001 in 1 of them",
+    }.items():
+        claim = found[key]
+        assert claim is not None
+        assert claim.ours == said
 
 
 def _answer(key: str, measured: list[Measurement]) -> bool:

@@ -434,12 +434,17 @@ class Study(Reproduction):
         """Changes of protection, the workloads weighted by the instructions of the paper's."""
         if not self.changes or not self.measurements:
             return None
-        table = PAPER["table_5_per_billion"]
-        weights = [PAPER["table_5_changes"][of.like] / table[of.like] for of in self.changes]
+        of_paper = [Fraction(PAPER["table_5_changes"][of.like]) for of in self.changes]
+        per_million = [TABLE_5[of.like] for of in self.changes]
+        weights = [changes / of for changes, of in zip(of_paper, per_million, strict=True)]
         total = sum(
             of.per_million * weight for of, weight in zip(self.changes, weights, strict=True)
         )
-        return {"average": total / sum(weights), "of_each": [asdict(of) for of in self.changes]}
+        return {
+            "average": total / sum(weights),
+            "of_paper": float(sum(of_paper) / sum(weights)),
+            "of_each": [asdict(of) for of in self.changes],
+        }
 
     def averages(self) -> dict[str, float | None]:
         """Of the programs like the paper's."""

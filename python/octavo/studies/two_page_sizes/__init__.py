@@ -213,6 +213,7 @@ def values_of(measured: Sequence[Measurement]) -> dict[str, Any]:
         "full_pair_near_large": [
             1 / 1.5 <= _times(of.cpi_two_sizes, of.cpi[LARGE]) <= 1.5 for of in full
         ],
+        "full_pair_not_shown": [max(of.cpi_two_sizes, of.cpi[LARGE]) < LEAST_CPI for of in full],
         "full_pair_near_large_at_its_penalty": [
             1 / 1.5 <= _times(two, of.cpi[LARGE]) <= 1.5
             for of in full
@@ -230,6 +231,7 @@ def values_of(measured: Sequence[Measurement]) -> dict[str, Any]:
             for of in sets
             if FEW_CPI <= of.cpi_two_sizes < of.cpi[SMALL] and of.critical_increase is not None
         ],
+        "indexes_not_shown": [max(of) < LEAST_CPI for of in indexes],
         "index_differences": [1 - _times(min(of), max(of)) for of in indexes],
         "large_index_over_small": [of.cpi_large_index / of.cpi[SMALL] for of in sets],
         "large_index_over_small_of_more_sets": [
