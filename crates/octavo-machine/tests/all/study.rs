@@ -85,8 +85,8 @@ fn with_rights(random: RandomStream) -> RandomStream {
     RandomStream { steps: steps.collect(), ..random }
 }
 
-/// A store to a page of a private file copies it, so that code on it has to be looked up again: also where the
-/// storing execution is one of many that find their pages at once.
+/// A store to a page of a private file copies the page, and the next fetch from it is a miss. The store comes
+/// among executions that the study takes many at once.
 #[test]
 fn a_store_that_copies_a_page_ends_its_translation_for_code() {
     let at = VirtAddr::new;
