@@ -371,7 +371,11 @@ proptest! {
                 }
                 prop_assert_eq!(&config.cache, &cache);
                 let mut core = machine.core.clone();
-                core.pipeline = core.pipeline.or(base.config().core.pipeline.clone());
+                let of_base = base.config().core.pipeline.clone();
+                if let (Some(pipeline), Some(of_base)) = (&mut core.pipeline, &of_base) {
+                    pipeline.fetch_width = pipeline.fetch_width.or(of_base.fetch_width);
+                }
+                core.pipeline = core.pipeline.or(of_base);
                 prop_assert_eq!(&config.core, &core);
                 prop_assert_eq!(&config.memory, &machine.memory);
                 for (key, level) in machine.tlb.levels() {
