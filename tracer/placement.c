@@ -303,10 +303,14 @@ Addr __wrap_vgPlain_am_get_advisory_client_simple(Addr start, SizeT len, Bool* o
    return __real_vgPlain_am_get_advisory_client_simple(start, len, ok);
 }
 
-/* The core reserves 8 MiB for the brk heap; a native heap grows on. */
+/* The core reserves 8 MiB for the brk heap; a native heap grows on. It asks for them behind the image
+   first, which works where the image ends above the core's lowest address (64 MiB): refused, so that
+   the heap of every program starts in one place. */
 Bool __wrap_vgPlain_am_create_reservation(Addr start, SizeT length, ShrinkMode mode, SSizeT extra)
 {
-   if (mode == SmLower && start == HEAP_START + (SizeT)extra) {
+   if (mode == SmLower && !heap_start) {
+      if (start != HEAP_START + (SizeT)extra)
+         return False;
       heap_start = HEAP_START;
       length = HEAP_BYTES - (SizeT)extra;
    }

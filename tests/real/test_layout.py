@@ -5,6 +5,8 @@ compared with the regions of a traced run.
 """
 
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +92,40 @@ def test_traced_layout_equals_the_programs_own(octavo: Octavo):
     said = dict(re.findall(r"^(\w+)=(0x\w+)$", traced.stdout.decode(), re.M))
     region = one(traced.regions(), region_kind="anonymous", bytes=64 * MIB)
     assert hex(region["start"]) == said["anon_64m"]
+
+
+LARGE_IMAGE = """
+#include <stdio.h>
+#include <unistd.h>
+static char array[80 << 20];
+int main(void) {
+    char *heap = sbrk(1 << 20);
+    for (unsigned at = 0; at < sizeof array; at += 4096) array[at] = 1;
+    for (unsigned at = 0; at < 1 << 20; at += 4096) heap[at] = 1;
+    printf("array=%p\\nheap=%p\\n", (void *)array, (void *)heap);
+}
+"""
+
+
+@pytest.mark.parametrize("linked", ["-pie", "-no-pie"])
+def test_a_heap_lies_behind_an_image_that_ends_above_64_mib(
+    linked: str, octavo: Octavo, tmp_path: Path
+):
+    """Valgrind would find room for the heap right there, and place it otherwise than other heaps."""
+    source, binary = tmp_path / "large.c", tmp_path / "large"
+    source.write_text(LARGE_IMAGE)
+    subprocess.run(["gcc", "-O1", linked, "-o", binary, source], check=True)
+    ended = natively(["setarch", "-R", str(binary)])
+    if ended.status:
+        pytest.skip(f"setarch -R does not work here: {ended.stderr.decode().strip()}")
+    found = re.findall(r"^(\w+)=(0x\w+)$", ended.stdout.decode(), re.M)
+    native = {name: int(at, 16) for name, at in found}
+    regions = octavo([str(binary)], "--layout", "native").regions()
+    text = one(regions, region="large text")
+    assert text["start"] <= native["array"]
+    data = one(regions, region="large data")
+    assert data["start"] <= native["array"] < data["start"] + data["bytes"]
+    assert data["bytes"] > 80 * MIB
+    heap = one(regions, region_kind="heap")
+    assert heap["start"] <= native["heap"] < heap["start"] + heap["bytes"]
+    assert heap["bytes"] < 2 * MIB
