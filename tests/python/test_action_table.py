@@ -277,6 +277,38 @@ def test_arenas_and_blocks_are_recognised_by_their_regions(
     assert subject.runtime == GLIBC
 
 
+@pytest.mark.parametrize(
+    ("misses", "static", "names"),
+    [
+        (900, "most", ["preload 2MiB", "madvise"]),
+        (200, "much", ["glibc-thp 2MiB", "preload 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
+        (50, "little", ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
+    ],
+)
+def test_static_variables_that_miss_get_the_library(
+    tmp_path: Path, misses: int, static: str, names: list[str]
+) -> None:
+    """No switch of malloc reaches them."""
+    heap = memory_row("heap", "heap", 64 * MIB, 4096, 64 * MIB)
+    own = {**heap, "region": "x data", "region_kind": "data", "path": sys.executable}
+    cache = {**own, "region": "cache", "path": "/etc/passwd"}
+    tlb = {"component": "tlb.data", "stream": "data"}
+    counted = ((heap, 1000 - misses), (own, misses), (cache, 5000))
+    rows = [heap, *({**row, **tlb, "misses": of} for row, of in counted)]
+    case = Case("data", (Point(4096, 1, 1.0, 1, 0.0),))
+    subject = Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
+    assert subject.static == static
+    found = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=subject)
+    assert [action.name or action.kind for action in found] == names
+
+
+def test_static_variables_alone_get_what_reaches_them(tmp_path: Path) -> None:
+    region = region_advice("anon 8MiB #1")
+    case = replace(region.case, region_kind="data", path=sys.executable)
+    found = actions_for(replace(region, case=case), host(tmp_path), subject=Subject(GLIBC))
+    assert [action.name or action.kind for action in found] == ["preload 2MiB", "madvise"]
+
+
 def test_memory_that_is_mostly_shared_gets_the_setting_of_shared_memory(tmp_path: Path) -> None:
     found = replace(host(tmp_path), shared_thp="never")
     shared = {"/sys/kernel/mm/transparent_hugepage/shmem_enabled": "never"}

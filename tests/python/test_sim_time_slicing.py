@@ -48,6 +48,24 @@ def test_time_sliced_processes_share_a_machine() -> None:
     assert results["flush"].total[0].count("tlb.l2", "misses") == 20 * 1025
 
 
+@pytest.mark.parametrize("quantum", [4095, 4096, 8192])
+def test_a_process_that_ends_with_its_turn_leaves_the_core_to_the_other(quantum: int) -> None:
+    """It has nothing left when its next turn comes: the other one runs on, in memory of its own."""
+    traces = [f"synth:uniform?table=1MiB&references={refs}" for refs in (2048, 5120)]
+    alone = [octavo.sim(trace, designs=["base4k"], check=True) for trace in traces]
+    sim = octavo.sim(traces, designs=["base4k"], check=True, processes="asid", quantum=quantum)
+    for component, counter in (("tlb.l1d", "accesses"), ("os", "faults")):
+        apart = [counters_of(one, "base4k", component, counter)[0] for one in alone]
+        assert counters_of(sim, "base4k", component, counter) == [sum(apart)]
+    curves = octavo.curves(traces, processes="asid", quantum=quantum, entries=64)
+    counted = [
+        row["value"]
+        for row in curves.rows
+        if row.get("counter") == "instructions" and "process" not in row
+    ]
+    assert counted == [4 * (2048 + 5120)]
+
+
 def test_time_sliced_processes_warm_up_together() -> None:
     """Two processes of 40960 instructions each, four to a load: a quarter of all is warm-up."""
     result = octavo.sim(

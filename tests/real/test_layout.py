@@ -111,7 +111,7 @@ int main(void) {
 def test_a_heap_lies_behind_an_image_that_ends_above_64_mib(
     linked: str, octavo: Octavo, tmp_path: Path
 ):
-    """Valgrind would find room for the heap right there, and place it otherwise than other heaps."""
+    """Valgrind would find room for the heap right there, unlike that of other programs."""
     source, binary = tmp_path / "large.c", tmp_path / "large"
     source.write_text(LARGE_IMAGE)
     subprocess.run(["gcc", "-O1", linked, "-o", binary, source], check=True)

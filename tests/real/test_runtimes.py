@@ -303,6 +303,29 @@ def test_glibc(built: Path, executable: str, arguments: str, name: str) -> None:
     assert seen.described == "glibc's malloc"
 
 
+STATIC = """
+#include <string.h>
+#include <stdio.h>
+#include <unistd.h>
+static char array[150 << 20];
+int main(void)
+{
+    memset(array, 1, sizeof array);
+    puts("ready");
+    fflush(stdout);
+    pause();
+}
+"""
+
+
+def test_the_library_reaches_static_variables(tmp_path: Path) -> None:
+    source, binary = tmp_path / "static.c", tmp_path / "static"
+    source.write_text(STATIC)
+    subprocess.run(["gcc", "-O1", "-o", str(binary), str(source)], check=True)
+    seen = act(Program(str(binary), "static", settling_seconds=15), "preload 2MiB")
+    assert seen.large > 0.8 * seen.anonymous > 100
+
+
 @pytest.mark.parametrize("arguments", ["100 150 4", LARGE])
 def test_the_library_reaches_arenas_and_blocks(built: Path, arguments: str) -> None:
     program = Program(f"{built / 'fill'} {arguments}", "fill", settling_seconds=15)

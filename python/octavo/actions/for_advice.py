@@ -8,7 +8,6 @@ usable one is named with its own figures, and refused where its memory growth is
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from octavo.actions.file_text import read_ahead
 from octavo.actions.model import UNKNOWN_PROGRAM, Action, own_command, show_settings
@@ -23,7 +22,7 @@ from octavo.actions.settings import (
 from octavo.actions.table import Line, Subject, has_command, in_large_pieces, lines_for
 from octavo.actions.trial import Trial
 from octavo.analysis.advice import Advice, Point, Thresholds
-from octavo.base.elf import ELF_MAGIC
+from octavo.base.elf import is_elf_file
 from octavo.base.huge_pages import PMD_PAGE, HugePages
 from octavo.base.units import (
     BASE_PAGE,
@@ -158,12 +157,22 @@ class _Chooser:
             )
         elif _is_shared_memory(self._advice) or (case.region is None and self._has_most_shared()):
             yield from self._for_shared_memory(size)
+        elif case.stream == "data" and is_elf_file(case.path):
+            yield from self._for_static_data(size)
         elif case.stream == "fetch" or case.path is not None:
             if case.path in (None, self._subject.runtime.program):
                 yield from self._from_table("text", size)
             yield from self._for_files(size)
         else:
             yield from self._for_anonymous(size)
+
+    def _for_static_data(self, size: int) -> Iterator[Action]:
+        """Static variables of a program or library: those without initial values are anonymous
+        memory, which no switch of an allocator reaches.
+        """
+        subject = replace(self._subject, static="most")
+        chooser = _Chooser(self._advice, self._host, self._program, subject, self._try_pages)
+        yield from chooser._for_anonymous(size)
 
     def fewer_faults(self) -> Iterator[Action]:
         """Multi-size THP of a size that the TLB does not know: worth naming, not to be oversold."""
@@ -234,7 +243,9 @@ class _Chooser:
 
     def _from_table(self, reaches: str, size: int) -> Iterator[Action]:
         """The actions of the table, those that change no setting of the system first."""
-        lines = lines_for(self._subject, self._host, "text" if reaches == "text" else "heap")
+        lines = list(lines_for(self._subject, self._host, "text" if reaches == "text" else "heap"))
+        if reaches == "heap" and self._subject.static == "most":
+            lines = [line for line in lines if line.kind == "apply"]
         offered = [
             action
             for line in lines
@@ -245,7 +256,7 @@ class _Chooser:
         has_switch = any(not action.system_wide and action.kind != "apply" for action in offered)
         subject = self._subject
         may_miss = "glibc-may-miss-madvise" in subject.runtime.facts
-        leaves_out = subject.arenas or subject.blocks or may_miss
+        leaves_out = subject.arenas or subject.blocks or subject.static == "much" or may_miss
         for action in offered:
             # The library is for what a switch of the program's own may not reach.
             if action.kind != "apply" or leaves_out or not has_switch:
@@ -353,7 +364,7 @@ class _Chooser:
     def _for_files(self, size: int) -> Iterator[Action]:
         """Text and data of mapped files: the page cache must hold them in large pages."""
         case, host = self._advice.case, self._host
-        if case.stream == "fetch" or _is_program_file(case.path):
+        if case.stream == "fetch":
             yield Action(
                 "linker",
                 f"Aligns the program's segments so that {format_bytes(size)} pages can map them; "
@@ -451,15 +462,6 @@ def _is_shared_memory(advice: Advice) -> bool:
     """MAP_SHARED without a file, System V shared memory, or a file of /dev/shm."""
     path = advice.case.path
     return advice.case.region_kind == "shared" or (path is not None and path.startswith(_SHM))
-
-
-def _is_program_file(path: str | None) -> bool:
-    """Whether a linker made the file; what cannot be read is taken for one that it did not."""
-    try:
-        with Path(path or "").open("rb") as file:
-            return file.read(len(ELF_MAGIC)) == ELF_MAGIC
-    except OSError:
-        return False
 
 
 def _keep_small(

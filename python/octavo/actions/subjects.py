@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from octavo.actions.table import Subject
 from octavo.analysis.advice import Case
-from octavo.analysis.rows import Row, instructions_by_process
+from octavo.analysis.rows import Row, component_of, instructions_by_process
+from octavo.base.elf import is_elf_file
 from octavo.base.units import BASE_PAGE, MIB
 from octavo.runtimes.detect import Runtime, with_arguments
 from octavo.runtimes.launchers import program_at
@@ -31,6 +33,9 @@ class _Memory:
     blocks: int = 0
     shared: int = 0
     """Not in the total."""
+    misses: int = 0
+    """Of data in 4 KiB pages, of these kinds and of static variables."""
+    static_misses: int = 0
 
 
 class Subjects:
@@ -59,6 +64,7 @@ class Subjects:
             is_started_directly=_starts(self._words, runtime.program),
             arenas=is_glibc and memory.arenas > share * memory.total,
             blocks=blocks,
+            static=_static(memory),
             shared=memory.shared > memory.total,
         )
 
@@ -82,15 +88,18 @@ def is_mostly_shared(rows: Sequence[Row]) -> bool:
 def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     found: defaultdict[int | None, _Memory] = defaultdict(_Memory)
     for row in rows:
-        if (
-            "region" not in row
-            or row["component"] != "memory"
-            or row["stream"] != "all"
-            or row["page_size"] != BASE_PAGE
-            or row["region_kind"] not in ("heap", "anonymous", "shared")
-        ):
+        if "region" not in row or row.get("page_size") != BASE_PAGE:
             continue
-        memory, touched = found[row.get("process")], row["touched_bytes"]
+        memory, kind = found[row.get("process")], row["region_kind"]
+        if row["component"] == component_of(1, "data"):
+            is_static = kind == "data" and is_elf_file(row["path"])
+            memory.static_misses += row["misses"] if is_static else 0
+            memory.misses += row["misses"] if is_static or kind in ("heap", "anonymous") else 0
+        if row["component"] != "memory" or row["stream"] != "all":
+            continue
+        if kind not in ("heap", "anonymous", "shared"):
+            continue
+        touched = row["touched_bytes"]
         if row["region_kind"] == "shared":
             memory.shared += touched
             continue
@@ -102,6 +111,12 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
         elif row["bytes"] // max(row["mappings"], 1) < _LARGE_BLOCK_BYTES:
             memory.blocks += touched
     return found
+
+
+def _static(memory: _Memory) -> Literal["little", "much", "most"]:
+    if 2 * memory.static_misses > memory.misses:
+        return "most"
+    return "much" if memory.static_misses > _NOTABLE_SHARE * memory.misses else "little"
 
 
 def _starts(words: Sequence[str], program: str) -> bool:

@@ -48,6 +48,8 @@ class Subject:
     """Whether arenas of threads hold much of its memory."""
     blocks: bool = False
     """Whether blocks below 4 MiB that malloc mapped one by one hold much of it."""
+    static: Literal["little", "much", "most"] = "little"
+    """How many of its misses of data are of static variables, its own and those of libraries."""
     shared: bool = False
     """Whether shared memory holds most of its data."""
     pool_pages: int = 0

@@ -4,6 +4,7 @@ Layout and numbers: System V ABI, chapter 4, and /usr/include/elf.h.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 ELF_MAGIC = b"\x7fELF"
 HEADER_BYTES = 20
@@ -58,3 +59,12 @@ def read_target(header: bytes) -> ElfTarget | None:
     big_endian = header[_EI_DATA] == _BIG_ENDIAN
     machine = int.from_bytes(header[_E_MACHINE], "big" if big_endian else "little")
     return ElfTarget(bits, machine)
+
+
+def is_elf_file(path: str | None) -> bool:
+    """Whether a linker made the file; what cannot be read is taken for one that it did not."""
+    try:
+        with Path(path or "").open("rb") as file:
+            return file.read(len(ELF_MAGIC)) == ELF_MAGIC
+    except OSError:
+        return False

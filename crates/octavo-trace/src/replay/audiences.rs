@@ -84,6 +84,12 @@ impl<C> Together<C> {
         let region = Region::new(limits);
         Together { engine, region, marked: BTreeMap::new(), running: None }
     }
+
+    /// No stream has its turn now.
+    fn end_turn(&mut self) {
+        let before = self.running.take().and_then(|before| self.marked.get_mut(&before));
+        before.into_iter().for_each(|before| *before = self.region.marked);
+    }
 }
 
 impl<C: TimeSlicedConsumer> Audience for Together<C> {
@@ -102,8 +108,7 @@ impl<C: TimeSlicedConsumer> Audience for Together<C> {
         decoder: &mut Decoder,
     ) -> Result<(), DecodeError> {
         if self.running != Some(stream) {
-            let before = self.running.and_then(|before| self.marked.get_mut(&before));
-            before.into_iter().for_each(|before| *before = self.region.marked);
+            self.end_turn();
             self.region.marked = self.marked[&stream];
             self.running = Some(stream);
             self.engine.switch_to(stream);
@@ -112,6 +117,8 @@ impl<C: TimeSlicedConsumer> Audience for Together<C> {
     }
 
     fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (C::Process, WindowLog) {
+        // The engine switches to the process that ends, which may have no references in its turn.
+        self.end_turn();
         self.marked.remove(&identity.stream);
         (self.engine.process_ended(identity, end), WindowLog::default())
     }
