@@ -197,6 +197,9 @@ def test_memory_that_runs_out_is_a_result() -> None:
         ["base4k", "stopped:"],
         ["thp", "stopped:"],
     ]
+    assert result.document()["run"]["notes"][:2] == list(remarks(result))
+    # The stream went on, so that its instructions are not those of the design.
+    assert not any(row["component"] == "core" and row["counter"] == "cycles" for row in result.rows)
     grid, *others = [grid for grid in grids(result) if grid.rows]
     assert grid.head == ("", "base4k\n(stopped)", "thp\n(stopped)")
     assert not others
@@ -209,6 +212,17 @@ def test_memory_that_runs_out_is_a_result() -> None:
         "zeroed",
         "promotions",
     }
+
+
+def test_a_level_may_be_as_fast_as_the_first() -> None:
+    """Its latency then adds nothing, as memory's of an ideal machine."""
+    for key in ("cache.memory_latency_cycles=0", "cache.l2.latency_cycles=0"):
+        for timing in ("additive", "out-of-order"):
+            result = octavo.sim(
+                STRIDED, designs=["base4k"], settings=[key], timing=timing, max_instructions=5000
+            )
+            usual = octavo.sim(STRIDED, designs=["base4k"], timing=timing, max_instructions=5000)
+            assert 0 < result.total[0].cycles <= usual.total[0].cycles
 
 
 def test_bounds_are_marked_by_the_engine() -> None:

@@ -30,7 +30,7 @@ from octavo.simulation.execution_time import (
     simulated_time,
 )
 from octavo.simulation.linear_models import linear_models
-from octavo.simulation.model import Simulated, simulated, summed
+from octavo.simulation.model import Simulated, simulated, stop_notes, summed
 from octavo.simulation.python_design import Design
 from octavo.simulation.rows import COLUMNS, SimRow, model_rows, rows_of, time_rows
 from octavo.simulation.timing import Timing, choose_timing
@@ -155,7 +155,11 @@ def _finished(
         manifest["notes"].append(NO_MAPPINGS_NOTE)
     simulated_result = SimResult(manifest, configuration, result)
     manifest["timing"] = simulated_result.timing.document()
-    manifest["notes"] = [*simulated_result.timing.notes(), *manifest["notes"]]
+    manifest["notes"] = [
+        *stop_notes(simulated_result.total),
+        *simulated_result.timing.notes(),
+        *manifest["notes"],
+    ]
     return simulated_result
 
 

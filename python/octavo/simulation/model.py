@@ -9,7 +9,7 @@ Where an out-of-order core executed the instructions, cycles are its own (`core.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -188,6 +188,16 @@ def simulated(
         intervals=tuple(_counts(interval) for interval in machine["intervals"]),
         overlaps_walks=overlaps_walks,
     )
+
+
+def stop_notes(designs: Iterable[Simulated]) -> Iterator[str]:
+    """A sentence for each design that stopped early."""
+    for one in designs:
+        if one.stopped is not None:
+            yield (
+                f"{one.design} stopped: {one.stopped}. What it counted ends there, and nothing is "
+                "concluded from it."
+            )
 
 
 def summed(of_processes: Sequence[Simulated]) -> Simulated:

@@ -63,9 +63,11 @@ def rows_of(
 
 
 def _whole_rows(one: Simulated, key: SimRow) -> Iterator[SimRow]:
-    """The counters of a design, with its instructions and cycles where no core counted them."""
+    """The counters of a design, with its instructions and cycles where no core counted them; but
+    not where it stopped, since the stream went on.
+    """
     yield from _counter_rows(one.counts, key)
-    if one.instructions and not one.is_timed:
+    if one.instructions and not one.is_timed and one.stopped is None:
         core = {("core", "instructions"): one.instructions, ("core", "cycles"): round(one.cycles)}
         yield from _counter_rows(core, key)
 

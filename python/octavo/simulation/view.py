@@ -12,7 +12,7 @@ from octavo.simulation.api import SimResult
 from octavo.simulation.configuration import OUT_OF_ORDER
 from octavo.simulation.execution_time import MEASURED_SOURCE, ExecutionTime
 from octavo.simulation.linear_models import BASE, HUGE, linear_models
-from octavo.simulation.model import RESOLUTION, Simulated
+from octavo.simulation.model import RESOLUTION, Simulated, stop_notes
 
 Value = float | None
 """None if the machine lacks the component."""
@@ -81,12 +81,7 @@ def grids(result: SimResult) -> Iterator[Grid]:
 
 def remarks(result: SimResult) -> Iterator[str]:
     """A sentence for whatever is missing from the tables, and why."""
-    for one in result.total:
-        if one.stopped is not None:
-            yield (
-                f"{one.design} stopped: {one.stopped}. What it counted ends there, and nothing is "
-                "concluded from it."
-            )
+    yield from stop_notes(result.total)
     if result.timing.warning is not None:
         yield result.timing.warning
     for source, times in result.times():

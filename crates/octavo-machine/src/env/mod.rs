@@ -353,8 +353,9 @@ impl Env {
 
     fn charge_cache_miss(&mut self, side: usize, served: Served) {
         self.served_by = served.by;
+        // A machine may have a level behind the first, or memory, that is as fast or faster.
         self.cycles.beyond_l1[side] +=
-            u64::from(served.latency_cycles - self.l1_latency_cycles[side]);
+            u64::from(served.latency_cycles.saturating_sub(self.l1_latency_cycles[side]));
     }
 
     /// The cycles charged so far.
@@ -427,7 +428,7 @@ impl Env {
             line: of.line,
             level: of.level,
             served: of.by,
-            cycles: of.latency_cycles - l1_cycles,
+            cycles: of.latency_cycles.saturating_sub(l1_cycles),
             uses_l2: of.uses_l2,
             first_transfer: (first_transfer + of.transfers_before) as u32,
             transfers: (end - of.transfers_before) as u32,
