@@ -124,7 +124,7 @@ impl LineAccess {
 
     /// Whether it looks up its page itself.
     #[inline(always)]
-    pub(super) fn is_whole(self) -> bool {
+    pub(crate) fn is_whole(self) -> bool {
         self.0 & HALF == 0
     }
 

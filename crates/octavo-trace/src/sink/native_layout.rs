@@ -106,7 +106,11 @@ impl WordConsumer for Mover {
             kind::MAP | kind::UNMAP | kind::PROTECT | kind::ADVISE => {
                 self.layout.move_range(payload);
             }
-            kind::REMAP => payload.chunks_mut(2).for_each(|range| self.layout.move_range(range)),
+            kind::REMAP => {
+                // The decoder ignores what comes after the two ranges.
+                let ranges = payload.chunks_exact_mut(2).take(2);
+                ranges.for_each(|range| self.layout.move_range(range));
+            }
             kind::ALLOCATION_STACK => {
                 let frames = payload[1] as usize;
                 for frame in &mut payload[2..2 + frames] {

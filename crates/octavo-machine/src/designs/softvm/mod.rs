@@ -120,6 +120,7 @@ impl<T: Translator> Softvm<T> {
     ) -> Option<FrameNumber> {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         self.served_by = ServedBy::L2;
+        let mut is_looked_up = access.is_whole();
         loop {
             let second = match first {
                 L1Lookup::Hit(frame) => return Some(frame),
@@ -138,6 +139,9 @@ impl<T: Translator> Softvm<T> {
             }
             self.write_back(env);
             if second != L2Lookup::Denied {
+                if !std::mem::take(&mut is_looked_up) {
+                    self.counts.table1.add_without_lookup(side);
+                }
                 // The program goes on if the write-back handler has not evicted its line.
                 if let Some(line) = self.caches.probe(side, addr) {
                     // Handlers may have used other lines of its set since.

@@ -110,6 +110,9 @@ impl Physical {
     fn serve_l1_miss(&mut self, access: LineAccess, line: GlobalAddr, frame: FrameNumber) {
         let (side, stores, repeats) = (access.side(), access.is_store(), access.repeats());
         self.missed[side][0] += 1;
+        if !access.is_whole() {
+            self.table1.add_without_lookup(side);
+        }
         self.served_by = ServedBy::L2;
         if self.caches.look_up_l2(side, line, stores, repeats) == L2Lookup::Miss {
             self.missed[side][1] += 1;
