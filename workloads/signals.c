@@ -5,6 +5,7 @@
 //   signals die-segv    prints "before", works a little, dies of SIGSEGV
 //   signals die-abort   the same with abort()
 //   signals die-kill    the same with SIGKILL
+//   signals die-trap    the same by `ud2`, where compilers have a program give up
 //   signals die-avx512  the same by an instruction that Valgrind does not know
 //   signals exit-3      the same, but exits with 3
 //   signals spin        prints "ready" and works until something stops it
@@ -58,6 +59,7 @@ int main(int argc, char **argv) {
     work();
     if (!strcmp(mode, "die-segv")) *nowhere = 1;
     if (!strcmp(mode, "die-abort")) abort();
+    if (!strcmp(mode, "die-trap")) __builtin_trap();
     if (!strcmp(mode, "die-kill")) raise(SIGKILL);
     // vpaddd %zmm0, %zmm0, %zmm0, in bytes for assemblers that do not know it either.
     if (!strcmp(mode, "die-avx512")) __asm__ volatile(".byte 0x62,0xf1,0x7d,0x48,0xfe,0xc0");

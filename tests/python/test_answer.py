@@ -37,8 +37,41 @@ def act(kind: str, command: str, **more: str) -> Record:
     return {"kind": kind, "text": "", "command": command, **more}
 
 
-def answer(*items: Record, program: list[str] | None = PROGRAM) -> Answer:
-    return answer_of(items, "zen3", "walk cost measured", program, Thresholds())
+def answer(
+    *items: Record,
+    program: list[str] | None = PROGRAM,
+    walks: int = 1_000_000,
+    growth: int = 1000 * MIB,
+) -> Answer:
+    growths = {BASE: 0, HUGE: growth}
+    cost = "walk cost measured"
+    return answer_of(items, "zen3", cost, program, Thresholds(), walks=walks, growths=growths)
+
+
+def test_pages_of_both_code_and_data_grow_once() -> None:
+    both = [
+        item(stream, HUGE, (0.02, 0.03, 0.04), growth_bytes=8 * MIB) for stream in ("fetch", "data")
+    ]
+    assert answer(*both).growth_bytes == 16 * MIB
+    assert answer(*both, growth=10 * MIB).growth_bytes == 10 * MIB
+    assert "for 10 MiB (5.0%) more memory" in answer(*both, growth=10 * MIB).text
+
+
+def test_what_keeps_small_pages_is_said() -> None:
+    little = [item(stream, BASE, (0.0, 0.004, 0.1)) for stream in ("fetch", "data")]
+    assert answer(*little).text == (
+        "Which page size? Keep 4 KiB: no gain is expected on zen3; larger pages would save about "
+        "0.8% (0.0% to 20.0%) of the time (walk cost measured)."
+    )
+    assert answer(*little, walks=147).text == (
+        "Which page size? Keep 4 KiB: no gain is expected on zen3, which has only 147 page walks "
+        "here."
+    )
+    each = [item(stream, BASE, (0.0, 0.009, 0.1)) for stream in ("fetch", "data")]
+    assert answer(*each).text == (
+        "Which page size? Keep 4 KiB: neither code nor data alone gains 1% on zen3; larger pages "
+        "for both would save about 1.8% (0.0% to 20.0%) of the time (walk cost measured)."
+    )
 
 
 def test_a_stream_of_the_whole_program() -> None:

@@ -142,11 +142,52 @@ def test_the_status_is_the_verdict(tmp_path: Path) -> None:
     assert run("diff", b, a, "-q").stdout == ""
 
 
+def test_diff_says_where_results_are_no_two_of_one_thing(tmp_path: Path) -> None:
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    assert run("run", "-q", "-o", a, SMALL).exit_code == 0
+    fewer = ["--page-sizes", "4KiB", "--max-instructions", "5k"]
+    assert run("run", "-q", "-o", b, *fewer, SMALL).exit_code == 0
+    said = run("diff", a, b, "--json", str(tmp_path / "diff.json")).stdout
+    remarks = json.loads((tmp_path / "diff.json").read_text())["remarks"]
+    assert [remark.split()[:4] for remark in remarks] == [
+        ["The", "second", "result", "is"],
+        ["The", "results", "were", "made"],
+        [remarks[2].split()[0], "numbers", "are", "in"],
+    ]
+    assert "page sizes" in remarks[1]
+    assert all(" ".join(remark.split()[:4]) in said for remark in remarks)
+
+
+READING = (
+    ["report", "{}"],
+    ["diff", "{}", "{}"],
+    ["apply", "--from", "{}", "--dry-run", "--", "true"],
+)
+
+
+@pytest.mark.parametrize("words", READING)
+def test_a_result_that_is_not_whole_is_refused(words: list[str], tmp_path: Path) -> None:
+    place = tmp_path / "a"
+    assert run("run", "-q", "-o", str(place), SMALL).exit_code == 0
+    command = [word.format(place) for word in words]
+    document = json.loads((place / "result.json").read_text())
+    for part in ("advice", "rows"):
+        if part == "advice" or words[0] != "apply":
+            (place / "result.json").write_text(json.dumps({**document, part: None}))
+            refused = run(*command)
+            assert refused.exit_code in (2, 125)
+            assert f"result.json` lacks `{part}`: it is damaged." in refused.stderr
+    (place / "manifest.json").unlink()
+    refused = run(*command)
+    assert refused.exit_code in (2, 125)
+    assert f"`{place}` has no `manifest.json`, which is written last" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["diff", "nowhere", "nowhere"], "cannot read `nowhere/result.json`"),
-        (["diff", "a", "b", "--tolerance", "-1"], "--tolerance -1: give percent from 0 to 1000"),
+        (["diff", "a", "b", "--tolerance", "-1"], "--tolerance `-1`: give a number from 0 to 1000"),
         (["list", "designz"], "unknown kind of list `designz`; did you mean `designs`?"),
         (["explain", "tsp"], "unknown design `tsp`; did you mean `tps`?"),
         (["completion", "tcsh"], "unknown shell `tcsh`"),

@@ -15,10 +15,12 @@ def test_valgrinds_own_complaints_are_passed_on() -> None:
     )
 
 
-def test_an_unknown_instruction_without_its_bytes() -> None:
-    said = diagnose("valgrind: Unrecognised instruction at address 0x10.")
-    assert said is not None
-    assert "does not know at 0x10" in said
+def test_an_instruction_that_no_processor_knows_is_not_blamed_on_its_age() -> None:
+    """Valgrind gives no bytes of `ud2`."""
+    said = "valgrind: Unrecognised instruction at address 0x10."
+    assert diagnose(said) == "Valgrind says: Unrecognised instruction at address 0x10"
+    said = f"vex amd64->IR: unhandled instruction bytes: 0x62 0xF1\n{said}"
+    assert "does not know (0x62 0xF1) at 0x10" in str(diagnose(said))
 
 
 def test_a_death_by_seccomp_differs_from_other_faults() -> None:

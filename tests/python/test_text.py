@@ -61,6 +61,16 @@ def test_names_command_no_terminal(is_terminal: bool, capsys: pytest.CaptureFixt
     assert out.count(SHOWN) == 3
 
 
+def test_a_table_in_a_file_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """However wide it is; a screen is as wide as it is."""
+    numbers = tuple(f"{number}{'0' * 20}" for number in range(10))
+    console = Console(force_terminal=False, color_system=None, width=120)
+    show_grid(console, Grid("Wide", ("name", *numbers), (("x", *numbers),)))
+    out = capsys.readouterr().out
+    assert all(out.count(number) == 2 for number in numbers)
+    assert console.width == 120
+
+
 def test_pages_hold_no_control_characters() -> None:
     environment = page._environment()
     made = environment.from_string("{{ name }}|{{ script | safe }}").render(

@@ -324,6 +324,13 @@ def test_a_head_names_instructions(csv: str) -> None:
         ["0", "load", "0x7fff00001000", "8"],
         ["1", "fetch", "0x400003", "2"],
     ]
+    for more, what in (
+        (["--from", "1G"], "from instruction 1,000,000,000 on"),
+        (["--process", "7"], "of process 7"),
+    ):
+        beyond = run("head", csv, *more)
+        assert (beyond.exit_code, beyond.stdout) == (125, "")
+        assert f"has nothing {what}." in beyond.stderr
     document = json.loads(run("head", csv, "--from", "1", "--json", "-").stdout)
     assert [entry["kind"] for entry in document["entries"]] == ["fetch", "store", "modify"]
     assert document["fault"] is None

@@ -184,6 +184,7 @@ def test_what_was_predicted_stands_beside(tmp_path: Path) -> None:
     data |= {"page_size": PMD_PAGE, "usable_page_size": PMD_PAGE, "region_kind": None}
     file = tmp_path / "result.json"
     file.write_text(json.dumps({"schema": "octavo/run/1", "advice": [{"scope": "answer"}, data]}))
+    (tmp_path / "manifest.json").write_text("{}")
     arguments = ("--repetitions", "1", "--settings", "X=1", "--try", "X=1", "--", "true")
     found = document("--from", str(tmp_path), *arguments)
     assert setting(found, AS_NOW)["predicted"] is None

@@ -76,6 +76,14 @@ def test_many_walks_are_worth_huge_pages() -> None:
     assert "walk cost estimated" in advice.text
 
 
+def test_few_walks_in_all_are_no_gain_however_short_the_run() -> None:
+    """As of a program that does nothing but start."""
+    advice = advise(9_999, instructions=100_000)
+    assert (advice.page_size, advice.reason) == (4 * KIB, "no-gain")
+    assert "2 MiB pages would save 9999 page walks in all, and fewer than 10.0 k" in advice.text
+    assert advise(10_000, instructions=100_000).page_size == 2 * MIB
+
+
 def test_few_walks_are_no_gain_however_many_misses_a_small_tlb_has() -> None:
     advice = advise(30_000)
     assert (advice.page_size, advice.reason) == (4 * KIB, "no-gain")

@@ -17,7 +17,12 @@ from .conftest import OCTAVO, TIMEOUT_SECONDS, Octavo, read_document, workload
 
 @pytest.mark.parametrize(
     ("mode", "status", "signal_name"),
-    [("die-segv", 139, "SIGSEGV"), ("die-abort", 134, "SIGABRT"), ("die-kill", 137, "SIGKILL")],
+    [
+        ("die-segv", 139, "SIGSEGV"),
+        ("die-abort", 134, "SIGABRT"),
+        ("die-kill", 137, "SIGKILL"),
+        ("die-trap", 132, "SIGILL"),
+    ],
 )
 def test_a_deadly_signal(mode: str, status: int, signal_name: str, octavo: Octavo):
     traced = octavo(workload("signals", mode))

@@ -4,12 +4,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use octavo_types::open_regular;
-use octavo_types::spelling::quoted;
-use toml_edit::{DocumentMut, Item, Table, Value};
+use octavo_types::spelling::{hint, quoted};
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 use twox_hash::XxHash3_128;
 
 use crate::design_tables::DesignTables;
-use crate::error::{Fault, InvalidValue, MachineError};
+use crate::error::{Fault, InvalidValue, MachineError, any_of};
 use crate::host;
 use crate::memory_kinds;
 use crate::node::Node;
@@ -126,6 +126,7 @@ impl DesignTables {
         mut tree: Tree,
         settings: &[S],
     ) -> Result<Resolved, MachineError> {
+        let before = tree.tables.clone();
         for setting in settings {
             tree.set(SETTING, setting.as_ref())?;
         }
@@ -134,6 +135,11 @@ impl DesignTables {
         let invalid = |wrong: InvalidValue| MachineError::new(tree.origin(&wrong.key), wrong);
         expanded.map_err(invalid)?;
         let wrong = |(key, fault): (String, Fault)| {
+            if let Fault::Missing(missing) = &fault
+                && let Some(advice) = new_table(&before, &key, missing)
+            {
+                return MachineError::new(SETTING, InvalidValue::of_table(key, advice));
+            }
             let given = tree.given(&key);
             invalid(fault.of(key, given))
         };
@@ -168,6 +174,22 @@ impl DesignTables {
             (key, fault)
         })
     }
+}
+
+/// What to say of a table that settings made beside others, and that lacks a key; `None` where it was there before.
+fn new_table(before: &Table, key: &str, missing: &str) -> Option<String> {
+    let (above, name) = key.rsplit_once('.')?;
+    let mut table: &dyn TableLike = before;
+    for part in above.split('.') {
+        table = table.get(part)?.as_table_like()?;
+    }
+    let others: Vec<&str> =
+        table.iter().filter(|(_, item)| item.is_table()).map(|(name, _)| name).collect();
+    if table.contains_key(name) || others.is_empty() {
+        return None;
+    }
+    let (list, hint) = (any_of(&others), hint(name, &others));
+    Some(format!("`{above}` has {list}; a new one needs {missing} and its other keys{hint}"))
 }
 
 /// Where a machine is written.

@@ -76,14 +76,14 @@ impl Tree {
         let wrong =
             |what: &str| Err(MachineError::new(origin, format!("{}: {what}", quoted(setting))));
         let Some((key, value)) = setting.split_once('=') else {
-            return wrong("give KEY=VALUE, such as tlb.l2.entries=2048");
+            return wrong("give KEY=VALUE, such as tlb.l2.main.entries=2048");
         };
         let Ok(parts) = Key::parse(key) else {
-            return wrong("give a key such as tlb.l2.entries before the `=`");
+            return wrong("give a key such as tlb.l2.main.entries before the `=`");
         };
         let mut parts: Vec<String> = parts.into_iter().map(|part| part.get().to_owned()).collect();
         if parts.len() > MAX_PARTS {
-            return wrong("no key has so many parts; give one such as tlb.l2.entries");
+            return wrong("no key has so many parts; give one such as tlb.l2.main.entries");
         }
         if let Err(what) = self.name_array(&mut parts) {
             return wrong(&what);

@@ -131,6 +131,18 @@ def stream_counters(rows: Iterable[Row]) -> dict[str, int]:
     }
 
 
+def growths_of(rows: Iterable[Row]) -> dict[int, int]:
+    """By page size, the bytes by which all memory of the program grows over 4 KiB pages."""
+    touched = {
+        row["page_size"]: row["touched_bytes"]
+        for row in rows
+        if row["component"] == "memory" and row["stream"] == "all"
+        if "process" not in row and "region" not in row
+    }
+    base = touched.get(BASE_PAGE, 0)
+    return {size: of_size - base for size, of_size in touched.items()}
+
+
 def instructions_by_process(rows: Iterable[Row]) -> dict[int, int]:
     """Instructions of each process by its stream number; empty where there is only one process."""
     return {

@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from octavo.base.errors import CannotRun
 from octavo.base.host import open_regular
 
-_FILE = "result.json"
+DOCUMENT = "result.json"
+"""The result of a run, for its report and for other programs."""
+REPORT_DATA = "report.json"
+"""The data that reports of curves and simulations show."""
 _SCHEMA = "octavo/run/"
+MANIFEST = "manifest.json"
+"""Written last: a directory that has it is whole."""
 
 
-def read_run(name: str) -> dict[str, Any]:
-    """The document of a run. Raises CannotRun."""
+def read_run(name: str, *, needs: Sequence[str] = ()) -> dict[str, Any]:
+    """The document of a run, which has `needs`. Raises CannotRun."""
     path = Path(name)
-    if path.is_dir():
-        path /= _FILE
+    is_directory = path.is_dir()
+    if is_directory:
+        path /= DOCUMENT
     document = read_json(path)
     if not isinstance(document, dict) or not str(document.get("schema")).startswith(_SCHEMA):
         raise CannotRun(f"`{path}` is not a result of `octavo run`.")
+    if is_directory:
+        check_whole(path.parent)
+    check_parts(document, path, needs)
     return document
+
+
+def check_whole(directory: Path) -> None:
+    """Raises CannotRun where the command that wrote a directory of results did not end."""
+    if not (directory / MANIFEST).exists():
+        raise CannotRun(
+            f"`{directory}` has no `{MANIFEST}`, which is written last: the command that wrote the "
+            "directory did not end."
+        )
+
+
+def check_parts(document: dict[str, Any], path: Path, needs: Sequence[str]) -> None:
+    """Raises CannotRun where a document lacks one of its parts, which are lists and objects."""
+    for part in needs:
+        if not isinstance(document.get(part), list | dict):
+            raise CannotRun(f"`{path}` lacks `{part}`: it is damaged.")
 
 
 def read_json(path: Path) -> Any:

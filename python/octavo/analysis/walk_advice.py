@@ -133,13 +133,18 @@ def _choose(
     if not gains:
         return BASE_PAGE, "largest-size", None
     best = _best(gains)
-    if gains[best].expected < limits.min_gain:
+    if gains[best].expected < limits.min_gain or _saves_few(case, best, limits):
         return BASE_PAGE, "no-gain", best
     if allowed:
         size = _best(allowed)
         if allowed[size].expected >= limits.min_gain:
             return size, "gain" if size == best else "memory", size
     return BASE_PAGE, "memory", best
+
+
+def _saves_few(case: Case, size: int, limits: Thresholds) -> bool:
+    """Whether the walks that pages of a size save are few, however short the run."""
+    return (case.base.walks or 0) - (case.at(size).walks or 0) < limits.negligible_misses
 
 
 def _best(gains: dict[int, Gain]) -> int:
@@ -167,6 +172,13 @@ def _sentence(
     if reason == "no-gain":
         if (base.walks or 0) == 0:
             return f"{subject}: keep 4 KiB. No gain expected: no page walks."
+        if found.expected >= limits.min_gain:
+            saved = (base.walks or 0) - (point.walks or 0)
+            return (
+                f"{subject}: keep 4 KiB. No gain expected: {format_bytes(judged)} pages would save "
+                f"{format_count(saved)} page walks in all, and fewer than "
+                f"{format_count(limits.negligible_misses)} are no reason to change anything."
+            )
         small = found.expected < _NONE_SHARE * limits.min_gain
         lead = "No gain expected" if small else "Little gain expected"
         return (

@@ -90,7 +90,7 @@ def read_selection(name: str | None) -> Selection:
     """
     if name is None:
         return ALL_LARGE
-    return selection_of(read_run(name)["advice"], name)
+    return selection_of(read_run(name, needs=["advice"])["advice"], name)
 
 
 def selection_of(advice: Sequence[Mapping[str, Any]], name: str) -> Selection:

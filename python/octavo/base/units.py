@@ -91,22 +91,25 @@ def entries(text: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[-1])
 
 
-def count(text: str) -> int:
-    """`10M` → 10 000 000; k, M, G and T are powers of 1000."""
+def count(text: str, option: str = "") -> int:
+    """`10M` → 10 000 000; k, M, G and T are powers of 1000. Raises UsageError, which names the
+    option.
+    """
+    lead = f"{option}: " if option else ""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kmgt]?)", text.strip().lower())
     if match is None:
         raise UsageError(
-            f"`{quoted(text)}` is not a count: give a number such as 250000, 10M or 2G."
+            f"{lead}`{quoted(text)}` is not a count: give a number such as 250000, 10M or 2G."
         )
     number = Fraction(match[1]) * _COUNT_UNITS[match[2]]
     if number.denominator != 1:
-        raise UsageError(f"`{quoted(text)}` is not a whole number.")
+        raise UsageError(f"{lead}`{quoted(text)}` is not a whole number.")
     return int(number)
 
 
-def counts(text: str) -> list[int]:
-    """`100k,10M` → [100 000, 10 000 000]."""
-    return [count(part) for part in text.split(",")]
+def counts(text: str, option: str = "") -> list[int]:
+    """`100k,10M` → [100 000, 10 000 000]. Raises UsageError, which names the option."""
+    return [count(part, option) for part in text.split(",")]
 
 
 def byte_size(text: str) -> int:
@@ -185,30 +188,36 @@ def _three_digits(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
-def percentage(text: str) -> float:
-    """`25`, `25%` or `2.5%` → 0.25, 0.25, 0.025. Raises UsageError."""
+def percentage(text: str, option: str = "percentage", most: float | None = None) -> float:
+    """`25`, `25%` or `2.5%` → 0.25, 0.25, 0.025. Raises UsageError, which names the option, also
+    above `most`, a percentage.
+    """
     try:
         number = float(text.strip().removesuffix("%"))
     except ValueError:
         number = nan
-    if not 0 <= number < inf:
+    if not 0 <= number < inf or (most is not None and number > most):
+        bounds = "0 up" if most is None else f"0 to {most:g}"
         raise UsageError(
-            f"percentage `{quoted(text)}`: give a number from 0 up, such as 25 or 25%."
+            f"{option} `{quoted(text)}`: give a number from {bounds}, such as 25 or 25%."
         )
     return number / 100
 
 
-def duration(text: str) -> float:
+def duration(text: str, option: str = "") -> float:
     """`90s` → 90.0; `5min` → 300.0. A number alone is seconds; ms, s, min and h are known.
 
-    Raises UsageError for anything else, and for 0.
+    Raises UsageError, which names the option, for anything else, and for 0.
     """
+    lead = f"{option}: " if option else ""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", text.strip().lower())
     unit = None if match is None else _SECONDS.get(match[2])
-    if match is None or unit is None or float(match[1]) == 0:
+    if match is None or unit is None:
         raise UsageError(
-            f"`{quoted(text)}` is not a duration: give a number such as 30s, 5min or 1.5h."
+            f"{lead}`{quoted(text)}` is not a duration: give a number such as 30s, 5min or 1.5h."
         )
+    if float(match[1]) == 0:
+        raise UsageError(f"{lead}`{quoted(text)}` is no time; give one above 0.")
     return float(match[1]) * unit
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from octavo.base.errors import FAILED, UsageError
+from octavo.base.files import failing_with
 from octavo.base.signals import Interruption, Interrupts
 from octavo.base.text import quoted
 from octavo.cli import options
@@ -129,6 +131,9 @@ class ApplyOptions:
         from octavo.applying.preload import PreloadSettings
         from octavo.applying.selection import read_selection
 
+        if self.log is not None and not self.dry_run:
+            with failing_with(f"to `{quoted(self.log)}`"), Path(self.log).open("ab"):
+                pass
         selection = read_selection(self.result)
         fill = _percent(self.min_fill, "--min-fill")
         usual = _WATCH_BUDGET if self.pid else _PRELOAD_BUDGET

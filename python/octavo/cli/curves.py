@@ -1,6 +1,7 @@
 """`octavo curves`: the misses of every TLB for a program or a trace, in one pass."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import typer
@@ -133,13 +134,13 @@ class CurvesOptions:
         return {
             "sizes": units.page_sizes(self.page_sizes),
             "streams": self.streams.split(","),
-            "entries": units.count(self.entries),
-            "sets": units.count(self.sets),
+            "entries": units.count(self.entries, "--entries"),
+            "sets": units.count(self.sets, "--sets"),
             "indexes": self.index or ["low"],
-            "windows": units.counts(self.windows),
+            "windows": units.counts(self.windows, "--windows"),
             **two_sizes,
             "threshold": self.threshold,
-            "policy_window": units.count(self.policy_window),
+            "policy_window": units.count(self.policy_window, "--policy-window"),
             "miss_penalty": self.miss_penalty,
             "two_sizes_penalty": self.two_sizes_penalty,
             "presets": options.names_in(self.presets),
@@ -148,7 +149,7 @@ class CurvesOptions:
             "classify": self.classify,
             "classify_sizes": self.classify_sizes,
             "threads": self.threads,
-            "flush_every": optional(units.count, self.flush_every),
+            "flush_every": optional(partial(units.count, option="--flush-every"), self.flush_every),
             "sample_pages": self.sample_pages,
         }
 

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from octavo.base.errors import CannotRun, UsageError, check_range
+from octavo.base.errors import CannotRun, UsageError
+from octavo.base.units import percentage
 from octavo.cli import options
 from octavo.cli.groups import option, with_groups
 from octavo.cli.guard import guarded
@@ -34,8 +35,8 @@ def register(app: typer.Typer) -> None:
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="The result before: a DIR of --out.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="The result after.")],
-    tolerance: float = option(
-        2.0, "PERCENT", "A number that grew by more than this is worse.", "--tolerance"
+    tolerance: str = option(
+        "2%", "PERCENT", "A number that grew by more than this is worse.", "--tolerance"
     ),
     *,
     output: options.TextOutput,
@@ -48,18 +49,20 @@ def diff(
         from octavo.results.archive import read_document
         from octavo.results.difference import compare
 
-        check_range("--tolerance", tolerance, 0, 1000, "percent")
+        share = percentage(tolerance, "--tolerance", most=1000)
         shown = output.shown()
         try:
             documents = [read_document(place) for place in (before, after)]
         except CannotRun as error:
             raise UsageError(str(error)) from None
-        compared = compare(documents[0], documents[1], tolerance / 100)
+        compared = compare(documents[0], documents[1], share)
         shown.write_json(compared.document)
         if not output.quiet:
 
             def show(console: Console) -> None:
                 show_grid(console, compared.grid())
+                for remark in compared.remarks:
+                    say(console, remark, "bold yellow")
                 say(console, compared.sentence(), "bold")
 
             shown.write_console(show)

@@ -46,12 +46,16 @@ def head(
     with guarded():
         shown = output.shown()
         opened = open_trace(trace, format=format)
-        first = units.count(start)
+        first = units.count(start, "--from")
         entries, fault = interruptible(
             lambda: opened.list(
                 entries=lines, from_instruction=first, stream=process, events_only=events
             )
         )
+        if not entries and fault is None and (first > 0 or process is not None):
+            whose = "" if process is None else f" of process {process}"
+            place = "" if first == 0 else f" from instruction {first:,} on"
+            raise CannotRun(f"`{trace}` has nothing{whose}{place}.")
         shown.write_text(_pieces(_text_lines(list(entries))))
         shown.write_json(lambda: _document(trace, list(entries), fault))
         if fault is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -48,7 +49,9 @@ TraceName = Annotated[
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change a number of the machine (tlb.l2.entries=2048)."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a number of the machine (tlb.l2.main.entries=2048).",
     ),
 ]
 
@@ -93,8 +96,10 @@ class Following:
     def counted(self) -> dict[str, Any]:
         """The part that counts."""
         return {
-            "skip_instructions": count(self.skip_instructions),
-            "max_instructions": optional(count, self.max_instructions),
+            "skip_instructions": count(self.skip_instructions, "--skip-instructions"),
+            "max_instructions": optional(
+                partial(count, option="--max-instructions"), self.max_instructions
+            ),
         }
 
 
@@ -143,7 +148,7 @@ class TimedTracing(Tracing):
 
     def scope(self) -> dict[str, Any]:
         """The arguments of `octavo.tracing.scope.resolve_scope`. Raises UsageError."""
-        return {**super().scope(), "window_warm": count(self.window_warm)}
+        return {**super().scope(), "window_warm": count(self.window_warm, "--window-warm")}
 
     def counted(self) -> dict[str, Any]:
         """The part that counts."""

@@ -88,7 +88,11 @@ def reproduce(
                 directory = OutputDirectory(out, force=output.force)
                 stack.callback(directory.close)
         console = make_console()
-        most = None if max_instructions is None else units.count(max_instructions)
+        most = (
+            None
+            if max_instructions is None
+            else units.count(max_instructions, "--max-instructions")
+        )
         report = _say_nothing if output.quiet else partial(say, console)
         from octavo.studies.reproduction import Request
         from octavo.studies.reproduction import reproduce as run_reproduction

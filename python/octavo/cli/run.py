@@ -80,7 +80,7 @@ class RunOptions:
             sizes=units.page_sizes(self.page_sizes),
             entries=optional(units.entries, self.entries),
             tlb=self.tlb,
-            max_growth=units.percentage(self.max_growth),
+            max_growth=units.percentage(self.max_growth, "--max-growth"),
             **scope,
         )
 

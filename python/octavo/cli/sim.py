@@ -1,6 +1,7 @@
 """`octavo sim`: translation designs side by side on one machine, with a program or a trace."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import typer
@@ -119,12 +120,12 @@ class SimOptions:
             "machine": self.machine,
             "designs": DEFAULT_DESIGNS if self.design is None else names_in(self.design),
             "settings": self.settings or [],
-            "warm_up": units.count(self.warm_up),
+            "warm_up": units.count(self.warm_up, "--warm-up"),
             "fast_forward": self.fast_forward,
-            "interval": optional(units.count, self.interval),
+            "interval": optional(partial(units.count, option="--interval"), self.interval),
             "check": self.check,
             "timing": self.timing,
-            "cores": optional(units.count, self.cores),
+            "cores": optional(partial(units.count, option="--cores"), self.cores),
             "virtualised": self.virtualised,
             "host_policy": self.host_policy,
             "perf_4k": self.perf_4k,

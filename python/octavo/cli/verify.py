@@ -115,7 +115,7 @@ class VerifyOptions:
             "repetitions": self.repetitions,
             "seconds": optional(duration, self.time),
             "ready": self.ready,
-            "ready_seconds": duration(self.ready_timeout),
+            "ready_seconds": duration(self.ready_timeout, "--ready-timeout"),
             "prepare": self.prepare,
             "settings": None if self.settings is None else options.names_in(self.settings),
             "tries": self.tries or [],

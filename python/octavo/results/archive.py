@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.analysis.allocations import folded
-from octavo.analysis.stored_result import read_json
+from octavo.analysis.stored_result import (
+    DOCUMENT,
+    MANIFEST,
+    REPORT_DATA,
+    check_parts,
+    check_whole,
+    read_json,
+)
 from octavo.base.errors import CannotRun
 from octavo.base.files import failing_with, replace_file, replace_text, text_writer, to_json
 from octavo.report import curves_data, sim_data
@@ -25,11 +32,6 @@ if TYPE_CHECKING:
     """A result that has a place (`octavo.results.target`)."""
 
 ROWS = "rows.parquet"
-DOCUMENT = "result.json"
-"""The result of a run, for its report and for other programs."""
-REPORT_DATA = "report.json"
-"""The data that reports of curves and simulations show."""
-MANIFEST = "manifest.json"
 REPORT = "report.html"
 FOLDED = "walks.folded"
 """Stacks of the misses of data, for viewers of flame graphs."""
@@ -115,4 +117,7 @@ def read_document(directory: Path) -> Mapping[str, Any]:
             f"`{path}` is not a result of `octavo run`, `curves` or `sim` (its schema is none of "
             f"{', '.join(_MAKERS)})."
         )
+    check_whole(directory)
+    is_of_run = document["schema"] == SCHEMA
+    check_parts(document, path, ["run", *(["rows", "programs", "advice"] if is_of_run else [])])
     return document

@@ -62,6 +62,8 @@ class Comparison:
     tolerance: float
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
+    remarks: tuple[str, ...]
+    """What may make the results no two of one thing, in sentences."""
 
     @property
     def verdict(self) -> Verdict:
@@ -106,6 +108,7 @@ class Comparison:
             "tolerance": self.tolerance,
             "only_before": list(self.only_before),
             "only_after": list(self.only_after),
+            "remarks": list(self.remarks),
             "differences": [asdict(one) for one in self.differences],
         }
 
@@ -127,12 +130,33 @@ def compare(
         raise UsageError(
             "the results have no number in common; give some with the same page sizes or designs."
         )
+    only_before = tuple(name for name in old if name not in new)
+    only_after = tuple(name for name in new if name not in old)
+    remarks = [*_remarks(before["run"], after["run"])]
+    if only_before or only_after:
+        remarks.append(
+            f"{len(only_before)} numbers are in the first result alone, and {len(only_after)} in "
+            "the second: they are not compared."
+        )
     return Comparison(
         tuple(_difference(name, old[name], new[name], tolerance) for name in shared),
         tolerance,
-        tuple(name for name in old if name not in new),
-        tuple(name for name in new if name not in old),
+        only_before,
+        only_after,
+        tuple(remarks),
     )
+
+
+def _remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """What differs in how two results were made, by their manifests."""
+    for which, manifest in (("first", before), ("second", after)):
+        if manifest.get("partial"):
+            yield f"The {which} result is partial: {manifest.get('partial_reason')}."
+    old, new = (manifest.get("configuration", {}) for manifest in (before, after))
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    if names:
+        listed = ", ".join(name.replace("_", " ") for name in names)
+        yield f"The results were made with different settings: {listed}."
 
 
 def _difference(name: str, old: Measure, new: Measure, tolerance: float) -> Difference:

@@ -7,7 +7,7 @@ It is made of the pieces of advice, which are the evidence for it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from octavo.actions.model import own_command
 from octavo.analysis.advice import Thresholds
 from octavo.analysis.gain import Gain
 from octavo.analysis.rows import family_of
-from octavo.base.units import BASE_PAGE, format_bytes, format_share
+from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_share
 
 Record = dict[str, Any]
 
@@ -61,17 +61,23 @@ def answer_of(
     cost_label: str,
     program: Sequence[str] | None,
     limits: Thresholds,
+    *,
+    walks: int,
+    growths: Mapping[int, int],
 ) -> Answer:
     """The answer from the records of the advice, code and data of the whole program first.
 
     `machine` and `cost_label` say what the gains were estimated for and from. `program` is the
-    command, where there is one.
+    command, where there is one. `walks` are those in 4 KiB pages, and `growths` the bytes by which
+    all memory grows in pages of a size.
     """
     chosen = _chosen(items)
     if not chosen:
-        return _keep(items, machine, cost_label, limits)
+        return _keep(items, machine, cost_label, limits, walks)
     gain = _sum(chosen)
     growth = sum(max(0, item["growth_bytes"]) for item in chosen)
+    # Large pages that hold both code and data are in both.
+    growth = min(growth, growths.get(max(item["usable_page_size"] for item in chosen), growth))
     action = _first_to_paste(chosen)
     lines, undo = action.get("command", ""), action.get("undo", "")
     share = _growth_share(items, growth)
@@ -114,7 +120,9 @@ def _is_to_change(item: Record) -> bool:
     return bool(item["usable_page_size"] > BASE_PAGE and item["reason"] != "already")
 
 
-def _keep(items: Sequence[Record], machine: str, cost_label: str, limits: Thresholds) -> Answer:
+def _keep(
+    items: Sequence[Record], machine: str, cost_label: str, limits: Thresholds, walks: int
+) -> Answer:
     whole = [item for item in items if item["scope"] == "program" and item.get("gain")]
     gain = _sum(whole)
     present = [item for item in items if item["reason"] == "already"]
@@ -136,10 +144,18 @@ def _keep(items: Sequence[Record], machine: str, cost_label: str, limits: Thresh
         )
         return Answer(text, False, gain, 0, "", "", "")
     text = f"Which page size? Keep 4 KiB: no gain is expected on {machine}"
-    if gain.high > 0:
-        text += f"; larger pages would save {gain} of the time ({cost_label})"
-    else:
+    saves = f"would save {gain} of the time ({cost_label})"
+    if gain.high == 0:
         text += ", which has next to no page walks here"
+    elif walks < limits.negligible_misses:
+        text += f", which has only {format_count(walks)} page walks here"
+    elif gain.expected < limits.min_gain:
+        text += f"; larger pages {saves}"
+    else:
+        text = (
+            f"Which page size? Keep 4 KiB: neither code nor data alone gains {limits.min_gain:.0%} "
+            f"on {machine}; larger pages for both {saves}"
+        )
     return Answer(f"{text}.", False, gain, 0, "", "", "")
 
 

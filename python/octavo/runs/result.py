@@ -19,7 +19,7 @@ from octavo.analysis.allocations import allocation_rows, allocations_record, sen
 from octavo.analysis.gain import ASSUMPTIONS
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
-from octavo.analysis.rows import COLUMNS, Row, rated_of, rows_of
+from octavo.analysis.rows import COLUMNS, Row, growths_of, rated_of, rows_of
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
@@ -123,7 +123,16 @@ def advice_records(
     text, more = overall_text(advice, usable), {}
     if costs is not None:
         modelled = manifest["configuration"]["modelled"]["name"]
-        answered = answer_of(records, modelled, costs.label(), command, limits)
+        walks = sum(item.case.base.walks or 0 for item in advice if item.case.region is None)
+        answered = answer_of(
+            records,
+            modelled,
+            costs.label(),
+            command,
+            limits,
+            walks=walks,
+            growths=growths_of(merged),
+        )
         text = answered.text
         more = {**answered.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
     answer = {

@@ -113,18 +113,24 @@ def show_grid(console: Console, grid: Grid, shown: int | None = None) -> None:
         return
     console.print()
     say(console, grid.title, "bold")
-    console.print(_table(console, grid, shown))
+    grid, ruled = _fitting(console, grid)
+    width = console.width
+    if not console.is_terminal:
+        # Nothing is cut off where no screen needs it.
+        console.width = max(width, _needed_width(grid, ruled=ruled))
+    console.print(_filled(grid, shown, ruled=ruled))
+    console.width = width
     if shown is not None and len(grid.rows) > shown:
         say(console, f"and {len(grid.rows) - shown} more; --json and --out have all.", "dim")
 
 
-def _table(console: Console, grid: Grid, shown: int | None) -> Table:
+def _fitting(console: Console, grid: Grid) -> tuple[Grid, bool]:
     """The fullest form of the table that fits: rules and the less needed column go first."""
     if console.is_terminal and _needed_width(grid, ruled=True) <= console.width:
-        return _filled(grid, shown, ruled=True)
+        return grid, True
     if grid.spare_column is not None and _needed_width(grid, ruled=False) > console.width:
         grid = _without(grid, grid.spare_column)
-    return _filled(grid, shown, ruled=False)
+    return grid, False
 
 
 def _needed_width(grid: Grid, *, ruled: bool) -> int:

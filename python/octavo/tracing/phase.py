@@ -59,7 +59,7 @@ def read_span(text: str, option: str) -> tuple[float | None, int | None]:
     """`30s` → (30.0, None); `200M` → (None, 200 000 000). Raises UsageError."""
     word = text.strip()
     if re.fullmatch(r"[0-9.]+\s*(?:ms|s|sec|min|h)", word.lower()):
-        return duration(word), None
+        return duration(word, option), None
     if re.fullmatch(r"[0-9.]+[kKMGT]", word):
         number = count(word)
         if number:

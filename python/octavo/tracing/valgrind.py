@@ -128,13 +128,11 @@ def diagnose(diagnostics: str) -> str | None:
     if confined is not None:
         return confined
     text = _bare(diagnostics)
-    unknown = _UNKNOWN_INSTRUCTION.search(text)
-    if unknown is not None:
-        found = _BYTES.search(text)
-        code = f" ({found[1].strip()})" if found else ""
+    unknown, code = _UNKNOWN_INSTRUCTION.search(text), _BYTES.search(text)
+    if unknown is not None and code is not None:
         return (
-            f"the program executed an instruction that Valgrind does not know{code} at "
-            f"{unknown[1]}, such as one of AVX-512; build it for an older processor"
+            f"the program executed an instruction that Valgrind does not know ({code[1].strip()}) "
+            f"at {unknown[1]}, such as one of AVX-512; build it for an older processor"
         )
     complaint = _COMPLAINT.search(text)
     return f"Valgrind says: {complaint[1].rstrip('.')}" if complaint else None

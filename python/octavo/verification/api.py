@@ -78,7 +78,7 @@ def verify(
         prepare=prepare,
         root=root,
     )
-    document = None if predicted_by is None else read_run(predicted_by)
+    document = None if predicted_by is None else read_run(predicted_by, needs=["advice"])
     found, notes = candidates(plan.command, read_huge_pages(root), predicted_by, settings)
     found += [setting_of_words(text) for text in tries]
     chosen = _chosen(found, settings, notes, allow_system=allow_system)

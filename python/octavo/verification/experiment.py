@@ -37,6 +37,8 @@ _TERMINATED = (0, 143, -15)
 """Exit statuses of a server that SIGTERM has ended: as it likes, or as the JVM or the kernel do."""
 _SEED = 1
 _PORT = "port:"
+_NO_COMMAND = 127
+"""The status of a shell that does not find a command."""
 
 
 @dataclass(frozen=True)
@@ -358,8 +360,10 @@ class _Experimenter:
             if self._is_ready(program, ready):
                 return
             if time.monotonic() > deadline:
-                wanted = "listen" if ready is None else f"be ready by `{quoted(ready)}`"
-                raise _Failed(f"the server did not {wanted} within {self._plan.ready_seconds:g} s")
+                seconds = f"within {self._plan.ready_seconds:g} s"
+                if ready is None:
+                    raise _Failed(f"the server did not listen {seconds}")
+                raise _Failed(f"the server was not ready by `{quoted(ready)}` {seconds}")
             time.sleep(_READY_POLL_SECONDS)
 
     def _is_ready(self, program: Supervised, ready: str | None) -> bool:
@@ -367,7 +371,10 @@ class _Experimenter:
             return listens(program.processes())
         if ready.startswith(_PORT):
             return _is_open(int(ready.removeprefix(_PORT)))
-        return run_command(ready, self._tick).status == 0
+        status = run_command(ready, self._tick).status
+        if status == _NO_COMMAND:
+            raise _Failed(f"the shell finds no command `{quoted(ready)}` (--ready)")
+        return status == 0
 
     def _early_end(self, program: Supervised, output: int) -> str:
         ended = program.finish(self._tick)

@@ -306,7 +306,12 @@ fn malformed_settings_are_rejected() {
     }
     let deep = format!("{}=1", ["a"; 100_000].join("."));
     let sentence = error("skylake", &[&deep]);
-    assert!(sentence.len() < 200 && sentence.contains("such as tlb.l2.entries"), "{sentence}");
+    assert!(sentence.len() < 200 && sentence.contains("such as tlb.l2.main.entries"), "{sentence}");
+    assert_eq!(
+        error("skylake", &["tlb.l2.mian.entries=2048"]),
+        "--set: tlb.l2.mian: `tlb.l2` has main or 1g; a new one needs ways and its other keys; did you mean \
+         `main`?"
+    );
     assert_eq!(
         error("skylake", &["tlb.l2.entries=2048"]),
         "--set: tlb.l2.entries=2048: tlb.l2 has 2 arrays; give tlb.l2.main.entries or \

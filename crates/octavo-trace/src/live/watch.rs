@@ -27,8 +27,9 @@ const INTERVALS: (Duration, Duration) = (Duration::from_micros(500), Duration::f
 /// How long the end of a run waits for a forked child to begin its stream, after all streams have ended: on a
 /// busy machine a daemon's first process may end before its child has run at all.
 const CHILD_SECONDS: Duration = Duration::from_secs(10);
-/// Valgrind's message before it ends a program for an instruction that it does not know.
-const UNKNOWN_INSTRUCTION: &str = "Unrecognised instruction";
+/// Valgrind's message before it ends a program for an instruction that it does not know. Before one that is none
+/// for any processor, such as `ud2`, where compilers have a program give up, it says less.
+const UNKNOWN_INSTRUCTION: &str = "unhandled instruction bytes";
 
 /// State shared by the watcher and the owner of the run.
 pub struct Shared {
