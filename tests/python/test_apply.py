@@ -381,6 +381,12 @@ def test_options_that_make_no_sense_are_refused(words: list[str], sentence: str)
     assert "Traceback" not in done.output
 
 
+def test_a_log_that_cannot_be_written_is_refused_before_the_start(tmp_path: Path) -> None:
+    done = octavo("apply", "--log", str(tmp_path / "none/log"), "--", "true")
+    assert done.exit_code == 125
+    assert f"cannot write to `{tmp_path}/none/log`: No such file or directory." in done.output
+
+
 # --- drop-ins of systemd -------------------------------------------------------------------------
 
 LIBRARY = Path("/usr/lib/liboctavo-apply.so")

@@ -142,7 +142,7 @@ def test_the_status_is_the_verdict(tmp_path: Path) -> None:
     assert run("diff", b, a, "-q").stdout == ""
 
 
-def test_diff_says_where_results_are_no_two_of_one_thing(tmp_path: Path) -> None:
+def test_diff_says_where_results_were_made_differently(tmp_path: Path) -> None:
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
     assert run("run", "-q", "-o", a, SMALL).exit_code == 0
     fewer = ["--page-sizes", "4KiB", "--max-instructions", "5k"]

@@ -392,6 +392,12 @@ def test_a_daemon_that_ends_is_no_server() -> None:
     [
         ({}, "exit 3", "the server ended by itself with status 3"),
         ({"ready_seconds": 0.2}, "exec sleep 100", "the server did not listen within 0.2 s"),
+        ({"ready": "no-such-word"}, "exec sleep 100", "finds no command `no-such-word` (--ready)"),
+        (
+            {"ready": "false", "ready_seconds": 0.2},
+            "exec sleep 100",
+            "the server was not ready by `false` within 0.2 s",
+        ),
         ({"ready": "true", "metric": ["command:exit 5"]}, "exec sleep 100", "--metric ended with"),
         (
             {"ready": "true", "metric": ["time:sleep 1000"]},

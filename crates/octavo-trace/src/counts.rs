@@ -79,7 +79,7 @@ impl Counts {
             loads: self.loads - before.loads,
             stores: self.stores - before.stores,
             modifies: self.modifies - before.modifies,
-            // Those that have run: the main thread begins before anything is executed.
+            // All that have run: the main thread begins before anything is executed.
             threads: self.threads,
             thread_switches: self.thread_switches - before.thread_switches,
             events,

@@ -53,9 +53,9 @@ def head(
             )
         )
         if not entries and fault is None and (first > 0 or process is not None):
-            whose = "" if process is None else f" of process {process}"
+            owner = "" if process is None else f" of process {process}"
             place = "" if first == 0 else f" from instruction {first:,} on"
-            raise CannotRun(f"`{trace}` has nothing{whose}{place}.")
+            raise CannotRun(f"`{trace}` has nothing{owner}{place}.")
         shown.write_text(_pieces(_text_lines(list(entries))))
         shown.write_json(lambda: _document(trace, list(entries), fault))
         if fault is not None:

@@ -63,7 +63,7 @@ class Comparison:
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     remarks: tuple[str, ...]
-    """What may make the results no two of one thing, in sentences."""
+    """Reasons to doubt that the results can be compared, in sentences."""
 
     @property
     def verdict(self) -> Verdict:
@@ -148,7 +148,7 @@ def compare(
 
 
 def _remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """What differs in how two results were made, by their manifests."""
+    """Differences in how two results were made, by their manifests."""
     for which, manifest in (("first", before), ("second", after)):
         if manifest.get("partial"):
             yield f"The {which} result is partial: {manifest.get('partial_reason')}."

@@ -2,7 +2,7 @@
 
 use crate::counters::{Counters, Lookups};
 
-/// What the rows need beside the counts of caches and TLB.
+/// Counts that the rows need beside those of caches and TLB.
 #[derive(Default)]
 pub struct Table1 {
     /// Accesses that missed the TLB, by side and by the place that served them: first level, second level,
