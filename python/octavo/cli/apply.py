@@ -12,7 +12,7 @@ import typer
 from octavo.base.errors import FAILED, UsageError
 from octavo.base.files import failing_with
 from octavo.base.signals import Interruption, Interrupts
-from octavo.base.text import quoted
+from octavo.base.text import printable, quoted
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.groups import flag, option, with_groups
@@ -132,7 +132,7 @@ class ApplyOptions:
         from octavo.applying.selection import read_selection
 
         if self.log is not None and not self.dry_run:
-            with failing_with(f"to `{quoted(self.log)}`"), Path(self.log).open("ab"):
+            with failing_with(f"to `{printable(self.log)}`"), Path(self.log).open("ab"):
                 pass
         selection = read_selection(self.result)
         fill = _percent(self.min_fill, "--min-fill")
