@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from typer.testing import CliRunner
 
 import octavo
-from octavo.base.errors import OctavoError
+from octavo.base.errors import OctavoError, UsageError
 from octavo.cli import app
 from octavo.simulation.view import grids
 
@@ -124,3 +126,14 @@ def test_a_host_without_memory_stops_a_design() -> None:
 def test_settings_of_python_are_those_of_the_command_line() -> None:
     with pytest.raises(OctavoError, match=r"host\.tlbs_hold"):
         octavo.sim(TRACE, settings={"host.tlbs_hold": "both"})
+
+
+@pytest.mark.parametrize(
+    ("choice", "option"),
+    [({"virtualised": True}, "--virtualised"), ({"host_policy": "thp"}, "--host-policy")],
+)
+def test_a_host_that_is_asked_for_and_taken_away_is_refused(
+    choice: dict[str, Any], option: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{option} wants a host"):
+        octavo.sim(TRACE, **choice, settings=["host=none"])

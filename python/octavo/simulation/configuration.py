@@ -247,7 +247,7 @@ def configure_sim(
         raise UsageError(_as_asked(str(error), host_policy)) from None
     assert analysis.machine is not None, "it is a simulation's"
     text, digest = analysis.machine
-    return SimConfiguration(
+    made = SimConfiguration(
         designs=names,
         machine_json=text,
         machine_hash=digest,
@@ -263,6 +263,10 @@ def configure_sim(
         core_analysis=analysis,
         **resolved,
     )
+    if (virtualised or host_policy is not None) and not made.is_virtualised:
+        asked = "--virtualised" if virtualised else "--host-policy"
+        raise UsageError(f"{asked} wants a host, and `--set host=none` none: leave out one.")
+    return made
 
 
 def _short_settings(cores: int | None, virtualised: bool, policy: str | None) -> Iterator[str]:
