@@ -416,7 +416,7 @@ def test_a_program_that_ends_before_it_counts_has_no_result(octavo: Octavo) -> N
     [
         (["--start-after", "30"], "give a time with its unit"),
         (["--duration", "30m"], "give a time with its unit"),
-        (["--duration", "0s"], "is not a duration"),
+        (["--duration", "0s"], "--duration: `0s` is no time"),
         (["--duration", "1s", "--max-instructions", "1M"], "exclude each other"),
         (["--start-after", "1M", "--skip-instructions", "1M"], "mean the same"),
     ],
