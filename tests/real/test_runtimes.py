@@ -219,6 +219,14 @@ def needs(*names: str) -> None:
             pytest.skip(f"{name} is not installed")
 
 
+def compiled(binary: Path, text: str, *options: str) -> Path:
+    """A C program made of its text, beside which it lies."""
+    source = binary.with_suffix(".c")
+    source.write_text(text)
+    subprocess.run(["gcc", "-O1", *options, "-o", str(binary), str(source)], check=True)
+    return binary
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("fill")
@@ -269,9 +277,7 @@ int main(void)
 
 def test_openmp(tmp_path: Path) -> None:
     """Arrays of 8 MiB, which malloc maps one by one in each thread and asks huge pages for."""
-    source, binary = tmp_path / "arrays.c", tmp_path / "arrays"
-    source.write_text(OPENMP)
-    subprocess.run(["gcc", "-O1", "-fopenmp", "-o", str(binary), str(source)], check=True)
+    binary = compiled(tmp_path / "arrays", OPENMP, "-fopenmp")
     seen = act(Program(str(binary), "arrays"), "glibc-thp 2MiB")
     assert seen.large >= 140
     assert seen.described.startswith("native") or "glibc" in seen.described
@@ -319,9 +325,7 @@ int main(void)
 
 
 def test_the_library_reaches_static_variables(tmp_path: Path) -> None:
-    source, binary = tmp_path / "static.c", tmp_path / "static"
-    source.write_text(STATIC)
-    subprocess.run(["gcc", "-O1", "-o", str(binary), str(source)], check=True)
+    binary = compiled(tmp_path / "static", STATIC)
     seen = act(Program(str(binary), "static", settling_seconds=15), "preload 2MiB")
     assert seen.large > 0.8 * seen.anonymous > 100
 
@@ -770,9 +774,7 @@ int main(int argc, char **argv) {
 
 
 def test_the_block_that_a_run_prints_gives_what_it_promises(tmp_path: Path) -> None:
-    source, binary, document = tmp_path / "chase.c", tmp_path / "chase", tmp_path / "run.json"
-    source.write_text(CHASE)
-    subprocess.run(["gcc", "-O1", "-o", str(binary), str(source)], check=True)
+    binary, document = compiled(tmp_path / "chase", CHASE), tmp_path / "run.json"
     run = [OCTAVO, "run", "-q", "--json", document, "--", binary]
     subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
     items = json.loads(document.read_text())["advice"][1:]
