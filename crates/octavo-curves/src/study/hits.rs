@@ -39,7 +39,7 @@ impl<'w> Taking<'_, 'w> {
     /// Returns how many words are left.
     #[inline(always)]
     fn run(mut self) -> usize {
-        while let Some((outline, _)) = self.segments.outlined(self.rest) {
+        while let Some(outline) = self.segments.outlined(self.rest) {
             if !self.fetches(outline) {
                 break;
             }

@@ -111,12 +111,13 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// The first execution of `words`, of a segment that is known and has an outline, with the words of it.
+    /// The outline of the first execution of `words`, if its segment is known and has one, and if all its words
+    /// are there.
     #[inline(always)]
-    pub fn outlined<'w>(&self, words: &'w [u64]) -> Option<(&Outline, &'w [u64])> {
+    pub fn outlined(&self, words: &[u64]) -> Option<&Outline> {
         // The number of a record is greater than that of any segment.
         let outline = self.outlines.get(*words.first()? as usize)?.as_ref()?;
-        Some((outline, words.get(..1 + outline.addresses())?))
+        (words.len() > outline.addresses()).then_some(outline)
     }
 
     /// A segment by its number, which must be defined.
