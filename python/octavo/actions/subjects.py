@@ -95,16 +95,15 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
             is_static = kind == "data" and is_elf_file(row["path"])
             memory.static_misses += row["misses"] if is_static else 0
             memory.misses += row["misses"] if is_static or kind in ("heap", "anonymous") else 0
-        if row["component"] != "memory" or row["stream"] != "all":
-            continue
-        if kind not in ("heap", "anonymous", "shared"):
+        is_own = kind in ("heap", "anonymous", "shared")
+        if row["component"] != "memory" or row["stream"] != "all" or not is_own:
             continue
         touched = row["touched_bytes"]
-        if row["region_kind"] == "shared":
+        if kind == "shared":
             memory.shared += touched
             continue
         memory.total += touched
-        if row["region_kind"] == "heap":
+        if kind == "heap":
             continue
         if is_glibc_arena(row["start"], row["bytes"]):
             memory.arenas += touched

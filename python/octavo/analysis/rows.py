@@ -131,16 +131,14 @@ def stream_counters(rows: Iterable[Row]) -> dict[str, int]:
     }
 
 
-def growths_of(rows: Iterable[Row]) -> dict[int, int]:
-    """By page size, the bytes by which all memory of the program grows over 4 KiB pages."""
-    touched = {
+def memory_by_size(rows: Iterable[Row]) -> dict[int, int]:
+    """By page size, the bytes of all memory that the whole program touches."""
+    return {
         row["page_size"]: row["touched_bytes"]
         for row in rows
         if row["component"] == "memory" and row["stream"] == "all"
         if "process" not in row and "region" not in row
     }
-    base = touched.get(BASE_PAGE, 0)
-    return {size: of_size - base for size, of_size in touched.items()}
 
 
 def instructions_by_process(rows: Iterable[Row]) -> dict[int, int]:

@@ -22,7 +22,7 @@ from octavo.analysis.advice import (
     first_growth,
 )
 from octavo.analysis.gain import NO_GAIN, Gain, Program, gain
-from octavo.analysis.rows import Row, stream_counters
+from octavo.analysis.rows import Row, memory_by_size, stream_counters
 from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.units import (
     BASE_PAGE,
@@ -55,22 +55,10 @@ def advise_by_walks(
 def program_of(rows: Sequence[Row], whole: Sequence[Case]) -> Program:
     """The figures that the program's time is estimated from."""
     counted = stream_counters(rows)
-    touched = next(
-        (
-            row["touched_bytes"]
-            for row in rows
-            if row["component"] == "memory"
-            and row["stream"] == "all"
-            and row["page_size"] == BASE_PAGE
-            and "process" not in row
-            and "region" not in row
-        ),
-        0,
-    )
     return Program(
         instructions=counted.get("instructions") or counted.get("references", 0),
         walks=sum(case.base.walks or 0 for case in whole),
-        touched_bytes=touched,
+        touched_bytes=memory_by_size(rows).get(BASE_PAGE, 0),
     )
 
 
@@ -133,7 +121,8 @@ def _choose(
     if not gains:
         return BASE_PAGE, "largest-size", None
     best = _best(gains)
-    if gains[best].expected < limits.min_gain or _saves_few(case, best, limits):
+    few = _saved_walks(case, best) < limits.negligible_misses
+    if gains[best].expected < limits.min_gain or few:
         return BASE_PAGE, "no-gain", best
     if allowed:
         size = _best(allowed)
@@ -142,9 +131,9 @@ def _choose(
     return BASE_PAGE, "memory", best
 
 
-def _saves_few(case: Case, size: int, limits: Thresholds) -> bool:
-    """Whether the walks that pages of a size save are few, however short the run."""
-    return (case.base.walks or 0) - (case.at(size).walks or 0) < limits.negligible_misses
+def _saved_walks(case: Case, size: int) -> int:
+    """The page walks that pages of a size save, in all."""
+    return (case.base.walks or 0) - (case.at(size).walks or 0)
 
 
 def _best(gains: dict[int, Gain]) -> int:
@@ -173,10 +162,9 @@ def _sentence(
         if (base.walks or 0) == 0:
             return f"{subject}: keep 4 KiB. No gain expected: no page walks."
         if found.expected >= limits.min_gain:
-            saved = (base.walks or 0) - (point.walks or 0)
             return (
                 f"{subject}: keep 4 KiB. No gain expected: {format_bytes(judged)} pages would save "
-                f"{format_count(saved)} page walks in all, and fewer than "
+                f"{format_count(_saved_walks(case, judged))} page walks in all, and fewer than "
                 f"{format_count(limits.negligible_misses)} are no reason to change anything."
             )
         small = found.expected < _NONE_SHARE * limits.min_gain

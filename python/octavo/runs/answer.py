@@ -63,21 +63,23 @@ def answer_of(
     limits: Thresholds,
     *,
     walks: int,
-    growths: Mapping[int, int],
+    memory: Mapping[int, int],
 ) -> Answer:
     """The answer from the records of the advice, code and data of the whole program first.
 
     `machine` and `cost_label` say what the gains were estimated for and from. `program` is the
-    command, where there is one. `walks` are those in 4 KiB pages, and `growths` the bytes by which
-    all memory grows in pages of a size.
+    command, where there is one. `walks` are those in 4 KiB pages, and `memory` has by page size the
+    bytes of all memory.
     """
     chosen = _chosen(items)
     if not chosen:
         return _keep(items, machine, cost_label, limits, walks)
     gain = _sum(chosen)
     growth = sum(max(0, item["growth_bytes"]) for item in chosen)
-    # Large pages that hold both code and data are in both.
-    growth = min(growth, growths.get(max(item["usable_page_size"] for item in chosen), growth))
+    largest = max(item["usable_page_size"] for item in chosen)
+    if largest in memory:
+        # Large pages that hold both code and data are in both.
+        growth = min(growth, memory[largest] - memory[BASE_PAGE])
     action = _first_to_paste(chosen)
     lines, undo = action.get("command", ""), action.get("undo", "")
     share = _growth_share(items, growth)
