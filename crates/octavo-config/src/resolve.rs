@@ -176,7 +176,8 @@ impl DesignTables {
     }
 }
 
-/// What to say of a table that settings made beside others, and that lacks a key; `None` where it was there before.
+/// The advice about a table that settings have added beside others and that lacks a key; `None` for a table that
+/// the machine had before.
 fn new_table(before: &Table, key: &str, missing: &str) -> Option<String> {
     let (above, name) = key.rsplit_once('.')?;
     let mut table: &dyn TableLike = before;
