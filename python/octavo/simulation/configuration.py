@@ -265,9 +265,7 @@ def configure_sim(
     )
     if (virtualised or host_policy is not None) and not made.is_virtualised:
         asked = "--virtualised" if virtualised else "--host-policy"
-        raise UsageError(
-            f"{asked} wants a host, and `--set host=none` removes it: leave out one."
-        )
+        raise UsageError(f"{asked} wants a host, and `--set host=none` removes it: leave out one.")
     return made
 
 
