@@ -361,6 +361,27 @@ def test_the_program_of_a_script_is_its_interpreter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"#!/no/such/interpreter\n", "wants the interpreter `/no/such/interpreter`"),
+        (b"just words\n", "neither an ELF program nor a script"),
+        (Path("/bin/true").resolve().read_bytes()[:3000], "truncated: it has 3000 bytes"),
+    ],
+    ids=["interpreter", "text", "truncated"],
+)
+@pytest.mark.parametrize("by", ["auto", "preload"])
+def test_a_program_that_the_kernel_would_not_execute_is_refused(
+    by: str, content: bytes, sentence: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(content)
+    program.chmod(0o755)
+    done = octavo("apply", "--by", by, "--", str(program))
+    assert done.exit_code == 126
+    assert sentence in done.output
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["--pid", "1", "--unit", "x"], "give --pid or --unit, not both"),

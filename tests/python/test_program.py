@@ -49,6 +49,17 @@ def test_a_broken_header(tmp_path: Path) -> None:
         find_program(str(program))
 
 
+def test_a_truncated_program(tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    whole = Path("/bin/true").resolve().read_bytes()
+    program.write_bytes(whole)
+    program.chmod(0o755)
+    assert find_program(str(program)) == program
+    program.write_bytes(whole[:3000])
+    with pytest.raises(NotExecutable, match="truncated: it has 3000 bytes, and its headers name"):
+        find_program(str(program))
+
+
 def test_missing_programs_and_their_nearest_spelling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

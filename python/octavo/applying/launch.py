@@ -18,7 +18,7 @@ from octavo.base.errors import CannotRun, NotExecutable, choose
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import format_bytes
 from octavo.runtimes.launchers import added_to, program_at, with_options
-from octavo.tracing.program import gives_privileges, locate_program
+from octavo.tracing.program import check_format, gives_privileges, locate_program
 
 if TYPE_CHECKING:
     from octavo.actions.model import Action
@@ -84,6 +84,7 @@ class Launch:
         try:
             os.execve(self.program, self.command, {**inherited_environment(), **self.variables})
         except OSError as error:
+            check_format(self.program)
             raise NotExecutable(f"cannot execute `{self.program}`: {error.strerror}.") from None
 
 
@@ -203,13 +204,10 @@ def _by_preload(program: Path, command: Sequence[str], settings: PreloadSettings
 
 
 def check_reachable(program: Path) -> None:
-    """Refuses a program into which no library can be preloaded. Raises CannotRun."""
-    try:
-        elf = elf_of(program)
-        static = is_static(elf)
-    except OSError as error:
-        raise CannotRun(f"cannot read `{program}`: {error.strerror}.") from None
-    if static:
+    """Refuses a program into which no library can be preloaded. Raises OctavoError."""
+    check_format(program)
+    elf = elf_of(program)
+    if is_static(elf):
         why = f"`{elf}` is statically linked, so no library can be preloaded into it"
     elif gives_privileges(program):
         why = (

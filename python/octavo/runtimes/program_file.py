@@ -40,6 +40,8 @@ class ProgramFile:
     """Whether it is mapped at the very addresses that it is linked for."""
     alignment: int = 1
     """The largest alignment in bytes that a mapped part asks for."""
+    needed_bytes: int = 0
+    """Where the last mapped part ends in the file, which is longer than a truncated file."""
 
     def has(self, text: bytes) -> bool:
         """Whether the bytes are in what is mapped."""
@@ -83,6 +85,7 @@ def _read(image: mmap.mmap) -> ProgramFile | None:
     header = _HEADER.unpack_from(image)
     offset, entry_bytes, count = header[5], header[9], min(header[10], _MOST_HEADERS)
     loaded, text, loader, alignment = [], [], None, 1
+    needed_bytes = offset + count * entry_bytes
     for index in range(count):
         at = offset + index * entry_bytes
         if entry_bytes < _PROGRAM_HEADER.size or at + _PROGRAM_HEADER.size > len(image):
@@ -91,6 +94,8 @@ def _read(image: mmap.mmap) -> ProgramFile | None:
             image, at
         )
         end = min(start + in_file, len(image))
+        if kind == _PT_LOAD:
+            needed_bytes = max(needed_bytes, start + in_file)
         if kind == _PT_LOAD and start < end:
             loaded.append((start, end))
             alignment = max(alignment, aligned)
@@ -99,4 +104,4 @@ def _read(image: mmap.mmap) -> ProgramFile | None:
         elif kind == _PT_INTERP and start < end:
             loader = image[start:end].rstrip(b"\0").decode(errors="replace")
     is_fixed = header[1] == _ET_EXEC
-    return ProgramFile(image, loader, tuple(loaded), tuple(text), is_fixed, alignment)
+    return ProgramFile(image, loader, tuple(loaded), tuple(text), is_fixed, alignment, needed_bytes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from octavo.base.elf import ELF_MAGIC, read_target
 from octavo.base.errors import NotExecutable, NotFound, nearest
+from octavo.runtimes.program_file import open_program
 
 if TYPE_CHECKING:
     from octavo._core import Progress
@@ -20,6 +21,8 @@ P = TypeVar("P", bound="Progress")
 
 _HEAD_BYTES = 256
 """The bytes of a file that the kernel reads to recognise its kind (BINPRM_BUF_SIZE)."""
+
+_PAGE_BYTES = 4096
 
 _INTERPRETER_DEPTH = 4
 """The kernel follows no longer chain of #! lines (fs/exec.c)."""
@@ -37,7 +40,7 @@ def find_program(name: str) -> Path:
             "file capabilities), which the kernel would give to Valgrind instead; trace it as "
             "root, or a copy without them."
         )
-    _check_format(path, path, _INTERPRETER_DEPTH)
+    check_format(path)
     return path
 
 
@@ -123,6 +126,11 @@ def _has_capabilities(path: Path) -> bool:
         return False
 
 
+def check_format(program: Path) -> None:
+    """Refuses a program that the kernel could not execute, or a foreign one."""
+    _check_format(program, program, _INTERPRETER_DEPTH)
+
+
 def _check_format(path: Path, program: Path, depth: int) -> None:
     """Checks that `path`, the program itself or an interpreter of it, is of our kind."""
     try:
@@ -144,8 +152,16 @@ def _check_elf(path: Path, head: bytes) -> None:
         raise NotExecutable(f"`{path}` has a broken ELF header.")
     if not target.is_traceable:
         raise NotExecutable(
-            f"`{path}` is a {target} program; Octavo traces 64-bit x86-64 programs only."
+            f"`{path}` is a {target} program; Octavo takes 64-bit x86-64 programs only."
         )
+    with open_program(path) as file:
+        # The rest of the last page is zeros, so that a file may end a little early.
+        size = len(file.image) if file is not None else 0
+        if file is not None and file.needed_bytes > -(-size // _PAGE_BYTES) * _PAGE_BYTES:
+            raise NotExecutable(
+                f"`{path}` is truncated: it has {size} bytes, and its headers name "
+                f"{file.needed_bytes}."
+            )
 
 
 def _check_interpreter(path: Path, program: Path, head: bytes, depth: int) -> None:
