@@ -20,8 +20,8 @@ impl<'k> Parameters<'k> {
         Parameters { kind, given, allowed: Vec::new() }
     }
 
-    /// The value of the parameter that goes by any of `names`.
-    pub(super) fn text(&mut self, names: &[&'static str]) -> Result<Option<String>, SpecError> {
+    /// The parameter that goes by any of `names`: the name that was given, and the value.
+    fn text(&mut self, names: &[&'static str]) -> Result<Option<(String, String)>, SpecError> {
         self.allowed.extend(names);
         let mut found: Option<(String, String)> = None;
         let mut index = 0;
@@ -41,7 +41,7 @@ impl<'k> Parameters<'k> {
             }
             found = Some((name, value));
         }
-        Ok(found.map(|(_, value)| value))
+        Ok(found)
     }
 
     /// The parameter, read by `read` and from `least` to `most`.
@@ -52,10 +52,9 @@ impl<'k> Parameters<'k> {
         (least, most): (u64, u64),
         show: fn(u64) -> String,
     ) -> Result<Option<u64>, SpecError> {
-        let Some(text) = self.text(names)? else { return Ok(None) };
-        let wrong = |allowed: &str| {
-            SpecError::new(format!("`{}={}` must be {allowed}", names[0], quoted(&text)))
-        };
+        let Some((name, text)) = self.text(names)? else { return Ok(None) };
+        let wrong =
+            |allowed: &str| SpecError::new(format!("`{name}={}` must be {allowed}", quoted(&text)));
         let value = read(&text).map_err(wrong)?;
         if !(least..=most).contains(&value) {
             return Err(wrong(&format!("from {} to {}", show(least), show(most))));
@@ -104,9 +103,9 @@ impl<'k> Parameters<'k> {
         names: &[&'static str],
         words: &[&'static str],
     ) -> Result<usize, SpecError> {
-        let Some(text) = self.text(names)? else { return Ok(0) };
+        let Some((name, text)) = self.text(names)? else { return Ok(0) };
         let found = words.iter().position(|word| *word == text);
-        found.ok_or_else(|| SpecError::unknown(&format!("`{}`:", names[0]), &text, words))
+        found.ok_or_else(|| SpecError::unknown(&format!("`{name}`:"), &text, words))
     }
 
     /// The given parameters that were never read.

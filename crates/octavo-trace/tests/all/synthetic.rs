@@ -272,9 +272,10 @@ fn mistakes_get_one_sentence() {
     );
     assert_eq!(
         wrong("synth:gups?table=12potatoes"),
-        "`bytes=12potatoes` must be a size in bytes such as 4096, 64KiB or 1.5GiB"
+        "`table=12potatoes` must be a size in bytes such as 4096, 64KiB or 1.5GiB"
     );
-    assert_eq!(wrong("synth:gups?table=4"), "`bytes=4` must be from 8 to 32TiB");
+    assert_eq!(wrong("synth:gups?table=4"), "`table=4` must be from 8 to 32TiB");
+    assert_eq!(wrong("synth:gups?bytes=4"), "`bytes=4` must be from 8 to 32TiB");
     assert_eq!(
         wrong("synth:gups?table=4KiB&bytes=8KiB"),
         "`table` and `bytes` mean the same, one of them is allowed"
