@@ -136,6 +136,13 @@ def test_machines_that_cannot_be_modelled_are_refused(name: str, said: str) -> N
     assert said in str(caught.value)
 
 
+def test_machines_that_cannot_be_modelled_are_not_offered() -> None:
+    with pytest.raises(UsageError) as caught:
+        configure(tlb="r300")
+    assert "zen5" in str(caught.value)
+    assert "r3000" not in str(caught.value)
+
+
 def test_a_machine_of_a_file_is_modelled(tmp_path: Path) -> None:
     """A second level of one set: its misses are another machine's."""
     file = tmp_path / "mine.toml"

@@ -142,7 +142,7 @@ def test_the_suffix_selects_the_format(name: str, wanted: str | None, expected: 
 @pytest.mark.parametrize(
     ("name", "wanted", "said"),
     [
-        ("-", None, "--to"),
+        ("-", None, "champsim or champsim-cloudsuite"),
         ("trace", None, "is no format's"),
         ("trace.gz", None, "is no format's"),
         ("a.oct", "nativ", "did you mean `native`"),

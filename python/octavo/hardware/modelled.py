@@ -78,6 +78,15 @@ def given_machine(name: str) -> ModelledMachine:
     return _modelled(name, "given")
 
 
+def can_be_modelled(preset: str) -> bool:
+    """Whether a run can model a preset's TLBs."""
+    try:
+        given_machine(preset)
+    except UsageError:
+        return False
+    return True
+
+
 def _modelled(
     name: str, chosen: Chosen, processor: Processor | None = None, nearest: str | None = None
 ) -> ModelledMachine:

@@ -11,7 +11,12 @@ from octavo._core import Analysis, machine_presets
 from octavo.analysis.allocations import WRAPPERS
 from octavo.base.errors import UsageError, choose
 from octavo.base.units import DEFAULT_PAGE_SIZES, page_sizes, with_base
-from octavo.hardware.modelled import ModelledMachine, given_machine, this_machine
+from octavo.hardware.modelled import (
+    ModelledMachine,
+    can_be_modelled,
+    given_machine,
+    this_machine,
+)
 from octavo.hardware.preset_files import preset_names
 from octavo.hardware.tlb_levels import (
     DEFAULT_PRESET,
@@ -129,6 +134,7 @@ def configure(
 
 def _tlb_name(name: str) -> str:
     """A machine by the name that `--tlb` has. Raises UsageError."""
-    if name.endswith(".toml"):
+    if name.endswith(".toml") or name in machine_presets():
         return name
-    return choose(name, [*preset_names("levels"), *machine_presets()], "TLB")
+    modelled = [machine for machine in machine_presets() if can_be_modelled(machine)]
+    return choose(name, [*preset_names("levels"), *modelled], "TLB")

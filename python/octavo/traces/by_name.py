@@ -124,7 +124,8 @@ def format_to_write(name: str, wanted: str | None) -> str:
             raise UsageError(f"format `{quoted(wanted)}` is only read, not written.")
         return choose(wanted, writable, "format")
     if name == STANDARD_STREAM:
-        raise UsageError(f"standard output has no suffix: give --to with {_or(writable)}.")
+        streamed = [format for format in writable if format != PARQUET]
+        raise UsageError(f"standard output has no suffix: give --to with {_or(streamed)}.")
     named = _formats_of(name)
     fitting = [known["name"] for known in named if known["writes"]]
     if len(fitting) == 1:

@@ -14,6 +14,8 @@ use super::{KINDS, SCHEME};
 const MAX_URI_BYTES: usize = 4096;
 /// The longest TOML text.
 const MAX_TOML_BYTES: usize = 1 << 18;
+/// The kinds that a URI cannot describe.
+const WITH_MEMBERS: [&str; 2] = ["phases", "mix"];
 /// How deep phases and mixes may be nested.
 const MAX_DEPTH: usize = 8;
 /// How many members phases and mixes may have altogether.
@@ -59,11 +61,12 @@ pub(super) fn uri(text: &str) -> Result<Plan, SpecError> {
         ))
     })?;
     let (kind, query) = rest.split_once('?').unwrap_or((rest, ""));
-    if let Some(word) = ["phases", "mix"].into_iter().find(|word| *word == kind) {
+    if WITH_MEMBERS.contains(&kind) {
         return Err(SpecError::new(format!(
-            "the kind `{word}` has members, so it must be described in a TOML file"
+            "the kind `{kind}` has members, so it must be described in a TOML file"
         )));
     }
+    check_kind(kind, |name| !WITH_MEMBERS.contains(&name))?;
     let given = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     loop_of(kind, given, Role::Whole, DEFAULT_SEED)
 }
@@ -92,6 +95,7 @@ fn plan_of(
     members: &mut usize,
 ) -> Result<(Plan, u64), SpecError> {
     let kind = kind_of(&mut table)?;
+    check_kind(&kind, |_| true)?;
     let member_key = match kind.as_str() {
         "phases" => Some("phase"),
         "mix" => Some("part"),
@@ -147,6 +151,13 @@ fn plan_of(
     };
     check_length(&plan)?;
     Ok((plan, weight))
+}
+
+/// Rejects a kind that is none of the `allowed` ones.
+fn check_kind(kind: &str, allowed: impl Fn(&str) -> bool) -> Result<(), SpecError> {
+    let names = KINDS.iter().map(|known| known.name).filter(|name| allowed(name));
+    let names: Vec<&str> = names.collect();
+    if names.contains(&kind) { Ok(()) } else { Err(SpecError::unknown("the kind", kind, &names)) }
 }
 
 fn kind_of(table: &mut toml::Table) -> Result<String, SpecError> {
@@ -221,10 +232,6 @@ fn loop_of(
     seed: u64,
 ) -> Result<Plan, SpecError> {
     let mut from = Parameters::new(kind, given);
-    let Some(kind) = KINDS.iter().map(|known| known.name).find(|name| *name == kind) else {
-        let names: Vec<&str> = KINDS.iter().map(|known| known.name).collect();
-        return Err(SpecError::unknown("the kind", kind, &names));
-    };
     let access_bytes = from.size(&["access"], (1, MAX_ACCESS_BYTES), DEFAULT_ACCESS_BYTES)?;
     if !access_bytes.is_power_of_two() {
         return Err(SpecError::new(format!(

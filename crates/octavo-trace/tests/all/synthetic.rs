@@ -264,7 +264,7 @@ fn mistakes_get_one_sentence() {
     assert_eq!(
         wrong("synth:gusp"),
         "the kind `gusp` is none of uniform, zipf, strided, sequential, pointer-chase, gups, rows, \
-         columns, phases, mix; did you mean `gups`?"
+         columns; did you mean `gups`?"
     );
     assert!(wrong("synth:gups?tabel=1").ends_with("did you mean `table`?"));
     assert!(
@@ -313,6 +313,7 @@ fn mistakes_get_one_sentence() {
     let wrong = |text: &str| Spec::from_toml(text).unwrap_err().to_string();
     assert!(wrong("kind = 'gups'\nseed = ").starts_with("line 2 is not TOML: "));
     assert_eq!(wrong("seed = 1"), "`kind` is missing: give one such as \"gups\"");
+    assert!(wrong("kind = 'phase'").ends_with("phases, mix; did you mean `phases`?"));
     assert_eq!(wrong("kind = 'mix'"), "mix must have members, each begun by [[part]]");
     assert_eq!(
         wrong("kind = 'mix'\n[[part]]\nkind = 'gups'\n[[part]]\nkind = 'zipf'\nseed = true"),
