@@ -111,7 +111,8 @@ fn recognise_directory_of(input: &Input) -> Result<&'static Format, TraceError> 
     })
 }
 
-/// The only format that the input is certainly of; or that it may be of, if its name says so too.
+/// The only format that the input is certainly of; or that it may be of, if its name says so too. A
+/// text of no known format is read as the one that its name says, so that the error names a line.
 fn recognise(input: &Input) -> Result<&'static Format, TraceError> {
     let head = input.head();
     if head.is_empty() {
@@ -124,7 +125,10 @@ fn recognise(input: &Input) -> Result<&'static Format, TraceError> {
     }
     let possible: Vec<_> =
         if certain.is_empty() { like(Likeness::Maybe).collect() } else { certain };
-    let named: Vec<_> = possible.iter().filter(|f| is_named_for(input.name(), f)).collect();
+    let is_text = !head.contains(&0);
+    let may_be = |f: &&Format| possible.iter().any(|p| p.name == f.name);
+    let named = FORMATS.iter().filter(|f| may_be(f) || possible.is_empty() && is_text);
+    let named: Vec<_> = named.filter(|f| is_named_for(input.name(), f)).collect();
     if let [format] = named[..] {
         return Ok(format);
     }
