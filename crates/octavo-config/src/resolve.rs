@@ -19,6 +19,8 @@ use crate::types::MachineConfig;
 
 /// The place name of errors in settings.
 const SETTING: &str = "--set";
+/// How advice about a number begins.
+const NUMBER: &str = "give a whole number";
 /// The largest file: real ones have some kilobytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// How many files may extend one another.
@@ -71,13 +73,18 @@ impl MachineConfig {
         format!("{:032x}", XxHash3_128::oneshot(self.to_json().as_bytes()))
     }
 
-    /// It with settings such as `cache.l1d.bytes=16KiB`, in order.
+    /// It with settings such as `cache.l1d.bytes=16KiB`, in order, which `place` gave.
     ///
     /// # Errors
     ///
     /// As [`DesignTables::resolve`].
-    pub fn with_settings<S: AsRef<str>>(&self, settings: &[S]) -> Result<Self, MachineError> {
-        self.designs.resolve_text(&self.name, &self.to_toml(), settings).map(Resolved::into_config)
+    pub fn with_settings<S: AsRef<str>>(
+        &self,
+        place: &str,
+        settings: &[S],
+    ) -> Result<Self, MachineError> {
+        let tree = Tree::parse(&self.name, &self.to_toml())?;
+        self.designs.finish(tree, place, settings).map(Resolved::into_config)
     }
 
     /// It as TOML without comments, as [`DesignTables::resolve_text`] reads it.
@@ -101,7 +108,7 @@ impl DesignTables {
         settings: &[S],
     ) -> Result<Resolved, MachineError> {
         let tree = Place::of(machine, Path::new(""))?.tree(0)?;
-        self.finish(tree, settings)
+        self.finish(tree, SETTING, settings)
     }
 
     /// As [`DesignTables::resolve`], of the text of a file called `name`. It may extend a preset, and no files.
@@ -118,17 +125,18 @@ impl DesignTables {
         if text.len() as u64 > MAX_FILE_BYTES {
             return Err(too_large(name));
         }
-        self.finish(extended(name, text, None, 0)?, settings)
+        self.finish(extended(name, text, None, 0)?, SETTING, settings)
     }
 
     fn finish<S: AsRef<str>>(
         &self,
         mut tree: Tree,
+        place: &str,
         settings: &[S],
     ) -> Result<Resolved, MachineError> {
         let before = tree.tables.clone();
         for setting in settings {
-            tree.set(SETTING, setting.as_ref())?;
+            tree.set(place, setting.as_ref())?;
         }
         host::expand(&mut tree.tables);
         let expanded = memory_kinds::expand(&mut tree.tables);
@@ -138,15 +146,44 @@ impl DesignTables {
             if let Fault::Missing(missing) = &fault
                 && let Some(advice) = new_table(&before, &key, missing)
             {
-                return MachineError::new(SETTING, InvalidValue::of_table(key, advice));
+                return MachineError::new(place, InvalidValue::of_table(key, advice));
             }
             let given = tree.given(&key);
-            invalid(fault.of(key, given))
+            let mut wrong = fault.of(key, given);
+            let Some(given) = tree.given(&wrong.key) else { return invalid(wrong) };
+            if let Some(table) = table_at(&before, &wrong.key) {
+                let keys: Vec<&str> = table.iter().map(|(key, _)| key).collect();
+                let advice = format!("it is a table; give a key in it: {}", any_of(&keys));
+                wrong = InvalidValue::new(wrong.key, given, advice);
+            } else if wrong.advice.starts_with(NUMBER)
+                && let Some(advice) = self.advice_on_number(&tree, &wrong.key)
+                && (advice.starts_with(NUMBER) || given.parse::<i128>().is_ok())
+            {
+                wrong.advice = advice;
+            }
+            invalid(wrong)
         };
         let mut config = self.read_shared(&tree.tables).map_err(wrong)?;
         config.designs = self.read(&tree.tables).map_err(wrong)?;
         config.check_with_origins(&|one, other| tree.is_later(one, other)).map_err(invalid)?;
         Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
+    }
+
+    /// The advice of the checks about a number, whose bounds are narrower than those of its type.
+    fn advice_on_number(&self, tree: &Tree, key: &str) -> Option<String> {
+        let (above, name) = key.rsplit_once('.')?;
+        [0, i64::from(u8::MAX), i64::from(u32::MAX)].into_iter().find_map(|number| {
+            let mut tables = tree.tables.clone();
+            let mut table: &mut dyn TableLike = &mut tables;
+            for part in above.split('.') {
+                table = table.get_mut(part)?.as_table_like_mut()?;
+            }
+            table.insert(name, toml_edit::value(number));
+            let mut config = self.read_shared(&tables).ok()?;
+            config.designs = self.read(&tables).ok()?;
+            let checked = config.check_with_origins(&|one, other| tree.is_later(one, other));
+            checked.err().filter(|wrong| wrong.key == key).map(|wrong| wrong.advice)
+        })
     }
 
     /// The part of a machine that all designs share.
@@ -180,10 +217,7 @@ impl DesignTables {
 /// the machine had before.
 fn new_table(before: &Table, key: &str, missing: &str) -> Option<String> {
     let (above, name) = key.rsplit_once('.')?;
-    let mut table: &dyn TableLike = before;
-    for part in above.split('.') {
-        table = table.get(part)?.as_table_like()?;
-    }
+    let table = table_at(before, above)?;
     let others: Vec<&str> =
         table.iter().filter(|(_, item)| item.is_table()).map(|(name, _)| name).collect();
     if table.contains_key(name) || others.is_empty() {
@@ -191,6 +225,12 @@ fn new_table(before: &Table, key: &str, missing: &str) -> Option<String> {
     }
     let (list, hint) = (any_of(&others), hint(name, &others));
     Some(format!("`{above}` has {list}; a new one needs {missing} and its other keys{hint}"))
+}
+
+/// The table at a key.
+fn table_at<'t>(tables: &'t Table, key: &str) -> Option<&'t dyn TableLike> {
+    key.split('.')
+        .try_fold(tables as &dyn TableLike, |table, part| table.get(part)?.as_table_like())
 }
 
 /// Where a machine is written.

@@ -17,13 +17,8 @@ pub enum ConfigError {
     #[error("cache.{0}")]
     Cache(#[from] CacheError),
     /// An invalid setting of one design.
-    #[error("{design}: {error}")]
-    Setting {
-        /// As given by the user.
-        design: String,
-        /// The error.
-        error: MachineError,
-    },
+    #[error("{0}")]
+    Setting(MachineError),
     /// An invalid virtual cache.
     #[error("{table}: {error}")]
     VirtualCache {

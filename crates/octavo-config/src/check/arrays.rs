@@ -1,6 +1,6 @@
 //! Entries and ways, of TLBs, walk caches and caches.
 
-use octavo_hw::{Geometry, GeometryError};
+use octavo_hw::Geometry;
 use octavo_types::values::size_text;
 
 use super::IsLater;
@@ -111,14 +111,9 @@ pub fn check_geometry(array: &SizedArray<'_>, is_later: &IsLater<'_>) -> Result<
     if let Some(unit) = array.unit.filter(|unit| !array.amount.is_multiple_of(*unit)) {
         return Err(array.wrong_amount(format!("give a multiple of {unit} ({})", array.unit_key)));
     }
-    match Geometry::of_entries(array.count(), ways) {
-        Ok(_) => Ok(()),
-        Err(GeometryError::Ragged { .. } | GeometryError::Empty { .. }) => {
-            Err(array.ragged(ways, is_later))
-        }
-        Err(GeometryError::TooMany { .. }) => {
-            let most = array.written(Geometry::MAX_ENTRIES);
-            Err(array.wrong_amount(format!("give at most {most}")))
-        }
+    if array.count() > Geometry::MAX_ENTRIES {
+        let most = array.written(Geometry::MAX_ENTRIES);
+        return Err(array.wrong_amount(format!("give at most {most}")));
     }
+    Geometry::of_entries(array.count(), ways).map(drop).map_err(|_| array.ragged(ways, is_later))
 }

@@ -76,7 +76,7 @@ fn table_is_written_among_the_others_if_it_differs_from_the_default() {
     let own = "\"own\":{\"entries\":8,\"inner\":{\"ways\":null,\"names\":[]}},";
     assert_eq!(other.json().replace(own, ""), usual.json());
     assert!(other.json().contains(&format!("{own}\"dram\"")), "{}", other.json());
-    let again = other.config().with_settings(&["core.count=1"]).unwrap();
+    let again = other.config().with_settings("--set", &["core.count=1"]).unwrap();
     assert_eq!(&again, other.config());
 }
 

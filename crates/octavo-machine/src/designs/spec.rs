@@ -182,9 +182,7 @@ impl DesignSpec {
         if self.settings.is_empty() {
             return Ok(machine.clone());
         }
-        machine
-            .with_settings(&self.settings)
-            .map_err(|error| ConfigError::Setting { design: self.name.clone(), error })
+        machine.with_settings(&self.name, &self.settings).map_err(ConfigError::Setting)
     }
 
     /// The operating system.
@@ -307,7 +305,7 @@ mod tests {
         let none = DesignSpec::parse("softvm:softvm.l1.bytes=17").unwrap();
         assert_eq!(
             none.machine(&skylake).unwrap_err().to_string(),
-            "softvm:softvm.l1.bytes=17: --set: softvm.l1.bytes = \"17\": give a multiple of 64 \
+            "softvm:softvm.l1.bytes=17: softvm.l1.bytes = \"17\": give a multiple of 64 \
              (softvm.l1.line_bytes)"
         );
     }

@@ -97,7 +97,7 @@ proptest! {
         if texts.iter().any(|text| text.starts_with("host.")) {
             texts.push("host.memory.bytes=64MiB".to_owned());
         }
-        let Ok(machine) = machine.with_settings(&texts) else { return Ok(()) };
+        let Ok(machine) = machine.with_settings("--set", &texts) else { return Ok(()) };
         let (allocated, said) = allocated_and_said(machine, &[designs()[design].name]);
         let most = said + FIXED * u64::from(cores);
         prop_assert!(allocated <= most, "{texts:?}: {allocated} bytes, {said} said");
@@ -111,7 +111,7 @@ proptest! {
 #[test]
 fn settings_that_a_design_replaces_take_no_memory() {
     let said = |setting: &str| {
-        let machine = tiny().with_settings(&[setting]).unwrap();
+        let machine = tiny().with_settings("--set", &[setting]).unwrap();
         Footprint::of(&config(machine, &["gtsm"])).unwrap().bytes()
     };
     assert_eq!(said("walker.caches.pde.entries=16384"), said("walker.caches.pde.entries=2"));
