@@ -67,7 +67,9 @@ def register(app: typer.Typer) -> None:
 class ApplyOptions:
     """Which program gets pages, which of its memory, and by what."""
 
-    pid: int | None = option(None, "PID", "A process that runs, instead.", min=1, max=2**22)
+    pid: int | None = option(
+        None, "PID", "A process that runs, instead.", parser=options.process_id
+    )
     unit: str | None = option(
         None,
         "NAME.service",

@@ -45,7 +45,8 @@ def register(app: typer.Typer) -> None:
 @with_groups
 def ctl(
     pid: Annotated[
-        int, typer.Argument(metavar="PID", min=1, max=2**22, help="A process of the run.")
+        int,
+        typer.Argument(metavar="PID", parser=options.process_id, help="A process of the run."),
     ],
     action: Annotated[
         str,

@@ -11,12 +11,25 @@ import typer
 
 from octavo.base.errors import UsageError
 from octavo.base.files import JsonFile
+from octavo.base.text import quoted
 from octavo.base.units import count
 from octavo.cli.groups import flag, option, optional
 from octavo.tracing.phase import region_of_interest
 
 if TYPE_CHECKING:
     from octavo.cli.shown import Shown
+
+_MOST_PID = 2**22
+
+
+def process_id(text: str) -> int:
+    """The process that an option or argument names. Raises BadParameter."""
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= _MOST_PID:
+        raise typer.BadParameter(
+            f"`{quoted(text)}` is no process: give its number, from 1 to {_MOST_PID}."
+        )
+    return int(text)
+
 
 Program = Annotated[
     list[str],

@@ -40,7 +40,7 @@ def snapshot(
     out: str | None = option(None, "FILE", "The snapshot to write.", "--out", "-o"),
     show: str | None = option(None, "FILE", "Describe this file instead."),
     pid: int | None = option(
-        None, "PID", "Also record the physical layout of this process.", min=1, max=2**22
+        None, "PID", "Also record the physical layout of this process.", parser=options.process_id
     ),
     *,
     document: options.DocumentOutput,
