@@ -128,8 +128,15 @@ def beginning(table: pa.Table) -> Grid:
     return Grid("", tuple(names), rows, left_columns=len(names))
 
 
+_MOST_EXACT = 2**53
+"""Up to here a float holds every whole number."""
+
+
 def cell_text(value: Any) -> str:
-    """A value of a table for people; nothing for one that does not apply."""
+    """A value of a table for people, counts exact; nothing for one that does not apply."""
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    is_count = value.is_integer() or abs(value) >= 1000
+    return f"{value:.0f}" if is_count and abs(value) < _MOST_EXACT else f"{value:.4g}"
