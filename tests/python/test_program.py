@@ -79,8 +79,11 @@ def test_missing_programs_and_their_nearest_spelling(
 
 
 def test_what_cannot_be_executed(tmp_path: Path) -> None:
-    with pytest.raises(NotExecutable, match="is a directory") as error:
+    with pytest.raises(NotExecutable, match=r"is a directory.*name a file in it") as error:
         find_program(f"{tmp_path}/")
+    (tmp_path / "result.json").touch()
+    with pytest.raises(NotExecutable, match=r"`octavo report .*` rebuilds the report"):
+        find_program(str(tmp_path))
     assert status_of(error.value) == 126
     with pytest.raises(NotExecutable, match=r"chmod \+x"):
         find_program(str(elf(tmp_path / "plain", mode=0o644)))

@@ -62,6 +62,8 @@ def _find_on_path(name: str) -> Path:
         return Path(found)
     if Path(name).is_file():
         raise NotFound(f"no program `{name}` on PATH; the file here is started with `./{name}`.")
+    if Path(name).is_dir():
+        _check_is_program(Path(name))
     raise NotFound(f"no program `{name}` on PATH{_meant(name, _names_on_path())}")
 
 
@@ -93,7 +95,10 @@ def _check_is_program(path: Path) -> None:
     except OSError as error:
         raise NotExecutable(f"cannot reach `{path}`: {error.strerror}.") from None
     if stat.S_ISDIR(status.st_mode):
-        raise NotExecutable(f"`{path}` is a directory, not a program.")
+        hint = "name a file in it"
+        if (path / "result.json").is_file():
+            hint = f"`octavo report {path}` rebuilds the report of the result in it"
+        raise NotExecutable(f"`{path}` is a directory, not a program; {hint}.")
     if not stat.S_ISREG(status.st_mode):
         raise NotExecutable(f"`{path}` is not a regular file.")
     if not os.access(path, os.X_OK):
