@@ -176,3 +176,11 @@ def test_the_usual_doors_answer():
         done = subprocess.run([OCTAVO, *arguments], capture_output=True, text=True)
         assert done.returncode == 0
         assert "ctavo" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["list", "machines"], ["machines", "skylake"]])
+def test_a_full_standard_output_is_named(words: list[str]):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([OCTAVO, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 125
+    assert done.stderr == "octavo: cannot write to standard output: No space left on device.\n"

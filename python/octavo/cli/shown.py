@@ -43,7 +43,8 @@ class Shown:
             show(Console(file=text, width=PLAIN_WIDTH, highlight=False, markup=False, emoji=False))
             self._replace(self._file, text.getvalue())
         elif not self._is_silent:
-            show(make_output_console())
+            with failing_with("to standard output"):
+                show(make_output_console())
 
     def write_text(self, pieces: Iterable[str]) -> None:
         """Writes text, piece by piece."""
@@ -51,7 +52,8 @@ class Shown:
             self._replace(self._file, "".join(pieces))
         elif not self._is_silent:
             for piece in pieces:
-                write_standard_output(piece)
+                with failing_with("to standard output"):
+                    write_standard_output(piece)
 
     def write_json(self, document: Callable[[], Any]) -> None:
         """Writes the document, made only where it was asked for."""
