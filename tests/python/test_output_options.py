@@ -161,3 +161,20 @@ def test_a_report_can_be_written_elsewhere(
     done = octavo("report", str(source), "--json", "-")
     assert json.loads(done.stdout) == json.loads((source / "result.json").read_text())
     assert (source / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", MADE], "--out -: several files are written"),
+        (["curves", MADE], "--out -: several files are written"),
+        (["snapshot"], "-o -: this is not written to standard output; name a file."),
+        (["record", "--", "true"], "--out -: this is not written to standard output"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_standard_output_is_no_place_for_files(words: list[str], said: str) -> None:
+    done = octavo(words[0], "-o", "-", *words[1:])
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not Path("-").exists()

@@ -69,6 +69,8 @@ def check_new_file(name: str, *, force: bool, option: str) -> None:
     """Checks that a file can be written where none stands, or where one may be overwritten."""
     if not name:
         raise UsageError(f"{option} is empty; name a file.")
+    if name == STANDARD_OUTPUT:
+        raise UsageError(f"{option} -: this is not written to standard output; name a file.")
     place = Path(name)
     with failing_with(f"`{name}`"):
         if place.is_dir():
@@ -123,13 +125,23 @@ class JsonFile:
                 replace_text(self._place, text)
 
 
+def check_directory_name(name: str) -> None:
+    """Refuses a value of `--out` that names no directory. Raises UsageError."""
+    if not name:
+        raise UsageError("--out is empty; name a directory.")
+    if name == STANDARD_OUTPUT:
+        raise UsageError(
+            "--out -: several files are written, which standard output cannot hold; name a "
+            "directory (./- is one)."
+        )
+
+
 class OutputDirectory:
     """The directory that `--out` names."""
 
     def __init__(self, name: str, *, force: bool) -> None:
         """Makes the directory and a staging place inside it, or says why not."""
-        if not name:
-            raise UsageError("--out is empty; name a directory.")
+        check_directory_name(name)
         self._place = Path(name)
         self._made = not self._place.exists()
         with failing_with(f"to `{name}`"):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import failing_with
+from octavo.base.files import check_directory_name, failing_with
 from octavo.cli import options
 from octavo.cli.groups import option, with_groups
 from octavo.cli.guard import guarded
@@ -60,8 +60,7 @@ def report(
 
 def _new_place(name: str, *, force: bool) -> Path:
     """The directory that `--out` names, made where it is missing."""
-    if not name:
-        raise UsageError("--out is empty; name a directory.")
+    check_directory_name(name)
     place = Path(name)
     with failing_with(f"to `{name}`"):
         if place.exists() and not place.is_dir():
