@@ -15,7 +15,7 @@ from jupyter_client.manager import start_new_kernel
 
 import octavo
 from octavo.base import background
-from octavo.base.table import Shown, Tabular
+from octavo.base.table import Shown, Tabular, cell_text
 from octavo.base.text import printable
 from octavo.base.units import format_bytes, format_count
 from octavo.notebook import html_of
@@ -250,3 +250,11 @@ def test_every_public_result_is_short_by_its_class() -> None:
         assert of.__repr__ is Shown.__repr__, name
         if name != "RecordedTrace":
             assert issubclass(of, Tabular)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1234567.0, "1234567"), (1234.56, "1235"), (0.123456, "0.1235"), (3, "3"), (None, "")],
+)
+def test_counts_are_shown_exactly(value: float | None, text: str) -> None:
+    assert cell_text(value) == text
