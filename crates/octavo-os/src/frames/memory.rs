@@ -323,6 +323,12 @@ impl Frames {
         self.reservations.by_id.get(&id).is_some_and(|of| of.left.contains(place))
     }
 
+    /// How many of the frames at `places` of the reservation's block are unclaimed.
+    pub fn unclaimed(&self, id: ReservationId, places: Range<u64>) -> u64 {
+        let Some(of) = self.reservations.by_id.get(&id) else { return 0 };
+        of.left.runs(places).map(|run| run.end - run.start).sum()
+    }
+
     /// Records a use of the reservation, so that others are broken before it.
     pub fn record_use(&mut self, id: ReservationId) {
         let latest = self.reservations.by_use.last_key_value();

@@ -60,6 +60,22 @@ fn request_of_2052kib_rounds_up_to_4mib() {
     assert_eq!(machine.data_frames(), 0, "what was beyond the end goes with it");
 }
 
+/// What lies beyond the end can be unmapped alone. Its frames are no longer the reservation's.
+#[test]
+fn pages_do_not_grow_over_frames_given_back_beyond_the_end() {
+    let mut machine = machine(TpsConfig { span: Span::RoundUp, ..threshold(100) });
+    machine.event(FIRST, &map(1024, 9, Source::Anonymous));
+    machine.touch(FIRST, 1032, true);
+    assert_eq!(mapped(&machine), [(1032, 8)]);
+    machine.event(FIRST, &Event::Unmap { range: range(1038, 2) });
+    for page in 1024..1032 {
+        machine.touch(FIRST, page, true);
+    }
+    assert_eq!(mapped(&machine), [(1024, 8), (1032, 4), (1036, 2)]);
+    assert_eq!((machine.data_frames(), reserved(&machine)), (14, 0));
+    machine.check().unwrap();
+}
+
 /// "frame reservations [are] incrementally filled with growing page sizes": after each touch its page is the
 /// largest fully touched one.
 #[test]

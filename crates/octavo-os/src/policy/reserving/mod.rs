@@ -24,6 +24,7 @@ use self::population::Population;
 use super::{Defrag, Defragmenter, Fault};
 use crate::frames::{Order, OutOfMemory, ReservationId};
 use crate::memory::{Memory, ProcessId, around, base_pages};
+use crate::page_table::Leaf;
 use crate::vmas::Pages;
 
 /// When memory is reserved for a mapping.
@@ -280,13 +281,18 @@ impl ReservedRange {
     }
 
     /// Whether all mapped pages in `pages` lie in the block, are private, and have the permissions of the
-    /// mapping.
+    /// mapping, and the frames of all others are unclaimed. (Those of pages beyond the mapping may have been
+    /// given back.)
     fn is_in_place(&self, memory: &Memory, fault: &Fault, pages: &Pages, start: u64) -> bool {
-        memory.leaves(fault.process, pages).iter().all(|leaf| {
+        let leaves = memory.leaves(fault.process, pages);
+        let mapped: u64 = leaves.iter().map(|leaf| base_pages(leaf.size)).sum();
+        let unclaimed = memory.frames.unclaimed(self.id, pages.start - start..pages.end - start);
+        let is_in_place = |leaf: &Leaf| {
             leaf.page.raw() >= pages.start
                 && leaf.frame == self.block.plus(leaf.page.raw() - start)
                 && leaf.rights == fault.vma.rights
                 && !memory.is_shared(leaf)
-        })
+        };
+        leaves.iter().all(is_in_place) && mapped + unclaimed == pages.end - pages.start
     }
 }
