@@ -545,10 +545,12 @@ def policies() -> list[tuple[str, str, list[tuple[str, str]]]]:
 def designs() -> list[tuple[str, str]]:
     """Every translation design's name and what it is."""
 
-def explain_design(name: str) -> tuple[str, str, str, str, str | None, str] | None:
-    """A named design's hardware, policy, description, figure (of octavo.report.mechanisms), table of
-    the machine description if it has one, and the documentation of its hardware (Markdown); None if
-    there is none of this name."""
+def explain_design(
+    name: str,
+) -> tuple[str, str, str, str, list[tuple[str, str]], str] | None:
+    """A named design's hardware, policy, description, figure (of octavo.report.mechanisms), the keys
+    of a machine that only its hardware uses, with their defaults, and the documentation of its
+    hardware (Markdown); None if there is none of this name."""
 
 def sim_pages() -> str:
     """docs/sim.md, core.md and softvm.md, whose tables give the meaning of each counter (Markdown)."""

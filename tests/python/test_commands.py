@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,15 @@ def test_an_explanation_names_paper_parameters_and_counters() -> None:
     assert "ISCA 2020" in document["documentation"]
     assert document["parameters"]["promotion_threshold_percent"]
     assert "32 fully associative entries" in document["assumptions"]
+    softvm = dict(explain("softvm").parameters)
+    assert (softvm["softvm.l1.bytes"], softvm["softvm.kernel.table"]) == ("8KiB", "two-tier")
+    assert dict(explain("gtsm").parameters)["gtsm.bitmap_entries"] == "32"
+
+
+def test_an_explanation_lists_counters_with_one_meaning_together() -> None:
+    shown = run("explain", "thp").stdout
+    assert re.search(r"cache\.l1d +accesses, hits, misses", shown)
+    assert re.search(r"core +branches_taken, branches_mispredicted", shown)
 
 
 def test_an_explanation_has_the_counters_of_the_core() -> None:

@@ -12,6 +12,7 @@ use octavo_hw::Replacement;
 use octavo_os::policy::Policies;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use toml_edit::TableLike;
 
 use crate::check::IsLater;
 use crate::error::{Fault, InvalidValue};
@@ -97,6 +98,28 @@ impl DesignTable {
     /// The table with the settings `T`.
     pub const fn of<T: DesignSettings>() -> Self {
         DesignTable { name: T::TABLE, default: || Arc::new(T::default()) }
+    }
+
+    /// Each setting with its default, as the keys of a machine: `softvm.l1.bytes` and 8 KiB.
+    pub fn default_settings(&self) -> Vec<(String, String)> {
+        let default = (self.default)();
+        let table = toml_edit::ser::to_document(default.as_serialize());
+        let mut settings = Vec::new();
+        let table = table.expect("all numbers of a machine are small");
+        add_settings(self.name, table.as_table(), &mut settings);
+        settings
+    }
+}
+
+/// Adds the values in a table, and in those in it, with their keys below `above`.
+fn add_settings(above: &str, table: &dyn TableLike, settings: &mut Vec<(String, String)>) {
+    for (name, item) in table.iter() {
+        let key = format!("{above}.{name}");
+        match (item.as_table_like(), item.as_str()) {
+            (Some(inner), _) => add_settings(&key, inner, settings),
+            (None, Some(text)) => settings.push((key, text.to_owned())),
+            (None, None) => settings.push((key, item.to_string().trim().to_owned())),
+        }
     }
 }
 

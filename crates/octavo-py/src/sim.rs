@@ -18,9 +18,9 @@ pub fn designs() -> Vec<(&'static str, &'static str)> {
     registry::designs().iter().map(|known| (known.name, known.about)).collect()
 }
 
-/// A design's hardware, policy, description, figure, table of the machine description and documentation.
+/// A design's hardware, policy, description, figure, settings and documentation.
 type Explained =
-    (&'static str, &'static str, &'static str, &'static str, Option<&'static str>, String);
+    (&'static str, &'static str, &'static str, &'static str, Vec<(String, String)>, String);
 
 /// A named design explained; `None` if there is none of this name.
 #[pyfunction]

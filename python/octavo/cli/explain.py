@@ -1,5 +1,6 @@
 """`octavo explain`: a translation design, its parameters and its counters."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -68,6 +69,15 @@ def _check_figure(name: str, output: options.TextOutput) -> None:
     check_new_file(name, force=output.force, option="--figure")
 
 
+def _by_meaning(counters: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, ...]]:
+    """Counters of one component that the pages explain together, in one row."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for component, counter, meaning in counters:
+        together.setdefault((component, meaning), []).append(counter)
+    for (component, meaning), of in together.items():
+        yield component, ", ".join(of), meaning
+
+
 def _show(console: Console, one: Explanation) -> None:
     say(console, f"{one.name}: {one.about}", "bold")
     say(console, f"Hardware {one.hardware}, under the policy {one.policy}.")
@@ -78,6 +88,7 @@ def _show(console: Console, one: Explanation) -> None:
         console.print()
         say(console, f"In simulations: {one.assumptions}")
     parameters = Grid("Parameters", ("key", "default"), one.parameters, left_columns=2)
-    counters = Grid("Counters", ("component", "counter", "meaning"), one.counters, left_columns=3)
+    titles = ("component", "counters", "meaning")
+    counters = Grid("Counters", titles, tuple(_by_meaning(one.counters)), left_columns=3)
     show_grid(console, parameters)
     show_grid(console, counters)

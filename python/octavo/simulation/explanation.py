@@ -33,8 +33,8 @@ class Explanation:
     assumptions: str
     """The text of docs/sim.md on it; empty where it is described nowhere else."""
     parameters: tuple[tuple[str, str], ...]
-    """Settings of its policy, with their defaults and units in their names, and the table of the
-    machine that only it uses.
+    """Settings of its policy, and keys of a machine that only its hardware uses, with their
+    defaults and units in their names.
     """
     counters: tuple[tuple[str, str, str], ...]
     """Component, counter and meaning, of those that it reports."""
@@ -58,7 +58,7 @@ def explain(name: str) -> Explanation:
     names = tuple(known for known, _ in _core.designs())
     found = _core.explain_design(choose(name, names, "design"))
     assert found is not None
-    hardware, policy, about, figure, table, documentation = found
+    hardware, policy, about, figure, settings, documentation = found
     return Explanation(
         name=name,
         about=about,
@@ -67,19 +67,17 @@ def explain(name: str) -> Explanation:
         figure=figure,
         documentation=_LINK.sub(r"\1", documentation),
         assumptions=_assumptions(hardware, name),
-        parameters=tuple(_parameters(policy, table)),
+        parameters=(*_parameters(policy), *settings),
         counters=tuple(_counters(name)),
     )
 
 
-def _parameters(policy: str, table: str | None) -> Iterator[tuple[str, str]]:
+def _parameters(policy: str) -> Iterator[tuple[str, str]]:
     base, *given = policy.split(":")
     chosen = dict(setting.split("=", 1) for setting in given)
     settings = next(of for name, _, of in _core.policies() if name == base)
     for key, value in settings:
         yield key, chosen.get(key, value)
-    if table is not None:
-        yield f"{table}.…", "keys of the machine: see docs/machines.md"
 
 
 def _assumptions(*names: str) -> str:
@@ -97,13 +95,14 @@ def _assumptions(*names: str) -> str:
 
 def _counters(name: str) -> Iterator[tuple[str, str, str]]:
     """The counters that a design reports on the usual machine, with their meanings from the pages
-    of `octavo sim`. The probed trace has no register dependences, so that the counters of the core
-    model are taken from the page.
+    of `octavo sim`, and those explained together in the order of the page. The probed trace has no
+    register dependences, so that the counters of the core model are taken from the page.
     """
     meanings = list(_meanings())
     reported = set(sim(_PROBE, designs=[name]).design(name).counts) | set(_core_counters())
-    for component, counter in sorted(reported):
-        yield component, counter, _meaning(meanings, component, counter)
+    placed = ((component, *_place(meanings, component, counter)) for component, counter in reported)
+    for component, row, _, counter in sorted(placed):
+        yield component, counter, meanings[row][2] if row < len(meanings) else ""
 
 
 def _core_counters() -> Iterator[tuple[str, str]]:
@@ -116,21 +115,25 @@ def _core_counters() -> Iterator[tuple[str, str]]:
                 yield component, counter
 
 
-def _meanings() -> Iterator[tuple[str, str, str]]:
-    """Patterns of components and of counters, and the meaning."""
+def _meanings() -> Iterator[tuple[str, list[str], str]]:
+    """A pattern of components, patterns of counters, and the meaning."""
     for components, counters, meaning in _ROW.findall(_core.sim_pages()):
-        yield _pattern(components), _pattern(counters), _LINK.sub(r"\1", meaning)
+        yield "|".join(_patterns(components)), _patterns(counters), _LINK.sub(r"\1", meaning)
 
 
-def _pattern(names: str) -> str:
-    """An expression for the names in a cell, in which ARRAY, SIZE and N stand for any."""
+def _patterns(names: str) -> list[str]:
+    """Expressions for the names in a cell, in which ARRAY, SIZE and N stand for any."""
     listed = re.findall(r"`([^`]+)`", names)
-    any_of = (re.sub(r"ARRAY|SIZE|(?<=l)N", r"[\\w]+", re.escape(name)) for name in listed)
-    return "|".join(any_of)
+    return [re.sub(r"ARRAY|SIZE|(?<=l)N", r"[\\w]+", re.escape(name)) for name in listed]
 
 
-def _meaning(meanings: list[tuple[str, str, str]], component: str, counter: str) -> str:
-    for components, counters, meaning in meanings:
-        if re.fullmatch(components, component) and re.fullmatch(counters, counter):
-            return meaning
-    return ""
+def _place(
+    meanings: list[tuple[str, list[str], str]], component: str, counter: str
+) -> tuple[int, int, str]:
+    """The number of the row that explains a counter, its place there, and the counter."""
+    for row, (components, counters, _) in enumerate(meanings):
+        if re.fullmatch(components, component):
+            for place, pattern in enumerate(counters):
+                if re.fullmatch(pattern, counter):
+                    return row, place, counter
+    return len(meanings), 0, counter

@@ -100,13 +100,13 @@ fn families() -> impl Iterator<Item = &'static Family> {
     FAMILIES.iter().map(|(family, _)| family)
 }
 
-/// A named design with the table of the machine description that only its family uses, and with the idea, the
+/// A named design with the settings of a machine that only its family uses, and with the idea, the
 /// paper and the assumptions of its hardware: the documentation at the top of its source file.
 pub struct Explained {
     /// The design.
     pub design: &'static NamedDesign,
-    /// The table, if there is one.
-    pub settings: Option<&'static str>,
+    /// Keys of a machine with their defaults, if there are any.
+    pub settings: Vec<(String, String)>,
     /// The documentation, in Markdown.
     pub documentation: String,
 }
@@ -118,7 +118,8 @@ pub fn explain(name: &str) -> Option<Explained> {
         let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
         let lines = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
         let documentation = lines.collect::<Vec<_>>().join("\n");
-        Some(Explained { design, settings: family.settings.map(|table| table.name), documentation })
+        let settings = family.settings.map_or_else(Vec::new, |table| table.default_settings());
+        Some(Explained { design, settings, documentation })
     })
 }
 
