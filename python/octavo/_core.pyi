@@ -509,6 +509,8 @@ class MachineCounts(TypedDict):
     """Why it could not go on, where memory ran out: it counted nothing more."""
     bound: bool
     """Whether it is a bound that nobody can build, to compare others with."""
+    own_caches: bool
+    """Whether it has caches of its own, before a memory with latencies of its own."""
 
 class SimProcess(ProcessCounts):
     """A process image with what each design did; the warm-up is in no count, but where processes

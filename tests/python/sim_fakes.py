@@ -76,6 +76,7 @@ def machine(
         "intervals": [listed(interval) for interval in intervals],
         "stopped": stopped,
         "bound": False,
+        "own_caches": False,
     }
 
 

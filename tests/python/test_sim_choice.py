@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +22,12 @@ def test_a_design_that_stopped_is_not_chosen() -> None:
     assert choice.other is None
     assert sentence([stopped, dear]).startswith("The only one that ran to its end, dear loses")
     assert choose_design([stopped]) is None
+
+
+def test_caches_of_a_designs_own_are_named_beside_other_designs() -> None:
+    own, other = dataclasses.replace(design("own"), has_own_caches=True), design()
+    assert "own has caches of its own, before a memory" in sentence([other, own])
+    assert "caches of" not in sentence([own]) + sentence([other])
 
 
 def test_a_bound_is_shown_and_never_chosen() -> None:

@@ -68,7 +68,7 @@ def sentence(designs: Sequence[Simulated]) -> str:
     best, other = choice.best, choice.other
     costs = f"loses {_lost(best)} to translation and takes {_memory(best)}"
     if other is not None:
-        names = _listed([one.design for one in choice.chosen])
+        names = _listed([one.design for one in choice.chosen], "or")
         is_tied = len(choice.chosen) > 1
         tied, subject = (f" ({_UNRESOLVED})", best.design) if is_tied else ("", "it")
         return f"Which design? {names}{tied}: {subject} {_beside(best, other)}. {_limits(designs)}"
@@ -84,6 +84,19 @@ def sentence(designs: Sequence[Simulated]) -> str:
 
 
 def _limits(designs: Sequence[Simulated]) -> str:
+    """What the answer leaves out."""
+    own = [one.design for one in designs if one.has_own_caches]
+    if 0 < len(own) < len(designs):
+        has, its = ("has", "its") if len(own) == 1 else ("have", "their")
+        return (
+            f"{_listed(own, 'and')} {has} caches of {its} own, before a memory with latencies of "
+            f"{its} own, so that times beside the other designs compare these, too: "
+            f"`octavo explain {own[0]}` names the keys. {_not_simulated(designs)}"
+        )
+    return _not_simulated(designs)
+
+
+def _not_simulated(designs: Sequence[Simulated]) -> str:
     if any(one.is_timed for one in designs):
         return NOT_IN_TIME
     return NOT_IN_OVERLAPPED if any(one.overlaps_walks for one in designs) else NOT_IN_IT
@@ -100,8 +113,8 @@ def _cost(one: Simulated) -> float:
     return one.cycles if one.instructions else one.lost_cycles
 
 
-def _listed(names: Sequence[str]) -> str:
-    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+def _listed(names: Sequence[str], word: str) -> str:
+    return f"{', '.join(names[:-1])} {word} {names[-1]}" if len(names) > 1 else names[0]
 
 
 def _memory(one: Simulated) -> str:

@@ -53,6 +53,8 @@ class Simulated:
     intervals: tuple[Counts, ...] = ()
     is_bound: bool = False
     """An ideal bound: shown for comparison, never recommended."""
+    has_own_caches: bool = False
+    """Whether it has caches of its own, before a memory with latencies of its own."""
     overlaps_walks: bool = False
     """Whether added cycles count the least that walks take, not their sum."""
 
@@ -185,6 +187,7 @@ def simulated(
         base_cpi=base_cpi,
         stopped=machine["stopped"],
         is_bound=machine["bound"],
+        has_own_caches=machine["own_caches"],
         intervals=tuple(_counts(interval) for interval in machine["intervals"]),
         overlaps_walks=overlaps_walks,
     )
@@ -212,6 +215,7 @@ def summed(of_processes: Sequence[Simulated]) -> Simulated:
         base_cpi=first.base_cpi,
         stopped=next((one.stopped for one in of_processes if one.stopped is not None), None),
         is_bound=first.is_bound,
+        has_own_caches=first.has_own_caches,
         overlaps_walks=first.overlaps_walks,
     )
 

@@ -59,6 +59,7 @@ fn machines<'py>(py: Python<'py>, sim: &Sim) -> PyResult<Bound<'py, PyList>> {
             intervals: intervals,
             stopped: outcome.stopped.as_deref(),
             bound: design.hardware().is_bound,
+            own_caches: design.hardware().replaces_tlbs,
         ))?;
     }
     Ok(machines)
