@@ -84,7 +84,7 @@ def sentence(designs: Sequence[Simulated]) -> str:
 
 
 def _limits(designs: Sequence[Simulated]) -> str:
-    """What the answer leaves out."""
+    """The limits of the answer."""
     own = [one.design for one in designs if one.has_own_caches]
     if 0 < len(own) < len(designs):
         has, its = ("has", "its") if len(own) == 1 else ("have", "their")

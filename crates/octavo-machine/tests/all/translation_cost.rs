@@ -16,7 +16,7 @@ use proptest::prelude::*;
 /// holds runs, that of tailored pages any size, and a direct segment spares the first level look-ups.)
 const BOUNDS_AND_OTHERS: [&str; 6] =
     ["perfect_l1", "perfect_l2", "conventional", "rmm", "perforated", "gtsm"];
-/// Those that take no frames for bitmaps or shadow nodes, so that all give each page the same frame.
+/// The hardware without bitmaps and shadow nodes in memory: each page has the same frame on all of it.
 const OF_EQUAL_FRAMES: [&str; 4] = ["perfect_l1", "perfect_l2", "conventional", "rmm"];
 const POLICIES: [&str; 3] = ["base", "thp", "eager"];
 

@@ -60,7 +60,7 @@ fn request_of_2052kib_rounds_up_to_4mib() {
     assert_eq!(machine.data_frames(), 0, "what was beyond the end goes with it");
 }
 
-/// What lies beyond the end can be unmapped alone. Its frames are no longer the reservation's.
+/// A program may unmap the part of a page beyond the end of its mapping. The reservation has lost its frames then.
 #[test]
 fn pages_do_not_grow_over_frames_given_back_beyond_the_end() {
     let mut machine = machine(TpsConfig { span: Span::RoundUp, ..threshold(100) });
