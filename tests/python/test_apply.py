@@ -386,8 +386,9 @@ def test_a_program_that_the_kernel_would_not_execute_is_refused(
     [
         (["--pid", "1", "--unit", "x"], "give --pid or --unit, not both"),
         (["--pid", "1", "--", "true"], "leave out the program `true`"),
-        (["--pid", "abc"], "`abc` is no process: give its number, from 1 to 4194304"),
-        (["--pid", "0"], "`0` is no process"),
+        (["--pid", "abc"], "`abc`: give the number of a process, from 1 to 4194304"),
+        (["--pid", "0"], "`0`: give the number of a process"),
+        (["--pid", "9" * 5000], ": give the number of a process"),
         (["--watch", "--", "true"], "--watch goes with --pid"),
         (["--pid", "1", "--log", "x"], "--log goes with a program"),
         (["--min-fill", "0", "--", "true"], "--min-fill `0`: give a percentage from 1% to 100%"),

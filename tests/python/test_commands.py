@@ -196,6 +196,20 @@ def test_a_result_that_is_not_whole_is_refused(words: list[str], tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["head", "x.oct", "--lines", "-4"], "`-4`: give a whole number from 1 on."),
+        (["head", "x.oct", "--lines", "9" * 5000], "give a whole number from 1 on."),
+        (["verify", "--repetitions", "all", "true"], "`all`: give a whole number from 1 to 10000."),
+    ],
+)
+def test_options_name_the_range_of_whole_numbers(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
         (["diff", "nowhere", "nowhere"], "cannot read `nowhere/result.json`"),
         (["diff", "a", "b", "--tolerance", "-1"], "--tolerance `-1`: give a number from 0 to 1000"),
         (["list", "designz"], "unknown kind of list `designz`; did you mean `designs`?"),

@@ -43,7 +43,7 @@ class ConvertOptions:
     """The part of IN that is written, and its addresses."""
 
     process: int | None = option(
-        None, "N", "Only this process (`octavo info` numbers them).", min=0
+        None, "N", "Only this process (`octavo info` numbers them).", parser=options.whole_number(0)
     )
     layout: str = option(
         "as-traced",

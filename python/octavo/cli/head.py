@@ -29,10 +29,12 @@ def register(app: typer.Typer) -> None:
 @with_groups
 def head(
     trace: options.TraceName,
-    lines: int = option(20, "N", "How many lines.", "--lines", "-n", min=1),
+    lines: int = option(
+        20, "N", "How many lines.", "--lines", "-n", parser=options.whole_number(1)
+    ),
     start: str = option("0", "N", "Begin at this instruction of each process.", "--from"),
     process: int | None = option(
-        None, "N", "Only this process (`octavo info` numbers them).", min=0
+        None, "N", "Only this process (`octavo info` numbers them).", parser=options.whole_number(0)
     ),
     events: bool = flag("Leave the references out."),
     format: options.ReadFormat = None,

@@ -19,16 +19,27 @@ from octavo.tracing.phase import region_of_interest
 if TYPE_CHECKING:
     from octavo.cli.shown import Shown
 
-_MOST_PID = 2**22
+_MOST_DIGITS = 18
+"""Numbers of more digits are beyond any range."""
 
 
-def process_id(text: str) -> int:
-    """The process that an option or argument names. Raises BadParameter."""
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= _MOST_PID:
-        raise typer.BadParameter(
-            f"`{quoted(text)}` is no process: give its number, from 1 to {_MOST_PID}."
-        )
-    return int(text)
+def whole_number(
+    least: int, most: int | None = None, what: str = "give a whole number"
+) -> Callable[[Any], int]:
+    """A parser of whole numbers in a range, which raises BadParameter."""
+    bounds = f"from {least} on" if most is None else f"from {least} to {most}"
+
+    def read(given: Any) -> int:
+        text = str(given)
+        is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+        if is_number and least <= int(text) and (most is None or int(text) <= most):
+            return int(text)
+        raise typer.BadParameter(f"`{quoted(text)}`: {what} {bounds}.")
+
+    return read
+
+
+process_id = whole_number(1, 2**22, "give the number of a process,")
 
 
 Program = Annotated[

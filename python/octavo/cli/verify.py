@@ -75,7 +75,10 @@ class VerifyOptions:
         None, "higher|lower", "Which values are better, where METRIC does not say."
     )
     repetitions: int | None = option(
-        None, "N", "Rounds, in each of which every setting is run.", min=1, max=10_000
+        None,
+        "N",
+        "Rounds, in each of which every setting is run.",
+        parser=options.whole_number(1, 10_000),
     )
     time: str | None = option(
         None, "TIME", "Begin no round that would probably end later (90s, 10min, 2h)."
