@@ -169,7 +169,8 @@ impl DesignTables {
         Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
     }
 
-    /// The advice of the checks about a number, whose bounds are narrower than those of its type.
+    /// What the checks say of a number outside their bounds, which are narrower than those of its type. None
+    /// where they accept the least and the greatest numbers of all types.
     fn advice_on_number(&self, tree: &Tree, key: &str) -> Option<String> {
         let (above, name) = key.rsplit_once('.')?;
         [0, i64::from(u8::MAX), i64::from(u32::MAX)].into_iter().find_map(|number| {
