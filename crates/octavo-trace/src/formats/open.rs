@@ -125,7 +125,7 @@ fn recognise(input: &Input) -> Result<&'static Format, TraceError> {
     }
     let possible: Vec<_> =
         if certain.is_empty() { like(Likeness::Maybe).collect() } else { certain };
-    let is_text = !head.contains(&0);
+    let is_text = head.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
     let may_be = |f: &&Format| possible.iter().any(|p| p.name == f.name);
     let named = FORMATS.iter().filter(|f| may_be(f) || possible.is_empty() && is_text);
     let named: Vec<_> = named.filter(|f| is_named_for(input.name(), f)).collect();
