@@ -103,9 +103,9 @@ impl DesignTable {
     /// Each setting with its default, as the keys of a machine: `softvm.l1.bytes` and 8 KiB.
     pub fn default_settings(&self) -> Vec<(String, String)> {
         let default = (self.default)();
-        let table = toml_edit::ser::to_document(default.as_serialize());
+        let table = toml_edit::ser::to_document(default.as_serialize())
+            .expect("all numbers of a machine are small");
         let mut settings = Vec::new();
-        let table = table.expect("all numbers of a machine are small");
         add_settings(self.name, table.as_table(), &mut settings);
         settings
     }

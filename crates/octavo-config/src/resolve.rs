@@ -149,19 +149,7 @@ impl DesignTables {
                 return MachineError::new(place, InvalidValue::of_table(key, advice));
             }
             let given = tree.given(&key);
-            let mut wrong = fault.of(key, given);
-            let Some(given) = tree.given(&wrong.key) else { return invalid(wrong) };
-            if let Some(table) = table_at(&before, &wrong.key) {
-                let keys: Vec<&str> = table.iter().map(|(key, _)| key).collect();
-                let advice = format!("it is a table; give a key in it: {}", any_of(&keys));
-                wrong = InvalidValue::new(wrong.key, given, advice);
-            } else if wrong.advice.starts_with(NUMBER)
-                && let Some(advice) = self.advice_on_number(&tree, &wrong.key)
-                && (advice.starts_with(NUMBER) || given.parse::<i128>().is_ok())
-            {
-                wrong.advice = advice;
-            }
-            invalid(wrong)
+            invalid(self.with_better_advice(fault.of(key, given), &tree, &before))
         };
         let mut config = self.read_shared(&tree.tables).map_err(wrong)?;
         config.designs = self.read(&tree.tables).map_err(wrong)?;
@@ -169,8 +157,26 @@ impl DesignTables {
         Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
     }
 
-    /// What the checks say of a number outside their bounds, which are narrower than those of its type. None
-    /// where they accept the least and the greatest numbers of all types.
+    /// A value of the wrong type, with advice that knows more than its type: the keys of the table that was
+    /// there `before`, or the bounds that the checks set for a number.
+    fn with_better_advice(&self, wrong: InvalidValue, tree: &Tree, before: &Table) -> InvalidValue {
+        let Some(given) = tree.given(&wrong.key) else { return wrong };
+        if let Some(table) = table_at(before, &wrong.key) {
+            let keys: Vec<&str> = table.iter().map(|(key, _)| key).collect();
+            let advice = format!("it is a table; give a key in it: {}", any_of(&keys));
+            return InvalidValue::new(wrong.key, given, advice);
+        }
+        if wrong.advice.starts_with(NUMBER)
+            && let Some(advice) = self.advice_on_number(tree, &wrong.key)
+            && (advice.starts_with(NUMBER) || given.parse::<i128>().is_ok())
+        {
+            return InvalidValue { advice, ..wrong };
+        }
+        wrong
+    }
+
+    /// The advice of the checks for a number outside the bounds that they set. `None` if they accept all
+    /// numbers that are tried: the least one and the greatest of each type.
     fn advice_on_number(&self, tree: &Tree, key: &str) -> Option<String> {
         let (above, name) = key.rsplit_once('.')?;
         [0, i64::from(u8::MAX), i64::from(u32::MAX)].into_iter().find_map(|number| {
