@@ -138,5 +138,5 @@ def cell_text(value: Any) -> str:
         return ""
     if not isinstance(value, float):
         return str(value)
-    is_count = value.is_integer() or abs(value) >= 1000
-    return f"{value:.0f}" if is_count and abs(value) < _MOST_EXACT else f"{value:.4g}"
+    is_shown_whole = value.is_integer() or abs(value) >= 1000
+    return f"{value:.0f}" if is_shown_whole and abs(value) < _MOST_EXACT else f"{value:.4g}"

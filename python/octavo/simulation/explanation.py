@@ -100,8 +100,11 @@ def _counters(name: str) -> Iterator[tuple[str, str, str]]:
     """
     meanings = list(_meanings())
     reported = set(sim(_PROBE, designs=[name]).design(name).counts) | set(_core_counters())
-    placed = ((component, *_place(meanings, component, counter)) for component, counter in reported)
-    for component, row, _, counter in sorted(placed):
+    placed = (
+        (component, _place(meanings, component, counter), counter)
+        for component, counter in reported
+    )
+    for component, (row, _), counter in sorted(placed):
         yield component, counter, meanings[row][2] if row < len(meanings) else ""
 
 
@@ -129,11 +132,13 @@ def _patterns(names: str) -> list[str]:
 
 def _place(
     meanings: list[tuple[str, list[str], str]], component: str, counter: str
-) -> tuple[int, int, str]:
-    """The number of the row that explains a counter, its place there, and the counter."""
+) -> tuple[int, int]:
+    """The number of the row that explains a counter, and its place there; a row behind the last one
+    where none does.
+    """
     for row, (components, counters, _) in enumerate(meanings):
         if re.fullmatch(components, component):
             for place, pattern in enumerate(counters):
                 if re.fullmatch(pattern, counter):
-                    return row, place, counter
-    return len(meanings), 0, counter
+                    return row, place
+    return len(meanings), 0
