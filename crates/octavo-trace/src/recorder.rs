@@ -2,15 +2,16 @@
 
 use octavo_types::{AddressWidth, Event, Segment};
 
-use crate::native::{NativeFile, StreamWriter};
+use crate::native::{NativeFile, StreamTotals, StreamWriter};
 use crate::observer::{Observer, StreamProgress};
-use crate::ring::{Start, WordConsumer};
+use crate::ring::{Segments, Start, WordConsumer};
 use crate::source::TraceError;
 use crate::stream::{StreamEnd, StreamIdentity};
 
 /// Writes one stream to a native trace, and counts it.
 pub struct Recorder {
     writer: Option<StreamWriter>,
+    /// The progress until the writer was done.
     progress: StreamProgress,
     failed: Option<TraceError>,
 }
@@ -41,9 +42,15 @@ impl Recorder {
 
     #[cold]
     fn fail(&mut self, error: TraceError) {
+        self.progress = self.progress();
         self.failed = Some(error);
         self.writer = None;
     }
+}
+
+fn progress(totals: StreamTotals) -> StreamProgress {
+    let StreamTotals { instructions, references } = totals;
+    StreamProgress { references, instructions, resident_bytes: 0 }
 }
 
 impl WordConsumer for Recorder {
@@ -52,10 +59,19 @@ impl WordConsumer for Recorder {
     }
 
     #[inline]
-    fn execution(&mut self, segment: &Segment, words: &[u64]) {
-        self.progress.instructions += u64::from(segment.instructions());
-        self.progress.references += segment.references_by_group(&words[1..]);
+    fn execution(&mut self, _: &Segment, words: &[u64]) {
         self.put(words);
+    }
+
+    fn executions(&mut self, _: &Segments, words: &[u64]) -> usize {
+        let Some(writer) = &mut self.writer else { return 0 };
+        match writer.put_executions(words) {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.fail(error);
+                0
+            }
+        }
     }
 
     fn record(&mut self, words: &[u64], _: Option<&Event>) {
@@ -71,10 +87,10 @@ impl WordConsumer for Recorder {
 
 impl Observer for Recorder {
     fn ended(&mut self, _: &StreamIdentity, end: &StreamEnd) {
-        if let Some(writer) = self.writer.take()
-            && let Err(error) = writer.end(end)
-        {
-            self.fail(error);
+        match self.writer.take().map(|writer| writer.end(end)) {
+            Some(Ok(totals)) => self.progress = progress(totals),
+            Some(Err(error)) => self.fail(error),
+            None => {}
         }
     }
 
@@ -87,6 +103,6 @@ impl Observer for Recorder {
     }
 
     fn progress(&self) -> StreamProgress {
-        self.progress
+        self.writer.as_ref().map_or(self.progress, |writer| progress(writer.totals()))
     }
 }

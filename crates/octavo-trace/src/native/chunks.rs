@@ -1,13 +1,11 @@
-//! The chunks of one stream on their way into the file: sorted, compressed and written by threads of their
-//! own where the stream is long.
+//! The chunks of one stream on their way into the file: compressed and written by a thread of their own
+//! where the stream is long.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{JoinHandle, available_parallelism};
 
-use twox_hash::xxhash3_128;
-
-use super::codec::{ChunkSummary, Compressor, Sections, Sorter};
+use super::codec::{ChunkSummary, Compressor, Sections};
 use super::frame::{FrameHeader, FrameKind};
 use super::manifest::StreamTotals;
 use super::writer::{CHUNK_WORDS, NativeFile};
@@ -17,40 +15,25 @@ use crate::threads;
 /// Writes the chunks of one stream.
 pub struct Chunks {
     file: NativeFile,
-    encoding: Encoding,
+    place: Place,
     /// The greatest number of streams with threads of their own.
     most_with_threads: usize,
 }
 
-/// The place where chunks are encoded.
-enum Encoding {
-    /// On the thread that the words come from: most processes end before they fill a chunk.
-    Here(Box<(Sorting, Compressing)>),
-    /// One thread sorts words, another compresses and writes.
-    Elsewhere(Stage<Vec<u64>, SortingThread>, Seat),
+/// The place where chunks are compressed.
+enum Place {
+    /// On the thread that they come from: most processes end before they fill a chunk.
+    Here(Box<Compressing>),
+    /// On a thread of their own.
+    Elsewhere(Stage<Sections, Compressing>, Seat),
     /// Nowhere any more: a call has returned an error.
     Ended,
 }
 
-/// The first half of the work.
-struct Sorting {
-    file: NativeFile,
-    hash: xxhash3_128::Hasher,
-    sorter: Sorter,
-    sections: Sections,
-}
-
-/// The second half of the work.
+/// Compresses chunks, and writes them.
 struct Compressing {
     compressor: Compressor,
     written: Written,
-}
-
-/// The first half, with the thread that does the second.
-struct SortingThread {
-    sorting: Sorting,
-    /// `None` once it has failed.
-    compressing: Option<Stage<Sections, Compressing>>,
 }
 
 /// The chunks of a stream in the file.
@@ -62,82 +45,63 @@ struct Written {
 }
 
 impl Chunks {
-    /// A writer without chunks yet. As many streams as there are processors have threads of their own.
+    /// A writer without chunks yet. As many streams as there are processors have a thread of their own.
     pub fn new(file: &NativeFile, stream: u32) -> Self {
         Self::with_threads(file, stream, available_parallelism().map_or(1, usize::from))
     }
 
     fn with_threads(file: &NativeFile, stream: u32, most_with_threads: usize) -> Self {
-        let sorting = Sorting {
+        let written = Written {
             file: file.clone(),
-            hash: xxhash3_128::Hasher::new(),
-            sorter: Sorter::default(),
-            sections: Sections::default(),
+            stream,
+            parts: [Vec::new(), Vec::new()],
+            totals: StreamTotals::default(),
         };
-        let compressing = Compressing {
-            compressor: Compressor::default(),
-            written: Written {
-                file: file.clone(),
-                stream,
-                parts: [Vec::new(), Vec::new()],
-                totals: StreamTotals::default(),
-            },
-        };
-        let encoding = Encoding::Here(Box::new((sorting, compressing)));
-        Chunks { file: file.clone(), encoding, most_with_threads }
+        let compressing = Compressing { compressor: Compressor::default(), written };
+        Chunks { file: file.clone(), place: Place::Here(Box::new(compressing)), most_with_threads }
     }
 
-    /// Writes `words`, whole items, as a chunk, and clears them. With threads it is written later, and what
-    /// goes wrong then is an error of a later call.
-    pub fn write(&mut self, words: &mut Vec<u64>) -> Result<(), TraceError> {
-        if words.len() >= CHUNK_WORDS {
-            self.start_threads()?;
+    /// Writes a sorted chunk, and clears it. With a thread it is written later, and what goes wrong then is
+    /// an error of a later call.
+    pub fn write(&mut self, chunk: &mut Sections) -> Result<(), TraceError> {
+        if chunk.words() >= CHUNK_WORDS {
+            self.start_thread()?;
         }
-        match &mut self.encoding {
-            Encoding::Here(halves) => {
-                let (sorting, compressing) = &mut **halves;
-                sorting.take(words)?;
-                compressing.take(&mut sorting.sections)
-            }
-            Encoding::Elsewhere(sorting, _) if sorting.send(words) => Ok(()),
-            _ => match std::mem::replace(&mut self.encoding, Encoding::Ended) {
-                Encoding::Elsewhere(sorting, _) => Err(sorting.error()),
+        let written = match &mut self.place {
+            Place::Here(compressing) => compressing.take(chunk),
+            Place::Elsewhere(compressing, _) if compressing.send(chunk) => Ok(()),
+            _ => match std::mem::replace(&mut self.place, Place::Ended) {
+                Place::Elsewhere(compressing, _) => Err(compressing.error()),
                 _ => Err(self.failed_before()),
             },
-        }
+        };
+        chunk.clear();
+        written
     }
 
-    /// Waits for all chunks, and returns the totals of the stream and the hash of its words.
-    pub fn finish(self) -> Result<(StreamTotals, u128), TraceError> {
-        let (sorting, compressing) = match self.encoding {
-            Encoding::Here(halves) => *halves,
-            Encoding::Elsewhere(sorting, _) => {
-                let SortingThread { sorting, compressing } = sorting.finish()?;
-                (sorting, compressing.expect("it has not failed").finish()?)
-            }
-            Encoding::Ended => return Err(self.failed_before()),
+    /// Waits for all chunks, and returns the totals of the stream.
+    pub fn finish(self) -> Result<StreamTotals, TraceError> {
+        let compressing = match self.place {
+            Place::Here(compressing) => *compressing,
+            Place::Elsewhere(compressing, _) => compressing.finish()?,
+            Place::Ended => return Err(self.failed_before()),
         };
-        Ok((compressing.written.totals, sorting.hash.finish_128()))
+        Ok(compressing.written.totals)
     }
 
     fn failed_before(&self) -> TraceError {
         self.file.error("a stream of it has failed before")
     }
 
-    /// Gives the stream threads of its own, if it has none and there may be more.
-    fn start_threads(&mut self) -> Result<(), TraceError> {
-        self.encoding = match std::mem::replace(&mut self.encoding, Encoding::Ended) {
-            Encoding::Here(halves) => match Seat::take(self.most_with_threads) {
+    /// Gives the stream a thread of its own, if it has none and there may be more.
+    fn start_thread(&mut self) -> Result<(), TraceError> {
+        self.place = match std::mem::replace(&mut self.place, Place::Ended) {
+            Place::Here(compressing) => match Seat::take(self.most_with_threads) {
                 Some(seat) => {
-                    let (sorting, compressing) = *halves;
-                    let start = || {
-                        let compressing = Stage::start("compress", compressing, Compressing::take)?;
-                        let state = SortingThread { sorting, compressing: Some(compressing) };
-                        Stage::start("sort", state, SortingThread::take)
-                    };
-                    Encoding::Elsewhere(start().map_err(|error| self.file.error(error))?, seat)
+                    let stage = Stage::start("compress", *compressing, Compressing::take);
+                    Place::Elsewhere(stage.map_err(|error| self.file.error(error))?, seat)
                 }
-                None => Encoding::Here(halves),
+                None => Place::Here(compressing),
             },
             others => others,
         };
@@ -145,7 +109,7 @@ impl Chunks {
     }
 }
 
-/// The right of a stream to threads of its own: each such stream has some 50 MB of chunks in memory.
+/// The right of a stream to a thread of its own: each such stream has some 30 MB of chunks in memory.
 struct Seat;
 
 /// The number of seats that are taken.
@@ -162,27 +126,6 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         SEATS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Sorting {
-    /// Sorts words into the sections, and clears them.
-    fn take(&mut self, words: &mut Vec<u64>) -> Result<(), TraceError> {
-        self.hash.write(bytemuck::cast_slice(words));
-        let sorted = self.sorter.sort(words, &mut self.sections);
-        words.clear();
-        sorted.map_err(|error| self.file.error(format!("a chunk cannot be encoded: {error}")))
-    }
-}
-
-impl SortingThread {
-    fn take(&mut self, words: &mut Vec<u64>) -> Result<(), TraceError> {
-        self.sorting.take(words)?;
-        let compressing = self.compressing.as_ref().expect("it has not failed");
-        if compressing.send(&mut self.sorting.sections) {
-            return Ok(());
-        }
-        Err(self.compressing.take().expect("it is there").error())
     }
 }
 
@@ -207,8 +150,8 @@ impl Written {
     }
 }
 
-/// A thread that works on what it is given, one after the other. It has no queue: who gives waits until it
-/// takes.
+/// A thread that works on what it is given, one after the other. One may wait for it: who gives another then
+/// waits, too.
 struct Stage<T, S> {
     full: SyncSender<T>,
     /// The things that it has worked on, to be filled again.
@@ -223,7 +166,7 @@ impl<T: Default + Send + 'static, S: Send + 'static> Stage<T, S> {
         mut state: S,
         work: fn(&mut S, &mut T) -> Result<(), TraceError>,
     ) -> Result<Self, String> {
-        let (full, taken) = mpsc::sync_channel::<T>(0);
+        let (full, taken) = mpsc::sync_channel::<T>(1);
         let (give_back, done) = mpsc::channel();
         let thread = threads::start(name, move || {
             for mut one in taken {
@@ -315,7 +258,7 @@ mod tests {
         let (definition, executions) = words.split_at(words.len() - 2 * executions);
         stream.put(definition)?;
         executions.chunks(100_000).try_for_each(|some| stream.put(some))?;
-        assert_eq!(matches!(stream.chunks.encoding, Encoding::Elsewhere(..)), most > 0);
+        assert_eq!(matches!(stream.chunks.place, Place::Elsewhere(..)), most > 0);
         stream.end(&StreamEnd::PLAIN)?;
         file.finish()?;
         let bytes = memory.0.lock().unwrap().clone();

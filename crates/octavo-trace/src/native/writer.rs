@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use twox_hash::xxhash3_128;
+
 use super::chunks::Chunks;
+use super::codec::{Sections, Sorter};
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
 use super::index::{Index, IndexEntry};
-use super::manifest::{Manifest, StreamBegan, StreamEnded};
+use super::manifest::{Manifest, StreamBegan, StreamEnded, StreamTotals};
 use crate::sink::{Output, Sink, Written};
 use crate::source::TraceError;
 use crate::stream::{StreamEnd, StreamIdentity};
@@ -17,6 +20,8 @@ use crate::stream::{StreamEnd, StreamIdentity};
 pub const CHUNK_WORDS: usize = 1 << 20;
 /// A chunk is written after so long at the latest, when words come.
 const CHUNK_TIME: Duration = Duration::from_secs(5);
+/// How many words are sorted at once where they come one by one.
+const WAITING_WORDS: usize = 1 << 12;
 
 /// A native trace that is being written, shared by the streams that write to it.
 #[derive(Clone)]
@@ -66,7 +71,11 @@ impl NativeFile {
             file: self.clone(),
             identity: identity.clone(),
             began: false,
-            words: Vec::new(),
+            waiting: Vec::new(),
+            hash: xxhash3_128::Hasher::new(),
+            sorter: Sorter::default(),
+            chunk: Sections::default(),
+            before: StreamTotals::default(),
             flushed_at: Instant::now(),
             chunks: Chunks::new(self, identity.stream),
         }
@@ -146,7 +155,14 @@ pub struct StreamWriter {
     file: NativeFile,
     identity: StreamIdentity,
     began: bool,
-    words: Vec<u64>,
+    /// Words that are not sorted yet.
+    waiting: Vec<u64>,
+    hash: xxhash3_128::Hasher,
+    sorter: Sorter,
+    /// The chunk in the making.
+    chunk: Sections,
+    /// What the chunks before it count.
+    before: StreamTotals,
     flushed_at: Instant,
     pub(super) chunks: Chunks,
 }
@@ -162,8 +178,68 @@ impl StreamWriter {
     /// Takes words, whole items only.
     #[inline]
     pub fn put(&mut self, words: &[u64]) -> Result<(), TraceError> {
-        self.words.extend_from_slice(words);
-        if self.words.len() < CHUNK_WORDS { Ok(()) } else { self.flush() }
+        self.waiting.extend_from_slice(words);
+        if self.waiting.len() < WAITING_WORDS { Ok(()) } else { self.sort_waiting() }
+    }
+
+    /// Takes executions from the beginning of words, which need not be whole items; returns how many words
+    /// they have.
+    pub fn put_executions(&mut self, words: &[u64]) -> Result<usize, TraceError> {
+        self.sort_waiting()?;
+        let mut taken = 0;
+        loop {
+            let rest = &words[taken..];
+            let more = self.sorter.executions(rest, CHUNK_WORDS, &mut self.chunk);
+            self.hash.write(bytemuck::cast_slice(&rest[..more]));
+            taken += more;
+            if !self.write_if_full()? {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// What the words so far count; those that came last may be left out.
+    pub fn totals(&self) -> StreamTotals {
+        StreamTotals {
+            instructions: self.before.instructions + self.chunk.instructions(),
+            references: self.before.references + self.chunk.references(),
+        }
+    }
+
+    fn sort_waiting(&mut self) -> Result<(), TraceError> {
+        let mut words = std::mem::take(&mut self.waiting);
+        let mut rest = words.as_slice();
+        while !rest.is_empty() {
+            let sorted = self.sorter.sort(rest, CHUNK_WORDS, &mut self.chunk);
+            let failed = |error| self.file.error(format!("a chunk cannot be encoded: {error}"));
+            let (taken, after) = rest.split_at(sorted.map_err(failed)?);
+            self.hash.write(bytemuck::cast_slice(taken));
+            rest = after;
+            self.write_if_full()?;
+        }
+        words.clear();
+        self.waiting = words;
+        Ok(())
+    }
+
+    /// Writes the chunk if it has all the words that it may have; whether it had.
+    fn write_if_full(&mut self) -> Result<bool, TraceError> {
+        let is_full = self.chunk.words() >= CHUNK_WORDS;
+        if is_full {
+            self.write_chunk()?;
+        }
+        Ok(is_full)
+    }
+
+    fn write_chunk(&mut self) -> Result<(), TraceError> {
+        self.begin()?;
+        self.flushed_at = Instant::now();
+        if self.chunk.words() == 0 {
+            return Ok(());
+        }
+        self.sorter.finish(&mut self.chunk);
+        self.before = self.totals();
+        self.chunks.write(&mut self.chunk)
     }
 
     /// Writes a chunk if the last one was long ago. To be called now and then.
@@ -174,22 +250,19 @@ impl StreamWriter {
     /// Writes what there is as a chunk. From the first full one on, chunks are written some time later, in
     /// order; what goes wrong then is an error of a later call.
     pub fn flush(&mut self) -> Result<(), TraceError> {
-        self.begin()?;
-        self.flushed_at = Instant::now();
-        if self.words.is_empty() {
-            return Ok(());
-        }
-        self.chunks.write(&mut self.words)
+        self.sort_waiting()?;
+        self.write_chunk()
     }
 
-    /// The stream is over.
-    pub fn end(mut self, end: &StreamEnd) -> Result<(), TraceError> {
+    /// The stream is over. Returns what it counts.
+    pub fn end(mut self, end: &StreamEnd) -> Result<StreamTotals, TraceError> {
         self.flush()?;
-        let (totals, hash) = self.chunks.finish()?;
-        let ended = StreamEnded::new(end, &totals, hash);
+        let totals = self.chunks.finish()?;
+        let ended = StreamEnded::new(end, &totals, self.hash.finish_128());
         let json = ended.to_json();
         let header = FrameHeader::new(FrameKind::Ended, self.identity.stream, [&json, &[]]);
-        self.file.append(header, [&json, &[]])
+        self.file.append(header, [&json, &[]])?;
+        Ok(totals)
     }
 
     fn begin(&mut self) -> Result<(), TraceError> {
@@ -229,7 +302,7 @@ impl Sink for NativeSink {
     }
 
     fn end(&mut self, stream: u32, end: &StreamEnd) -> Result<(), TraceError> {
-        self.streams.remove(&stream).map_or(Ok(()), |writer| writer.end(end))
+        self.streams.remove(&stream).map_or(Ok(()), |writer| writer.end(end).map(drop))
     }
 
     fn add_manifest(&mut self, manifest: &Manifest) -> Result<(), TraceError> {

@@ -2,9 +2,10 @@
 
 use octavo_types::ItemKind;
 
+use super::addresses::Addresses;
 use super::layout::{
-    self, CLASS_BYTES, HEADER_BYTES, Header, NULL, PLANES_FROM_BYTES, SECTIONS, base, section,
-    sequence_bytes, to_planes,
+    self, CLASS_BYTES, HEADER_BYTES, Header, PLANES_FROM_BYTES, SECTIONS, section, sequence_bytes,
+    to_planes,
 };
 use super::{ChunkSummary, CodecError, MAX_CHUNK_WORDS};
 use crate::ring::format::ItemWord;
@@ -64,52 +65,10 @@ pub struct Sections {
     numbers: Vec<u32>,
     counts: Vec<u8>,
     sequence: Vec<u32>,
-    symbols: Vec<u8>,
-    /// By class; those of class 0 have no bytes.
-    deltas: [Deltas; CLASS_BYTES.len()],
-    /// The last address of each site.
-    last: Vec<u64>,
-    recent: Recent,
+    addresses: Addresses,
     executions_since_record: u32,
-}
-
-/// The last two addresses.
-#[derive(Clone, Copy, Default)]
-struct Recent {
-    previous: u64,
-    before_previous: u64,
-}
-
-/// Deltas of one class.
-#[derive(Default)]
-struct Deltas {
-    /// Their bytes, with room behind.
-    bytes: Vec<u8>,
-    /// Where the room begins.
-    end: usize,
-}
-
-impl Deltas {
-    /// Appends the lowest `bytes` bytes of a delta. Eight bytes, some of which the next delta overwrites, are
-    /// quicker than a copy whose length varies.
-    #[inline(always)]
-    fn push(&mut self, delta: u64, bytes: usize) {
-        if self.bytes.len() - self.end < size_of::<u64>() {
-            self.grow();
-        }
-        self.bytes[self.end..][..size_of::<u64>()].copy_from_slice(&delta.to_le_bytes());
-        self.end += bytes;
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self) {
-        self.bytes.resize((2 * self.bytes.len()).max(1 << 12), 0);
-    }
-
-    fn get(&self) -> &[u8] {
-        &self.bytes[..self.end]
-    }
+    /// How many words are in them.
+    words: usize,
 }
 
 impl ChunkEncoder {
@@ -121,50 +80,75 @@ impl ChunkEncoder {
         parts: &mut [Vec<u8>; 2],
     ) -> Result<ChunkSummary, CodecError> {
         parts.iter_mut().for_each(Vec::clear);
-        self.sorter.sort(words, &mut self.sections)?;
+        if words.len() > MAX_CHUNK_WORDS {
+            return Err(CodecError::TooManyWords(words.len() as u64));
+        }
+        self.sections.clear();
+        self.sorter.sort(words, MAX_CHUNK_WORDS, &mut self.sections)?;
+        self.sorter.finish(&mut self.sections);
         Ok(self.compressor.compress(&mut self.sections, parts))
     }
 }
 
 impl Sorter {
-    /// Clears `sections`, and fills them with `words`, whole items, of the next chunk. After an error the
-    /// sorter is of no more use.
-    pub fn sort(&mut self, words: &[u64], sections: &mut Sections) -> Result<(), CodecError> {
-        if words.len() > MAX_CHUNK_WORDS {
-            return Err(CodecError::TooManyWords(words.len() as u64));
+    /// Sorts whole items from the beginning of `words` into the sections of a chunk, until it has `most`
+    /// words or more. Returns how many words they have. After an error the sorter is of no more use.
+    pub fn sort(
+        &mut self,
+        words: &[u64],
+        most: usize,
+        sections: &mut Sections,
+    ) -> Result<usize, CodecError> {
+        let mut rest = words;
+        loop {
+            rest = &rest[self.executions(rest, most, sections)..];
+            let [first, tail @ ..] = rest else { break };
+            if sections.words >= most {
+                break;
+            }
+            if first & layout::RECORD == 0 {
+                let definition = self.definitions.get(*first as usize);
+                let definition = definition.ok_or(CodecError::Undefined(*first))?;
+                let whole = sections.words + 1 + definition.addresses as usize;
+                return Err(match tail.get(..definition.addresses as usize) {
+                    Some(_) => CodecError::TooManyWords(whole as u64),
+                    None => CodecError::TornItem,
+                });
+            }
+            let count = layout::record_words(*first);
+            let payload = tail.get(..count).ok_or(CodecError::TornItem)?;
+            sections.record(&rest[..1 + count])?;
+            if layout::record_kind(*first) == layout::DEFINE {
+                self.define(payload)?;
+            }
+            rest = &tail[count..];
         }
-        sections.clear();
-        let result = self.take(words, sections);
+        Ok(words.len() - rest.len())
+    }
+
+    /// As [`Sorter::sort`], of executions up to the first record, or what is none.
+    #[inline]
+    pub fn executions(&mut self, words: &[u64], most: usize, sections: &mut Sections) -> usize {
+        let mut rest = words;
+        while let [number, tail @ ..] = rest
+            && sections.words < most
+            // The number of a record is greater than that of any segment.
+            && let Some(definition) = self.definitions.get_mut(*number as usize)
+            && sections.words + (definition.addresses as usize) < MAX_CHUNK_WORDS
+            && let Some((addresses, after)) = tail.split_at_checked(definition.addresses as usize)
+        {
+            sections.execute(*number as u32, definition, addresses);
+            rest = after;
+        }
+        words.len() - rest.len()
+    }
+
+    /// The chunk of these sections ends.
+    pub fn finish(&mut self, sections: &mut Sections) {
+        sections.addresses.finish();
         for number in &sections.numbers {
             self.definitions[*number as usize].listed = NOT_LISTED;
         }
-        result
-    }
-
-    /// Sorts the words into the sections.
-    fn take(&mut self, words: &[u64], sections: &mut Sections) -> Result<(), CodecError> {
-        let mut rest = words;
-        while let [first, tail @ ..] = rest {
-            if first & layout::RECORD != 0 {
-                let count = layout::record_words(*first);
-                let payload = tail.get(..count).ok_or(CodecError::TornItem)?;
-                if layout::record_kind(*first) == layout::DEFINE {
-                    self.define(payload)?;
-                }
-                sections.record(&rest[..1 + count]);
-                rest = &tail[count..];
-            } else {
-                let undefined = || CodecError::Undefined(*first);
-                let number = usize::try_from(*first).map_err(|_| undefined())?;
-                let definition = self.definitions.get_mut(number).ok_or_else(undefined)?;
-                let count = definition.addresses as usize;
-                let (addresses, after) =
-                    tail.split_at_checked(count).ok_or(CodecError::TornItem)?;
-                sections.execute(*first as u32, definition, addresses);
-                rest = after;
-            }
-        }
-        Ok(())
     }
 
     /// Learns a definition; one under a number that is known replaces it.
@@ -205,28 +189,28 @@ impl Compressor {
         part.clear();
         records_part.extend(Header::default().to_bytes());
         chunk.header.executions = chunk.sequence.len() as u32;
-        chunk.header.addresses = chunk.symbols.len() as u32;
+        let encoded = &mut chunk.addresses.encoded;
+        chunk.header.addresses = encoded.symbols.len() as u32;
         chunk.header.segments = chunk.numbers.len() as u32;
         self.numbers.clear();
         put_numbers(&chunk.numbers, 4, &mut self.numbers);
         self.sequence.clear();
         let width = sequence_bytes(chunk.numbers.len());
         put_numbers(&chunk.sequence, width, &mut self.sequence);
-        for (deltas, bytes) in chunk.deltas.iter_mut().zip(&CLASS_BYTES) {
+        for (deltas, bytes) in encoded.deltas.iter_mut().zip(&CLASS_BYTES) {
             if *bytes >= PLANES_FROM_BYTES {
-                to_planes(deltas.get(), *bytes, &mut self.planes);
-                std::mem::swap(&mut deltas.bytes, &mut self.planes);
-                deltas.end = deltas.bytes.len();
+                to_planes(deltas, *bytes, &mut self.planes);
+                std::mem::swap(deltas, &mut self.planes);
             }
         }
-        let [_, one, two, four, eight] = chunk.deltas.each_ref().map(Deltas::get);
+        let [_, one, two, four, eight] = &encoded.deltas;
         let contents: [&[u8]; SECTIONS] = [
             &chunk.records,
             &chunk.gaps,
             &self.numbers,
             &chunk.counts,
             &self.sequence,
-            &chunk.symbols,
+            &encoded.symbols,
             one,
             two,
             four,
@@ -295,33 +279,53 @@ impl Definition {
 }
 
 impl Sections {
-    fn clear(&mut self) {
+    /// Empties them, for another chunk.
+    pub fn clear(&mut self) {
         self.header = Header::default();
         self.records.clear();
         self.gaps.clear();
         self.numbers.clear();
         self.counts.clear();
         self.sequence.clear();
-        self.symbols.clear();
-        self.deltas.iter_mut().for_each(|deltas| deltas.end = 0);
-        self.last.clear();
-        self.recent = Recent::default();
+        self.addresses.clear();
         self.executions_since_record = 0;
+        self.words = 0;
     }
 
-    fn record(&mut self, words: &[u64]) {
+    /// How many words are in them.
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// How many instructions their executions make.
+    pub fn instructions(&self) -> u64 {
+        self.header.instructions
+    }
+
+    /// How many references their executions make.
+    pub fn references(&self) -> u64 {
+        self.header.references
+    }
+
+    fn record(&mut self, words: &[u64]) -> Result<(), CodecError> {
+        self.words += words.len();
+        if self.words > MAX_CHUNK_WORDS {
+            return Err(CodecError::TooManyWords(self.words as u64));
+        }
         self.header.records += 1;
         self.header.record_words += words.len() as u32;
         self.records.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         self.gaps.extend(self.executions_since_record.to_le_bytes());
         self.executions_since_record = 0;
+        Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn execute(&mut self, number: u32, definition: &mut Definition, addresses: &[u64]) {
         if definition.listed == NOT_LISTED {
             self.list(number, definition);
         }
+        self.words += 1 + addresses.len();
         self.sequence.push(definition.listed);
         self.executions_since_record += 1;
         self.header.instructions += u64::from(definition.instructions);
@@ -329,14 +333,7 @@ impl Sections {
         if !definition.guarded.is_empty() {
             self.skip(definition, addresses);
         }
-        let sites = definition.first_site as usize..;
-        for (address, site) in addresses.iter().zip(sites) {
-            if *address == 0 {
-                self.symbols.push(NULL);
-            } else {
-                self.address(*address, site);
-            }
-        }
+        self.addresses.take(addresses, definition.first_site);
     }
 
     /// Counts the references that guarded items at NULL do not make.
@@ -347,56 +344,12 @@ impl Sections {
         self.header.references -= absent.map(|(_, references)| u64::from(*references)).sum::<u64>();
     }
 
-    #[inline]
-    fn address(&mut self, address: u64, site: usize) {
-        let (symbol, delta) = self.recent.symbol(address, &mut self.last[site]);
-        self.symbols.push(symbol);
-        let class = usize::from(symbol / 4);
-        self.deltas[class].push(delta, CLASS_BYTES[class]);
-    }
-
     /// Lists a segment that executes for the first time.
     #[cold]
     fn list(&mut self, number: u32, definition: &mut Definition) {
         definition.listed = self.numbers.len() as u32;
-        definition.first_site = self.last.len() as u32;
+        definition.first_site = self.addresses.add_sites(definition.addresses as usize);
         self.numbers.push(number);
         self.counts.extend(definition.addresses.to_le_bytes());
-        self.last.resize(self.last.len() + definition.addresses as usize, 0);
     }
-}
-
-impl Recent {
-    /// The symbol of the next address, other than NULL, and its delta. The last address of its site is replaced.
-    #[inline(always)]
-    fn symbol(&mut self, address: u64, site: &mut u64) -> (u8, u64) {
-        let bases = [0, *site, self.previous, self.before_previous];
-        let deltas = bases.map(|base| address.wrapping_sub(base));
-        let symbol = |base: u8| 4 * class_of(deltas[usize::from(base)]) + base;
-        // The smallest symbol has the smallest class, and of its bases the lowest.
-        let symbol =
-            symbol(base::SITE).min(symbol(base::PREVIOUS)).min(symbol(base::BEFORE_PREVIOUS));
-        *site = address;
-        *self = Recent { previous: address, before_previous: self.previous };
-        (symbol, deltas[usize::from(symbol % 4)])
-    }
-}
-
-/// By the bits of a delta without its sign, and whether it is other than 0: the smallest class.
-const CLASS_OF_BITS: [u8; 65] = {
-    let mut classes = [0; 65];
-    let mut bits = 1;
-    while bits < classes.len() {
-        classes[bits] = 1 + (bits > 8) as u8 + (bits > 16) as u8 + (bits > 32) as u8;
-        bits += 1;
-    }
-    classes
-};
-
-/// The smallest class that holds `delta`.
-#[inline]
-fn class_of(delta: u64) -> u8 {
-    let folded = (delta << 1) ^ (delta as i64 >> 63) as u64;
-    let bits = u64::BITS - (folded | u64::from(delta != 0)).leading_zeros();
-    CLASS_OF_BITS[bits as usize]
 }

@@ -74,6 +74,7 @@
 //! in which they agree cost next to nothing. A symbol encodes base and width together, so that an
 //! address is decoded without a branch that could be mispredicted.
 
+mod addresses;
 mod decode;
 mod encode;
 mod layout;
