@@ -161,7 +161,7 @@ pub struct StreamWriter {
     sorter: Sorter,
     /// The chunk in the making.
     chunk: Sections,
-    /// What the chunks before it count.
+    /// The totals of the chunks before it.
     before: StreamTotals,
     flushed_at: Instant,
     pub(super) chunks: Chunks,
@@ -198,7 +198,7 @@ impl StreamWriter {
         }
     }
 
-    /// What the words so far count; those that came last may be left out.
+    /// The totals of the words so far; those that came last may be left out.
     pub fn totals(&self) -> StreamTotals {
         StreamTotals {
             instructions: self.before.instructions + self.chunk.instructions(),
@@ -254,7 +254,7 @@ impl StreamWriter {
         self.write_chunk()
     }
 
-    /// The stream is over. Returns what it counts.
+    /// The stream is over. Returns its totals.
     pub fn end(mut self, end: &StreamEnd) -> Result<StreamTotals, TraceError> {
         self.flush()?;
         let totals = self.chunks.finish()?;
