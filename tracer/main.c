@@ -18,6 +18,7 @@ static Bool process_option(const HChar* arg)
    else if (VG_STR_CLO(arg, "--octavo-files", open_files)) {}
    else if (VG_BOOL_CLO(arg, "--octavo-follow", follow_children)) {}
    else if (VG_INT_CLO(arg, "--octavo-allocations", allocation_frames)) {}
+   else if (VG_BOOL_CLO(arg, "--octavo-check-translations", check_translations)) {}
    else
       return False;
    return True;
@@ -33,7 +34,7 @@ static void print_usage(void)
 
 static void print_debug_usage(void)
 {
-   VG_(printf)("    (none)\n");
+   VG_(printf)("    --octavo-check-translations=yes|no   have VEX check each superblock [no]\n");
 }
 
 static void child_forked(ThreadId tid)

@@ -214,28 +214,33 @@ static void copy_words(ULong* to, const ULong* from, UInt words)
    }
 }
 
+/* How many chunks the consumer still has to read of those before chunk `index`. */
+static ULong chunks_behind(ULong index)
+{
+   return index - __atomic_load_n(&ring_slot->chunks_consumed, __ATOMIC_ACQUIRE);
+}
+
+/* The ring is full: sleeps until half of it is read. A consumer that cannot keep up would have us wait
+   for each chunk, and a core that waits is lost to the consumer's other threads. */
+static void wait_for_consumer(ULong index)
+{
+   struct vki_timespec nap = {0, 50 * 1000};
+   for (UInt naps = 1; chunks_behind(index) > OCTAVO_CHUNKS / 2; naps++) {
+      raw_syscall(__NR_nanosleep, (ULong)(Addr)&nap, 0, 0, 0, 0, 0);
+      if (naps % 1024 == 0)
+         check_consumer();
+   }
+}
+
 void ring_next_chunk(void)
 {
    if (silent) {
       begin_draft();
       return;
    }
-   /* A chunk is free once the consumer is less than a whole ring behind. */
-   ULong index = ring_slot->chunks_published;
-   UInt waited = 0;
-   while (index - __atomic_load_n(&ring_slot->chunks_consumed, __ATOMIC_ACQUIRE)
-          >= OCTAVO_CHUNKS) {
-      waited++;
-      if (waited < 64) {
-         for (UInt i = 0; i < 64; i++)
-            __builtin_ia32_pause();
-      } else {
-         struct vki_timespec nap = {0, 50 * 1000};
-         raw_syscall(__NR_nanosleep, (ULong)(Addr)&nap, 0, 0, 0, 0, 0);
-         if (waited % 1024 == 0)
-            check_consumer();
-      }
-   }
+   const ULong index = ring_slot->chunks_published;
+   if (chunks_behind(index) >= OCTAVO_CHUNKS)
+      wait_for_consumer(index);
    const UInt words = (UInt)((ring_slot->write_address - ring_slot->draft_address) / 8);
    copy_words(chunk(index), (const ULong*)(Addr)ring_slot->draft_address, words);
    ring_slot->chunk_words[index % OCTAVO_CHUNKS] = words;

@@ -4,7 +4,8 @@
  * superblocks into segments; dependences.c reads register dependences off the IR; events.c
  * watches memory, threads and processes; allocations.c the calls of the program's allocator; sharing.c distinguishes shared memory from a process's own;
  * execution.c decides how an executed program is traced; windows.c turns instrumentation on and off;
- * descriptors.c keeps the tracer's own descriptors; placement.c puts mappings where Linux would.
+ * descriptors.c keeps the tracer's own descriptors; placement.c puts mappings where Linux would;
+ * checks.c leaves out checks of VEX.
  */
 #ifndef OCTAVO_TRACER_H
 #define OCTAVO_TRACER_H
@@ -188,6 +189,11 @@ struct syscall_status {
                                 struct syscall_status* status, UWord* flags);                     \
    void __wrap_vgSysWrap_##name(ThreadId tid, void* layout, struct syscall_arguments* arguments,  \
                                 struct syscall_status* status, UWord* flags)
+
+/* ---- checks.c ---- */
+
+/* Whether VEX checks each superblock; an option. */
+extern Bool check_translations;
 
 /* ---- placement.c ---- */
 

@@ -7,6 +7,10 @@ use std::process::{Child, Command};
 
 use super::LiveOptions;
 
+/// Where this environment variable is set, Valgrind checks what the tracer makes of each superblock, for
+/// tests of the tracer: `tracer/checks.c`.
+const CHECK_TRANSLATIONS: &str = "OCTAVO_CHECK_TRANSLATIONS";
+
 /// Starts the program under our tool, which inherits the descriptors of the ring and of its log.
 pub fn start_octavo(options: &LiveOptions, session: OwnedFd, log: OwnedFd) -> io::Result<Child> {
     let mut command = valgrind(options);
@@ -21,6 +25,9 @@ pub fn start_octavo(options: &LiveOptions, session: OwnedFd, log: OwnedFd) -> io
         .arg(format!("--octavo-allocations={}", options.allocation_frames))
         .arg(format!("--octavo-session={}", session.as_raw_fd()))
         .arg(format!("--log-fd={}", log.as_raw_fd()));
+    if std::env::var_os(CHECK_TRANSLATIONS).is_some() {
+        command.arg("--octavo-check-translations=yes");
+    }
     spawn(command, options, [session, log])
 }
 
