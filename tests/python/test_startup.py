@@ -49,6 +49,23 @@ def test_a_command_without_files_imports_nothing_that_draws_or_writes_them(comma
     assert not modules & others
 
 
+def test_a_program_starts_before_what_prints_its_result_is_imported() -> None:
+    prelude = (
+        "import sys, octavo._core\n"
+        "class Run:\n"
+        "    def __init__(self, *arguments, **options):\n"
+        "        print(*sys.modules, file=sys.stderr)\n"
+        "        raise SystemExit(0)\n"
+        "octavo._core.LiveRun = Run\n"
+    )
+    code = f"{prelude}from octavo.__main__ import main\nmain()"
+    command = [sys.executable, "-c", code, "run", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    modules = set(done.stderr.split())
+    assert "octavo.cli.run" in modules
+    assert not modules & {"rich", "octavo.runs.result", "octavo.terminal.run"}
+
+
 @pytest.mark.parametrize("command", ["run", "curves", "sim"])
 def test_a_report_is_written_without_an_engine_that_draws(command: str, tmp_path: Path) -> None:
     script = tmp_path / "vega.js"

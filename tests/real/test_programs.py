@@ -75,7 +75,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_traced_program_reads_writes_and_ends_as_it_does_alone(case: Case, octavo: Octavo):
-    # A fixed hash seed makes Python's own output and order the same twice. Valgrind checks each superblock.
+    # A fixed hash seed makes Python's own output and order the same twice. Valgrind checks each
+    # superblock.
     env = {"PYTHONHASHSEED": "0", "OCTAVO_CHECK_TRANSLATIONS": "1"}
     alone = natively(case.argv, stdin=case.stdin, env=env)
     traced = octavo(case.argv, stdin=case.stdin, env=env)

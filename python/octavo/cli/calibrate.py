@@ -90,7 +90,7 @@ def calibrate(
         if perf is not None:
             counted = read_walk_counts("--perf", perf, describe().cpu_id.split()[0])
         write_document = output.document_file(beside=str(file.path))
-        with LiveLine(make_console(), quiet=output.quiet, text=trace_text) as line:
+        with LiveLine(quiet=output.quiet, text=trace_text) as line:
             found = measure(
                 quick=quick, memory_bytes=memory_bytes, busy=busy, on_progress=line.show
             )

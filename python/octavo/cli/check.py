@@ -12,7 +12,7 @@ from octavo.base.units import format_count
 from octavo.cli import options
 from octavo.cli.groups import with_groups
 from octavo.cli.guard import guarded
-from octavo.terminal.console import make_console, say
+from octavo.terminal.console import say
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.traces.by_name import open_trace
 from octavo.traces.survey import own_notes_on
@@ -51,7 +51,7 @@ def check(
     with guarded():
         shown = output.shown()
         opened = open_trace(trace, format=format)
-        with LiveLine(make_console(), quiet=output.quiet, text=trace_text) as line:
+        with LiveLine(quiet=output.quiet, text=trace_text) as line:
             job = start_check(opened)
             found = outcome_of(job, line.show)
         shown.write_console(lambda console: _show(console, trace, found))

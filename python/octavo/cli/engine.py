@@ -42,11 +42,11 @@ def run_engine(
         )
         configuration = engine.configure(**choices(), **tracing.scope())
         files = Files(stack, output)
-        console = make_console()
         text = trace_text if is_trace else progress_text
-        with LiveLine(console, quiet=output.quiet, text=text) as line:
+        with LiveLine(quiet=output.quiet, text=text) as line:
             format = tracing.format if is_trace else None
             result = engine.execute(command, configuration, line.show, is_trace, format)
+        console = make_console()
         if not output.quiet:
             show(console, result)
         files.write(console, result, otherwise)

@@ -11,7 +11,7 @@ from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
 from octavo.cli.groups import flag, with_groups
 from octavo.cli.guard import guarded
-from octavo.terminal.console import make_console, say, show_grid
+from octavo.terminal.console import say, show_grid
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.traces.survey import TraceInfo, survey_trace
 
@@ -35,7 +35,7 @@ def info(
     """
     with guarded():
         shown = output.shown()
-        with LiveLine(make_console(), quiet=output.quiet, text=trace_text) as line:
+        with LiveLine(quiet=output.quiet, text=trace_text) as line:
             found = survey_trace(trace, line.show, format=format)
         shown.write_console(lambda console: _show(console, found, maps=maps))
         shown.write_json(lambda: _document(found, maps=maps))

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
 from octavo.base.errors import CannotRun
 from octavo.base.signals import uninterrupted
@@ -16,6 +15,8 @@ from octavo.terminal.console import say
 from octavo.tracing.manifest import Finished
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from octavo.results.archive import InFiles
 
 

@@ -51,9 +51,9 @@ def record(
             raise UsageError("no FILE given for the trace: octavo record -o FILE -- PROGRAM.")
         write_document = document.document_file(beside=out)
         scope = resolve_scope(**following.scope(), allocations=allocating.allocations)
-        console = make_console()
-        with LiveLine(console, quiet=document.quiet, text=recording_text) as line:
+        with LiveLine(quiet=document.quiet, text=recording_text) as line:
             done = execute_recording(command, out, Scope(**scope), line.show, force=document.force)
+        console = make_console()
         reason = done.about["partial_reason"]
         if not document.quiet:
             say(console, _headline(done), "bold")

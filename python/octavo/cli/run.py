@@ -1,5 +1,6 @@
 """`octavo run`: trace a program live, or read a trace, and answer "which page size?"."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -110,19 +111,29 @@ def run(
         if is_trace:
             check_no_phase(configuration.phase)
         files = Files(stack, output)
-        console = make_console()
         text = trace_text if is_trace else progress_text
-        with LiveLine(console, quiet=output.quiet, text=text) as line:
+        with LiveLine(quiet=output.quiet, text=text) as line:
+
+            def show(progress: Any) -> None:
+                if not output.quiet:
+                    _show_result()
+                line.show(progress)
+
             if is_trace:
                 result = execute_trace(
-                    command[0], configuration, line.show, tracing.format, per_process=per_process
+                    command[0], configuration, show, tracing.format, per_process=per_process
                 )
             else:
-                result = execute(command, configuration, line.show, per_process=per_process)
+                result = execute(command, configuration, show, per_process=per_process)
+        console = make_console()
         if not output.quiet:
-            # Imported late, so that the program starts sooner.
-            from octavo.terminal.run import show_result
-
-            show_result(console, result, advice=advice)
+            _show_result()(console, result, advice=advice)
         files.write(console, result)
         end(result)
+
+
+def _show_result() -> Callable[..., None]:
+    """Prints a result. It takes long to import, which is done while the program runs."""
+    from octavo.terminal.run import show_result
+
+    return show_result

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from io import StringIO
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from octavo.base.errors import UsageError
 from octavo.base.files import (
@@ -18,7 +16,10 @@ from octavo.base.files import (
     replace_text,
     write_standard_output,
 )
-from octavo.terminal.console import PLAIN_WIDTH, make_output_console
+from octavo.terminal.console import make_output_console, plain_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Shown:
@@ -40,7 +41,7 @@ class Shown:
         """Writes what `show` prints."""
         if self._file is not None:
             text = StringIO()
-            show(Console(file=text, width=PLAIN_WIDTH, highlight=False, markup=False, emoji=False))
+            show(plain_console(text))
             self._replace(self._file, text.getvalue())
         elif not self._is_silent:
             with failing_with("to standard output"):

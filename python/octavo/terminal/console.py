@@ -1,22 +1,24 @@
 """The console on standard error, coloured on a terminal and plain text everywhere else; and the
 sentences and tables that commands print on it.
+
+rich is imported when something is printed: a program that is to be traced starts sooner without.
 """
+
+from __future__ import annotations
 
 import errno
 import os
 import sys
-from typing import IO, Any, NoReturn, cast
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 from octavo.base.files import check_standard_output, discard_standard_output
 from octavo.base.table import Grid
 from octavo.base.text import printable
 from octavo.tracing.manifest import Finished, cautions, warnings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 PLAIN_WIDTH = 120
 """Columns if the width of the screen is unknown."""
@@ -67,6 +69,8 @@ def make_console() -> Console:
 
     rich itself respects NO_COLOR and TERM=dumb.
     """
+    from rich.console import Console
+
     stream = None if sys.stderr is None else cast("IO[str]", Forgiving(sys.stderr))
     console = Console(file=stream, stderr=True, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
@@ -74,19 +78,27 @@ def make_console() -> Console:
     return console
 
 
-class _OutputConsole(Console):
-    """One that leaves it to the command what becomes of it when its reader has gone."""
+def plain_console(stream: IO[str]) -> Console:
+    """Plain text, for a file."""
+    from rich.console import Console
 
-    def on_broken_pipe(self) -> NoReturn:
-        """Raises, where rich would exit with 1: of `octavo check`, that is a verdict."""
-        discard_standard_output()
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+    return Console(file=stream, width=PLAIN_WIDTH, highlight=False, markup=False, emoji=False)
 
 
 def make_output_console() -> Console:
     """Standard output, for the commands whose output is text."""
+    from rich.console import Console
+
+    class OutputConsole(Console):
+        """One that leaves it to the command what becomes of it when its reader has gone."""
+
+        def on_broken_pipe(self) -> NoReturn:
+            """Raises, where rich would exit with 1: of `octavo check`, that is a verdict."""
+            discard_standard_output()
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
     check_standard_output()
-    console = _OutputConsole(highlight=False, markup=False, emoji=False)
+    console = OutputConsole(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, PLAIN_WIDTH)
     return console
@@ -94,6 +106,9 @@ def make_output_console() -> Console:
 
 def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
     """One sentence; wrapped by a terminal only, so that pipes get whole lines."""
+    from rich.padding import Padding
+    from rich.text import Text
+
     text = printable(text)
     if console.is_terminal:
         console.print(Padding.indent(Text(text, style=style), indent))
@@ -150,6 +165,8 @@ def _without(grid: Grid, column: int) -> Grid:
 
 
 def _filled(grid: Grid, shown: int | None, *, ruled: bool) -> Table:
+    from rich.text import Text
+
     table = _make_table(ruled=ruled)
     for index, name in enumerate(grid.head):
         left = index < grid.left_columns
@@ -174,4 +191,7 @@ def _widest(grid: Grid, column: int) -> int:
 
 def _make_table(*, ruled: bool) -> Table:
     """A table with a ruled head, or one with columns apart by blanks."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     return Table(box=SIMPLE_HEAD if ruled else None, pad_edge=False, header_style="bold")

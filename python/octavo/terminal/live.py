@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from octavo.analysis.programs import program_label
 from octavo.base.progress import Kind, NotebookLine, OnProgress, is_notebook
@@ -20,6 +17,9 @@ from octavo.terminal.console import make_console, say
 from octavo.tracing.manifest import signal_name
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
     from octavo._core import JobProgress, Progress, RecordProgress, TraceProgress
 
 _SHOWN_AFTER_SECONDS = 0.5
@@ -125,7 +125,7 @@ def live_line(kind: Kind) -> Iterator[OnProgress]:
     """The line of a call from Python, on standard error or in a notebook."""
     text = _TEXTS[kind]
     if not is_notebook():
-        with LiveLine(make_console(), quiet=False, text=text) as terminal:
+        with LiveLine(text=text) as terminal:
             yield terminal.show
         return
     line = NotebookLine()
@@ -142,13 +142,21 @@ def live_line(kind: Kind) -> Iterator[OnProgress]:
 
 
 class LiveLine:
-    """Shows progress while it is entered; does nothing where there is no terminal."""
+    """Shows progress while it is entered; does nothing where there is no terminal.
 
-    def __init__(self, console: Console, *, quiet: bool, text: LineText = progress_text) -> None:
+    The console, if none is given, is made when there is something to show.
+    """
+
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        quiet: bool = False,
+        text: LineText = progress_text,
+    ) -> None:
+        self._given = console
         self._live: Live | None = None
-        self._console: Console | None = None if quiet else console
-        if console.is_terminal and not console.is_dumb_terminal and not quiet:
-            self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._is_quiet = quiet
         self._last: tuple[float, int] = (0.0, 0)
         self._text = text
 
@@ -161,30 +169,39 @@ class LiveLine:
 
     def show(self, progress: Progress | JobProgress) -> None:
         """Redraws the line; says once that the work was interrupted."""
+        if self._is_quiet:
+            return
         number = progress.get("interrupted_by")
         if number is not None:
             # Of what counted nothing there is no result.
             if progress["references"]:
                 self._say_interrupted(number)
-        elif self._live is None or progress["elapsed_seconds"] < _SHOWN_AFTER_SECONDS:
-            return
-        else:
-            self._draw(self._live, progress)
+        elif progress["elapsed_seconds"] >= _SHOWN_AFTER_SECONDS:
+            self._draw(progress)
+
+    @cached_property
+    def _console(self) -> Console:
+        return self._given or make_console()
 
     def _say_interrupted(self, number: int) -> None:
         if self._live is not None:
             self._live.stop()
-        if self._console is not None:
-            name = signal_name(number)
-            say(self._console, f"Interrupted by {name}: finishing with what ran until now.", "dim")
-        self._console = self._live = None
+        name = signal_name(number)
+        say(self._console, f"Interrupted by {name}: finishing with what ran until now.", "dim")
+        self._is_quiet = True
 
-    def _draw(self, live: Live, progress: Progress | JobProgress) -> None:
-        if not live.is_started:
-            live.start()
+    def _draw(self, progress: Progress | JobProgress) -> None:
+        if not self._console.is_terminal or self._console.is_dumb_terminal:
+            return
+        from rich.live import Live
+        from rich.text import Text
+
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
         text = self._text(progress, self._rate(progress))
         line = Text(text, no_wrap=True, overflow="ellipsis", style="dim")
-        live.update(line, refresh=True)
+        self._live.update(line, refresh=True)
 
     def _rate(self, progress: Progress | JobProgress) -> float:
         """References per second since the line was last drawn."""

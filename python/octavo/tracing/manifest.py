@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -210,6 +209,8 @@ def _replay_status(ended: Exit, interrupted_by: int | None) -> int:
 def trace_hash(processes: Sequence[ProcessCounts]) -> str:
     """A name for all the streams of a run: SHA-256 over their hashes, in stream order."""
     joined = "\n".join(process["stream_hash"] for process in processes)
+    import hashlib
+
     return hashlib.sha256(joined.encode()).hexdigest()
 
 

@@ -4,7 +4,6 @@ resolved to plain values and checked before anything starts.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -92,6 +91,8 @@ class Scope:
     def sha256(self) -> str:
         """A name for this configuration: the hash of its canonical JSON."""
         text = json.dumps(self.resolved(), sort_keys=True, separators=(",", ":"))
+        import hashlib
+
         return hashlib.sha256(text.encode()).hexdigest()
 
     def notes(self) -> list[str]:

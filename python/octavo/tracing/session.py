@@ -119,9 +119,11 @@ def _see_to_end(
 ) -> None:
     deadline: float | None = None
     end_of_grace: float | None = None
-    pause = POLL_SECONDS
+    # At once, as what shows progress may import much while the program starts.
+    pause = 0.0
     while (progress := run.wait(pause))["running"]:
         on_progress(with_interrupt(progress, interrupts.first))
+        pause = POLL_SECONDS
         if timer is not None:
             if timer.look(progress):
                 end_of_grace = clock() + GRACE_SECONDS

@@ -81,7 +81,7 @@ struct Batch {
     instructions: Instructions,
 }
 
-/// What becomes of a batch.
+/// The symbols and deltas of a batch.
 struct Results {
     symbols: [u8; BATCH],
     deltas: [u64; BATCH],
@@ -283,7 +283,7 @@ mod tests {
             for instructions in Instructions::all() {
                 let mut addresses = Addresses::default();
                 addresses.batch.instructions = instructions;
-                // What a chunk leaves behind is nothing to the next one.
+                // Nothing of a chunk is left for the next one.
                 for _ in 0..2 {
                     addresses.clear();
                     let first_sites = [0; 3].map(|_| addresses.add_sites(2));
