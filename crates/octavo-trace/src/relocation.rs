@@ -24,12 +24,14 @@ impl Relocation {
     }
 
     /// Where a traced address would be.
+    #[inline]
     pub fn address(&self, addr: VirtAddr) -> VirtAddr {
         let delta = self.moves.iter().find(|(range, _)| range.contains(addr)).map_or(0, |m| m.1);
         addr.wrapping_add(delta)
     }
 
     /// Where a traced base page would be.
+    #[inline]
     pub fn page(&self, page: PageNumber) -> PageNumber {
         self.address(VirtAddr::new(page.raw() << PageSize::BASE.log2())).page(PageSize::BASE)
     }

@@ -27,6 +27,8 @@ const LATEST: u32 = (1 << 31) - STEP * (1 << 18) - 1;
 /// In how many parts references are counted, one after the other: a count that was just written is
 /// slow to add to.
 const PARTS: usize = 4;
+/// No last use.
+const NEVER: i32 = -1;
 /// No page begins here, and no reference goes there: the address is not canonical.
 const NOWHERE: u64 = 1 << 63;
 
@@ -43,6 +45,9 @@ pub struct Front {
     /// The last use of each slot: its time, and below it the slot's number. Of a slot that is not
     /// taken, the greatest number.
     used: [i32; PLACES],
+    /// The least last use, or one that was the least until its slot was used again. To look for the least
+    /// takes long, as it waits for the last uses to be written; so it is looked for before it is wanted.
+    least: i32,
     /// By a traced page's low bits, the slot that it was last found in.
     guesses: [u8; GUESSES],
     /// The time of the last use: a step for each.
@@ -75,6 +80,7 @@ impl Front {
             forbidden: [0; 2],
             references: [0; PLACES * PARTS],
             used: [i32::MAX; PLACES],
+            least: NEVER,
             guesses: [0; GUESSES],
             now: 0,
             epoch: 0,
@@ -149,6 +155,7 @@ impl Front {
     fn renumber(&mut self) {
         self.epoch += u64::from(self.now / STEP);
         self.now = 0;
+        self.least = NEVER;
         let mut in_order = self.used;
         let in_order = &mut in_order[..self.taken];
         in_order.sort_unstable();
@@ -187,11 +194,20 @@ impl Front {
             self.taken += 1;
             return (self.taken - 1, None);
         }
-        let of: &[i32; FRONT] = self.used.first_chunk().expect("there are more places than slots");
-        let least = self.instructions.run(Least { of });
-        let slot = least as usize % PLACES;
+        if self.used[self.least as usize % PLACES] != self.least {
+            self.find_least();
+        }
+        let slot = self.least as usize % PLACES;
         let references = self.take_references(slot);
         (slot, Some((self.pages[slot], references)))
+    }
+
+    /// Looks for the slot that was used longest ago: it need not be looked for when room is made, if it is
+    /// not used before.
+    #[inline(always)]
+    pub fn find_least(&mut self) {
+        let of: &[i32; FRONT] = self.used.first_chunk().expect("there are more places than slots");
+        self.least = self.instructions.run(Least { of });
     }
 
     /// When the page of a slot was used last.
@@ -264,12 +280,13 @@ impl Front {
         self.forbidden.iter_mut().for_each(|slots| *slots &= !(1 << slot));
     }
 
-    /// Puts a page into a free slot, to be used at once.
+    /// Puts a page into a free slot, and uses it.
     #[inline(always)]
-    pub fn put(&mut self, slot: usize, traced: u64, page: Page) {
+    pub fn put(&mut self, slot: usize, traced: u64, page: Page, references: u64) {
         self.guesses[guess_of(traced)] = slot as u8;
         self.allow(slot, traced);
         self.pages[slot] = page;
+        self.use_slot(slot, references);
     }
 
     /// Drops the traced pages in `first..end`: the next reference to one looks it up again.

@@ -228,11 +228,11 @@ impl PageStream {
         }
         let shares = self.look_behind(page, spot, region);
         self.pages.enter_front(spot, page, slot);
-        self.front.put(slot, traced, Page { number: page, spot, region });
-        self.front.use_slot(slot, references);
+        self.front.put(slot, traced, Page { number: page, spot, region }, references);
         if let Some(machine) = memory.machine() {
             machine.entered(&mut self.front, touch, shares);
         }
+        self.front.find_least();
         self.until_renumber_check -= 1;
         if self.until_renumber_check == 0 {
             self.renumber_late_orders();

@@ -16,18 +16,20 @@
 //! page walks the page table once more, to set its dirty bit, and makes its second-level entry the most
 //! recent. Larger pages have dirty bits alone, and lose the entries that overlap a range.
 
-mod array;
 mod config;
+mod first_level;
 mod pages;
+mod second_level;
 
 use octavo_trace::RegionId;
 use octavo_types::{AddrRange, Event, PageSize};
 use rustc_hash::FxHashSet;
 
 use super::front::Front;
-use array::TlbArray;
 pub use config::NotModelled;
+use first_level::FirstLevel;
 use pages::{Change, PageStates};
+use second_level::SecondLevel;
 
 /// The TLBs of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,8 +125,8 @@ struct Waiting {
 /// The arrays of one page size.
 struct OfSize {
     tlbs: TlbsOfSize,
-    first: [TlbArray; 2],
-    second: Option<TlbArray>,
+    first: [FirstLevel; 2],
+    second: Option<SecondLevel>,
     /// Pages that were stored to; of larger sizes than 4 KiB.
     dirty: FxHashSet<u64>,
 }
@@ -133,8 +135,8 @@ impl OfSize {
     fn new(tlbs: &TlbsOfSize) -> Self {
         OfSize {
             tlbs: *tlbs,
-            first: [TlbArray::new(&tlbs.fetch), TlbArray::new(&tlbs.data)],
-            second: tlbs.second.as_ref().map(TlbArray::new),
+            first: [FirstLevel::new(&tlbs.fetch), FirstLevel::new(&tlbs.data)],
+            second: tlbs.second.as_ref().map(SecondLevel::new),
             dirty: FxHashSet::default(),
         }
     }
@@ -256,10 +258,9 @@ impl MachineState {
     fn ask_second(&mut self, size: usize, page: u64, side: Side, region: RegionId) -> bool {
         let of = &mut self.sizes[size];
         if let Some(second) = &mut of.second
-            && let Some(entry) = second.find(page)
+            && let Some(is_ready) = second.look_up(page)
         {
-            second.use_entry(entry);
-            return second.ready[entry];
+            return is_ready;
         }
         self.walked |= u32::from(side == Side::Data) << size;
         let is_ready = size == 0 && self.pages.walk(page, side == Side::Fetch);
@@ -332,9 +333,12 @@ impl MachineState {
         let mut invalidated = false;
         for Change { stale, gone } in self.pages.event(event, relocate) {
             for of in &mut self.sizes {
-                let arrays = of.first.iter_mut().chain(&mut of.second);
-                invalidated |=
-                    arrays.fold(false, |any, array| array.invalidate(stale.clone()) | any);
+                for first in &mut of.first {
+                    invalidated |= first.invalidate(stale.clone());
+                }
+                if let Some(second) = &mut of.second {
+                    invalidated |= second.invalidate(stale.clone());
+                }
                 let shift = of.tlbs.page_size.base_shift();
                 if let Some(gone) = &gone
                     && shift > 0

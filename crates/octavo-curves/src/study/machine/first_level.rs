@@ -1,4 +1,5 @@
-//! A set-associative LRU array, some of whose hits are recorded later: those of pages in the front.
+//! The first level of one side and page size: a set-associative LRU array, some of whose hits are recorded
+//! later: those of pages in the front.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,7 +17,7 @@ const NO_KEY: u64 = u64::MAX;
 const MAX_SCANNED_WAYS: usize = 16;
 
 /// An array. An entry is known by its place: set times ways plus way.
-pub struct TlbArray {
+pub struct FirstLevel {
     shift: u8,
     sets: u64,
     ways: usize,
@@ -28,7 +29,6 @@ pub struct TlbArray {
     slots: Box<[u8]>,
     /// By entry, whether its page may be stored to without a walk.
     pub ready: Box<[bool]>,
-    now: u64,
     /// Where sets are too wide to be scanned.
     wide: Option<Wide>,
 }
@@ -49,13 +49,13 @@ impl Wide {
     }
 }
 
-impl TlbArray {
+impl FirstLevel {
     /// An empty one.
     pub fn new(shape: &ArrayShape) -> Self {
         let entries = shape.entries() as usize;
         assert!(entries > 0, "an array has entries");
         let is_wide = shape.ways as usize > MAX_SCANNED_WAYS;
-        TlbArray {
+        FirstLevel {
             shift: shape.entry_size.base_shift(),
             sets: shape.sets.into(),
             ways: shape.ways as usize,
@@ -63,7 +63,6 @@ impl TlbArray {
             times: vec![0; entries].into(),
             slots: vec![0; entries].into(),
             ready: vec![false; entries].into(),
-            now: 0,
             wide: is_wide.then(|| Wide::new(entries)),
         }
     }
@@ -99,13 +98,6 @@ impl TlbArray {
         way.map(|way| set.start + way)
     }
 
-    /// Uses an entry of an array whose entries no front uses.
-    #[inline(always)]
-    pub fn use_entry(&mut self, entry: usize) {
-        self.now += 1;
-        self.set_entry_time(entry, self.now);
-    }
-
     #[inline(always)]
     fn set_entry_time(&mut self, entry: usize, time: u64) {
         self.times[entry] = time;
@@ -117,27 +109,6 @@ impl TlbArray {
                 wide.queue.retain(|(entry, time)| self.times[*entry as usize] == *time);
             }
         }
-    }
-
-    /// Puts a page into an array whose entries no front uses, if it is not there, and uses it.
-    #[inline(always)]
-    pub fn insert(&mut self, page: u64, is_ready: bool) {
-        match self.find(page) {
-            Some(entry) => {
-                self.ready[entry] = is_ready;
-                self.use_entry(entry);
-            }
-            None => self.insert_missed(page, is_ready),
-        }
-    }
-
-    /// As [`TlbArray::insert`], of a page that is not there.
-    #[inline(always)]
-    pub fn insert_missed(&mut self, page: u64, is_ready: bool) {
-        let entry = self.oldest(page >> self.shift);
-        self.hold(entry, page >> self.shift);
-        self.ready[entry] = is_ready;
-        self.use_entry(entry);
     }
 
     /// The entry of a page's set with the least time: a free one, if there is any.
@@ -152,7 +123,7 @@ impl TlbArray {
         times.zip(set.clone()).fold((u64::MAX, set.start), least).1
     }
 
-    /// As [`TlbArray::oldest`], where there is only one set.
+    /// As [`FirstLevel::oldest`], where there is only one set.
     fn oldest_of_all(&mut self) -> usize {
         let wide = self.wide.as_mut().expect("the set is wide");
         if wide.held < self.keys.len() {
