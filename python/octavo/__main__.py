@@ -12,6 +12,11 @@ def main(arguments: list[str] | None = None) -> None:
         from octavo.base.signals import leave_at_once_on_interrupt
 
         leave_at_once_on_interrupt()
+        import atexit
+        import gc
+
+        # The interpreter ends sooner if it need not look for garbage among all modules.
+        atexit.register(gc.freeze)
         from octavo.cli import app
 
         app(arguments, prog_name="octavo")
