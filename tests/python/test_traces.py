@@ -250,12 +250,13 @@ def test_a_conversion_leaves_nothing_half(csv: str, tmp_path: Path) -> None:
     assert read(str(out)) == [*SOME, ("load", 16, 8)]
 
 
-@pytest.mark.parametrize("command", ["info", "run", "convert"])
+@pytest.mark.parametrize("command", ["info", "head", "check", "run", "convert"])
 def test_a_text_is_read_as_its_suffix_says(command: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.din"
     broken.write_text("1 zzz\n0 1000\n")
     out = [str(tmp_path / "out.oct")] if command == "convert" else []
     done = run(command, str(broken), *out)
+    assert done.stdout == ""
     assert_refused(done, 125, "broken.din", "line 1", "an address that is not hexadecimal")
     broken.write_bytes(b"\0\1\2")
     assert_refused(run(command, str(broken), *out), 125, "no known format")

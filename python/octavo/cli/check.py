@@ -75,7 +75,7 @@ def _show(console: Console, trace: str, found: "Checked") -> None:
         say(console, f"and {left} more; in all {kinds}.")
     for note in own_notes_on(found["facts"]):
         say(console, note)
-    if not found["streams_mapped"]:
+    if found["references"] and not found["streams_mapped"]:
         say(console, "The trace records no mappings, so references were not checked against any.")
     if found["fault"] is None:
         number = sum(found["counts"].values())

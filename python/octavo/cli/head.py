@@ -58,7 +58,8 @@ def head(
             owner = "" if process is None else f" of process {process}"
             place = "" if first == 0 else f" from instruction {first:,} on"
             raise CannotRun(f"`{trace}` has nothing{owner}{place}.")
-        shown.write_text(_pieces(_text_lines(list(entries))))
+        if entries or fault is None:
+            shown.write_text(_pieces(_text_lines(list(entries))))
         shown.write_json(lambda: _document(trace, list(entries), fault))
         if fault is not None:
             raise CannotRun(f"{fault.rstrip('.')}.")
