@@ -11,7 +11,7 @@ use crate::stream::{StreamEnd, StreamIdentity};
 /// Writes one stream to a native trace, and counts it.
 pub struct Recorder {
     writer: Option<StreamWriter>,
-    /// The progress until the writer was done.
+    /// The progress when the writer was done.
     progress: StreamProgress,
     failed: Option<TraceError>,
 }
@@ -87,6 +87,7 @@ impl WordConsumer for Recorder {
 
 impl Observer for Recorder {
     fn ended(&mut self, _: &StreamIdentity, end: &StreamEnd) {
+        self.progress = self.progress();
         match self.writer.take().map(|writer| writer.end(end)) {
             Some(Ok(totals)) => self.progress = progress(totals),
             Some(Err(error)) => self.fail(error),

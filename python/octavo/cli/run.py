@@ -133,7 +133,7 @@ def run(
 
 
 def _show_result() -> Callable[..., None]:
-    """Prints a result. It takes long to import, which is done while the program runs."""
+    """The printer of results. It takes long to import, which is done while the program runs."""
     from octavo.terminal.run import show_result
 
     return show_result

@@ -181,7 +181,7 @@ class LiveLine:
 
     @cached_property
     def _console(self) -> Console:
-        return self._given or make_console()
+        return make_console() if self._given is None else self._given
 
     def _say_interrupted(self, number: int) -> None:
         if self._live is not None:

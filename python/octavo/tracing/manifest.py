@@ -208,9 +208,9 @@ def _replay_status(ended: Exit, interrupted_by: int | None) -> int:
 
 def trace_hash(processes: Sequence[ProcessCounts]) -> str:
     """A name for all the streams of a run: SHA-256 over their hashes, in stream order."""
-    joined = "\n".join(process["stream_hash"] for process in processes)
     import hashlib
 
+    joined = "\n".join(process["stream_hash"] for process in processes)
     return hashlib.sha256(joined.encode()).hexdigest()
 
 

@@ -90,9 +90,9 @@ class Scope:
 
     def sha256(self) -> str:
         """A name for this configuration: the hash of its canonical JSON."""
-        text = json.dumps(self.resolved(), sort_keys=True, separators=(",", ":"))
         import hashlib
 
+        text = json.dumps(self.resolved(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def notes(self) -> list[str]:

@@ -7,7 +7,6 @@ use std::thread::{JoinHandle, available_parallelism};
 
 use super::codec::{ChunkSummary, Compressor, Sections};
 use super::frame::{FrameHeader, FrameKind};
-use super::manifest::StreamTotals;
 use super::writer::{CHUNK_WORDS, NativeFile};
 use crate::source::TraceError;
 use crate::threads;
@@ -16,7 +15,7 @@ use crate::threads;
 pub struct Chunks {
     file: NativeFile,
     place: Place,
-    /// The greatest number of streams with threads of their own.
+    /// The greatest number of streams with a thread of their own.
     most_with_threads: usize,
 }
 
@@ -41,7 +40,8 @@ struct Written {
     file: NativeFile,
     stream: u32,
     parts: [Vec<u8>; 2],
-    totals: StreamTotals,
+    /// The instructions of them all.
+    instructions: u64,
 }
 
 impl Chunks {
@@ -55,7 +55,7 @@ impl Chunks {
             file: file.clone(),
             stream,
             parts: [Vec::new(), Vec::new()],
-            totals: StreamTotals::default(),
+            instructions: 0,
         };
         let compressing = Compressing { compressor: Compressor::default(), written };
         Chunks { file: file.clone(), place: Place::Here(Box::new(compressing)), most_with_threads }
@@ -79,14 +79,13 @@ impl Chunks {
         written
     }
 
-    /// Waits for all chunks, and returns the totals of the stream.
-    pub fn finish(self) -> Result<StreamTotals, TraceError> {
-        let compressing = match self.place {
-            Place::Here(compressing) => *compressing,
-            Place::Elsewhere(compressing, _) => compressing.finish()?,
-            Place::Ended => return Err(self.failed_before()),
-        };
-        Ok(compressing.written.totals)
+    /// Waits for all chunks.
+    pub fn finish(self) -> Result<(), TraceError> {
+        match self.place {
+            Place::Here(_) => Ok(()),
+            Place::Elsewhere(compressing, _) => compressing.finish().map(drop),
+            Place::Ended => Err(self.failed_before()),
+        }
     }
 
     fn failed_before(&self) -> TraceError {
@@ -141,11 +140,10 @@ impl Written {
     fn append(&mut self, summary: &ChunkSummary) -> Result<(), TraceError> {
         let parts = [self.parts[0].as_slice(), self.parts[1].as_slice()];
         let mut header = FrameHeader::new(FrameKind::Chunk, self.stream, parts);
-        header.first_instruction = self.totals.instructions;
+        header.first_instruction = self.instructions;
         header.instructions = summary.instructions;
         header.references = summary.references;
-        self.totals.instructions += summary.instructions;
-        self.totals.references += summary.references;
+        self.instructions += summary.instructions;
         self.file.append(header, parts)
     }
 }
@@ -245,15 +243,18 @@ mod tests {
         encoder.words().to_vec()
     }
 
+    fn identity() -> StreamIdentity {
+        let (began, program) = (Began::Start, String::new());
+        StreamIdentity { stream: 0, parent: None, pid: 1, began, program }
+    }
+
     /// Writes so many executions as one stream, some at a time, with threads where there may be any.
     fn write(executions: usize, disk: usize, most: usize) -> Result<Vec<u8>, TraceError> {
         let words = words(executions);
         let memory = Memory(Arc::default(), disk);
         let output = Output::to_writer("memory", Box::new(memory.clone()));
         let file = NativeFile::create(output, &Manifest::recorded(serde_json::Value::Null))?;
-        let (began, program) = (Began::Start, String::new());
-        let identity = StreamIdentity { stream: 0, parent: None, pid: 1, began, program };
-        let mut stream = file.stream(&identity);
+        let mut stream = file.stream(&identity());
         stream.chunks = Chunks::with_threads(&file, 0, most);
         let (definition, executions) = words.split_at(words.len() - 2 * executions);
         stream.put(definition)?;
@@ -285,6 +286,29 @@ mod tests {
         let without = write(executions, usize::MAX, 0).unwrap();
         assert!(with_threads == without, "the files differ");
         assert!(read(with_threads) == words(executions), "the words differ");
+    }
+
+    #[test]
+    fn executions_may_come_many_at_once_and_cut_anywhere() {
+        let executions = 3 * CHUNK_WORDS / 2 + 1000;
+        let words = words(executions);
+        let memory = Memory(Arc::default(), usize::MAX);
+        let output = Output::to_writer("memory", Box::new(memory.clone()));
+        let file =
+            NativeFile::create(output, &Manifest::recorded(serde_json::Value::Null)).unwrap();
+        let mut stream = file.stream(&identity());
+        let (definition, mut rest) = words.split_at(words.len() - 2 * executions);
+        stream.put(definition).unwrap();
+        assert_eq!(stream.put_executions(definition).unwrap(), 0);
+        while !rest.is_empty() {
+            let taken = stream.put_executions(&rest[..rest.len().min(99_999)]).unwrap();
+            assert_eq!(taken, rest.len().min(99_998));
+            rest = &rest[taken..];
+        }
+        stream.end(&StreamEnd::PLAIN).unwrap();
+        file.finish().unwrap();
+        let many_at_once = memory.0.lock().unwrap().clone();
+        assert!(many_at_once == write(executions, usize::MAX, 0).unwrap(), "the files differ");
     }
 
     #[test]

@@ -257,12 +257,12 @@ impl StreamWriter {
     /// The stream is over. Returns its totals.
     pub fn end(mut self, end: &StreamEnd) -> Result<StreamTotals, TraceError> {
         self.flush()?;
-        let totals = self.chunks.finish()?;
-        let ended = StreamEnded::new(end, &totals, self.hash.finish_128());
+        self.chunks.finish()?;
+        let ended = StreamEnded::new(end, &self.before, self.hash.finish_128());
         let json = ended.to_json();
         let header = FrameHeader::new(FrameKind::Ended, self.identity.stream, [&json, &[]]);
         self.file.append(header, [&json, &[]])?;
-        Ok(totals)
+        Ok(self.before)
     }
 
     fn begin(&mut self) -> Result<(), TraceError> {
