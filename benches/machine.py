@@ -33,7 +33,7 @@ LEAST_SPEED = 10
 MOST_OF_OTHERS = 1.5
 # Virtual caches are looked up by software, which does all of an access itself.
 MOST_OF = {"softvm": 2}
-MOST_TOGETHER = 3
+MOST_TOGETHER = 2
 RESULTS = ROOT / "docs/results/machine.md"
 
 Times = dict[str, float]

@@ -5,7 +5,6 @@ use octavo_types::Instructions;
 use super::workers::Machines;
 use crate::core::{CoreGroup, Costs};
 use crate::front::Batch;
-use crate::machine::AnyMachine;
 
 /// Machines that one thread plays together.
 pub struct Group {
@@ -26,7 +25,7 @@ impl Group {
     }
 
     /// Plays a batch on the machines of the group.
-    pub fn play(&mut self, machines: &mut [&mut Box<dyn AnyMachine>], batch: &Batch) {
+    pub fn play(&mut self, machines: &mut Machines, batch: &Batch) {
         if self.cores.is_empty() {
             machines.iter_mut().for_each(|machine| machine.play(batch));
             return;

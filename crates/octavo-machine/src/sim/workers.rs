@@ -1,8 +1,10 @@
-//! Plays batches on worker threads while the front fills the next batch.
+//! Plays batches on worker threads while the front fills the next ones.
 
 use std::any::Any;
+use std::collections::VecDeque;
+use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use octavo_types::Instructions;
 use rayon::prelude::*;
@@ -12,63 +14,98 @@ use crate::front::Batch;
 use crate::machine::AnyMachine;
 
 pub type Machines = Vec<Box<dyn AnyMachine>>;
-/// The machines with their groups, and the emptied batch after a batch was played, or the panic of a machine.
-type Back = Result<(Machines, Vec<Group>, Batch), Box<dyn Any + Send>>;
 
-/// Plays each batch on all machines in parallel, one batch at a time. While a batch is in flight the machines
-/// belong to the worker, and the caller may fill the next batch.
+/// The front waits before more batches than this wait for any group of machines.
+const MAX_WAITING: usize = 8;
+
+/// Plays each batch on all machines. Each group of machines plays the batches in order, and waits for no other group:
+/// a thread takes a group and plays what waits for it, so that threads are busy as long as any group has work, and a
+/// machine's state stays in a core's caches for several batches.
 pub struct Workers {
+    /// None while groups play.
     machines: Machines,
     /// Empty until the first batch is played: only then the pool of threads has to be there.
     groups: Vec<Group>,
     instructions: Instructions,
-    in_flight: Option<Receiver<Back>>,
+    /// Empty unless groups play.
+    queues: Arc<Queues>,
+}
+
+/// What waits for groups that play.
+#[derive(Default)]
+struct Queues {
+    state: Mutex<State>,
+    /// A group has played a batch.
+    played: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queues: Vec<Queue>,
+    /// Batches that all groups have played, emptied.
+    empty_batches: Vec<Batch>,
+    /// The panic of a machine.
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+/// The batches that wait for a group.
+struct Queue {
+    batches: VecDeque<Arc<Batch>>,
+    /// `None` while a thread plays.
+    player: Option<Player>,
+}
+
+/// A group with its machines.
+struct Player {
+    group: Group,
+    machines: Machines,
 }
 
 impl Workers {
     /// Takes over machines in their initial state.
     pub fn new(machines: Machines, instructions: Instructions) -> Self {
-        Workers { machines, groups: Vec::new(), instructions, in_flight: None }
+        Workers { machines, groups: Vec::new(), instructions, queues: Arc::default() }
     }
 
-    /// Starts to play a batch once the previous one is finished. Returns an empty batch.
+    /// Has the machines play a batch after those before it. Returns an empty batch.
     pub fn play(&mut self, mut batch: Batch) -> Batch {
-        let empty_batch = self.wait();
-        if self.groups.is_empty() {
-            let threads = rayon::current_num_threads();
-            self.groups = groups(&self.machines, threads, self.instructions);
-        }
         // A pool thread that waited for the pool could wait for itself.
         if rayon::current_thread_index().is_some() {
-            play(&mut self.machines, &mut self.groups, &mut batch);
+            self.wait();
+            let mut players = self.players();
+            players.par_iter_mut().for_each(|player| player.play(&batch));
+            self.rest(players);
+            batch.clear();
             return batch;
         }
-        let mut machines = std::mem::take(&mut self.machines);
-        let mut groups = std::mem::take(&mut self.groups);
-        let (send, receive) = sync_channel(1);
-        self.in_flight = Some(receive);
-        rayon::spawn(move || {
-            let outcome = catch_unwind(AssertUnwindSafe(|| {
-                play(&mut machines, &mut groups, &mut batch);
-                (machines, groups, batch)
-            }));
-            // The receiver may have been dropped.
-            let _ = send.send(outcome);
-        });
-        empty_batch
+        if self.queues.lock().queues.is_empty() {
+            let players = self.players().into_iter();
+            let queue = |player| Queue { batches: VecDeque::new(), player: Some(player) };
+            self.queues.lock().queues = players.map(queue).collect();
+        }
+        let mut state = self.queues.wait_for_room();
+        let batch = Arc::new(batch);
+        for (number, queue) in state.queues.iter_mut().enumerate() {
+            queue.batches.push_back(Arc::clone(&batch));
+            if let Some(player) = queue.player.take() {
+                let queues = Arc::clone(&self.queues);
+                rayon::spawn(move || queues.play(number, player));
+            }
+        }
+        state.empty_batches.pop().unwrap_or_default()
     }
 
-    /// Waits for the batch in flight, and returns the machines.
+    /// Waits until all batches are played, and returns the machines.
     pub fn all(&mut self) -> &mut Machines {
         self.wait();
         &mut self.machines
     }
 
-    /// Waits for the batch in flight, and removes the machines.
+    /// Waits until all batches are played, and removes the machines.
     pub fn take(&mut self) -> Machines {
         self.wait();
         self.groups.clear();
-        std::mem::take(&mut self.machines)
+        take(&mut self.machines)
     }
 
     /// Removes cores that execute instructions.
@@ -79,29 +116,120 @@ impl Workers {
 
     /// The machines; no batch may be in flight.
     pub fn machines(&self) -> &[Box<dyn AnyMachine>] {
-        assert!(self.in_flight.is_none(), "a batch is being played");
+        assert!(self.queues.lock().queues.is_empty(), "batches are being played");
         &self.machines
     }
 
-    /// Waits for the batch in flight, and returns it emptied.
-    fn wait(&mut self) -> Batch {
-        let Some(in_flight) = self.in_flight.take() else { return Batch::default() };
-        match in_flight.recv().expect("a batch is played to its end") {
-            Ok((machines, groups, batch)) => {
-                (self.machines, self.groups) = (machines, groups);
-                batch
-            }
-            Err(panic) => resume_unwind(panic),
+    /// Waits until all batches are played, and takes the machines back.
+    fn wait(&mut self) {
+        let queues = self.queues.wait_for_all();
+        self.rest(queues.into_iter().filter_map(|queue| queue.player).collect());
+    }
+
+    /// The groups with their machines.
+    fn players(&mut self) -> Vec<Player> {
+        if self.groups.is_empty() {
+            let threads = rayon::current_num_threads();
+            self.groups = groups(&self.machines, threads, self.instructions);
         }
+        let mut machines: Vec<_> = take(&mut self.machines).into_iter().map(Some).collect();
+        let mut members = |group: &Group| {
+            group.members.iter().filter_map(|member| machines[*member].take()).collect()
+        };
+        let groups = take(&mut self.groups).into_iter();
+        groups.map(|group| Player { machines: members(&group), group }).collect()
+    }
+
+    /// Takes back what [`Self::players`] gave.
+    fn rest(&mut self, players: Vec<Player>) {
+        let mut machines = Vec::new();
+        for Player { group, machines: members } in players {
+            machines.extend(group.members.iter().copied().zip(members));
+            self.groups.push(group);
+        }
+        machines.sort_unstable_by_key(|(number, _)| *number);
+        self.machines.extend(machines.into_iter().map(|(_, machine)| machine));
     }
 }
 
-fn play(machines: &mut Machines, groups: &mut [Group], batch: &mut Batch) {
-    let mut machines: Vec<_> = machines.iter_mut().map(Some).collect();
-    let mut members = |group: &Group| -> Vec<_> {
-        group.members.iter().filter_map(|member| machines[*member].take()).collect()
-    };
-    let grouped: Vec<_> = groups.iter_mut().map(|group| (members(group), group)).collect();
-    grouped.into_par_iter().for_each(|(mut machines, group)| group.play(&mut machines, batch));
-    batch.clear();
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.queues.lock().queues.iter_mut().for_each(|queue| queue.batches.clear());
+    }
+}
+
+impl Player {
+    fn play(&mut self, batch: &Batch) {
+        self.group.play(&mut self.machines, batch);
+    }
+}
+
+impl Queues {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics with the queues")
+    }
+
+    /// Waits until one more batch may wait for every group: then for at least half as many as may, so that the
+    /// front is not woken for one.
+    fn wait_for_room(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        if state.longest() >= MAX_WAITING {
+            state = self.wait_while(state, |state| state.longest() > MAX_WAITING / 2);
+        }
+        state
+    }
+
+    /// Waits until all batches are played, and takes the queues.
+    fn wait_for_all(&self) -> Vec<Queue> {
+        let playing = |queue: &Queue| queue.player.is_none() || !queue.batches.is_empty();
+        let mut state = self.wait_while(self.lock(), |state| state.queues.iter().any(playing));
+        take(&mut state.queues)
+    }
+
+    /// Waits while groups play and this holds; passes on the panic of a machine.
+    fn wait_while<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        holds: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        let waits = |state: &mut State| state.panic.is_none() && holds(state);
+        let waited = self.played.wait_while(state, waits);
+        let mut state = waited.expect("no thread panics with the queues");
+        if let Some(panic) = state.panic.take() {
+            drop(state);
+            resume_unwind(panic);
+        }
+        state
+    }
+
+    /// Plays what waits for a group.
+    fn play(&self, number: usize, mut player: Player) {
+        let mut state = self.lock();
+        while let Some(batch) = state.queues.get_mut(number).and_then(|q| q.batches.pop_front()) {
+            drop(state);
+            let played = catch_unwind(AssertUnwindSafe(|| player.play(&batch)));
+            let emptied = Arc::into_inner(batch).map(|mut batch| {
+                batch.clear();
+                batch
+            });
+            state = self.lock();
+            state.empty_batches.extend(emptied);
+            if let Err(panic) = played {
+                state.queues[number].batches.clear();
+                state.panic.get_or_insert(panic);
+            }
+            self.played.notify_all();
+        }
+        if let Some(queue) = state.queues.get_mut(number) {
+            queue.player = Some(player);
+        }
+        self.played.notify_all();
+    }
+}
+
+impl State {
+    /// The most batches that wait for a group.
+    fn longest(&self) -> usize {
+        self.queues.iter().map(|queue| queue.batches.len()).max().unwrap_or(0)
+    }
 }

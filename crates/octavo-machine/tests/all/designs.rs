@@ -1,11 +1,16 @@
 //! Invariants of every design, for any program and little memory: translations match the page table, no frame
 //! is lost, and counts add up.
 
+use std::sync::Arc;
+
 use crate::common::{check_laws, config, hosted, outside_lru, play, play_on, tiny};
-use octavo_machine::designs::designs;
+use octavo_hw::Asid;
+use octavo_machine::designs::{Called, DesignSpec, OutsideLevel, designs};
 use octavo_machine::{Sim, SimConfig, Timing};
 use octavo_oracle::strategies::stream;
-use octavo_types::PageSize;
+use octavo_os::vmas::Pages;
+use octavo_trace::WordConsumer;
+use octavo_types::{Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
 use proptest::prelude::*;
 
 proptest! {
@@ -44,14 +49,14 @@ proptest! {
 proptest! {
     #![proptest_config(octavo_oracle::cases(4))]
 
-    /// Outside the thread pool, machines play a batch while the next one is filled; on a pool thread they
-    /// play it at once.
+    /// Outside the thread pool each machine plays batches at its own pace, while the front fills further ones; on a
+    /// pool thread all play a batch at once.
     #[test]
-    fn front_filter_preserves_counters(stream in stream(100..200)) {
+    fn batches_that_wait_for_machines_count_as_batches_played_at_once(stream in stream(100..200)) {
         let counters = || {
             let mut sim = Sim::new(&config(tiny(), &["base4k", "thp"])).unwrap();
-            // Enough for several batches, where the stream has any references at all.
-            for _ in 0..100 {
+            // Enough for more batches than may wait, where the stream has any references at all.
+            for _ in 0..500 {
                 play_on(&mut sim, &stream);
             }
             sim.finish();
@@ -62,6 +67,45 @@ proptest! {
             prop_assert!(behind.iter().eq(at_once.iter()));
         }
     }
+}
+
+/// Fails as no level should.
+struct Panics;
+
+impl OutsideLevel for Panics {
+    fn look_up(&mut self, _: Asid, _: PageNumber) -> Called<Option<PageSize>> {
+        panic!("a level that panics")
+    }
+
+    fn fill(&mut self, _: Asid, _: PageNumber, _: PageSize) -> Called<()> {
+        Ok(())
+    }
+
+    fn invalidate(&mut self, _: Asid, _: &Pages) -> Called<()> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Called<()> {
+        Ok(())
+    }
+}
+
+#[test]
+#[should_panic(expected = "a level that panics")]
+fn a_panic_of_a_machine_reaches_the_caller() {
+    let mut config = config(tiny(), &["base4k", "thp"]);
+    let level = Arc::new(|| Ok(Box::new(Panics) as Box<dyn OutsideLevel>));
+    config.designs.push(DesignSpec::outside("panics", "base", level).unwrap());
+    let mut sim = Sim::new(&config).unwrap();
+    let fetch = Item {
+        kind: ItemKind::Fetch,
+        guarded: false,
+        atomic: false,
+        size_bytes: 4,
+        addr: VirtAddr::new(0x40_0000),
+    };
+    sim.execution(&Segment::new(vec![fetch], Vec::new()).unwrap(), &[0]);
+    sim.finish();
 }
 
 proptest! {
