@@ -103,17 +103,19 @@ impl Counts {
     /// Segments have executed, every item of them: so many instructions, loads, stores and modifies.
     #[inline(always)]
     pub fn add(&mut self, [instructions, loads, stores, modifies]: [u32; 4]) {
-        self.instructions += u64::from(instructions);
-        self.loads += u64::from(loads);
-        self.stores += u64::from(stores);
-        self.modifies += u64::from(modifies);
+        let adds = |count: &mut u64, more: u32| *count = count.wrapping_add(more.into());
+        adds(&mut self.instructions, instructions);
+        adds(&mut self.loads, loads);
+        adds(&mut self.stores, stores);
+        adds(&mut self.modifies, modifies);
     }
 
-    /// An item of the segment that executed last did not execute.
+    /// An item of a segment did not execute; the others may be added later.
     pub fn skipped(&mut self, item: &DataItem) {
-        self.loads -= u64::from(item.loads);
-        self.stores -= u64::from(item.references - item.loads);
-        self.modifies -= u64::from(item.references == 2);
+        let skips = |count: &mut u64, by: u8| *count = count.wrapping_sub(by.into());
+        skips(&mut self.loads, item.loads);
+        skips(&mut self.stores, item.references - item.loads);
+        skips(&mut self.modifies, u8::from(item.references == 2));
     }
 
     /// Something other than an instruction happened.

@@ -21,7 +21,7 @@ pub use addr::{AddrRange, FrameNumber, PhysAddr, VirtAddr};
 pub use event::{Event, Frame, MapSource, Protection, WindowPlace};
 pub use files::open_regular;
 pub use instructions::{Compiled, InstructionSet, Instructions, ParseInstructionsError};
-pub use outline::{Outline, OutlinedGroup};
+pub use outline::{Outline, OutlinedCounts, OutlinedGroup, OutlinedPage};
 pub use page::{PageNumber, PageSize, ParsePageSizeError};
 pub use segment::{
     Access, AddressPlace, AddressRoom, Arithmetic, DataItem, Dependences, FetchPage, Item,

@@ -1,5 +1,6 @@
 //! Outlines: what page-level engines read of a segment at each execution, in one line of the cache.
 
+use crate::addr::VirtAddr;
 use crate::page::{PageNumber, PageSize};
 use crate::segment::{DataItem, Segment};
 
@@ -34,6 +35,15 @@ impl OutlinedGroup {
     }
 }
 
+/// A base page that a segment fetches from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutlinedPage {
+    /// Where it begins.
+    pub start: VirtAddr,
+    /// [`PageNumber::hash`].
+    pub hash: usize,
+}
+
 /// The number of base pages that a segment with an outline fetches from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -46,9 +56,13 @@ enum Pages {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(64))]
 pub struct Outline {
-    first: PageNumber,
-    second: PageNumber,
-    counts: [u16; 4],
+    /// Where the pages begin.
+    first: VirtAddr,
+    second: VirtAddr,
+    /// Instructions, loads, stores and modifies, 16 bits each, from the bottom.
+    counts: u64,
+    first_hash: u16,
+    second_hash: u16,
     first_fetches: u16,
     /// A bit for each group: whether any item of it stores.
     stores: u16,
@@ -82,12 +96,14 @@ impl Outline {
             stores |= u16::from(items.iter().any(|item| item.stores)) << place;
         }
         let counts =
-            [segment.instructions(), segment.loads(), segment.stores(), segment.modifies()];
+            [segment.modifies(), segment.stores(), segment.loads(), segment.instructions()];
         Some(Outline {
-            first: first.page,
-            second: second.page,
+            first: start_of(first.page),
+            second: start_of(second.page),
+            first_hash: first.page.hash() as u16,
+            second_hash: second.page.hash() as u16,
             // Each group has few references.
-            counts: counts.map(|count| count as u16),
+            counts: counts.iter().fold(0, |above, count| above << 16 | u64::from(*count)),
             first_fetches: first.fetches as u16,
             stores,
             addresses: addresses as u8,
@@ -98,8 +114,8 @@ impl Outline {
 
     /// The base page that it fetches from first.
     #[inline(always)]
-    pub fn first_page(&self) -> PageNumber {
-        self.first
+    pub fn first_page(&self) -> OutlinedPage {
+        OutlinedPage { start: self.first, hash: self.first_hash.into() }
     }
 
     /// The number of fetches from the first page.
@@ -110,15 +126,15 @@ impl Outline {
 
     /// The base page that the other fetches are from, if there is one.
     #[inline(always)]
-    pub fn second_page(&self) -> Option<PageNumber> {
-        (self.pages == Pages::Two).then_some(self.second)
+    pub fn second_page(&self) -> Option<OutlinedPage> {
+        let second = OutlinedPage { start: self.second, hash: self.second_hash.into() };
+        (self.pages == Pages::Two).then_some(second)
     }
 
-    /// Instructions, which are as many as fetches, loads, stores, and loads and stores that are one item,
-    /// were every guarded item to execute.
+    /// Instructions, which are as many as fetches.
     #[inline(always)]
-    pub fn counts(&self) -> [u32; 4] {
-        self.counts.map(u32::from)
+    pub fn instructions(&self) -> u32 {
+        u32::from(self.counts as u16)
     }
 
     /// The number of address groups: one address each comes with every execution.
@@ -144,14 +160,57 @@ impl Outline {
     }
 }
 
+fn start_of(page: PageNumber) -> VirtAddr {
+    VirtAddr::new(page.raw() << PageSize::BASE.log2())
+}
+
+/// Counts of executions of outlined segments, all of whose items executed: each less than 2^32.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutlinedCounts {
+    /// From the bottom, 32 bits each.
+    instructions_and_stores: u64,
+    loads_and_modifies: u64,
+}
+
+impl OutlinedCounts {
+    /// Adds an execution.
+    #[inline(always)]
+    pub fn add(&mut self, outline: &Outline) {
+        const EVERY_OTHER: u64 = 0xffff_0000_ffff;
+        self.instructions_and_stores += outline.counts & EVERY_OTHER;
+        self.loads_and_modifies += outline.counts >> 16 & EVERY_OTHER;
+    }
+
+    /// Instructions, loads, stores, and loads and stores that are one item.
+    #[inline(always)]
+    pub fn each(self) -> [u32; 4] {
+        let (low, high) = (|both: u64| both as u32, |both: u64| (both >> 32) as u32);
+        [
+            low(self.instructions_and_stores),
+            low(self.loads_and_modifies),
+            high(self.instructions_and_stores),
+            high(self.loads_and_modifies),
+        ]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::VirtAddr;
     use crate::segment::{AddressPlace, Item, ItemKind};
 
     fn item(kind: ItemKind, size_bytes: u16, addr: u64) -> Item {
         Item { kind, guarded: false, atomic: false, size_bytes, addr: VirtAddr::new(addr) }
+    }
+
+    fn page(number: u64) -> OutlinedPage {
+        OutlinedPage { start: VirtAddr::new(number << 12), hash: PageNumber::new(number).hash() }
+    }
+
+    fn counts(outline: &Outline, times: usize) -> [u32; 4] {
+        let mut counts = OutlinedCounts::default();
+        (0..times).for_each(|_| counts.add(outline));
+        counts.each()
     }
 
     #[test]
@@ -165,8 +224,11 @@ mod tests {
         ];
         let one = Outline::of(&Segment::new(items.clone(), vec![]).unwrap()).unwrap();
         assert_eq!(size_of::<Option<Outline>>(), 64);
-        assert_eq!((one.first_page(), one.second_page()), (PageNumber::new(1), None));
-        assert_eq!((one.first_fetches(), one.counts()), (2, [2, 2, 2, 1]));
+        assert_eq!((one.first_page(), one.second_page()), (page(1), None));
+        assert_eq!(
+            (one.first_fetches(), one.instructions(), counts(&one, 1)),
+            (2, 2, [2, 2, 2, 1])
+        );
         let of = |place: usize| {
             let group = one.group(place);
             (group.last_whole_offset(), one.stores(place), group.references())
@@ -175,8 +237,11 @@ mod tests {
         assert_eq!(seen, [(4088, true, 2), (0, false, 1), (4095, true, 1)]);
         items.push(item(ItemKind::Fetch, 5, 0x7000));
         let two = Outline::of(&Segment::new(items, vec![]).unwrap()).unwrap();
-        assert_eq!(two.second_page(), Some(PageNumber::new(7)));
-        assert_eq!((two.first_fetches(), two.counts()), (2, [3, 2, 2, 1]));
+        assert_eq!(two.second_page(), Some(page(7)));
+        assert_eq!(
+            (two.first_fetches(), two.instructions(), counts(&two, 2)),
+            (2, 3, [6, 4, 4, 2])
+        );
     }
 
     #[test]
@@ -191,7 +256,10 @@ mod tests {
             item(ItemKind::Load, 8, 0),
         ];
         let outline = Outline::of(&Segment::with_places(items, vec![], &places).unwrap()).unwrap();
-        assert_eq!((outline.addresses(), outline.counts()), (2, [1, 4, 1, 1]));
+        assert_eq!(
+            (outline.addresses(), counts(&outline, 1 << 16)),
+            (2, [1, 4, 1, 1].map(|count| count << 16))
+        );
         let [first, second] = [0, 1].map(|place| outline.group(place));
         assert_eq!((first.last_whole_offset(), first.references()), (4080, 3));
         assert_eq!((second.last_whole_offset(), second.references()), (0, 2));

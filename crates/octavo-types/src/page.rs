@@ -24,6 +24,16 @@ impl PageNumber {
     pub const fn raw(self) -> u64 {
         self.0
     }
+
+    /// A hash of [`PageNumber::HASH_BITS`] bits. Neighbouring pages, and pages far apart in the same place of their
+    /// area, have different ones.
+    #[inline(always)]
+    pub const fn hash(self) -> usize {
+        (self.0 ^ self.0 >> Self::HASH_BITS) as usize % (1 << Self::HASH_BITS)
+    }
+
+    /// How many bits a hash has.
+    pub const HASH_BITS: u32 = 12;
 }
 
 /// A page size: a power of two, any from 4 KiB up to 1 GiB.

@@ -10,14 +10,14 @@
 //! A page, or stores to it, may be *forbidden*: the next reference then leaves the fast path.
 
 use octavo_trace::RegionId;
-use octavo_types::{Compiled, Instructions, PageSize, VirtAddr};
+use octavo_types::{Compiled, Instructions, OutlinedPage, PageNumber, PageSize, VirtAddr};
 
 use super::pages::Spot;
 
 /// How many pages the front holds at most.
 pub const FRONT: usize = 64;
-/// How many guesses at a page's slot are kept.
-const GUESSES: usize = 4096;
+/// How many guesses at a page's slot are kept: one for each hash of a page.
+const GUESSES: usize = 1 << PageNumber::HASH_BITS;
 /// Places for slots, so that any byte is the number of one.
 const PLACES: usize = 256;
 /// The time between two uses; below it a last use has the number of its slot.
@@ -48,7 +48,7 @@ pub struct Front {
     /// The least last use, or one that was the least until its slot was used again. To look for the least
     /// takes long, as it waits for the last uses to be written; so it is looked for before it is wanted.
     least: i32,
-    /// By a traced page's low bits, the slot that it was last found in.
+    /// By a traced page's hash, the slot that it was last found in.
     guesses: [u8; GUESSES],
     /// The time of the last use: a step for each.
     now: u32,
@@ -98,10 +98,17 @@ impl Front {
         self.guess_data(VirtAddr::new(start_of(traced)), stores, 0)
     }
 
+    /// As [`Front::guess`], of a page that a segment fetches from.
+    #[inline(always)]
+    pub fn guess_outlined(&self, page: OutlinedPage) -> Option<usize> {
+        let slot = usize::from(self.guesses[page.hash % GUESSES]);
+        (self.starts[0][slot] == page.start.raw()).then_some(slot)
+    }
+
     /// As [`Front::guess`], of the page of an address at most `last` bytes behind its beginning.
     #[inline(always)]
     pub fn guess_data(&self, addr: VirtAddr, stores: bool, last: u16) -> Option<usize> {
-        let slot = usize::from(self.guesses[guess_of(addr.page(PageSize::BASE).raw())]);
+        let slot = usize::from(self.guesses[addr.page(PageSize::BASE).hash()]);
         let offset = addr.raw().wrapping_sub(self.starts[usize::from(stores)][slot]);
         (offset <= last.into()).then_some(slot)
     }
@@ -175,7 +182,7 @@ impl Front {
     /// Notes that a traced page, which its guess did not find, is in `slot`. If its mapping has
     /// changed, returns the references that its old region is owed.
     pub fn find(&mut self, slot: usize, traced: u64, region: RegionId) -> Option<(RegionId, u64)> {
-        self.guesses[guess_of(traced)] = slot as u8;
+        self.guesses[PageNumber::new(traced).hash()] = slot as u8;
         if self.starts[0][slot] == start_of(traced) {
             return None;
         }
@@ -283,7 +290,7 @@ impl Front {
     /// Puts a page into a free slot, and uses it.
     #[inline(always)]
     pub fn put(&mut self, slot: usize, traced: u64, page: Page, references: u64) {
-        self.guesses[guess_of(traced)] = slot as u8;
+        self.guesses[PageNumber::new(traced).hash()] = slot as u8;
         self.allow(slot, traced);
         self.pages[slot] = page;
         self.use_slot(slot, references);
@@ -337,10 +344,4 @@ fn start_of(traced: u64) -> u64 {
 #[inline(always)]
 fn found_at(traced: u64) -> u64 {
     if traced == 0 { NOWHERE } else { start_of(traced) }
-}
-
-/// Neighbouring pages, and pages far apart in the same place of their area, get places of their own.
-#[inline(always)]
-fn guess_of(traced: u64) -> usize {
-    (traced ^ traced >> 12) as usize % GUESSES
 }

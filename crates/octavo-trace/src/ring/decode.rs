@@ -111,13 +111,12 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// The outline of the first execution of `words`, if its segment is known and has one, and if all its words
-    /// are there.
+    /// The outline of the segment whose execution, or of nothing if a record, begins with this word; `None` if it has
+    /// none, or is not defined.
     #[inline(always)]
-    pub fn outlined(&self, words: &[u64]) -> Option<&Outline> {
+    pub fn outline(&self, word: u64) -> Option<&Outline> {
         // The number of a record is greater than that of any segment.
-        let outline = self.outlines.get(*words.first()? as usize)?.as_ref()?;
-        (words.len() > outline.addresses()).then_some(outline)
+        self.outlines.get(word as usize)?.as_ref()
     }
 
     /// A segment by its number, which must be defined.
