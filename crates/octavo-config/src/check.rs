@@ -118,7 +118,13 @@ pub fn check_latency(key: &str, given: u32) -> Result<(), InvalidValue> {
 
 fn check_tlb(tlb: &TlbConfig, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     for (name, level) in tlb.levels() {
-        check_level(&format!("tlb.{name}"), level, name != "l2", is_later)?;
+        let (key, is_first) = (format!("tlb.{name}"), name != "l2");
+        check_level(&key, level, is_first, is_later)?;
+        if is_first && level.hit_latency_cycles > 0 {
+            let advice = "give 0: a first level is looked up beside the first-level cache";
+            let key = format!("{key}.hit_latency_cycles");
+            return Err(InvalidValue::new(key, level.hit_latency_cycles, advice));
+        }
     }
     Ok(())
 }

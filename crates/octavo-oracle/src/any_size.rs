@@ -25,22 +25,16 @@ impl<V: Clone> NaiveAnySize<V> {
         Some((key.2, self.0.look_up(0, &key)?.clone()))
     }
 
-    /// Looks a page up without changing the replacement order.
-    pub fn probe(&mut self, asid: u16, page: PageNumber) -> Option<(PageSize, V)> {
-        let key = self.covering(asid, page)?;
-        Some((key.2, self.0.probe(0, &key)?.clone()))
-    }
-
-    /// Inserts a page, and returns the page and payload that gave way.
+    /// Inserts a page, and returns the address space, page and payload that gave way.
     pub fn insert(
         &mut self,
         asid: u16,
         page: PageNumber,
         size: PageSize,
         value: V,
-    ) -> Option<(PageNumber, PageSize, V)> {
+    ) -> Option<(u16, PageNumber, PageSize, V)> {
         let evicted = self.0.insert(0, (asid, page, size), value);
-        evicted.map(|((_, page, size), value)| (page, size, value))
+        evicted.map(|((asid, page, size), value)| (asid, page, size, value))
     }
 
     /// Takes out all entries that cover any of these base pages, and returns how many.
@@ -93,9 +87,9 @@ mod tests {
         assert_eq!(tlb.look_up(0, page(15)), Some((large, 'b')));
         assert_eq!(tlb.look_up(0, page(8)), Some((large, 'b')));
         assert_eq!((tlb.look_up(0, page(16)), tlb.look_up(1, page(8))), (None, None));
-        assert_eq!(tlb.insert(0, page(3), large, 'c'), Some((page(8), PageSize::BASE, 'a')));
+        assert_eq!(tlb.insert(0, page(3), large, 'c'), Some((0, page(8), PageSize::BASE, 'a')));
         assert_eq!(tlb.invalidate(0, page(15)..page(24)), 1);
-        assert_eq!(tlb.probe(0, page(31)), Some((large, 'c')));
+        assert_eq!(tlb.look_up(0, page(31)), Some((large, 'c')));
         assert_eq!(tlb.entries(), [(0, page(3), large, 'c')]);
     }
 }

@@ -169,6 +169,9 @@ impl Analysis {
         processes: &str,
     ) -> PyResult<Self> {
         let interval = interval_instructions.map(NonZeroU64::get);
+        let sets_address_spaces = settings.iter().any(|setting| {
+            setting.split('=').next().is_some_and(|key| key.trim() == "core.address_spaces")
+        });
         let machine = (machine, settings);
         let warm_up = (warm_up_instructions, fast_forward);
         let failure = Failure::default();
@@ -180,10 +183,16 @@ impl Analysis {
         let (mut config, stream) = read?;
         let at_context_switch = read_processes(processes)?;
         if let Some(at_context_switch) = at_context_switch {
-            config.machine.core.address_spaces = match at_context_switch {
+            let decided = match at_context_switch {
                 AtContextSwitch::Keep => AddressSpaces::Tagged,
                 AtContextSwitch::Flush => AddressSpaces::Flushed,
             };
+            let given = std::mem::replace(&mut config.machine.core.address_spaces, decided);
+            if sets_address_spaces && given != decided {
+                return Err(OctavoError::new_err(format!(
+                    "--processes {processes} and --set core.address_spaces contradict each other: leave one out"
+                )));
+            }
             let config = Config::SharedSim(Box::new(config));
             return Ok(Analysis { config, stream: Some(stream), failures });
         }

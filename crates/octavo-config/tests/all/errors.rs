@@ -35,6 +35,10 @@ fn advice_on_numbers_has_the_bounds_that_are_accepted() {
     assert_eq!(advice("core.count=99999999999"), format!("core.count = 99999999999: {count}"));
     assert_eq!(advice("core.count=many"), format!("core.count = \"many\": {count}"));
     assert!(advice("tlb.l2.hit_latency_cycles=-1").ends_with("from 0 to 1000000"));
+    assert_eq!(
+        advice("tlb.l1d.hit_latency_cycles=3"),
+        "tlb.l1d.hit_latency_cycles = 3: give 0: a first level is looked up beside the first-level cache"
+    );
     assert_eq!(advice("page_table.levels=300"), "page_table.levels = 300: give 4 or 5");
 }
 

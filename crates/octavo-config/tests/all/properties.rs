@@ -68,6 +68,9 @@ fn first_level() -> impl Strategy<Value = TlbLevel> {
 }
 
 fn tlb() -> impl Strategy<Value = TlbConfig> {
+    // Beside the first-level cache.
+    let first_level =
+        || first_level().prop_map(|level| TlbLevel { hit_latency_cycles: 0, ..level });
     let first = prop_oneof![
         (first_level(), first_level()).prop_map(|(l1i, l1d)| FirstLevel::Split { l1i, l1d }),
         first_level().prop_map(|l1| FirstLevel::Unified { l1 }),

@@ -48,8 +48,8 @@ pub fn take(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
     words.len() - rest.len()
 }
 
-/// What the study has not been told of yet. The loop has it in registers: nothing that is called there takes it by
-/// reference.
+/// Times and counts that the study does not have yet. The loop has them in registers: nothing that is called
+/// there takes them by reference.
 #[derive(Clone, Copy)]
 struct Made {
     /// The times of the last uses in the fronts.
@@ -100,7 +100,7 @@ impl Made {
         count
     }
 
-    /// Tells the study.
+    /// Gives them to the study.
     #[inline(always)]
     fn report(self, study: &mut Study) {
         study.fetch.front().set_now(self.fetch_time);

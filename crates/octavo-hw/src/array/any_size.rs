@@ -29,9 +29,6 @@ pub struct AnySizeArray<V> {
     by_size: [u32; 1 << SIZE_BITS],
     /// One bit per size that any entry has.
     sizes: u32,
-    /// The key that was hit last, unless an entry was inserted since, which might be a larger one that covers
-    /// the same page.
-    last: Option<u64>,
 }
 
 /// The key of the page of 2^`shift` base pages that covers a base page.
@@ -58,26 +55,10 @@ impl<V: Copy + Default> AnySizeArray<V> {
             entries: SetArray::new(geometry, replacement, instructions),
             by_size: [0; 1 << SIZE_BITS],
             sizes: 0,
-            last: None,
         })
     }
 
-    /// Looks up the entry that covers a base page: its size and payload.
-    #[inline(always)]
-    pub fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(PageSize, &mut V)> {
-        let key = match self.last {
-            Some(last) if key(asid, page.raw(), parts(last).1) == last => last,
-            _ => {
-                let found = self.covering(asid, page)?;
-                self.last = Some(found);
-                found
-            }
-        };
-        let value = self.entries.look_up(0, key)?;
-        Some((size(parts(key).1), value))
-    }
-
-    /// As [`AnySizeArray::look_up`]; also returns the slot.
+    /// Looks up the entry that covers a base page: its size, payload and slot.
     #[inline(always)]
     pub fn look_up_slot(&mut self, asid: Asid, page: PageNumber) -> Option<(PageSize, V, Slot)> {
         let key = self.covering(asid, page)?;
@@ -85,32 +66,25 @@ impl<V: Copy + Default> AnySizeArray<V> {
         Some((size(parts(key).1), *self.entries.at(slot), slot))
     }
 
-    /// Uses the entry at a slot again, like [`AnySizeArray::look_up`] of a page of which it is the largest
+    /// Uses the entry at a slot again, like [`AnySizeArray::look_up_slot`] of a page of which it is the largest
     /// entry. It must still be there.
     #[inline(always)]
     pub fn touch(&mut self, slot: Slot) {
         self.entries.touch(slot);
     }
 
-    /// As [`AnySizeArray::look_up`], without a use of the entry.
-    pub fn probe(&self, asid: Asid, page: PageNumber) -> Option<(PageSize, &V)> {
-        let key = self.covering(asid, page)?;
-        Some((size(parts(key).1), self.entries.probe(0, key)?))
-    }
-
-    /// Inserts a page of `size` with number `page` at that size, and returns the evicted one. If the page is
-    /// present, its payload is replaced.
+    /// Inserts a page of `size` with number `page` at that size, and returns the evicted one, which may be of another
+    /// address space. If the page is present, its payload is replaced.
     pub fn insert(
         &mut self,
         asid: Asid,
         page: PageNumber,
         size: PageSize,
         value: V,
-    ) -> Option<(PageNumber, PageSize, V)> {
+    ) -> Option<(Asid, PageNumber, PageSize, V)> {
         let shift = u32::from(size.base_shift());
         let before = self.entries.len();
         let evicted = self.entries.insert(0, key(asid, page.raw() << shift, shift), value);
-        self.last = None;
         if self.entries.len() > before || evicted.is_some() {
             self.by_size[shift as usize] += 1;
             self.sizes |= 1 << shift;
@@ -118,7 +92,7 @@ impl<V: Copy + Default> AnySizeArray<V> {
         evicted.map(|(key, value)| {
             self.uncount(key);
             let (number, shift) = parts(key);
-            (PageNumber::new(number), self::size(shift), value)
+            (Asid::of(key), PageNumber::new(number), self::size(shift), value)
         })
     }
 
@@ -162,17 +136,6 @@ impl<V: Copy + Default> AnySizeArray<V> {
         self.entries.clear();
         self.by_size = [0; 1 << SIZE_BITS];
         self.sizes = 0;
-        self.last = None;
-    }
-
-    /// The number of valid entries.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// All entries: address space, page (number at its size), size, payload.
@@ -205,7 +168,6 @@ impl<V: Copy + Default> AnySizeArray<V> {
         if self.by_size[shift as usize] == 0 {
             self.sizes &= !(1 << shift);
         }
-        self.last = None;
     }
 }
 
@@ -235,6 +197,6 @@ mod tests {
         assert_eq!(tlb.invalidate(Asid::ONLY, PageNumber::new(7)..PageNumber::new(9)), 2);
         assert_eq!((tlb.sizes, tlb.by_size[0]), (1, 1));
         tlb.invalidate_if(|_, _, _, ()| true);
-        assert_eq!((tlb.sizes, tlb.len()), (0, 0));
+        assert_eq!((tlb.sizes, tlb.iter().count()), (0, 0));
     }
 }

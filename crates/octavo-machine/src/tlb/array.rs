@@ -187,10 +187,10 @@ impl<E: Entry> EntryArray<E> for PageArray<E> {
             }
             PageArray::AnySize(array) => {
                 let number = PageNumber::new(page.raw() >> order);
-                let (number, size, entry) =
+                let (of, number, size, entry) =
                     array.insert(asid, number, translation.size, translation.entry)?;
                 let first = PageNumber::new(number.raw() << size.base_shift());
-                Some((asid, first, Translation { size, entry }))
+                Some((of, first, Translation { size, entry }))
             }
         }
     }

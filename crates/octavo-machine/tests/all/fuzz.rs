@@ -2,8 +2,8 @@
 //! once, with much memory and with little, while the operating systems promote and merge in the background:
 //! every translation matches the page table, no frame is lost, and counts add up.
 
-use crate::common::{check_laws, config, hosted, identity, tiny};
-use octavo_config::{AddressSpaces, FragmentationConfig};
+use crate::common::{any_size_first, check_laws, config, hosted, identity, tiny};
+use octavo_config::{AddressSpaces, Fill, FragmentationConfig};
 use octavo_machine::Sim;
 use octavo_machine::designs::designs;
 use octavo_oracle::strategies::{Step, stream};
@@ -87,6 +87,12 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut EventCounts
     }
     if number % 4 == 3 {
         machine.memory.bytes = 6 << 20;
+    }
+    if number % 5 < 2 {
+        machine.tlb.l2.as_mut().unwrap().fill = Fill::Victim;
+    }
+    if number % 5 == 1 {
+        machine.tlb.first = any_size_first();
     }
     if number % 2 == 1 {
         // Sometimes the host has little memory, too.

@@ -2,7 +2,7 @@
 
 use crate::common::naive::{ExtraHardware, NaiveMachine};
 use crate::common::{
-    check_laws, config, eager_prefetchers, has_run_out, play, prefetchers, tiny,
+    any_size_first, check_laws, config, eager_prefetchers, has_run_out, play, prefetchers, tiny,
     translation_cycles, with_prefetchers, with_tiers,
 };
 use octavo_config::{
@@ -66,10 +66,14 @@ fn naive(config: &MachineConfig, extra: ExtraHardware, policy: &PolicyConfig) ->
     NaiveMachine::new(&config, Os::new(memory, policy.build()), extra)
 }
 
-/// Replaces the arrays of larger pages in the first-level data TLB by an any-size array of 32 entries.
+/// Replaces the arrays of larger pages in the first-level data TLB by an any-size array of 32 entries, unless it has
+/// such an array.
 fn tailor(config: &mut MachineConfig) {
     let (FirstLevel::Split { l1d: data, .. } | FirstLevel::Unified { l1: data }) =
         &mut config.tlb.first;
+    if data.arrays.values().any(|array| array.page_sizes == PageSizes::Any) {
+        return;
+    }
     data.arrays.retain(|_, array| array.page_sizes == PageSizes::List(vec![PageSize::BASE]));
     let (ways, page_sizes) = (Ways::Full, PageSizes::Any);
     let any = TlbArray { entries: 32, ways, page_sizes, replacement: Replacement::Lru };
@@ -153,6 +157,11 @@ fn other(kind: u32) -> MachineConfig {
             // Longer than a walk with one cached read, shorter than other walks.
             machine.tlb.l2.as_mut().unwrap().hit_latency_cycles = 11;
         }
+        6 => machine.tlb.first = any_size_first(),
+        7 => {
+            machine.tlb.first = any_size_first();
+            machine.tlb.l2.as_mut().unwrap().fill = Fill::Victim;
+        }
         _ => {
             machine.page_table.levels = 5;
             machine.cache.line_bytes = 128;
@@ -162,7 +171,7 @@ fn other(kind: u32) -> MachineConfig {
     machine
 }
 
-const KINDS: u32 = 7;
+const KINDS: u32 = 9;
 const CONVENTIONAL: &[&str] = &["conventional+base", "conventional+thp"];
 const COLT: &[&str] =
     &["colt+base", "colt_sa+base", "colt_fa+base", "colt+thp", "colt_sa+eager", "colt_fa+eager"];

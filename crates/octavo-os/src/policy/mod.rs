@@ -30,7 +30,7 @@ pub use reserved_thp::{ReservedThp, ReservedThpConfig};
 pub use reserving::{ReservationManager, ReserveWhen, Rules};
 pub use settings::{OsConfig, SettingError};
 pub use texts::{AllowedValues, Texts, page_size, page_size_or_none};
-pub use thp::{FaultHuge, Thp, ThpConfig};
+pub use thp::{DefragmentingThpConfig, FaultHuge, Thp, ThpConfig};
 
 use octavo_types::PageNumber;
 

@@ -1,8 +1,8 @@
 //! Policies by name: those of this crate, and those that translation designs add.
 
 use super::{
-    BaseConfig, Capability, EagerConfig, FirstTouchConfig, FixedConfig, HugetlbConfig, MthpConfig,
-    PolicyConfig, ReservedThpConfig, ThpConfig,
+    BaseConfig, Capability, DefragmentingThpConfig, EagerConfig, FirstTouchConfig, FixedConfig,
+    HugetlbConfig, MthpConfig, PolicyConfig, ReservedThpConfig,
 };
 
 /// A named policy.
@@ -20,7 +20,7 @@ pub struct PolicyEntry {
 #[rustfmt::skip]
 pub const POLICIES: &[PolicyEntry] = &[
     PolicyEntry::new::<BaseConfig>("base", "demand paging with 4 KiB pages"),
-    PolicyEntry::new::<ThpConfig>("thp", "Linux's transparent huge pages: at first touch, and by khugepaged"),
+    PolicyEntry::new::<DefragmentingThpConfig>("thp", "Linux's transparent huge pages: at first touch, and by khugepaged"),
     PolicyEntry::new::<MthpConfig>("mthp", "Linux's multi-size transparent huge pages, 16 KiB to 2 MiB"),
     PolicyEntry::new::<ReservedThpConfig>("reserved_thp", "huge pages by reservation, made in place when all is touched, as FreeBSD does"),
     PolicyEntry::new::<EagerConfig>("eager", "eager paging: a mapping gets all its memory at once, in few ranges"),

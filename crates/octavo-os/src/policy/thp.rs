@@ -4,8 +4,10 @@
 use octavo_types::{PageNumber, PageSize};
 use serde::{Deserialize, Serialize};
 
+use super::defrag::{Defrag, Defragmenter};
+use super::texts::{AllowedValues, Texts};
 use super::{Fault, Policy, PolicySettings};
-use crate::frames::OutOfMemory;
+use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, ProcessId, around};
 use crate::vmas::{Advice, Pages, Vma};
 
@@ -58,10 +60,35 @@ impl PolicySettings for ThpConfig {
     }
 }
 
+/// Settings of transparent huge pages whose faults may compact memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DefragmentingThpConfig {
+    /// The reaction of a fault to a missing free block.
+    pub defrag: Defrag,
+    /// All other settings.
+    #[serde(flatten, skip_deserializing)]
+    pub huge: ThpConfig,
+}
+
+impl PolicySettings for DefragmentingThpConfig {
+    fn build(&self) -> Box<dyn Policy> {
+        Box::new(Thp { defragmenter: Defragmenter::new(self.defrag), ..Thp::new(self.huge) })
+    }
+
+    fn required_sizes(&self) -> Vec<PageSize> {
+        self.huge.required_sizes()
+    }
+
+    fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {
+        Ok(DefragmentingThpConfig { huge: texts.read()?, ..texts.read()? })
+    }
+}
+
 /// Transparent huge pages of 2 MiB.
 #[derive(Clone, Debug)]
 pub struct Thp {
     config: ThpConfig,
+    defragmenter: Defragmenter,
     /// The time of the next scan.
     next_scan_instructions: u64,
     /// The position of the next scan.
@@ -69,9 +96,21 @@ pub struct Thp {
 }
 
 impl Thp {
-    /// A policy before its first scan.
+    /// A policy before its first scan, whose faults do not compact memory.
     pub fn new(config: ThpConfig) -> Self {
-        Thp { config, next_scan_instructions: config.scan_every_instructions, at: (0, 0) }
+        let next_scan_instructions = config.scan_every_instructions;
+        let defragmenter = Defragmenter::new(Defrag::Never);
+        Thp { config, defragmenter, next_scan_instructions, at: (0, 0) }
+    }
+
+    /// Places a new huge page, after compaction if necessary and asked for. Returns whether it is there.
+    fn place_huge(&mut self, memory: &mut Memory, fault: &Fault, first: PageNumber) -> bool {
+        let place = |memory: &mut Memory| {
+            memory.place_new(fault.process, first, PageSize::HUGE, fault.vma.rights).is_ok()
+        };
+        let advised = fault.vma.advice == Advice::Huge;
+        place(memory)
+            || self.defragmenter.make_room(memory, Order::HUGE, advised, |_| false) && place(memory)
     }
 
     /// Whether a mapping may have huge pages.
@@ -101,7 +140,9 @@ impl Thp {
         let every = self.config.scan_every_instructions;
         let is_due = every > 0 && instructions >= self.next_scan_instructions;
         if is_due {
-            self.next_scan_instructions = instructions + every;
+            // Those that were missed meanwhile are one.
+            let missed = (instructions - self.next_scan_instructions) / every;
+            self.next_scan_instructions += (missed + 1) * every;
         }
         is_due
     }
@@ -147,16 +188,16 @@ impl Policy for Thp {
         let huge = around(fault.page, PageSize::HUGE);
         let fits = fault.mapping.start <= huge.start && huge.end <= fault.mapping.end;
         if fits && self.allows(&fault.vma) && memory.is_untouched(fault.process, &huge) {
-            let first = PageNumber::new(huge.start);
-            let placed = memory.place_new(fault.process, first, PageSize::HUGE, fault.vma.rights);
-            if placed.is_ok() {
-                return placed;
+            if self.place_huge(memory, fault, PageNumber::new(huge.start)) {
+                return Ok(());
             }
+            memory.counters.fallbacks += 1;
         }
         memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
+        self.defragmenter.background(memory, |_| false);
         if !self.is_due(instructions) {
             return;
         }

@@ -109,11 +109,8 @@ impl Translation<RunEntry> {
 
 /// An array of runs.
 pub enum RunArray {
-    /// Single pages, whose entries keep the part of their run in an aligned group.
-    Pages {
-        pages: PageArray<RunEntry>,
-        group_log2: u8,
-    },
+    /// Single pages, without their runs: an invalidation would not find these.
+    Pages(PageArray<RunEntry>),
     Groups(Groups),
     /// Runs of any length, merged with runs that they continue. An evicted run is lost: no other array could
     /// hold it.
@@ -139,8 +136,7 @@ impl EntryArray<RunEntry> for RunArray {
             let groups = Groups::new(config, (sizes, group_log2), holds_victims, instructions)?;
             return Ok(RunArray::Groups(groups));
         }
-        let pages = PageArray::new(config, (), holds_victims, instructions)?;
-        Ok(RunArray::Pages { pages, group_log2 })
+        Ok(RunArray::Pages(PageArray::new(config, (), holds_victims, instructions)?))
     }
 
     fn additional(settings: Coalescing) -> Option<(&'static str, Self)> {
@@ -157,7 +153,7 @@ impl EntryArray<RunEntry> for RunArray {
 
     fn affected(&self, page: PageNumber) -> Option<Pages> {
         match self {
-            RunArray::Pages { .. } => Some(page.raw()..page.raw() + 1),
+            RunArray::Pages(_) => Some(page.raw()..page.raw() + 1),
             RunArray::Groups(groups) => Some(groups.group_of(page)),
             RunArray::Ranges { .. } => None,
         }
@@ -166,7 +162,7 @@ impl EntryArray<RunEntry> for RunArray {
     #[inline(always)]
     fn look_up(&mut self, asid: Asid, page: PageNumber) -> Option<(Translation<RunEntry>, Slot)> {
         match self {
-            RunArray::Pages { pages, .. } => pages.look_up(asid, page),
+            RunArray::Pages(pages) => pages.look_up(asid, page),
             RunArray::Groups(groups) => groups.look_up(asid, page),
             RunArray::Ranges { ranges, .. } => {
                 let (Translation { size, entry }, at) = ranges.look_up(asid, page)?;
@@ -179,7 +175,7 @@ impl EntryArray<RunEntry> for RunArray {
     #[inline(always)]
     fn touch(&mut self, slot: Slot) {
         match self {
-            RunArray::Pages { pages, .. } => pages.touch(slot),
+            RunArray::Pages(pages) => pages.touch(slot),
             RunArray::Groups(groups) => groups.touch(slot),
             RunArray::Ranges { ranges, .. } => ranges.touch(slot.at()),
         }
@@ -192,9 +188,7 @@ impl EntryArray<RunEntry> for RunArray {
         translation: Translation<RunEntry>,
     ) -> Option<Evicted<RunEntry>> {
         match self {
-            RunArray::Pages { pages, group_log2 } => {
-                pages.fill(asid, page, translation.in_group(page, *group_log2))
-            }
+            RunArray::Pages(pages) => pages.fill(asid, page, translation.in_group(page, 0)),
             RunArray::Groups(groups) => {
                 let translation = translation.in_group(page, groups.group_log2());
                 groups.fill(asid, page, translation)
@@ -212,7 +206,7 @@ impl EntryArray<RunEntry> for RunArray {
 
     fn remove(&mut self, asid: Asid, page: PageNumber) {
         match self {
-            RunArray::Pages { pages, .. } => pages.remove(asid, page),
+            RunArray::Pages(pages) => pages.remove(asid, page),
             RunArray::Groups(groups) => groups.remove(asid, page),
             RunArray::Ranges { ranges, .. } => {
                 ranges.invalidate(asid, &(page.raw()..page.raw() + 1));
@@ -222,7 +216,7 @@ impl EntryArray<RunEntry> for RunArray {
 
     fn invalidate(&mut self, asid: Asid, range: &Pages) -> usize {
         match self {
-            RunArray::Pages { pages, .. } => pages.invalidate(asid, range),
+            RunArray::Pages(pages) => pages.invalidate(asid, range),
             RunArray::Groups(groups) => groups.invalidate(asid, range),
             RunArray::Ranges { ranges, .. } => ranges.invalidate(asid, range),
         }
@@ -230,7 +224,7 @@ impl EntryArray<RunEntry> for RunArray {
 
     fn clear(&mut self) {
         match self {
-            RunArray::Pages { pages, .. } => pages.clear(),
+            RunArray::Pages(pages) => pages.clear(),
             RunArray::Groups(groups) => groups.clear(),
             RunArray::Ranges { ranges, .. } => ranges.clear(),
         }

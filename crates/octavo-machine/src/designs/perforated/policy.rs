@@ -139,6 +139,7 @@ impl PerforatedPolicy {
             return;
         }
         let Some(holes) = self.regions.perforate(memory, process, first, fault.vma.rights) else {
+            memory.counters.fallbacks += 1;
             return;
         };
         if self.config.hole_pages == ReserveWhen::Mapped {
@@ -154,7 +155,10 @@ impl PerforatedPolicy {
     fn place_touched(&mut self, memory: &mut Memory, fault: &Fault) {
         let Fault { process, page, .. } = *fault;
         let pages = around(page, PageSize::HUGE);
-        let Some((id, block)) = memory.frames.reserve(Order::HUGE) else { return };
+        let Some((id, block)) = memory.frames.reserve(Order::HUGE) else {
+            memory.counters.fallbacks += 1;
+            return;
+        };
         let place = page.raw() - pages.start;
         memory.frames.claim_reserved(id, place..place + 1);
         let mut holes = Holes([u64::MAX; 8]);

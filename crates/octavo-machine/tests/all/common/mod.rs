@@ -33,6 +33,21 @@ pub fn level(hit_latency_cycles: u32, arrays: &[(&str, u64, u64, &[PageSize])]) 
     TlbLevel { hit_latency_cycles, fill: Fill::All, arrays }
 }
 
+/// First-level TLBs whose entries have any page size.
+pub fn any_size_first() -> FirstLevel {
+    let array = |entries| TlbArray {
+        entries,
+        ways: Ways::Full,
+        page_sizes: PageSizes::Any,
+        replacement: Replacement::Lru,
+    };
+    let of = |entries| {
+        let arrays = [("any".to_owned(), array(entries))].into_iter().collect();
+        TlbLevel { hit_latency_cycles: 0, fill: Fill::All, arrays }
+    };
+    FirstLevel::Split { l1i: of(4), l1d: of(6) }
+}
+
 /// A cache of `lines` lines of 64 bytes.
 pub fn cache(lines: u64, ways: u64, latency_cycles: u32) -> CacheLevel {
     let (ways, replacement) = (Ways::Of(ways), Replacement::Lru);

@@ -2,11 +2,14 @@
 
 use octavo_os::ProcessId;
 use octavo_os::frames::Order;
-use octavo_os::policy::{Defrag, FirstTouch, FirstTouchConfig, Mthp, MthpConfig, MthpEnabled};
+use octavo_os::policy::{
+    Defrag, DefragmentingThpConfig, FirstTouch, FirstTouchConfig, Mthp, MthpConfig, MthpEnabled,
+    PolicySettings, ThpConfig,
+};
 use octavo_types::{Event, PageNumber, PageSize};
 
 use super::machine::{Machine, Source, map, range};
-use super::others::{CONVENTIONAL, FIRST, leave_blocks, machine, mapped};
+use super::others::{CONVENTIONAL, FIRST, FRAMES, leave_blocks, machine, mapped};
 
 /// Half of memory is free in blocks of 64 KiB, and the rest is movable.
 #[test]
@@ -21,22 +24,28 @@ fn defrag_setting_selects_who_compacts() {
         (Defrag::Never, 14, false, false),
     ] {
         let sizes = vec![(PageSize::HUGE, MthpEnabled::Always)];
-        let config =
+        let of_sizes =
             MthpConfig { sizes, defrag, scan_every_instructions: 0, ..MthpConfig::default() };
-        let mut machine = machine(&CONVENTIONAL, Mthp::new(config));
-        leave_blocks(&mut machine, 4, 2, true);
-        machine.event(FIRST, &map(1024, 2048, Source::Anonymous));
-        machine.event(FIRST, &Event::Advise { range: range(1024, 2048), advice });
-        machine.touch(FIRST, 1024, true);
-        let huge = |machine: &Machine| mapped(machine).iter().any(|(_, pages)| *pages == 512);
-        assert_eq!(huge(&machine), at_once, "{defrag:?} {advice}");
-        machine.os.background(1);
-        machine.touch(FIRST, 2048, true);
-        assert_eq!(huge(&machine), later, "{defrag:?} {advice}");
-        let counters = machine.os.memory().counters;
-        assert_eq!(counters.compactions > 0, later, "{defrag:?} {advice}");
-        assert_eq!(counters.bytes_copied, counters.frames_compacted * 4096);
-        machine.check().unwrap();
+        let huge = ThpConfig { scan_every_instructions: 0, ..ThpConfig::default() };
+        let policies = [of_sizes.build(), DefragmentingThpConfig { defrag, huge }.build()];
+        for (name, policy) in ["mthp", "thp"].into_iter().zip(policies) {
+            let mut machine = Machine::new(FRAMES, Order::LINUX, &CONVENTIONAL, policy);
+            leave_blocks(&mut machine, 4, 2, true);
+            machine.event(FIRST, &map(1024, 2048, Source::Anonymous));
+            machine.event(FIRST, &Event::Advise { range: range(1024, 2048), advice });
+            machine.touch(FIRST, 1024, true);
+            let huge = |machine: &Machine| mapped(machine).iter().any(|(_, pages)| *pages == 512);
+            assert_eq!(huge(&machine), at_once, "{name} {defrag:?} {advice}");
+            let fallbacks = machine.os.memory().counters.fallbacks;
+            assert_eq!(fallbacks, u64::from(!at_once), "{name} {defrag:?} {advice}");
+            machine.os.background(1);
+            machine.touch(FIRST, 2048, true);
+            assert_eq!(huge(&machine), later, "{name} {defrag:?} {advice}");
+            let counters = machine.os.memory().counters;
+            assert_eq!(counters.compactions > 0, later, "{name} {defrag:?} {advice}");
+            assert_eq!(counters.bytes_copied, counters.frames_compacted * 4096);
+            machine.check().unwrap();
+        }
     }
 }
 

@@ -219,7 +219,9 @@ impl Tlb {
             let sets = config.entries / ways;
             let policy = replacement(config.replacement);
             let entries = NaiveArray::new(sets as usize, ways as usize, policy);
-            let group = 1 << coalescing.group_log2;
+            // An entry of any size holds no run.
+            let is_any = config.page_sizes == PageSizes::Any;
+            let group = if is_any { 1 } else { 1 << coalescing.group_log2 };
             Array { name: name.clone(), sizes, sets, group, entries, hits: 0 }
         });
         let arrays = arrays.collect();
