@@ -211,6 +211,42 @@ def test_large_mappings_of_a_runtime_of_small_pieces_are_reached(tmp_path: Path)
         assert next(action.name for action in found if action.kind != "note") == first
 
 
+def test_what_is_set_already_is_not_advised_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names(subject: Subject) -> list[str]:
+        found = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=subject)
+        return [action.name or action.kind for action in found]
+
+    rest = ["preload 2MiB", "glibc-hugetlb 2MiB", "madvise"]
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.check=0")
+    assert names(Subject(GLIBC)) == rest
+    assert "glibc-thp 2MiB" not in {a.name for a in candidate_actions(GLIBC, host(tmp_path))}
+    # A tunable that it lacks is advised all the same.
+    action = actions_for(
+        data_advice(MISS_UNTIL_2M), host(tmp_path), "prog", subject=Subject(GLIBC, arenas=True)
+    )[0]
+    assert action.command == (
+        "GLIBC_TUNABLES=glibc.malloc.check=0:glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1 prog"
+    )
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2")
+    assert names(Subject(GLIBC))[0] == "glibc-thp 2MiB"
+
+
+def test_an_option_of_the_program_is_not_advised_again(tmp_path: Path) -> None:
+    java, option = Runtime("/usr/bin/java", "jvm", (17,), "glibc"), "-XX:+UseTransparentHugePages"
+    subject = Subject(java, ("java", option, "Main"))
+    for general, advised in (("madvise", False), ("never", True)):
+        found = host(tmp_path, general)
+        actions = actions_for(
+            data_advice(MISS_UNTIL_2M), found, f"java {option} Main", subject=subject
+        )
+        commands = [a.command for a in actions if a.name == "jvm-thp 2MiB"]
+        assert bool(commands) == advised
+        # The settings alone are new.
+        assert all(lines.endswith(f"\njava {option} Main") for lines in commands)
+
+
 def test_threads_and_blocks_lengthen_the_tunable(tmp_path: Path) -> None:
     subject = Subject(GLIBC, arenas=True, blocks=True)
     action = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=subject)[0]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from octavo.runtimes.launchers import program_at, with_options
+from octavo.runtimes.launchers import added_to, has_options, program_at, with_options
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,27 @@ def test_the_program_behind_launchers_is_found(line: str, program: int) -> None:
 def test_options_go_behind_the_program() -> None:
     assert with_options(["nice", "gzip", "-9"], ["--fast"]) == ["nice", "gzip", "--fast", "-9"]
     assert with_options(["gzip"], ["--fast"]) == ["gzip", "--fast"]
+
+
+def test_options_that_are_there_are_known() -> None:
+    words = ["server", "-c", "a=1", "-c", "b=2"]
+    assert has_options(words, ["-c", "b=2"])
+    assert not has_options(words, ["-c", "b=1"])
+    assert not has_options(words, ["a=1", "b=2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "present", "new", "joined"),
+    [
+        ("GLIBC_TUNABLES", "a.b=1:a.c=2", "a.b=3", "a.c=2:a.b=3"),
+        ("GLIBC_TUNABLES", "a.b=1:a.c=2:a.b=1", "a.b=1:a.d=4", "a.c=2:a.b=1:a.d=4"),
+        ("MALLOC_CONF", "thp:never,narenas:1", "thp:always", "narenas:1,thp:always"),
+        ("JAVA_TOOL_OPTIONS", "-XX:+UseA -XX:+UseB", "-XX:+UseA", "-XX:+UseA -XX:+UseB"),
+        ("LD_PRELOAD", "/a.so:/b.so", "/c.so", "/a.so:/b.so:/c.so"),
+        ("OTHER", "a=1:b=2", "a=3", "a=3"),
+    ],
+)
+def test_an_option_that_is_there_is_replaced(
+    name: str, present: str, new: str, joined: str
+) -> None:
+    assert added_to({name: present}, {name: new}) == {name: joined}

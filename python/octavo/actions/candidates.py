@@ -76,7 +76,7 @@ def candidate_actions(
     if host.thp_sizes:
         prefix, what = keep_small_prefix(host)
         found["thp-disable"] = Action("prctl", what, name="thp-disable", prefix=prefix)
-    useful = [action for action in found.values() if action.does_something]
+    useful = [action for action in found.values() if action.does_something(words)]
     return sorted(useful, key=lambda action: action.system_wide)
 
 

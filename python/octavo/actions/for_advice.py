@@ -277,7 +277,10 @@ class _Chooser:
         if refused:
             yield Action("note", refused, tried=refused)
             return
-        if not action.does_something:
+        if not action.does_something(subject.words):
+            if action.environment or action.arguments:
+                # The program was started so, and the advice is what was found then.
+                return
             text = f"{action.text} The settings of now let it: nothing is to be done."
             yield replace(action, kind="note", text=text, tried=said)
             return

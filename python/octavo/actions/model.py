@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from octavo.base.units import format_bytes
-from octavo.runtimes.launchers import added_to, with_options
+from octavo.runtimes.launchers import added_to, has_options, with_options
 
 UNKNOWN_PROGRAM = "PROGRAM ARGUMENTS"
 """In the place of a command that is not known."""
@@ -55,10 +55,16 @@ class Action:
         """Whether it changes a setting that other programs share."""
         return bool(self.changes)
 
-    @property
-    def does_something(self) -> bool:
-        """Whether it differs from the program as it is, under the settings of now."""
-        return bool(self.changes or self.environment or self.arguments or self.prefix)
+    def does_something(self, program: Sequence[str]) -> bool:
+        """Whether it differs from the program of a command line, under the variables and settings
+        of now.
+        """
+        return bool(
+            self.changes
+            or self.prefix
+            or self._new_variables != {name: os.environ.get(name) for name in self.environment}
+            or self._new_options(program)
+        )
 
     @property
     def undo(self) -> str:
@@ -67,7 +73,7 @@ class Action:
 
     def words(self, program: Sequence[str]) -> list[str]:
         """The program's command line under this action, without settings and environment."""
-        return [*self.prefix, *with_options(program, self.arguments)]
+        return [*self.prefix, *with_options(program, self._new_options(program))]
 
     def for_program(self, program: str) -> "Action":
         """The action with its command: the settings, then the program, as a shell takes it."""
@@ -80,13 +86,19 @@ class Action:
         return [write_setting(path, value) for path, value in self.changes.items()]
 
     def _start(self, program: str) -> str:
-        # The line is pasted where these variables are set.
-        environment = added_to(os.environ, self.environment)
-        variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        variables = (f"{name}={shlex.quote(value)}" for name, value in self._new_variables.items())
         words = program
         if self.arguments or self.prefix:
             words = shlex.join(self.words(shlex.split(program)))
         return " ".join((*variables, words))
+
+    @property
+    def _new_variables(self) -> dict[str, str]:
+        # The line is pasted where the present ones are set.
+        return added_to(os.environ, self.environment)
+
+    def _new_options(self, program: Sequence[str]) -> tuple[str, ...]:
+        return () if has_options(program, self.arguments) else self.arguments
 
     def record(self) -> dict[str, Any]:
         """Plain data for the JSON; docs/rows.md describes it."""

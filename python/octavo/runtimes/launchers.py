@@ -39,26 +39,43 @@ def _is_program(word: str) -> bool:
     return not word.startswith("-") and "=" not in word and shutil.which(word) is not None
 
 
+def has_options(words: Sequence[str], options: Sequence[str]) -> bool:
+    """Whether a command line has these options already, one after the other."""
+    length = len(options)
+    return any(tuple(words[at : at + length]) == tuple(options) for at in range(len(words)))
+
+
 _JOINED_BY = {
-    "GLIBC_TUNABLES": ":",
-    "MALLOC_CONF": ",",
-    "_RJEM_MALLOC_CONF": ",",
-    "LD_PRELOAD": ":",
-    "JAVA_TOOL_OPTIONS": " ",
-    "JDK_JAVA_OPTIONS": " ",
-    "NODE_OPTIONS": " ",
-    "GODEBUG": ",",
+    "GLIBC_TUNABLES": (":", "="),
+    "MALLOC_CONF": (",", ":"),
+    "_RJEM_MALLOC_CONF": (",", ":"),
+    "LD_PRELOAD": (":", "="),
+    "JAVA_TOOL_OPTIONS": (" ", "="),
+    "JDK_JAVA_OPTIONS": (" ", "="),
+    "NODE_OPTIONS": (" ", "="),
+    "GODEBUG": (",", "="),
 }
-"""The separator of each such variable."""
+"""Of each such variable, the separators of its options and of an option and its value."""
 
 
 def added_to(present: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
     """The new variables; of those that hold several options, the present ones stay in front.
 
-    Where both name an option, allocators and runtimes use the last.
+    An option that both name has the new value alone.
     """
     joined = {}
     for name, value in new.items():
-        old, separator = present.get(name), _JOINED_BY.get(name)
-        joined[name] = f"{old}{separator}{value}" if old and separator else value
+        old = present.get(name)
+        if old and name in _JOINED_BY:
+            value = _with_new(old, value, *_JOINED_BY[name])
+        joined[name] = value
     return joined
+
+
+def _with_new(old: str, new: str, separator: str, assigns: str) -> str:
+    """The options of a variable: the old value itself where it has all that is new."""
+    present, added = old.split(separator), new.split(separator)
+    names = {option.partition(assigns)[0] for option in added}
+    others = [option for option in present if option.partition(assigns)[0] not in names]
+    replaced = [option for option in present if option not in others]
+    return old if sorted(replaced) == sorted(added) else separator.join((*others, *added))
