@@ -11,6 +11,7 @@ import pytest
 
 from octavo.actions.candidates import candidate_actions
 from octavo.actions.for_advice import actions_for
+from octavo.actions.model import Action
 from octavo.actions.prctl import keep_small_prefix, systemd_version
 from octavo.actions.settings import (
     ENABLED,
@@ -343,6 +344,46 @@ def test_static_variables_alone_get_what_reaches_them(tmp_path: Path) -> None:
     case = replace(region.case, region_kind="data", path=sys.executable)
     found = actions_for(replace(region, case=case), host(tmp_path), subject=Subject(GLIBC))
     assert [action.name or action.kind for action in found] == ["preload 2MiB", "madvise"]
+
+
+@pytest.mark.parametrize(
+    ("heap", "anonymous", "start", "names"),
+    [
+        (100, 900, 4096, ["preload 2MiB", "glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
+        (800, 200, 4096, ["glibc-thp 2MiB", "preload 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
+        (950, 50, 4096, ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
+        (100, 900, 64 * MIB * 1000, ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
+    ],
+)
+def test_mappings_that_may_be_the_programs_own_get_the_library_first(
+    tmp_path: Path, heap: int, anonymous: int, start: int, names: list[str]
+) -> None:
+    """The switch of malloc reaches them only where malloc made them."""
+    regions = [
+        memory_row("heap", "heap", 64 * MIB, 4096, 64 * MIB),
+        memory_row("anon", "anonymous", 64 * MIB, start, 64 * MIB),
+    ]
+    tlb = {"component": "tlb.data", "stream": "data"}
+    counted = zip(regions, (heap, anonymous), strict=True)
+    rows = [{**row, **tlb, "misses": misses} for row, misses in counted]
+
+    def found(case: Case, runtime: Runtime) -> list[Action]:
+        subject = Subjects(rows, {0: runtime}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
+        advice = replace(data_advice(MISS_UNTIL_2M), case=case)
+        return actions_for(advice, host(tmp_path), subject=subject)
+
+    whole = data_advice(MISS_UNTIL_2M).case
+    actions = found(whole, GLIBC)
+    assert [action.name or action.kind for action in actions] == names
+    said = ["memory of malloc alone" in a.text for a in actions if a.name.startswith("glibc")]
+    assert set(said) == {"preload 2MiB" in names}
+    is_arena = start > 4096
+    for row in regions:
+        case = replace(whole, **{name: row[name] for name in ("region", "region_kind", "start")})
+        case = replace(case, bytes=row["bytes"])
+        own = row["region"] == "anon" and not is_arena
+        assert found(case, GLIBC)[0].name == ("preload 2MiB" if own else "glibc-thp 2MiB")
+    assert "preload 2MiB" not in [action.name for action in found(whole, JEMALLOC)]
 
 
 def test_memory_that_is_mostly_shared_gets_the_setting_of_shared_memory(tmp_path: Path) -> None:

@@ -246,18 +246,27 @@ class _Chooser:
         lines = list(lines_for(self._subject, self._host, "text" if reaches == "text" else "heap"))
         if reaches == "heap" and self._subject.static == "most":
             lines = [line for line in lines if line.kind == "apply"]
+        subject = self._subject
         offered = [
-            action
+            (line, action)
             for line in lines
             if size in line.gives(self._host)
             for action in self._acted(line, size)
         ]
-        offered.sort(key=lambda action: action.system_wide)
-        has_switch = any(not action.system_wide and action.kind != "apply" for action in offered)
-        subject = self._subject
+        may_be_unreached = subject.mapped == "most"
+        offered.sort(
+            key=lambda pair: (pair[1].system_wide, may_be_unreached and pair[0].only_malloc)
+        )
+        has_switch = any(not action.system_wide and action.kind != "apply" for _, action in offered)
         may_miss = "glibc-may-miss-madvise" in subject.runtime.facts
-        leaves_out = subject.arenas or subject.blocks or subject.static == "much" or may_miss
-        for action in offered:
+        leaves_out = (
+            subject.arenas
+            or subject.blocks
+            or subject.static == "much"
+            or may_miss
+            or (subject.mapped != "little" and any(line.only_malloc for line, _ in offered))
+        )
+        for _, action in offered:
             # The library is for what a switch of the program's own may not reach.
             if action.kind != "apply" or leaves_out or not has_switch:
                 yield action

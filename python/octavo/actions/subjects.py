@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from octavo.actions.table import Subject
+from octavo.actions.table import Share, Subject
 from octavo.analysis.advice import Case
 from octavo.analysis.rows import Row, component_of, instructions_by_process
 from octavo.base.elf import is_elf_file
@@ -36,6 +35,8 @@ class _Memory:
     misses: int = 0
     """Of data in 4 KiB pages, of these kinds and of static variables."""
     static_misses: int = 0
+    mapped_misses: int = 0
+    """Of anonymous mappings that are no arenas of glibc's malloc."""
 
 
 class Subjects:
@@ -64,7 +65,8 @@ class Subjects:
             is_started_directly=_starts(self._words, runtime.program),
             arenas=is_glibc and memory.arenas > share * memory.total,
             blocks=blocks,
-            static=_static(memory),
+            static=_share(memory.static_misses, memory.misses),
+            mapped=_mapped(case, memory) if is_glibc else "little",
             shared=memory.shared > memory.total,
         )
 
@@ -93,8 +95,10 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
         memory, kind = found[row.get("process")], row["region_kind"]
         if row["component"] == component_of(1, "data"):
             is_static = kind == "data" and is_elf_file(row["path"])
-            memory.static_misses += row["misses"] if is_static else 0
-            memory.misses += row["misses"] if is_static or kind in ("heap", "anonymous") else 0
+            misses, is_mapped = row["misses"], _may_be_mapped(kind, row["start"], row["bytes"])
+            memory.static_misses += misses if is_static else 0
+            memory.mapped_misses += misses if is_mapped else 0
+            memory.misses += misses if is_static or kind in ("heap", "anonymous") else 0
         is_own = kind in ("heap", "anonymous", "shared")
         if row["component"] != "memory" or row["stream"] != "all" or not is_own:
             continue
@@ -112,10 +116,22 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     return found
 
 
-def _static(memory: _Memory) -> Literal["little", "much", "most"]:
-    if 2 * memory.static_misses > memory.misses:
+def _mapped(case: Case, memory: _Memory) -> Share:
+    """How much of a case may be mappings that the program made itself."""
+    if case.region is None:
+        return _share(memory.mapped_misses, memory.misses)
+    return "most" if _may_be_mapped(case.region_kind, case.start, case.bytes) else "little"
+
+
+def _may_be_mapped(kind: str | None, start: int | None, size: int | None) -> bool:
+    """Whether a region may be of mappings that the program made itself, without malloc."""
+    return kind == "anonymous" and not is_glibc_arena(start or 0, size or 0)
+
+
+def _share(part: int, whole: int) -> Share:
+    if 2 * part > whole:
         return "most"
-    return "much" if memory.static_misses > _NOTABLE_SHARE * memory.misses else "little"
+    return "much" if part > _NOTABLE_SHARE * whole else "little"
 
 
 def _starts(words: Sequence[str], program: str) -> bool:

@@ -33,6 +33,10 @@ _MAY_MISS = (
     "nothing: then `grep -c 'VmFlags.* hg' /proc/PID/smaps` gives 0; start the program again, or "
     "preload the library instead."
 )
+_ONLY_MALLOC = (
+    "It reaches memory of malloc alone: none that the program, or a library of it, maps by itself."
+)
+Share = Literal["little", "much", "most"]
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,10 @@ class Subject:
     """Whether arenas of threads hold much of its memory."""
     blocks: bool = False
     """Whether blocks below 4 MiB that malloc mapped one by one hold much of it."""
-    static: Literal["little", "much", "most"] = "little"
+    static: Share = "little"
     """How many of its misses of data are of static variables, its own and those of libraries."""
+    mapped: Share = "little"
+    """How many of them are of mappings that it may have made itself, without glibc's malloc."""
     shared: bool = False
     """Whether shared memory holds most of its data."""
     pool_pages: int = 0
@@ -123,6 +129,8 @@ class Line:
     where: Where = Where()
     add: tuple[Addition, ...] = ()
     danger: str = ""
+    only_malloc: bool = False
+    """Whether it leaves out mappings that the program made without glibc's malloc."""
 
     def gives(self, host: HugePages) -> list[int]:
         """The page sizes that it can give on this kernel, in bytes."""
@@ -150,6 +158,8 @@ class Line:
             if getattr(subject, addition.when):
                 environment[addition.variable] += addition.value
                 texts.append(addition.text)
+        if self.only_malloc and subject.mapped != "little":
+            texts.append(_ONLY_MALLOC)
         caution = ""
         if self.needed == "ask-exactly" and "glibc-may-miss-madvise" in subject.runtime.facts:
             caution = _MAY_MISS
