@@ -404,6 +404,18 @@ def test_memory_that_is_mostly_shared_gets_the_setting_of_shared_memory(tmp_path
         assert ("shared-for-all 2MiB" in names) == subject.shared
 
 
+def test_memory_that_is_mostly_of_files_is_known_by_the_largest_file() -> None:
+    heap = memory_row("heap", "heap", 8 * MIB, 4096, 8 * MIB)
+    rows = [
+        {**memory_row(path, "data", touched * MIB, 1 << 30, touched * MIB), "path": path}
+        for path, touched in (("/a", 5), ("/b", 6), (sys.executable, 50), ("/memfd:x", 9))
+    ]
+    case = Case("data", (Point(4096, 1, 1.0, 1, 0.0),))
+    for own, file in (([heap], "/b"), ([heap, {**heap, "touched_bytes": 12 * MIB}], "")):
+        subject = Subjects([*own, *rows], {0: GLIBC}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
+        assert (subject.file, subject.shared) == (file, len(own) == 1)
+
+
 def test_blocks_of_threads_need_one_arena_too() -> None:
     """Memory that malloc no longer maps block by block goes to the thread's arena, which asks for
     nothing."""

@@ -6,10 +6,12 @@ import pytest
 from fakes import FLAT, process, region, result
 from octavo.actions.for_advice import actions_for, usable_size
 from octavo.actions.model import Action
+from octavo.actions.table import Subject
 from octavo.analysis.advice import Advice, advise_all
 from octavo.analysis.rows import rows_of
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.hardware.tlb_levels import load_preset
+from octavo.runtimes.detect import Runtime
 
 KIB = 1024
 MIB = 1 << 20
@@ -315,6 +317,49 @@ def test_without_a_setting_shared_memory_has_no_huge_pages(tmp_path: Path) -> No
 
 def test_a_file_of_data_is_not_linked_anew(tmp_path: Path) -> None:
     assert "linker" not in kinds(actions_for(region_advice("table data"), machine(tmp_path)))
+
+
+@pytest.mark.parametrize("path", ["/memfd:x (deleted)", "/SYSV00001234 (deleted)"])
+def test_shared_memory_without_a_mount_has_the_setting_of_shared_memory(
+    tmp_path: Path, path: str
+) -> None:
+    directory = tmp_path / "sys/kernel/mm/transparent_hugepage"
+    directory.mkdir(parents=True)
+    (directory / "shmem_enabled").write_text("always within_size advise [never] deny force\n")
+    region = region_advice("table data")
+    advice = replace(region, case=replace(region.case, path=path))
+    actions = actions_for(advice, machine(tmp_path))
+    assert kinds(actions) == ["thp", "madvise"]
+    assert "shmem_enabled" in actions[0].command
+
+
+@pytest.mark.parametrize(
+    ("system", "kernel", "said", "asks"),
+    [
+        ("ext4", "6.18.1", "ext4 reads the file into them if the program asks", True),
+        ("ext4", "6.8.0", "no huge pages of data of table: ext4 has large folios since", False),
+        ("ext3", "6.18.1", "no huge pages of data of table: ext3 has no large folios", False),
+        ("tmpfs", "6.18.1", "mount option is huge=always", False),
+        ("hugetlbfs", "6.18.1", "has huge pages already", False),
+        (None, "6.18.1", "cannot be read here", False),
+    ],
+)
+def test_data_of_files_get_what_their_file_system_has(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    system: str | None,
+    kernel: str,
+    said: str,
+    asks: bool,
+) -> None:
+    monkeypatch.setattr("octavo.actions.for_advice.file_system", lambda path: system)
+    found = machine(tmp_path, kernel=kernel)
+    whole = data_advice(MISS_UNTIL_2M)
+    subject = Subject(Runtime("/bin/x", "native", allocator="glibc"), file="/no/table")
+    for advice in (region_advice("table data"), whole):
+        actions = actions_for(advice, found, subject=subject)
+        assert kinds(actions) == ["note", "madvise"][: 1 + asks]
+        assert said in actions[0].text
 
 
 def test_a_region_without_extent_has_no_address_to_advise(tmp_path: Path) -> None:

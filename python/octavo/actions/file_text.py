@@ -40,17 +40,24 @@ def read_ahead(path: str, host: HugePages, root: Path = Path("/")) -> Action | N
 
 def why_not(path: str, host: HugePages, root: Path = Path("/")) -> str | None:
     """Why a file's text cannot be in huge pages; None where it can."""
-    system = _file_system(path, root) or "its file system"
-    since = _LARGE_FOLIOS_SINCE.get(system)
-    if since is None:
-        return f"{system} has no large folios"
-    if host.kernel < since:
-        return f"{system} has large folios since Linux {since[0]}.{since[1]}"
+    why = without_large_folios(file_system(path, root) or "its file system", host)
+    if why is not None:
+        return why
     if not _fits(Path(path)):
         return (
             "no whole 2 MiB of it lie at addresses that are those of the file, modulo 2 MiB "
             "(link with -Wl,-z,max-page-size=0x200000)"
         )
+    return None
+
+
+def without_large_folios(system: str, host: HugePages) -> str | None:
+    """Why a type of file system has no large folios here; None where it has."""
+    since = _LARGE_FOLIOS_SINCE.get(system)
+    if since is None:
+        return f"{system} has no large folios"
+    if host.kernel < since:
+        return f"{system} has large folios since Linux {since[0]}.{since[1]}"
     return None
 
 
@@ -69,8 +76,8 @@ def _fits(path: Path) -> bool:
         )
 
 
-def _file_system(path: str, root: Path) -> str | None:
-    """The type of the file system that holds a file."""
+def file_system(path: str, root: Path = Path("/")) -> str | None:
+    """The type of the file system that holds a file; None where the file is not there."""
     try:
         device = Path(path).stat().st_dev
         lines = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()

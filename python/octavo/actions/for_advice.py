@@ -8,8 +8,9 @@ usable one is named with its own figures, and refused where its memory growth is
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import PurePath
 
-from octavo.actions.file_text import read_ahead
+from octavo.actions.file_text import file_system, read_ahead, without_large_folios
 from octavo.actions.model import UNKNOWN_PROGRAM, Action, own_command, show_settings
 from octavo.actions.pools import pool_pages
 from octavo.actions.prctl import keep_small_prefix
@@ -19,7 +20,14 @@ from octavo.actions.settings import (
     needed_pool,
     needed_to_ask,
 )
-from octavo.actions.table import Line, Subject, has_command, in_large_pieces, lines_for
+from octavo.actions.table import (
+    Line,
+    Subject,
+    has_command,
+    in_large_pieces,
+    is_shared_memory,
+    lines_for,
+)
 from octavo.actions.trial import Trial
 from octavo.analysis.advice import Advice, Point, Thresholds
 from octavo.base.elf import is_elf_file
@@ -155,16 +163,31 @@ class _Chooser:
                 "The kernel gives a growing stack no large pages; move large arrays "
                 "from the stack to the heap, where they can have them.",
             )
-        elif _is_shared_memory(self._advice) or (case.region is None and self._has_most_shared()):
+        elif is_shared_memory(case.region_kind, case.path) or self._is_on_tmpfs():
             yield from self._for_shared_memory(size)
         elif case.stream == "data" and is_elf_file(case.path):
             yield from self._for_static_data(size)
-        elif case.stream == "fetch" or case.path is not None:
+        elif case.stream == "data" and self._file:
+            yield from self._for_data_of_file(size)
+        elif case.stream == "data" and case.region is None and self._subject.shared:
+            yield from self._for_shared_memory(size)
+        elif case.stream == "fetch":
             if case.path in (None, self._subject.runtime.program):
                 yield from self._from_table("text", size)
-            yield from self._for_files(size)
+            yield from self._for_text(size)
         else:
             yield from self._for_anonymous(size)
+
+    @property
+    def _file(self) -> str:
+        """The file that holds the memory of the advice, or most of it; empty where none does."""
+        case = self._advice.case
+        if case.region is None and case.stream == "data":
+            return self._subject.file
+        return case.path or ""
+
+    def _is_on_tmpfs(self) -> bool:
+        return self._file.startswith(_SHM)
 
     def _for_static_data(self, size: int) -> Iterator[Action]:
         """Static variables of a program or library: those without initial values are anonymous
@@ -353,7 +376,7 @@ class _Chooser:
             text = f"{format_bytes(size)} pages are switched on for all shared memory already."
             yield Action("note", text)
             return
-        if self._advice.case.path is not None:
+        if self._is_on_tmpfs():
             remount = f"sudo mount -o remount,huge=advise {_SHM.rstrip('/')}"
             text = "Lets files there have 2 MiB pages where a program asks (until reboot)."
             yield Action("thp", text, remount)
@@ -368,21 +391,49 @@ class _Chooser:
         for line in lines_for(subject, self._host, "shared"):
             yield from chooser._acted(line, size)
 
-    def _has_most_shared(self) -> bool:
-        """Whether the advice is for data that is shared memory for the most part."""
-        is_data = self._advice.case.stream == "data" and self._advice.case.path is None
-        return is_data and self._subject.shared
-
-    def _for_files(self, size: int) -> Iterator[Action]:
-        """Text and data of mapped files: the page cache must hold them in large pages."""
-        case, host = self._advice.case, self._host
-        if case.stream == "fetch":
+    def _for_data_of_file(self, size: int) -> Iterator[Action]:
+        """Data of a mapped file: only a file system with large folios has them in huge pages."""
+        name = PurePath(self._file).name
+        system = file_system(self._file)
+        if size != PMD_PAGE or self._host.thp is None:
             yield Action(
-                "linker",
-                f"Aligns the program's segments so that {format_bytes(size)} pages can map them; "
-                "needs linking anew.",
-                f"cc -Wl,-z,max-page-size={size:#x} -Wl,-z,common-page-size={size:#x} OBJECTS",
+                "note", f"This kernel gives no {format_bytes(size)} pages to data of mapped files."
             )
+        elif system == "hugetlbfs":
+            yield Action("note", f"{name} is on hugetlbfs, so it has huge pages already.")
+        elif system == "tmpfs":
+            yield Action(
+                "note",
+                f"{name} is on tmpfs, which has huge pages where its mount option is huge=always, "
+                "or huge=advise and the program asks (MADV_HUGEPAGE).",
+            )
+        elif system is None:
+            yield Action(
+                "note",
+                f"Huge pages for data of {name} need a file system with large folios; which one it "
+                "is on cannot be read here.",
+            )
+        elif (why := without_large_folios(system, self._host)) is not None:
+            yield Action("note", f"This kernel makes no huge pages of data of {name}: {why}.")
+        else:
+            yield Action(
+                "note",
+                f"This kernel makes no huge pages of data of {name} unasked. Where a mapping is "
+                f"shared (MAP_SHARED), {system} reads the file into them if the program asks "
+                "before first use; pages that a store to a private mapping copies stay small.",
+            )
+            if self._subject.runtime.kind in _WITH_SOURCE:
+                yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
+
+    def _for_text(self, size: int) -> Iterator[Action]:
+        """Text of a program or library: the page cache must hold it in large pages."""
+        case, host = self._advice.case, self._host
+        yield Action(
+            "linker",
+            f"Aligns the program's segments so that {format_bytes(size)} pages can map them; "
+            "needs linking anew.",
+            f"cc -Wl,-z,max-page-size={size:#x} -Wl,-z,common-page-size={size:#x} OBJECTS",
+        )
         if size != PMD_PAGE:
             yield Action(
                 "note",
@@ -394,10 +445,9 @@ class _Chooser:
         if host.thp is None:
             yield Action("note", "This kernel has no transparent huge pages for files.")
             return
-        if case.stream == "fetch":
-            ahead = read_ahead(case.path or self._subject.runtime.program, host)
-            if ahead is not None:
-                yield ahead.for_program(self._program)
+        ahead = read_ahead(case.path or self._subject.runtime.program, host)
+        if ahead is not None:
+            yield ahead.for_program(self._program)
         if host.file_thp is False:
             yield Action(
                 "note",
@@ -468,12 +518,6 @@ def _madvise(advice: Advice, flag: str, action: Action) -> Action:
     call = f"madvise(address, {case.bytes}, {flag});"
     command = "\n".join([*lines, call])
     return replace(action, text=f"{action.text} Here: {where}.", command=command)
-
-
-def _is_shared_memory(advice: Advice) -> bool:
-    """MAP_SHARED without a file, System V shared memory, or a file of /dev/shm."""
-    path = advice.case.path
-    return advice.case.region_kind == "shared" or (path is not None and path.startswith(_SHM))
 
 
 def _keep_small(

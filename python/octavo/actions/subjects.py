@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from octavo.actions.table import Share, Subject
+from octavo.actions.table import Share, Subject, is_shared_memory
 from octavo.analysis.advice import Case
 from octavo.analysis.rows import Row, component_of, instructions_by_process
 from octavo.base.elf import is_elf_file
@@ -32,6 +32,8 @@ class _Memory:
     blocks: int = 0
     shared: int = 0
     """Not in the total."""
+    files: dict[str, int] = field(default_factory=dict)
+    """Not in the total: of data of files by path, without programs and libraries."""
     misses: int = 0
     """Of data in 4 KiB pages, of these kinds and of static variables."""
     static_misses: int = 0
@@ -68,6 +70,7 @@ class Subjects:
             static=_share(memory.static_misses, memory.misses),
             mapped=_mapped(case, memory) if is_glibc else "little",
             shared=memory.shared > memory.total,
+            file=_main_file(memory),
         )
 
     def _main(self, among: Sequence[int]) -> int:
@@ -99,12 +102,15 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
             memory.static_misses += misses if is_static else 0
             memory.mapped_misses += misses if is_mapped else 0
             memory.misses += misses if is_static or kind in ("heap", "anonymous") else 0
-        is_own = kind in ("heap", "anonymous", "shared")
-        if row["component"] != "memory" or row["stream"] != "all" or not is_own:
+        if row["component"] != "memory" or row["stream"] != "all":
             continue
-        touched = row["touched_bytes"]
-        if kind == "shared":
+        touched, path = row["touched_bytes"], row.get("path")
+        if is_shared_memory(kind, path):
             memory.shared += touched
+            continue
+        if kind == "data" and path and not is_elf_file(path):
+            memory.files[path] = memory.files.get(path, 0) + touched
+        if kind not in ("heap", "anonymous"):
             continue
         memory.total += touched
         if kind == "heap":
@@ -132,6 +138,12 @@ def _share(part: int, whole: int) -> Share:
     if 2 * part > whole:
         return "most"
     return "much" if part > _NOTABLE_SHARE * whole else "little"
+
+
+def _main_file(memory: _Memory) -> str:
+    if sum(memory.files.values()) <= max(memory.total, memory.shared):
+        return ""
+    return max(memory.files, key=lambda path: memory.files[path])
 
 
 def _starts(words: Sequence[str], program: str) -> bool:

@@ -58,8 +58,17 @@ class Subject:
     """How many of them are of mappings that it may have made itself, without glibc's malloc."""
     shared: bool = False
     """Whether shared memory holds most of its data."""
+    file: str = ""
+    """The file with most of them, where files hold more than its own memory and shared memory."""
     pool_pages: int = 0
     """Pages of hugetlbfs that its memory takes, as far as it is known."""
+
+
+def is_shared_memory(kind: str | None, path: str | None) -> bool:
+    """Whether a region is shared memory on no mounted file system: MAP_SHARED without a file, of
+    System V, or of memfd_create.
+    """
+    return kind == "shared" or (path or "").startswith(("/memfd:", "/SYSV"))
 
 
 def in_large_pieces(subject: Subject) -> Subject:
