@@ -103,7 +103,12 @@ class Region(TypedDict):
     mappings: int
     """How many mappings were counted under this name."""
     asked_huge_bytes: int
-    """The most bytes that the program had asked 2 MiB pages for, by madvise(MADV_HUGEPAGE)."""
+    """The most bytes that the program had asked 2 MiB pages for, by madvise (MADV_HUGEPAGE or
+    MADV_COLLAPSE), without those that it took this back for."""
+    asked_small_bytes: int
+    """The same of MADV_NOHUGEPAGE: bytes that are to have no huge pages."""
+    hugetlb_bytes: int
+    """The most bytes that were pages of hugetlbfs, of 2 MiB or more (MAP_HUGETLB)."""
     fetch_references: int
     data_references: int
     curves: list[Curve]

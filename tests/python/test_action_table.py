@@ -416,6 +416,25 @@ def test_memory_that_is_mostly_of_files_is_known_by_the_largest_file() -> None:
         assert (subject.file, subject.shared) == (file, len(own) == 1)
 
 
+@pytest.mark.parametrize(("asked", "refuses"), [(64, True), (30, False), (0, False)])
+def test_memory_that_is_to_have_no_huge_pages_gets_none(
+    tmp_path: Path, asked: int, refuses: bool
+) -> None:
+    row = memory_row("anon", "anonymous", 64 * MIB, 4096, 64 * MIB)
+    counted = {"component": "stream", "counter": "asked_small_bytes", "value": asked * MIB}
+    tlb = {"component": "tlb.data", "stream": "data", "misses": 1000}
+    place = {name: row[name] for name in ("region", "region_kind", "start", "bytes")}
+    rows = [row, {**row, **tlb}, {**place, **counted}]
+    whole = data_advice(MISS_UNTIL_2M)
+    for case in (whole.case, replace(whole.case, **place)):
+        subject = Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
+        assert subject.refuses == refuses
+        advice = replace(whole, case=case)
+        actions = actions_for(advice, host(tmp_path), subject=subject)
+        assert ([action.kind for action in actions] == ["note"]) == refuses
+        assert ("MADV_NOHUGEPAGE" in actions[0].text) == refuses
+
+
 def test_blocks_of_threads_need_one_arena_too() -> None:
     """Memory that malloc no longer maps block by block goes to the thread's arena, which asks for
     nothing."""

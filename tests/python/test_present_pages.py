@@ -7,7 +7,7 @@ import pytest
 
 from octavo.analysis.advice import Advice, Thresholds
 from octavo.analysis.gain import Gain
-from octavo.analysis.present_pages import ASKED, leave_as_is
+from octavo.analysis.present_pages import ASKED, ASKED_SMALL, HUGETLB, leave_as_is
 from octavo.analysis.rows import Row
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import MIB
@@ -24,12 +24,14 @@ def walking(item: Advice, walks: int) -> Advice:
     return replace(item, case=case, page_size=PMD_PAGE, gain=GAIN, reason="gain", basis="walks")
 
 
-def judged(tmp_path: Path, thp: str, asked: int, region_walks: int) -> list[str]:
+def judged(
+    tmp_path: Path, thp: str, asked: int, region_walks: int, counter: str = ASKED
+) -> list[str]:
     """The reasons for all data, and for a region that has so many of its 1,000 walks."""
     whole = walking(data_advice(MISS_UNTIL_2M), 1000)
     region = walking(region_advice("anon 8MiB #1"), region_walks)
     host = machine(tmp_path, thp=thp, sizes={2048: "always [inherit] madvise never"})
-    row = Row(region="anon 8MiB #1", start=2, counter=ASKED, value=asked)
+    row = Row(region="anon 8MiB #1", start=2, counter=counter, value=asked)
     found = leave_as_is([whole, region], [row], host, Thresholds())
     return [item.reason for item in found]
 
@@ -48,3 +50,19 @@ def test_what_has_huge_pages_is_left_as_it_is(
     tmp_path: Path, thp: str, asked: int, walks: int, reasons: list[str]
 ) -> None:
     assert judged(tmp_path, thp, asked, walks) == reasons
+
+
+@pytest.mark.parametrize(
+    ("thp", "counter", "asked", "has"),
+    [
+        ("always madvise [never]", HUGETLB, 1 << 40, True),
+        ("always [madvise] never", HUGETLB, 4096, False),
+        ("[always] madvise never", ASKED_SMALL, 1 << 40, False),
+        ("[always] madvise never", ASKED_SMALL, 4096, True),
+        ("always [madvise] never", ASKED_SMALL, 1 << 40, False),
+    ],
+)
+def test_pages_of_hugetlbfs_are_there_and_refused_ones_are_not(
+    tmp_path: Path, thp: str, counter: str, asked: int, has: bool
+) -> None:
+    assert judged(tmp_path, thp, asked, 950, counter)[1] == ("already" if has else "gain")

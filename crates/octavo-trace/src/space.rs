@@ -18,8 +18,16 @@ const MAP_STACK: u64 = 0x20000;
 const MAP_SHARED: u64 = 0x1;
 /// `MAP_FIXED` of `mmap(2)`.
 const MAP_FIXED: u64 = 0x10;
+/// `MAP_HUGETLB` of `mmap(2)`: pages of hugetlbfs, of the size whose binary logarithm is in the bits from
+/// [`MAP_HUGE_SHIFT`] on, or of the default size.
+const MAP_HUGETLB: u64 = 0x40000;
+const MAP_HUGE_SHIFT: u32 = 26;
+const MAP_HUGE_MASK: u64 = 0x3f;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_NOHUGEPAGE: u64 = 15;
+const MADV_COLLAPSE: u64 = 25;
+/// Binary logarithm of 2 MiB.
+const HUGE_LOG2: u64 = 21;
 
 /// A region's number, dense from 0 within its process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -77,11 +85,41 @@ pub struct Region {
     pub peak_bytes: u64,
     /// How many mappings were counted here.
     pub mappings: u64,
-    /// The most bytes of its mappings that the program had asked 2 MiB pages for, by
-    /// `madvise(MADV_HUGEPAGE)`.
-    pub asked_huge_bytes: u64,
     mapped_bytes: u64,
-    huge_bytes: u64,
+    asked: [AskedBytes; 3],
+}
+
+impl Region {
+    /// The most bytes of its mappings that the program had asked 2 MiB pages for, by
+    /// `madvise(MADV_HUGEPAGE)` or `MADV_COLLAPSE`, without those that it took this back for.
+    pub fn asked_huge_bytes(&self) -> u64 {
+        self.asked[Asked::Huge as usize].most
+    }
+
+    /// The same of `madvise(MADV_NOHUGEPAGE)`: bytes that are to have no huge pages.
+    pub fn asked_small_bytes(&self) -> u64 {
+        self.asked[Asked::Small as usize].most
+    }
+
+    /// The most bytes of its mappings that were pages of hugetlbfs, of 2 MiB or more (`MAP_HUGETLB`).
+    pub fn hugetlb_bytes(&self) -> u64 {
+        self.asked[Asked::Hugetlb as usize].most
+    }
+}
+
+/// Pages that the program has asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    Huge,
+    Small,
+    Hugetlb,
+}
+
+/// Bytes of a region that the program has asked certain pages for.
+#[derive(Clone, Copy, Default, Debug)]
+struct AskedBytes {
+    now: u64,
+    most: u64,
 }
 
 /// The identity of the region that a mapping belongs to.
@@ -99,8 +137,7 @@ struct Mapping {
     region: RegionId,
     writable: bool,
     backing: Backing,
-    /// Whether the program has asked for 2 MiB pages here.
-    is_huge: bool,
+    asked: Option<Asked>,
 }
 
 /// Where the pages of a mapping come from.
@@ -215,8 +252,10 @@ impl AddressSpace {
             MapSource::File { .. } => Backing::File,
             MapSource::Anonymous | MapSource::Heap | MapSource::Stack => Backing::Own,
         };
-        let (writable, is_huge) = (protection.write, false);
-        self.insert(range.start(), Mapping { end, region, writable, backing, is_huge });
+        let log2 = (flags >> MAP_HUGE_SHIFT) & MAP_HUGE_MASK;
+        let is_hugetlb = flags & MAP_HUGETLB != 0 && (log2 == 0 || log2 >= HUGE_LOG2);
+        let (writable, asked) = (protection.write, is_hugetlb.then_some(Asked::Hugetlb));
+        self.insert(range.start(), Mapping { end, region, writable, backing, asked });
         self.regions[region.0 as usize].mappings += 1;
     }
 
@@ -275,35 +314,45 @@ impl AddressSpace {
     }
 
     fn protect(&mut self, range: AddrRange, protection: Protection) {
-        self.change_parts(range, |space, mapping| {
+        self.change_parts(range, |space, mapping, _| {
             let region = space.protected_region(mapping.region, protection);
             Some(Mapping { region, writable: protection.write, ..mapping })
         });
     }
 
     fn advise(&mut self, range: AddrRange, advice: u64) {
-        let is_huge = match advice {
-            MADV_HUGEPAGE => true,
-            MADV_NOHUGEPAGE => false,
+        let new = match advice {
+            MADV_HUGEPAGE | MADV_COLLAPSE => Asked::Huge,
+            MADV_NOHUGEPAGE => Asked::Small,
             _ => return,
         };
-        self.change_parts(range, |_, mapping| {
-            (mapping.is_huge != is_huge).then_some(Mapping { is_huge, ..mapping })
+        self.change_parts(range, |space, mapping, bytes| {
+            // The kernel refuses to collapse what is to have no huge pages.
+            let is_refused = advice == MADV_COLLAPSE && mapping.asked == Some(Asked::Small);
+            if mapping.asked == Some(new) || mapping.asked == Some(Asked::Hugetlb) || is_refused {
+                return None;
+            }
+            if let Some(old) = mapping.asked {
+                space.regions[mapping.region.0 as usize].asked[old as usize].most -= bytes;
+            }
+            Some(Mapping { asked: Some(new), ..mapping })
         });
     }
 
-    /// Changes the parts of all mappings that lie in a range; `None` leaves a part as it is.
+    /// Changes the parts of all mappings that lie in a range, of so many bytes; `None` leaves a part as
+    /// it is.
     fn change_parts(
         &mut self,
         range: AddrRange,
-        mut change: impl FnMut(&mut Self, Mapping) -> Option<Mapping>,
+        mut change: impl FnMut(&mut Self, Mapping, u64) -> Option<Mapping>,
     ) {
         let mut at = range.start();
         while at < range.end() {
             let Some((start, mapping)) = self.next_mapping(at, range.end()) else { break };
             let (start, end) = (start.max(at), mapping.end.min(range.end()));
-            if let Some(changed) = change(self, mapping) {
-                self.cut_out(AddrRange::new(start, end.raw() - start.raw()));
+            let bytes = end.raw() - start.raw();
+            if let Some(changed) = change(self, mapping, bytes) {
+                self.cut_out(AddrRange::new(start, bytes));
                 self.insert(start, Mapping { end, ..changed });
             }
             at = end;
@@ -337,9 +386,10 @@ impl AddressSpace {
         let region = &mut self.regions[mapping.region.0 as usize];
         region.mapped_bytes += bytes;
         region.peak_bytes = region.peak_bytes.max(region.mapped_bytes);
-        if mapping.is_huge {
-            region.huge_bytes += bytes;
-            region.asked_huge_bytes = region.asked_huge_bytes.max(region.huge_bytes);
+        if let Some(asked) = mapping.asked {
+            let asked = &mut region.asked[asked as usize];
+            asked.now += bytes;
+            asked.most = asked.most.max(asked.now);
         }
         region.start = region.start.min(shown);
     }
@@ -365,8 +415,8 @@ impl AddressSpace {
             let cut_bytes = cut_end.raw() - cut_start.raw();
             let region = &mut self.regions[mapping.region.0 as usize];
             region.mapped_bytes -= cut_bytes;
-            if mapping.is_huge {
-                region.huge_bytes -= cut_bytes;
+            if let Some(asked) = mapping.asked {
+                region.asked[asked as usize].now -= cut_bytes;
             }
         }
         first
@@ -408,9 +458,8 @@ impl AddressSpace {
             start,
             peak_bytes: 0,
             mappings: 0,
-            asked_huge_bytes: 0,
             mapped_bytes: 0,
-            huge_bytes: 0,
+            asked: Default::default(),
         });
         self.by_key.insert(key, id);
         id
@@ -536,13 +585,51 @@ mod tests {
         for _ in 0..2 {
             assert!(!space.apply(&advise(0x120_0000, 4 << 20, MADV_HUGEPAGE)));
         }
-        assert_eq!(space.regions()[1].asked_huge_bytes, 4 << 20);
+        let asked = |space: &AddressSpace| {
+            let region = &space.regions()[1];
+            (region.asked_huge_bytes() >> 20, region.asked_small_bytes() >> 20)
+        };
+        assert_eq!(asked(&space), (4, 0));
         space.apply(&advise(0x140_0000, 16 << 20, MADV_NOHUGEPAGE));
+        assert_eq!(asked(&space), (2, 4), "what is taken back does not count");
         space.apply(&advise(0x150_0000, 1 << 20, MADV_HUGEPAGE));
-        assert_eq!(space.regions()[1].huge_bytes, 3 << 20);
-        assert_eq!(space.regions()[1].asked_huge_bytes, 4 << 20, "at most at one time");
+        assert_eq!(asked(&space), (3, 3));
         space.apply(&Event::Unmap { range: range(0x100_0000, 8 << 20) });
-        assert_eq!(space.regions()[1].huge_bytes, 0);
+        assert_eq!(asked(&space), (3, 3), "at most at one time");
+        space.apply(&map(0x100_0000, 8 << 20, RW, MapSource::Anonymous, 0x22));
+        space.apply(&advise(0x100_0000, 2 << 20, MADV_HUGEPAGE));
+        assert_eq!(asked(&space), (3, 3));
+    }
+
+    #[test]
+    fn a_collapse_asks_for_huge_pages_where_they_are_not_refused() {
+        let mut space = space();
+        let advise = |start, bytes, advice| Event::Advise { range: range(start, bytes), advice };
+        space.apply(&map(0x100_0000, 8 << 20, RW, MapSource::Anonymous, 0x22));
+        space.apply(&advise(0x100_0000, 2 << 20, MADV_NOHUGEPAGE));
+        space.apply(&advise(0x100_0000, 8 << 20, MADV_COLLAPSE));
+        let region = &space.regions()[1];
+        assert_eq!((region.asked_huge_bytes(), region.asked_small_bytes()), (6 << 20, 2 << 20));
+    }
+
+    #[test]
+    fn pages_of_hugetlbfs_are_known_by_the_flags_of_their_mapping() {
+        let size = |log2: u64| log2 << MAP_HUGE_SHIFT;
+        for (flags, bytes) in [
+            (0x22 | MAP_HUGETLB, 8 << 20),
+            (0x22 | MAP_HUGETLB | size(21), 8 << 20),
+            (0x21 | MAP_HUGETLB | size(30), 8 << 20),
+            (0x22 | MAP_HUGETLB | size(16), 0),
+            (0x22 | size(21), 0),
+        ] {
+            let mut space = space();
+            space.apply(&map(0x100_0000, 8 << 20, RW, MapSource::Anonymous, flags));
+            space.apply(&Event::Advise {
+                range: range(0x100_0000, 8 << 20),
+                advice: MADV_NOHUGEPAGE,
+            });
+            assert_eq!(space.regions()[1].hugetlb_bytes(), bytes, "{flags:#x}");
+        }
     }
 
     #[test]

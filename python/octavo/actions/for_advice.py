@@ -213,6 +213,13 @@ class _Chooser:
     def _for_anonymous(self, size: int) -> Iterator[Action]:
         """Heap, anonymous mappings and thread stacks."""
         host, runtime = self._host, self._subject.runtime
+        if self._subject.refuses:
+            yield Action(
+                "note",
+                "The program asks for no huge pages in this memory (MADV_NOHUGEPAGE), so that no "
+                "setting and no library gives it any; only its source can leave that out.",
+            )
+            return
         if size == GIB:
             yield from self._pool(size)
             return

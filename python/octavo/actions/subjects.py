@@ -10,6 +10,7 @@ from pathlib import Path
 
 from octavo.actions.table import Share, Subject, is_shared_memory
 from octavo.analysis.advice import Case
+from octavo.analysis.present_pages import ASKED_SMALL, is_nearly_all
 from octavo.analysis.rows import Row, component_of, instructions_by_process
 from octavo.base.elf import is_elf_file
 from octavo.base.units import BASE_PAGE, MIB
@@ -39,6 +40,8 @@ class _Memory:
     static_misses: int = 0
     mapped_misses: int = 0
     """Of anonymous mappings that are no arenas of glibc's malloc."""
+    refused_misses: int = 0
+    """Of regions that the program asks for no huge pages in."""
 
 
 class Subjects:
@@ -50,6 +53,7 @@ class Subjects:
         self._runtimes = runtimes
         self._words = tuple(words)
         self._instructions = instructions_by_process(rows)
+        self._refusing = _refusing(rows)
         self._memory = _memory_of(rows)
 
     def of(self, case: Case) -> Subject:
@@ -68,10 +72,23 @@ class Subjects:
             arenas=is_glibc and memory.arenas > share * memory.total,
             blocks=blocks,
             static=_share(memory.static_misses, memory.misses),
-            mapped=_mapped(case, memory) if is_glibc else "little",
+            mapped=self._mapped(case, memory) if is_glibc else "little",
+            refuses=self._refuses(case, stream, memory),
             shared=memory.shared > memory.total,
             file=_main_file(memory),
         )
+
+    def _mapped(self, case: Case, memory: _Memory) -> Share:
+        """How much of a case may be mappings that the program made itself."""
+        if case.region is None:
+            return _share(memory.mapped_misses, memory.misses)
+        is_arena = is_glibc_arena(case.start or 0, case.bytes or 0)
+        return "most" if case.region_kind == "anonymous" and not is_arena else "little"
+
+    def _refuses(self, case: Case, stream: int, memory: _Memory) -> bool:
+        if case.region is None:
+            return 2 * memory.refused_misses > memory.misses
+        return bool({(stream, case.region), (None, case.region)} & self._refusing)
 
     def _main(self, among: Sequence[int]) -> int:
         """The process that executed most instructions, of some or of all (a command is often a
@@ -92,15 +109,20 @@ def is_mostly_shared(rows: Sequence[Row]) -> bool:
 
 def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     found: defaultdict[int | None, _Memory] = defaultdict(_Memory)
+    refusing = _refusing(rows)
     for row in rows:
         if "region" not in row or row.get("page_size") != BASE_PAGE:
             continue
         memory, kind = found[row.get("process")], row["region_kind"]
         if row["component"] == component_of(1, "data"):
             is_static = kind == "data" and is_elf_file(row["path"])
-            misses, is_mapped = row["misses"], _may_be_mapped(kind, row["start"], row["bytes"])
+            is_arena = is_glibc_arena(row["start"], row["bytes"])
+            is_mapped = kind == "anonymous" and not is_arena
+            is_refused = (row.get("process"), row["region"]) in refusing
+            misses = row["misses"]
             memory.static_misses += misses if is_static else 0
             memory.mapped_misses += misses if is_mapped else 0
+            memory.refused_misses += misses if is_refused else 0
             memory.misses += misses if is_static or kind in ("heap", "anonymous") else 0
         if row["component"] != "memory" or row["stream"] != "all":
             continue
@@ -122,16 +144,22 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     return found
 
 
-def _mapped(case: Case, memory: _Memory) -> Share:
-    """How much of a case may be mappings that the program made itself."""
-    if case.region is None:
-        return _share(memory.mapped_misses, memory.misses)
-    return "most" if _may_be_mapped(case.region_kind, case.start, case.bytes) else "little"
-
-
-def _may_be_mapped(kind: str | None, start: int | None, size: int | None) -> bool:
-    """Whether a region may be of mappings that the program made itself, without malloc."""
-    return kind == "anonymous" and not is_glibc_arena(start or 0, size or 0)
+def _refusing(rows: Sequence[Row]) -> set[tuple[int | None, str]]:
+    """The regions, by process, that the program asks for no huge pages in, nearly all of them."""
+    asked = {
+        (row.get("process"), row["region"]): row["value"]
+        for row in rows
+        if row.get("counter") == ASKED_SMALL and "region" in row
+    }
+    return {
+        key
+        for row in rows
+        if "region" in row
+        and (row["component"], row.get("stream"), row.get("page_size"))
+        == ("memory", "all", BASE_PAGE)
+        and (key := (row.get("process"), row["region"])) in asked
+        and is_nearly_all(asked[key], row["touched_bytes"])
+    }
 
 
 def _share(part: int, whole: int) -> Share:

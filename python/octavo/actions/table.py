@@ -58,6 +58,8 @@ class Subject:
     """How many of them are of mappings that it may have made itself, without glibc's malloc."""
     shared: bool = False
     """Whether shared memory holds most of its data."""
+    refuses: bool = False
+    """Whether it asks for no huge pages (MADV_NOHUGEPAGE) in the memory of the advice, or most."""
     file: str = ""
     """The file with most of them, where files hold more than its own memory and shared memory."""
     pool_pages: int = 0

@@ -1,7 +1,8 @@
 """Memory that has 2 MiB pages as the program and this system are: nothing is to be done about it.
 
 The kernel gives them to anonymous memory where a program asks (`madvise`), or everywhere
-(`always`); see transhuge.rst of the kernel's documentation. Whether it had some at the time is not
+(`always`), if it does not ask for none; see transhuge.rst of the kernel's documentation. Memory of
+hugetlbfs has them in any case. Whether it had some at the time is not
 known here.
 """
 
@@ -16,6 +17,10 @@ from octavo.base.huge_pages import PMD_PAGE, HugePages
 
 ASKED = "asked_huge_bytes"
 """The counter of the bytes of a region that the program asked 2 MiB pages for."""
+ASKED_SMALL = "asked_small_bytes"
+"""The counter of those that it asked to have no huge pages."""
+HUGETLB = "hugetlb_bytes"
+"""The counter of those that are pages of hugetlbfs."""
 _NEARLY_ALL = 0.9
 _LARGE_MAPPING = 2 * PMD_PAGE
 
@@ -27,11 +32,28 @@ def leave_as_is(
 
     The whole program's is changed where the regions without them would gain too little.
     """
-    asked = {_key(row): row["value"] for row in rows if row.get("counter") == ASKED}
+    counters = (ASKED, ASKED_SMALL, HUGETLB)
+    asked = {
+        (_key(row), row["counter"]): row["value"]
+        for row in rows
+        if row.get("counter") in counters and "region" in row
+    }
+
+    def is_so(case: Case, counter: str) -> bool:
+        return is_nearly_all(asked.get((_of(case), counter), 0), case.base.touched_bytes)
+
     has = {
         id(item)
         for item in advice
-        if item.case.region is not None and _has(item.case, asked.get(_of(item.case), 0), host)
+        if item.case.region is not None
+        and item.case.stream == "data"
+        and (
+            is_so(item.case, HUGETLB)
+            or (
+                not is_so(item.case, ASKED_SMALL)
+                and _has(item.case, host, is_asked=is_so(item.case, ASKED))
+            )
+        )
     }
     walks = sum(item.case.base.walks or 0 for item in advice if id(item) in has)
     return [_judged(item, id(item) in has, walks, limits) for item in advice]
@@ -53,15 +75,19 @@ def _judged(item: Advice, has: bool, walks: int, limits: Thresholds) -> Advice:
     return replace(item, reason="already", text=text)
 
 
-def _has(case: Case, asked_bytes: int, host: HugePages) -> bool:
-    if case.stream != "data" or case.path is not None:
+def is_nearly_all(part: int, touched_bytes: int) -> bool:
+    """Whether so many bytes of a region are nearly all of those that it has touched."""
+    return part >= _NEARLY_ALL * touched_bytes
+
+
+def _has(case: Case, host: HugePages, *, is_asked: bool) -> bool:
+    if case.path is not None:
         return False
     setting = host.thp_sizes.get(PMD_PAGE)
     if setting == "always":
         # Other memory grows by steps that 2 MiB pages do not fit into.
         return case.region_kind == "anonymous" and (case.bytes or 0) >= _LARGE_MAPPING
-    asked = asked_bytes >= _NEARLY_ALL * case.base.touched_bytes
-    return setting == "madvise" and asked and case.region_kind in ("anonymous", "heap")
+    return setting == "madvise" and is_asked and case.region_kind in ("anonymous", "heap")
 
 
 _Key = tuple[int | None, str | None, str | None, int | None]

@@ -224,9 +224,14 @@ def _rows_of_region(
     yield _count("stream", "references", fetches + data)
     yield _count("stream", "fetch_references", fetches)
     yield _count("stream", "data_references", data)
-    asked = sum(region["asked_huge_bytes"] for region in regions)
-    if asked:
-        yield _count("stream", "asked_huge_bytes", asked)
+    asked = {
+        "asked_huge_bytes": sum(region["asked_huge_bytes"] for region in regions),
+        "asked_small_bytes": sum(region["asked_small_bytes"] for region in regions),
+        "hugetlb_bytes": sum(region["hugetlb_bytes"] for region in regions),
+    }
+    for counter, value in asked.items():
+        if value:
+            yield _count("stream", counter, value)
     curves = [curve for region in regions for curve in region["curves"]]
     yield from _curve_rows(_summed_curves(curves), rated, machine)
     machine_curves = [curve for region in regions for curve in region["machine_curves"]]
