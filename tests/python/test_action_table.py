@@ -416,6 +416,22 @@ def test_memory_that_is_mostly_of_files_is_known_by_the_largest_file() -> None:
         assert (subject.file, subject.shared) == (file, len(own) == 1)
 
 
+@pytest.mark.parametrize(
+    ("threads", "arenas"), [([1], False), ([2], True), ([2, 1, 1], False), ([3, 1, 2], True)]
+)
+def test_a_program_of_one_thread_has_no_arenas_of_threads(threads: list[int], arenas: bool) -> None:
+    """Where there are several processes, the first number is their sum."""
+    rows: list[dict[str, object]] = [
+        {"component": "stream", "counter": "threads", "value": value}
+        | ({"process": at - 1} if at else {})
+        for at, value in enumerate(threads)
+    ]
+    rows.append(memory_row("anon 128.0MiB #1", "anonymous", 8 * MIB, 4096, 128 * MIB))
+    case = Case("data", (Point(4096, 1, 1.0, 1, 0.0),))
+    subject = Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
+    assert subject.arenas == arenas
+
+
 @pytest.mark.parametrize(("asked", "refuses"), [(64, True), (30, False), (0, False)])
 def test_memory_that_is_to_have_no_huge_pages_gets_none(
     tmp_path: Path, asked: int, refuses: bool

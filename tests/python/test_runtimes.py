@@ -184,14 +184,22 @@ def test_what_is_not_there_is_said() -> None:
 # --- names of regions ----------------------------------------------------------------------------
 
 
-def named(runtime: Runtime, *regions: Any) -> list[str]:
+def named(runtime: Runtime, *regions: Any, threads: int = 2) -> list[str]:
     made = process(0, regions=regions)
+    made["threads"] = threads
     name_regions([made], {0: runtime})
     return [region["name"] for region in made["regions"]]
 
 
 def anonymous(name: str, start: int, size: int = 8 * MIB, *, code: bool = False) -> Any:
     return region(name, "anonymous", start=start, base=size, stream="fetch" if code else "data")
+
+
+def test_a_program_of_one_thread_has_no_arenas_of_threads() -> None:
+    glibc = Runtime("x", "native", allocator="glibc")
+    for threads, name in ((1, "anon 128.0MiB #1"), (2, "malloc arena of a thread 128.0MiB #1")):
+        mapping = anonymous("anon 128.0MiB #1", 0x7FFF_0000_1000, 128 * MIB)
+        assert named(glibc, mapping, threads=threads) == [name]
 
 
 def test_the_java_heap_and_the_code_cache() -> None:

@@ -55,6 +55,7 @@ class Subjects:
         self._instructions = instructions_by_process(rows)
         self._refusing = _refusing(rows)
         self._memory = _memory_of(rows)
+        self._has_threads = _have_threads(rows)
 
     def of(self, case: Case) -> Subject:
         """The subject of one case; that of several processes is their main one."""
@@ -82,7 +83,7 @@ class Subjects:
         """How much of a case may be mappings that the program made itself."""
         if case.region is None:
             return _share(memory.mapped_misses, memory.misses)
-        is_arena = is_glibc_arena(case.start or 0, case.bytes or 0)
+        is_arena = self._has_threads and is_glibc_arena(case.start or 0, case.bytes or 0)
         return "most" if case.region_kind == "anonymous" and not is_arena else "little"
 
     def _refuses(self, case: Case, stream: int, memory: _Memory) -> bool:
@@ -109,14 +110,14 @@ def is_mostly_shared(rows: Sequence[Row]) -> bool:
 
 def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     found: defaultdict[int | None, _Memory] = defaultdict(_Memory)
-    refusing = _refusing(rows)
+    refusing, has_threads = _refusing(rows), _have_threads(rows)
     for row in rows:
         if "region" not in row or row.get("page_size") != BASE_PAGE:
             continue
         memory, kind = found[row.get("process")], row["region_kind"]
         if row["component"] == component_of(1, "data"):
             is_static = kind == "data" and is_elf_file(row["path"])
-            is_arena = is_glibc_arena(row["start"], row["bytes"])
+            is_arena = has_threads and is_glibc_arena(row["start"], row["bytes"])
             is_mapped = kind == "anonymous" and not is_arena
             is_refused = (row.get("process"), row["region"]) in refusing
             misses = row["misses"]
@@ -137,7 +138,7 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
         memory.total += touched
         if kind == "heap":
             continue
-        if is_glibc_arena(row["start"], row["bytes"]):
+        if has_threads and is_glibc_arena(row["start"], row["bytes"]):
             memory.arenas += touched
         elif row["bytes"] // max(row["mappings"], 1) < _LARGE_BLOCK_BYTES:
             memory.blocks += touched
@@ -160,6 +161,15 @@ def _refusing(rows: Sequence[Row]) -> set[tuple[int | None, str]]:
         and (key := (row.get("process"), row["region"])) in asked
         and is_nearly_all(asked[key], row["touched_bytes"])
     }
+
+
+def _have_threads(rows: Sequence[Row]) -> bool:
+    """Whether a process had several threads, or it is not known: its children have their arenas."""
+    counted = {row.get("process"): row["value"] for row in rows if row.get("counter") == "threads"}
+    if len(counted) > 1:
+        # The sum over all processes.
+        counted.pop(None, None)
+    return not counted or max(counted.values()) > 1
 
 
 def _share(part: int, whole: int) -> Share:

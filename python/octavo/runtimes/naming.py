@@ -42,8 +42,10 @@ def runtimes_of(processes: Sequence[Process]) -> dict[int, Runtime]:
 
 def name_regions(processes: Sequence[Process], runtimes: dict[int, Runtime]) -> None:
     """Renames regions in place, where the runtime determines their purpose."""
+    # A forked child has the arenas of its parent's threads.
+    has_threads = any(process["threads"] > 1 for process in processes)
     for process in processes:
-        name = _Namer(runtimes[process["stream"]], process["regions"]).name
+        name = _Namer(runtimes[process["stream"]], process["regions"], has_threads).name
         taken = {region["name"] for region in process["regions"]}
         for region in process["regions"]:
             new = name(region)
@@ -56,6 +58,7 @@ def name_regions(processes: Sequence[Process], runtimes: dict[int, Runtime]) -> 
 class _Namer:
     runtime: Runtime
     regions: Sequence[Region]
+    has_threads: bool
 
     def name(self, region: Region) -> str | None:
         """The name that users of the runtime know; None where it stays."""
@@ -119,7 +122,8 @@ class _Namer:
         allocator = self.runtime.allocator
         if allocator in ("jemalloc", "mimalloc", "tcmalloc"):
             return f"{allocator} arena"
-        if allocator == "glibc" and is_glibc_arena(region["start"], region["bytes"]):
+        is_arena = self.has_threads and is_glibc_arena(region["start"], region["bytes"])
+        if allocator == "glibc" and is_arena:
             return "malloc arena of a thread"
         return None
 
