@@ -7,7 +7,7 @@ from fakes import FLAT, process, region, result
 from octavo.actions.for_advice import actions_for, usable_size
 from octavo.actions.model import Action
 from octavo.actions.table import Subject
-from octavo.analysis.advice import Advice, advise_all
+from octavo.analysis.advice import Advice, Thresholds, advise, advise_all
 from octavo.analysis.rows import rows_of
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.hardware.tlb_levels import load_preset
@@ -360,6 +360,28 @@ def test_data_of_files_get_what_their_file_system_has(
         actions = actions_for(advice, found, subject=subject)
         assert kinds(actions) == ["note", "madvise"][: 1 + asks]
         assert said in actions[0].text
+
+
+@pytest.mark.parametrize(
+    ("growth", "options"),
+    [(0.9, ""), (3.0, " --min-fill 12%"), (500.0, " --min-fill 1%")],
+)
+def test_sparse_memory_gets_the_fill_that_lets_the_library_act(
+    tmp_path: Path, growth: float, options: str
+) -> None:
+    grown = (0.0,) * 9 + (growth,)
+    found = machine(tmp_path, thp="always madvise [never]")
+    allowed = Thresholds(max_growth=1000)
+    (advice,) = (
+        advise(item.case, allowed)
+        for item in advices(MISS_UNTIL_2M, grown)
+        if item.case.region == "anon 8MiB #1"
+    )
+    action = actions_for(advice, found, "prog", allowed)[0]
+    assert action.command.endswith(f" apply --by preload{options} -- prog")
+    static = Runtime("/bin/x", "native", allocator="musl", facts=frozenset({"static"}))
+    outside = actions_for(advice, found, "prog", allowed, subject=Subject(static))[0]
+    assert outside.command.endswith(f" apply --pid PID{options} --watch")
 
 
 def test_a_region_without_extent_has_no_address_to_advise(tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ _WITH_SOURCE = ("native", "unknown")
 _LARGE_PIECE = 4 * PMD_PAGE
 """Bytes of a mapping that holds 2 MiB pages, also in a runtime that maps most in small pieces."""
 
+_MIN_FILL = 0.5
+"""Share of a 2 MiB range in use from which `octavo apply` makes a page of it by itself."""
+
 TryPages = Callable[[], Trial | None]
 
 
@@ -244,14 +247,24 @@ class _Chooser:
         fits = size == PMD_PAGE and "small-pieces" not in self._subject.runtime.facts
         if not fits or not self._host.has_collapse or not has_command("apply"):
             return
+        options = self._fill_options(size)
         yield Action(
             "apply",
             "Once it runs, this makes 2 MiB pages of what it uses, from outside, and goes on as it "
             "maps more. Needs root (CAP_SYS_NICE).",
-            shlex.join((*own_command(), "apply", "--pid", "PID", "--watch")),
+            shlex.join((*own_command(), "apply", "--pid", "PID", *options, "--watch")),
             name="apply-pid",
             page_size=size,
         )
+
+    def _fill_options(self, size: int) -> tuple[str, ...]:
+        """Options by which `octavo apply` makes pages of memory that is as sparse as this."""
+        case = self._advice.case
+        fill = case.base.touched_bytes / max(case.at(size).touched_bytes, 1)
+        if fill >= _MIN_FILL:
+            return ()
+        # Ranges hold more or less than the mean.
+        return "--min-fill", f"{max(1, int(100 * fill / 2))}%"
 
     def _other_sizes(self, size: int) -> Iterator[Action]:
         """Where the runtime maps its memory in pieces that the size does not fit into."""
@@ -310,6 +323,10 @@ class _Chooser:
         action = line.action(subject, self._host, size)
         if action is None:
             return
+        if line.kind == "apply":
+            # Before `--`, which ends the options.
+            options = self._fill_options(size)
+            action = replace(action, prefix=(*action.prefix[:-1], *options, *action.prefix[-1:]))
         if "assumed" in subject.runtime.facts:
             action = replace(action, text=f"Where malloc is that of glibc: {action.text}")
         said, refused = _try(line, action, size, self._try_pages)
