@@ -114,6 +114,35 @@ def test_the_settings_are_those_of_what_gains_most() -> None:
     assert answer(item("data", BASE, (0, 0, 0)), one, two).settings == "two"
 
 
+def test_the_part_of_the_gain_that_the_lines_do_not_reach_is_said() -> None:
+    library = {**act("apply", "octavo apply server"), "name": "preload"}
+    switch = {**act("malloc", "A=1 server"), "name": "glibc"}
+    shared = {**act("thp", "echo always"), "name": "shared"}
+    data = item("data", HUGE, (0.02, 0.14, 0.19), actions=[library, switch])
+
+    def part(kind: str, expected: float, *actions: Record, **more: str) -> Record:
+        given: Record = {"region": kind, "region_kind": kind, "actions": list(actions), **more}
+        return item("data", HUGE, (0.01, expected, 0.1), **given)
+
+    own = [part("heap", 0.03, switch), part("anonymous", 0.04, library, switch)]
+    others = [part("shared", 0.05, shared), part("data", 0.02, act("note", ""))]
+    assert "they do not reach" not in answer(data, *own).text
+    assert "they do not reach" not in answer(data, part("shared", 0.009, shared)).text
+    assert (
+        "The lines to paste save about 7.0% of the time: they do not reach data of shared and "
+        "data of data." in answer(data, *own, *others).text
+    )
+    for left in (act("note", ""), {**act("note", ""), "name": "other"}):
+        refused = part("anonymous", 0.04, left)
+        assert "save about 10.0% of the time: they do not reach data of anonymous." in (
+            answer(data, refused).text
+        )
+    present = {**part("anonymous", 0.04), "reason": "already"}
+    assert "save about 10.0% of" in answer(data, present).text
+    code = item("fetch", HUGE, (0.01, 0.02, 0.03), actions=[act("linker", "cc")])
+    assert "save about 14.0% of the time: they do not reach code." in answer(code, data).text
+
+
 def test_settings_that_give_smaller_pages_are_no_settings() -> None:
     small = {**act("mthp", "echo always > 64kB"), "page_size": 64 * 1024}
     data = item("data", HUGE, (0.02, 0.08, 0.19), actions=[small])

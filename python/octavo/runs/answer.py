@@ -87,6 +87,7 @@ def answer_of(
         f"Which page size? {_by_size(chosen)}. Expect {gain} less time on {machine} "
         f"({cost_label}), for {_memory(growth, share)}. {_confidence(gain, limits)}"
     )
+    text += _left_out(items, chosen, action, gain, limits)
     if not lines:
         text += " No setting of this system does it: the evidence below says what would."
     if "caution" in action:
@@ -213,6 +214,52 @@ def _confidence(gain: Gain, limits: Thresholds) -> str:
         f"Not certain: the low estimate is below {limits.min_gain:.0%}; measure before you rely "
         "on it."
     )
+
+
+def _left_out(
+    items: Sequence[Record],
+    chosen: Sequence[Record],
+    action: Record,
+    gain: Gain,
+    limits: Thresholds,
+) -> str:
+    """A sentence about the part of the gain that the lines to paste do not reach; empty where it is
+    small.
+    """
+    left: list[Record] = []
+    for item in chosen if action.get("name") else ():
+        if not _reaches(action, item):
+            left.append(item)
+        elif item["scope"] == "program":
+            left += [
+                part
+                for part in items
+                if part["scope"] == "region"
+                and part["stream"] == item["stream"]
+                and (_is_to_change(part) or part["reason"] == "already")
+                and not _reaches(action, part)
+            ]
+    missed = _sum(left).expected
+    if missed < limits.min_gain:
+        return ""
+    subjects = (
+        _stream(item)
+        if item["scope"] == "program"
+        else f"{_stream(item)} of {family_of(item['region'])}"
+        for item in left
+    )
+    names = _listed(list(dict.fromkeys(subjects)))
+    reached = format_share(max(0.0, gain.expected - missed))
+    return f" The lines to paste save about {reached} of the time: they do not reach {names}."
+
+
+def _reaches(action: Record, item: Record) -> bool:
+    """Whether an action is for the memory of a piece of advice."""
+    if any(other.get("name") == action["name"] for other in item["actions"]):
+        return True
+    # The library reaches all such memory, also where a switch is advised alone.
+    is_own = item.get("region_kind") in ("heap", "anonymous")
+    return action["kind"] == "apply" and is_own and any(a["command"] for a in item["actions"])
 
 
 def _first_to_paste(chosen: Sequence[Record]) -> Record:
