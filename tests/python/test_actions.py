@@ -308,7 +308,10 @@ def test_shared_memory_has_settings_of_its_own(tmp_path: Path) -> None:
     )
     file = actions_for(region_advice("buffer data"), found)
     assert kinds(file) == ["thp", "madvise"]
-    assert file[0].command == "sudo mount -o remount,huge=advise /dev/shm"
+    assert file[0].command == "sudo mount -o remount,huge=always /dev/shm\nPROGRAM ARGUMENTS"
+    assert file[1].command == (
+        "sudo mount -o remount,huge=advise /dev/shm\nmadvise(address, 8388608, MADV_HUGEPAGE);"
+    )
 
 
 def test_without_a_setting_shared_memory_has_no_huge_pages(tmp_path: Path) -> None:

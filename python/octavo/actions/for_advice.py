@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from octavo.actions.file_text import file_system, read_ahead, without_large_folios
-from octavo.actions.model import UNKNOWN_PROGRAM, Action, own_command, show_settings
+from octavo.actions.model import UNKNOWN_PROGRAM, Action, as_root, own_command, show_settings
 from octavo.actions.pools import pool_pages
 from octavo.actions.prctl import keep_small_prefix
 from octavo.actions.settings import (
@@ -401,10 +401,17 @@ class _Chooser:
             yield Action("note", text)
             return
         if self._is_on_tmpfs():
-            remount = f"sudo mount -o remount,huge=advise {_SHM.rstrip('/')}"
-            text = "Lets files there have 2 MiB pages where a program asks (until reboot)."
-            yield Action("thp", text, remount)
-            yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
+            always, advise, never = (
+                as_root(f"mount -o remount,huge={word} {_SHM.rstrip('/')}")
+                for word in ("always", "advise", "never")
+            )
+            text = (
+                "Files there get 2 MiB pages unasked, of every program, until reboot or "
+                f"`{never}`, which is the kernel's default."
+            )
+            yield Action("thp", text, f"{always}\n{self._program}")
+            asking = self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
+            yield replace(asking, command=f"{advise}\n{asking.command}")
             return
         yield from self._lines_for_shared(self._subject, size)
         needed = needed_for_shared(self._host, "advise") or {}
@@ -442,8 +449,8 @@ class _Chooser:
         else:
             yield Action(
                 "note",
-                f"This kernel makes no huge pages of data of {name} unasked. Where a mapping is "
-                f"shared (MAP_SHARED), {system} reads the file into them if the program asks "
+                f"No setting gives huge pages to data of {name}. Where a mapping is shared "
+                f"(MAP_SHARED), {system} reads the file into them if the program asks "
                 "before first use; pages that a store to a private mapping copies stay small.",
             )
             if self._subject.runtime.kind in _WITH_SOURCE:

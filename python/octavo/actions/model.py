@@ -127,6 +127,11 @@ def write_setting(path: str, value: str) -> str:
     return f"echo {value} | sudo tee {path}"
 
 
+def as_root(command: str) -> str:
+    """The shell command that runs another one as root."""
+    return command if _is_root_without_sudo() else f"sudo {command}"
+
+
 def own_command() -> tuple[str, ...]:
     """The words that start Octavo from where the user is."""
     if shutil.which("octavo") is not None:
