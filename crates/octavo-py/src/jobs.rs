@@ -178,7 +178,7 @@ fn start_into(
 fn sink(path: &Path, format: &str, manifest: &Manifest) -> PyResult<Box<dyn Sink>> {
     let output = |path: &Path| {
         if path == Path::new("-") {
-            return Ok(Output::to_writer("standard output", Box::new(std::io::stdout())));
+            return Ok(Output::stdout());
         }
         Output::create(path).map_err(|error| failed(&error))
     };

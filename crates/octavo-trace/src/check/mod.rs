@@ -57,11 +57,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether all of the trace was read, and nothing is wrong with it.
-    pub fn is_clean(&self) -> bool {
-        self.counts.is_empty() && self.error.is_none() && !self.stopped
-    }
-
     /// Keeps a finding if it is among the first of its kind.
     fn keep(&mut self, finding: Finding) {
         let alike = self.findings.iter().filter(|kept| kept.kind == finding.kind).count();

@@ -57,7 +57,7 @@ use plan::Plan;
 /// How the URI of a synthetic trace begins.
 pub const SCHEME: &str = "synth:";
 
-/// A kind of synthetic trace, or a parameter of one.
+/// A kind of synthetic trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     /// Its name.
@@ -84,32 +84,6 @@ pub static KINDS: &[Named] = &[
     named("mix", "others interleaved, each with its `weight` (TOML: [[part]])"),
 ];
 
-/// Every parameter of a loop, with its default.
-pub static PARAMETERS: &[Named] = &[
-    named("bytes", "size of the table, also called `table` (64MiB)"),
-    named("references", "data references in all, also called `length` (100M)"),
-    named("updates", "of gups, instead of references: each is two of them"),
-    named("access", "bytes of one access, a power of two up to 64 (8)"),
-    named("stores", "which fraction of the accesses are stores (0)"),
-    named("instructions", "instructions for each access (4)"),
-    named("code", "size of the loop's code; of more than a page, each has a copy of it (4KiB)"),
-    named("code-order", "which copy runs next: `turn` or `zipf` (turn)"),
-    named("code-theta", "Zipf's exponent for that (0.99)"),
-    named("seed", "which of the random traces it is (1)"),
-    named("base", "address of the table (where Linux would put it)"),
-    named("element", "of uniform, zipf and pointer-chase: bytes of an element (`access`; 64)"),
-    named("span", "of uniform: bytes of each element that are read, from its start (`access`)"),
-    named("unused", "of uniform, gups and pointer-chase: the share of pages that is never touched"),
-    named("unused-portion", "the share of its 2 MiB regions that have any such page (1)"),
-    named("unused-layout", "in each of them they lie `clustered` or `dispersed` (clustered)"),
-    named("unused-slot", "instead: bytes of the slots of which a share is never touched"),
-    named("unused-seed", "which pages or slots these are; loops with the same one agree (1)"),
-    named("theta", "of zipf: the exponent (0.99)"),
-    named("placement", "of zipf: popular elements `scattered` or `together` (scattered)"),
-    named("stride", "of strided: bytes from one access to the next (4KiB)"),
-    named("row", "of rows and columns: bytes of a row (8KiB)"),
-];
-
 /// Reads a URI.
 pub fn parse(text: &str) -> Result<Spec, SpecError> {
     Spec::new(read::uri(text)?)
@@ -133,11 +107,6 @@ impl Spec {
         let layout = Layout::of(&plan.loops())?;
         let references = plan.references().expect("the whole has a length");
         Ok(Spec { plan, layout, references })
-    }
-
-    /// The name of its kind.
-    pub fn kind(&self) -> &'static str {
-        self.plan.kind()
     }
 
     /// How many data references it makes.
