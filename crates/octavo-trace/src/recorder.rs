@@ -10,25 +10,20 @@ use crate::stream::{StreamEnd, StreamIdentity};
 
 /// Writes one stream to a native trace, and counts it.
 pub struct Recorder {
+    file: NativeFile,
     writer: Option<StreamWriter>,
     /// The progress when the writer was done.
     progress: StreamProgress,
-    failed: Option<TraceError>,
 }
 
 impl Recorder {
     /// A recorder of the stream `identity` into `file`.
     pub fn new(file: &NativeFile, identity: &StreamIdentity) -> Self {
         Recorder {
+            file: file.clone(),
             writer: Some(file.stream(identity)),
             progress: StreamProgress::default(),
-            failed: None,
         }
-    }
-
-    /// Why not all was written.
-    pub fn failed(&self) -> Option<&TraceError> {
-        self.failed.as_ref()
     }
 
     #[inline]
@@ -43,7 +38,7 @@ impl Recorder {
     #[cold]
     fn fail(&mut self, error: TraceError) {
         self.progress = self.progress();
-        self.failed = Some(error);
+        self.file.fail(error);
         self.writer = None;
     }
 }
@@ -105,5 +100,25 @@ impl Observer for Recorder {
 
     fn progress(&self) -> StreamProgress {
         self.writer.as_ref().map_or(self.progress, |writer| progress(writer.totals()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::Manifest;
+    use crate::sink::Output;
+
+    #[test]
+    fn a_stream_that_cannot_be_encoded_fails_the_trace() {
+        let output = Output::to_writer("t.oct", Box::new(std::io::sink()));
+        let manifest = Manifest::recorded(serde_json::Value::Null);
+        let file = NativeFile::create(output, &manifest).unwrap();
+        let mut recorder = Recorder::new(&file, &StreamIdentity::only());
+        recorder.record(&[77], None);
+        recorder.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
+        let sentence = file.failed().unwrap().to_string();
+        assert!(sentence.starts_with("`t.oct`: a chunk cannot be encoded: "), "{sentence}");
+        assert_eq!(file.finish().unwrap_err().to_string(), sentence);
     }
 }

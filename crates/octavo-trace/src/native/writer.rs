@@ -86,6 +86,11 @@ impl NativeFile {
         self.lock().failed.clone()
     }
 
+    /// A stream of it cannot be written: an error of the whole trace, unless there is one already.
+    pub(crate) fn fail(&self, error: TraceError) {
+        self.lock().failed.get_or_insert(error);
+    }
+
     /// How many bytes are written.
     pub fn bytes(&self) -> u64 {
         self.lock().position
