@@ -359,23 +359,12 @@ impl Segment {
     /// data items.
     #[inline]
     pub fn references(&self, addresses: &[VirtAddr]) -> u64 {
-        self.references_but(self.data.iter().zip(addresses.iter().copied()))
-    }
-
-    /// As [`Segment::references`], by the addresses that come with an execution, one for each address group.
-    #[inline]
-    pub fn references_by_group(&self, of_groups: &[u64]) -> u64 {
-        self.references_but(self.data.iter().map(|item| (item, item.address(of_groups))))
-    }
-
-    /// How many references an execution makes in which guarded items at NULL make none.
-    #[inline(always)]
-    fn references_but<'a>(&self, items: impl Iterator<Item = (&'a DataItem, VirtAddr)>) -> u64 {
         let all = u64::from(self.instructions) + u64::from(self.loads) + u64::from(self.stores);
         if !self.has_guarded {
             return all;
         }
-        let absent = items.filter(|(item, addr)| item.guarded && *addr == VirtAddr::NULL);
+        let items = self.data.iter().zip(addresses);
+        let absent = items.filter(|(item, addr)| item.guarded && **addr == VirtAddr::NULL);
         all - absent.map(|(item, _)| u64::from(item.references)).sum::<u64>()
     }
 
@@ -576,9 +565,9 @@ mod tests {
         let raw = [0x5010, 0x5000, 0, 0x9000, 0x9ff8];
         assert_eq!(VirtAddr::slice_to_raw(addresses), raw);
         assert_eq!(segment.references(addresses), 1 + 4);
-        assert_eq!(segment.references_by_group(&[0x5000, 0, 0x9000]), 1 + 4);
-        assert_eq!(segment.references_by_group(&[0x5000, 0x77, 0x9000]), 1 + 5);
         assert_eq!(segment.addresses_of_groups(addresses), [0x5000, 0, 0x9000]);
+        let addresses = segment.addresses(&[0x5000, 0x77, 0x9000], &mut room);
+        assert_eq!(segment.references(addresses), 1 + 5);
         let plain = grouped(&[(true, 0, false); 2]).unwrap();
         let mut room = AddressRoom::new();
         assert_eq!(VirtAddr::slice_to_raw(plain.addresses(&[7, 9], &mut room)), [7, 9]);
