@@ -95,14 +95,6 @@ impl<V: Clone> NaiveWalkCaches<V> {
         count
     }
 
-    /// Takes out all entries of an address space.
-    pub fn invalidate_space(&mut self, asid: u16) -> usize {
-        let of = |cache: &mut NaiveWalkCache<V>| {
-            cache.entries.invalidate_if(|(space, _), _| *space == asid)
-        };
-        self.0.iter_mut().map(of).sum()
-    }
-
     /// Takes all out.
     pub fn clear(&mut self) {
         for cache in &mut self.0 {
@@ -131,6 +123,5 @@ mod tests {
         assert_eq!(caches.0.iter().map(of).collect::<Vec<_>>(), [(2, 5, 1), (3, 4, 1)]);
         assert_eq!(caches.invalidate(0, AddrRange::new(near, 4096)), 1);
         assert_eq!(caches.deepest(0, first), Some((2, 'a')));
-        assert_eq!((caches.invalidate_space(1), caches.invalidate_space(0)), (0, 1));
     }
 }

@@ -41,7 +41,6 @@ pub struct SetArray<V> {
     values: Box<[V]>,
     engine: Engine,
     geometry: Geometry,
-    replacement: Replacement,
     len: usize,
 }
 
@@ -102,7 +101,6 @@ impl<V: Copy + Default> SetArray<V> {
             values: vec![V::default(); slots].into_boxed_slice(),
             engine,
             geometry,
-            replacement,
             len: 0,
         }
     }
@@ -251,11 +249,6 @@ impl<V: Copy + Default> SetArray<V> {
     #[inline(always)]
     pub fn geometry(&self) -> Geometry {
         self.geometry
-    }
-
-    /// Its policy.
-    pub fn replacement(&self) -> Replacement {
-        self.replacement
     }
 
     /// All entries, by sets and ways: set, key, payload. (The way of an entry depends on the policy.)

@@ -167,11 +167,6 @@ impl PrivateCaches {
         prefetchers.give_back(OF_L2, lines);
     }
 
-    /// Whether the core has prefetchers.
-    pub fn has_prefetchers(&self) -> bool {
-        self.prefetchers.is_some()
-    }
-
     /// The counters of the prefetchers of the first level for data and of the second level, if there are any.
     pub fn prefetch_counters(&self) -> Option<[PrefetchCounters; 2]> {
         let prefetchers = self.prefetchers.as_ref()?;
@@ -261,17 +256,6 @@ impl PrivateCaches {
     pub fn counters(&self) -> PrivateCounters {
         let [l1i, l1d] = &self.l1;
         PrivateCounters { l1i: l1i.counters, l1d: l1d.counters, l2: self.l2.counters }
-    }
-
-    /// Sets all counters to 0; lines stay.
-    pub fn reset_counters(&mut self) {
-        for level in self.l1.iter_mut().chain([&mut self.l2]) {
-            level.counters = CacheCounters::default();
-            level.unused.iter_mut().for_each(|unused| unused.evicted = 0);
-        }
-        for level in self.prefetchers.iter_mut().flat_map(|prefetchers| &mut prefetchers.levels) {
-            level.counters = PrefetchCounters::default();
-        }
     }
 
     /// Accesses the first level of a side and, on a miss, the next levels.

@@ -104,13 +104,6 @@ impl SharedCache {
         self.line_bytes
     }
 
-    /// Sets all counters to 0; lines stay.
-    pub fn reset_counters(&mut self) {
-        self.llc.counters = CacheCounters::default();
-        self.memory = MemoryCounters::default();
-        self.tiers.iter_mut().for_each(|(_, counters)| *counters = MemoryCounters::default());
-    }
-
     /// Reads a line; a miss fills it.
     pub(super) fn read(&mut self, line: u64) -> Served {
         if self.llc.access(line, false) {

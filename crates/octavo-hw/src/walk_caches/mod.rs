@@ -131,12 +131,6 @@ impl<V: Copy + Default> WalkCaches<V> {
         self.levels.iter_mut().map(in_level).sum()
     }
 
-    /// Removes all entries of an address space, and returns their number.
-    pub fn invalidate_space(&mut self, asid: Asid) -> usize {
-        let of = |level: &mut Level<V>| level.entries.invalidate_if(|key, _| Asid::of(key) == asid);
-        self.levels.iter_mut().map(of).sum()
-    }
-
     /// Removes all entries, as [`SetArray::clear`].
     pub fn clear(&mut self) {
         for level in &mut self.levels {
@@ -147,12 +141,5 @@ impl<V: Copy + Default> WalkCaches<V> {
     /// The counters of each level, deepest first.
     pub fn counters(&self) -> impl Iterator<Item = (u8, WalkCacheCounters)> {
         self.levels.iter().map(|level| (level.level, level.counters))
-    }
-
-    /// Sets all counters to 0; entries stay.
-    pub fn reset_counters(&mut self) {
-        for level in &mut self.levels {
-            level.counters = WalkCacheCounters::default();
-        }
     }
 }
