@@ -2,8 +2,7 @@
 
 use crate::frames::Order;
 
-/// Counters since the start. Counts of reservations are kept by the frames
-/// ([`Frames::reservation_counts`](crate::frames::Frames::reservation_counts)).
+/// Counters since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Page faults on unmapped pages.

@@ -10,7 +10,7 @@ use super::chunks::ChunkBitmaps;
 use super::hole_bitmaps::HoleBitmaps;
 use super::ledger::{Ledger, Owner, frames_of};
 use super::order::{Order, blocks_of};
-use super::reservations::{Reservation, ReservationCounts, ReservationId, Reservations};
+use super::reservations::{Reservation, ReservationId, Reservations};
 
 /// The size of a physical memory and of its largest block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +85,6 @@ pub struct Frames {
     pub(crate) chunks: ChunkBitmaps,
     /// Reserved for tables of a translation design.
     pub(super) of_design: Vec<FrameNumber>,
-    peak_used_frames: u64,
 }
 
 impl Frames {
@@ -98,7 +97,6 @@ impl Frames {
             holes: HoleBitmaps::default(),
             chunks: ChunkBitmaps::default(),
             of_design: Vec::new(),
-            peak_used_frames: 0,
         }
     }
 
@@ -109,8 +107,7 @@ impl Frames {
         let buddy = Buddy::all_allocated(shape.frames, shape.largest);
         let reservations = Reservations::default();
         let (holes, chunks) = (HoleBitmaps::default(), ChunkBitmaps::default());
-        let (of_design, peak_used_frames) = (Vec::new(), shape.frames);
-        Frames { buddy, ledger, reservations, holes, chunks, of_design, peak_used_frames }
+        Frames { buddy, ledger, reservations, holes, chunks, of_design: Vec::new() }
     }
 
     /// Divides memory into tiers: local memory, and those that begin at these frames. Blocks are then taken from the
@@ -148,7 +145,7 @@ impl Frames {
         let Some(block) = self.buddy.allocate(order) else {
             return Err(self.out_of_memory(order));
         };
-        self.taken(block, order, owner);
+        self.ledger.assign(block, order.frames(), owner);
         Ok(block)
     }
 
@@ -156,7 +153,7 @@ impl Frames {
     pub fn allocate_at(&mut self, frame: FrameNumber, order: Order, owner: Owner) -> bool {
         let could = self.buddy.allocate_at(frame, order);
         if could {
-            self.taken(frame, order, owner);
+            self.ledger.assign(frame, order.frames(), owner);
         }
         could
     }
@@ -239,11 +236,6 @@ impl Frames {
         self.ledger.peak_frames(owner)
     }
 
-    /// The peak number of allocated frames.
-    pub fn peak_used_frames(&self) -> u64 {
-        self.peak_used_frames
-    }
-
     /// Number of free frames.
     pub fn free_frames(&self) -> u64 {
         self.buddy.free_frames()
@@ -283,7 +275,6 @@ impl Frames {
     /// Resets the peaks to the current counts.
     pub(super) fn reset_peaks(&mut self) {
         self.ledger.reset_peaks();
-        self.peak_used_frames = self.buddy.frames() - self.buddy.free_frames();
     }
 
     #[cold]
@@ -294,13 +285,6 @@ impl Frames {
             largest_free: self.buddy.largest_free_order(),
         }
     }
-
-    #[inline]
-    fn taken(&mut self, block: FrameNumber, order: Order, owner: Owner) {
-        self.ledger.assign(block, order.frames(), owner);
-        let used = self.buddy.frames() - self.buddy.free_frames();
-        self.peak_used_frames = self.peak_used_frames.max(used);
-    }
 }
 
 /// Reservations.
@@ -309,7 +293,6 @@ impl Frames {
     pub fn reserve(&mut self, order: Order) -> Option<(ReservationId, FrameNumber)> {
         let block = self.allocate_free(order, Owner::Reserved).ok()?;
         let used = self.reservations.tick();
-        self.reservations.counts.made += 1;
         Some((self.reservations.insert(block, BlockSet::all(order), used), block))
     }
 
@@ -397,17 +380,10 @@ impl Frames {
         parts
     }
 
-    /// Counts of reservations since the start.
-    pub fn reservation_counts(&self) -> ReservationCounts {
-        self.reservations.counts
-    }
-
     /// Breaks the least recently used reservation. Returns whether there was one.
     pub fn break_oldest_reservation(&mut self) -> bool {
         let Some((_, &id)) = self.reservations.by_use.first_key_value() else { return false };
         let gone = self.reservations.remove(id).expect("it is in both lists");
-        self.reservations.counts.broken += 1;
-        self.reservations.counts.frames_given_back += gone.left.len();
         self.free_left(&gone, 0..gone.left.order().frames());
         true
     }

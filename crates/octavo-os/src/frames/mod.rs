@@ -27,4 +27,4 @@ pub use hole_bitmaps::HoleBitmaps;
 pub use ledger::Owner;
 pub use memory::{Frames, MemoryShape, MemorySizeError, OutOfMemory};
 pub use order::{Order, blocks_of};
-pub use reservations::{ReservationCounts, ReservationId};
+pub use reservations::ReservationId;

@@ -19,17 +19,6 @@ use super::block_set::BlockSet;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReservationId(u64);
 
-/// Counts of reservations since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReservationCounts {
-    /// Blocks reserved.
-    pub made: u64,
-    /// Reservations broken for lack of free frames.
-    pub broken: u64,
-    /// Frames freed by broken reservations.
-    pub frames_given_back: u64,
-}
-
 /// A block, some frames of which are unclaimed.
 #[derive(Clone, Debug)]
 pub(super) struct Reservation {
@@ -46,7 +35,6 @@ pub(super) struct Reservations {
     pub by_id: FxHashMap<ReservationId, Reservation>,
     pub by_use: BTreeMap<u64, ReservationId>,
     next: u64,
-    pub counts: ReservationCounts,
 }
 
 impl Reservations {

@@ -143,25 +143,12 @@ impl Memory {
         self.frames.ensure_free(nodes)
     }
 
-    /// Gives the pages of a range the permissions of their mapping; shared pages stay read-only.
+    /// Gives the pages of each range the permissions of their mapping, in one shootdown; shared pages stay
+    /// read-only.
     ///
     /// # Errors
     ///
     /// If there are no frames for the nodes of smaller pages: permissions are unchanged.
-    pub fn protect(
-        &mut self,
-        process: ProcessId,
-        pages: &Pages,
-        vma: &Vma,
-    ) -> Result<(), OutOfMemory> {
-        self.protect_parts(process, &[(pages.clone(), *vma)])
-    }
-
-    /// As [`Memory::protect`], for several ranges in one shootdown.
-    ///
-    /// # Errors
-    ///
-    /// As [`Memory::protect`].
     pub fn protect_parts(
         &mut self,
         process: ProcessId,

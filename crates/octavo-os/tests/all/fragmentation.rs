@@ -62,7 +62,9 @@ proptest! {
         let held = frames - built.free_frames();
         let foreign = |movable| built.used_frames(Owner::Background { movable });
         prop_assert_eq!(foreign(true) + foreign(false), held);
-        prop_assert_eq!(built.peak_used_frames(), held);
+        for owner in Owner::ALL {
+            prop_assert_eq!(built.peak_frames(owner), built.used_frames(owner));
+        }
 
         // Blocks of the largest order may be adjacent; others may not.
         let larger = (largest + more).min(18);

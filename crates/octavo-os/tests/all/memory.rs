@@ -33,11 +33,11 @@ fn range_operation_is_one_shootdown() {
         place(&mut memory, process, at, PageSize::BASE);
     }
     assert_eq!(memory.take_invalidations(), [], "new pages are in no TLB");
-    memory.protect(process, &(512..1024), &vma_of(R)).unwrap();
+    memory.protect_parts(process, &[(512..1024, vma_of(R))]).unwrap();
     assert_eq!(memory.take_invalidations(), stale(process, 512..710));
-    memory.protect(process, &(512..1024), &vma_of(R)).unwrap();
+    memory.protect_parts(process, &[(512..1024, vma_of(R))]).unwrap();
     assert_eq!(memory.take_invalidations(), [], "nothing has changed");
-    memory.protect(process, &(520..530), &vma_of(RW)).unwrap();
+    memory.protect_parts(process, &[(520..530, vma_of(RW))]).unwrap();
     assert_eq!(memory.take_invalidations(), stale(process, 520..530));
     let child = memory.fork(process).unwrap();
     assert_eq!(memory.take_invalidations(), stale(process, 520..530), "others had no stores");
@@ -65,7 +65,7 @@ fn accessed_and_dirty_bits_survive_changes() {
     mark(&mut memory, process, 512, false);
     let whole = leaf(&memory, process, 512);
     // A change of permissions.
-    memory.protect(process, &(512..1024), &vma_of(R)).unwrap();
+    memory.protect_parts(process, &[(512..1024, vma_of(R))]).unwrap();
     assert_eq!(used(&memory, process, 512), Some((true, false)));
     // Every part of a split page.
     memory.split(process, Leaf { rights: R, ..whole }, &(512..513)).unwrap();

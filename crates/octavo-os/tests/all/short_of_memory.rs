@@ -55,7 +55,7 @@ fn failed_operations_change_nothing() {
     let part = 512..520;
     let elsewhere = 1 << 20;
     assert!(memory.release(process, &part).is_err(), "the child has the frames too");
-    assert!(memory.protect(process, &part, &vma_of(R)).is_err());
+    assert!(memory.protect_parts(process, &[(part.clone(), vma_of(R))]).is_err());
     assert!(memory.split(process, whole, &part).is_err());
     assert!(memory.move_pages(process, &part, &(elsewhere..elsewhere + 8)).is_err());
     assert!(memory.move_pages(process, &(512..1024), &(elsewhere..elsewhere + 512)).is_err());
