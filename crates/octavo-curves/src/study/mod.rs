@@ -5,8 +5,6 @@
 //! [`stream`] looks up those that leave the current page in a small front of base pages; misses there
 //! go to one [`recency`] order for each page size. [`pages`] holds the state of each page.
 
-use std::collections::BTreeMap;
-
 use octavo_trace::{
     AddressSpace, Observer, Region, RegionId, Relocation, Segments, Start, StreamConsumer,
     StreamEnd, StreamIdentity, StreamProgress,
@@ -214,12 +212,6 @@ impl Study {
         }
         let number = |region: RegionId| numbers.get(usize::from(region.0)).copied().flatten();
         self.attribution.as_ref().map(|attribution| attribution.result(number))
-    }
-
-    /// Misses of data by the stack that allocated the block (none: no block) and by instruction, for
-    /// each column of [`Allocations`]; none where the stream reports no blocks.
-    pub fn misses_by_instruction(&self) -> BTreeMap<(Option<u32>, VirtAddr), Vec<u64>> {
-        self.attribution.as_ref().map_or_else(BTreeMap::new, |of| of.by_instruction())
     }
 
     /// The page sizes of the study.

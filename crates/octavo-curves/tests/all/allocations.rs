@@ -1,12 +1,14 @@
 //! Misses by block, and counts of blocks, equal the naive ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use octavo_curves::{ArrayShape, MachineTlbs, Sizes, Study, StudyConfig, TlbsOfSize};
 use octavo_oracle::NaiveAllocations;
 use octavo_oracle::strategies::{RandomStream, Step, stream};
-use octavo_trace::{Decoder, Encoder};
-use octavo_types::{AddrRange, Consumer, Event, Frame, PageSize, VirtAddr};
+use octavo_trace::{CodeMap, Decoder, Encoder};
+use octavo_types::{
+    AddrRange, Consumer, Event, Frame, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
+};
 use proptest::prelude::*;
 
 const STACKS: u32 = 4;
@@ -43,9 +45,37 @@ fn heap_event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// A file of its own for each instruction, so that misses have the place of the instruction. It is mapped as long
+/// as nothing else is.
+fn map_instructions(random: &RandomStream, consumer: &mut impl Consumer) {
+    let items = random.segments.iter().flat_map(Segment::items);
+    let fetches = items.filter(|item| item.kind == ItemKind::Fetch).map(|item| item.addr);
+    for addr in fetches.collect::<BTreeSet<_>>() {
+        consumer.event(&Event::Map {
+            range: AddrRange::new(addr, 1),
+            protection: Protection::from_bits(5),
+            source: MapSource::File { path: format!("{addr:?}"), offset_bytes: 0 },
+            flags: 0,
+        });
+    }
+}
+
+/// The code of a stream.
+#[derive(Default)]
+struct Code(CodeMap);
+
+impl Consumer for Code {
+    fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {}
+
+    fn event(&mut self, event: &Event) {
+        self.0.apply(event);
+    }
+}
+
 /// A stream with allocations between its steps.
 fn play(random: &RandomStream, heap: &[(usize, Event)], consumer: &mut impl Consumer) {
     describe_stacks(consumer);
+    map_instructions(random, consumer);
     for (index, step) in random.steps.iter().enumerate() {
         for (_, event) in heap.iter().filter(|(at, _)| *at == index) {
             consumer.event(event);
@@ -53,6 +83,11 @@ fn play(random: &RandomStream, heap: &[(usize, Event)], consumer: &mut impl Cons
         let one = RandomStream { segments: random.segments.clone(), steps: vec![step.clone()] };
         one.play(consumer);
     }
+}
+
+fn add(sums: &mut Vec<u64>, counts: &[u64]) {
+    sums.resize(counts.len(), 0);
+    sums.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
 }
 
 fn study(sizes: &[PageSize], levels: &[u32], machine: Option<MachineTlbs>) -> Study {
@@ -94,7 +129,19 @@ proptest! {
             .collect();
         prop_assert_eq!(sites, expected);
 
-        prop_assert_eq!(&study.misses_by_instruction(), naive.misses());
+        let mut code = Code::default();
+        play(&random, &heap, &mut code);
+        let mut expected: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+        for ((stack, instruction), counts) in naive.misses() {
+            let file = code.0.file_at(*instruction).map(|(path, _)| path.to_owned());
+            add(expected.entry((stack.map(site), file)).or_default(), counts);
+        }
+        let mut misses: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+        for of in &found.misses {
+            let site = of.stack.map(|stack| found.sites[found.stacks[stack].site].address.raw());
+            add(misses.entry((site, of.place.path.clone())).or_default(), &of.counts);
+        }
+        prop_assert_eq!(misses, expected);
 
         // All misses of data are attributed.
         for (column, size) in sizes.iter().enumerate() {

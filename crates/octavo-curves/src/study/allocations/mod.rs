@@ -7,7 +7,7 @@
 mod blocks;
 mod result;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use octavo_trace::{CodeMap, RegionId};
@@ -157,22 +157,6 @@ impl Attribution {
             _ => {}
         }
         self.code.apply(event);
-    }
-
-    /// The misses by stack and instruction.
-    pub fn by_instruction(&self) -> BTreeMap<(Option<u32>, VirtAddr), Vec<u64>> {
-        let mut all = BTreeMap::new();
-        for ((place, instruction), row) in &self.rows {
-            let stack = match place {
-                Place::Stack(stack) => Some(*stack),
-                Place::Region(_) => None,
-            };
-            let counts = &self.counts[*row as usize * self.columns.len()..][..self.columns.len()];
-            let sums = all.entry((stack, *instruction));
-            let sums = sums.or_insert_with(|| vec![0; self.columns.len()]);
-            sums.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
-        }
-        all
     }
 
     /// Without the blocks: only results are read from now on.
