@@ -25,10 +25,10 @@ use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHard
 #[rustfmt::skip]
 pub const FAMILY: Family = Family::new(
     &[
-        TranslationHardware::new("conventional", "TLBs as the machine has them", make),
+        TranslationHardware::new("conventional", make),
         TranslationHardware {
             is_bound: true,
-            ..TranslationHardware::new("unfragmented", "TLBs as the machine has them, with unfragmented memory", make_unfragmented)
+            ..TranslationHardware::new("unfragmented", make_unfragmented)
         },
     ],
     &[

@@ -34,7 +34,7 @@ use crate::front::LineAccess;
 pub const FAMILY: Family = Family::new(
     &[TranslationHardware {
         needs: Some(&RANGES),
-        ..TranslationHardware::new("direct_segment", "one segment beside the TLBs", make)
+        ..TranslationHardware::new("direct_segment", make)
     }],
     &[NamedDesign { name: "direct_segment", hardware: "direct_segment", policy: "eager", about: "a direct segment for the longest range, pages for the rest", figure: "direct-segment" }],
 );

@@ -15,7 +15,7 @@ use super::registry::{Family, MachineResult, NamedDesign, Setup, Sizes, Translat
 pub const FAMILY: Family = Family::new(
     &[TranslationHardware {
         sizes: Sizes::All,
-        ..TranslationHardware::new("granule", "arrays for 4 KiB pages that also hold the policy's page size, one entry each", make)
+        ..TranslationHardware::new("granule", make)
     }],
     &[
         NamedDesign { name: "base16k", hardware: "granule", policy: "fixed:size=16KiB", about: "a base page of 16 KiB for anonymous memory", figure: "granules" },

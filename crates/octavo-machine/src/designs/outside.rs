@@ -40,8 +40,7 @@ pub trait OutsideLevel: Send {
 pub type MakeLevel = Arc<dyn Fn() -> Called<Box<dyn OutsideLevel>> + Send + Sync>;
 
 /// The hardware as far as the machine's size and the fit of policies are concerned.
-pub(super) const HARDWARE: TranslationHardware =
-    TranslationHardware::new("outside", "a second-level TLB outside of the simulator", refuse);
+pub(super) const HARDWARE: TranslationHardware = TranslationHardware::new("outside", refuse);
 
 fn refuse(_: &MachineConfig, _: &Setup, _: &OsConfig) -> MachineResult {
     unreachable!("machine() makes it")

@@ -21,8 +21,8 @@ use crate::tlb::{L1Tlb, Lookup, Translation};
 #[rustfmt::skip]
 pub const FAMILY: Family = Family::new(
     &[
-        TranslationHardware { is_bound: true, ..TranslationHardware::new("perfect_l1", "a first-level TLB that never misses", make_l1) },
-        TranslationHardware { is_bound: true, ..TranslationHardware::new("perfect_l2", "a second-level TLB that never misses", make_l2) },
+        TranslationHardware { is_bound: true, ..TranslationHardware::new("perfect_l1", make_l1) },
+        TranslationHardware { is_bound: true, ..TranslationHardware::new("perfect_l2", make_l2) },
     ],
     &[
         NamedDesign { name: "perfect_l1", hardware: "perfect_l1", policy: "base", about: "a bound: first-level TLBs that never miss", figure: "perfect-first" },

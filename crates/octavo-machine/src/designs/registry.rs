@@ -30,8 +30,6 @@ pub struct Family {
 pub struct TranslationHardware {
     /// Its name.
     pub name: &'static str,
-    /// A description of one line.
-    pub about: &'static str,
     /// The page sizes that its page tables support.
     pub sizes: Sizes,
     /// The requirement on the page-size policy, if any.
@@ -203,12 +201,10 @@ impl TranslationHardware {
     /// Hardware for the page sizes of x86-64 and any policy that makes these.
     pub const fn new(
         name: &'static str,
-        about: &'static str,
         make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
     ) -> Self {
         TranslationHardware {
             name,
-            about,
             sizes: Sizes::X86,
             needs: None,
             is_bound: false,

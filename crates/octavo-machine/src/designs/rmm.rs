@@ -38,7 +38,7 @@ use crate::tlb::{Lookup, Ranges, TlbEntry, Translation};
 pub const FAMILY: Family = Family::new(
     &[TranslationHardware {
         needs: Some(&RANGES),
-        ..TranslationHardware::new("rmm", "a range TLB beside the second level", make)
+        ..TranslationHardware::new("rmm", make)
     }],
     &[NamedDesign { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: a range TLB beside the second level", figure: "range-tlb" }],
 );

@@ -36,7 +36,7 @@ use crate::env::{WalkPlan, Walker};
 /// ChampSim's page tables behind conventional TLBs.
 #[rustfmt::skip]
 pub const FAMILY: Family = Family::new(
-    &[TranslationHardware::new("champsim", "conventional TLBs, and ChampSim's page tables and page walker", make)],
+    &[TranslationHardware::new("champsim", make)],
     &[NamedDesign { name: "champsim", hardware: "champsim", policy: "base", about: "ChampSim's page tables and walker, for comparisons with it", figure: "translation" }],
 );
 

@@ -42,9 +42,9 @@ pub use entry::{Coalescing, LongRuns, RunEntry};
 #[rustfmt::skip]
 pub const FAMILY: Family = Family::new(
     &[
-        TranslationHardware::new("colt", "TLBs that coalesce contiguous base pages, in sets and in ranges", |config, setup, os| make(config, setup, os, ALL)),
-        TranslationHardware::new("colt_sa", "CoLT in set-associative arrays only", |config, setup, os| make(config, setup, os, SETS)),
-        TranslationHardware::new("colt_fa", "CoLT in a fully associative array of ranges only", |config, setup, os| make(config, setup, os, FULLY_ASSOCIATIVE)),
+        TranslationHardware::new("colt", |config, setup, os| make(config, setup, os, ALL)),
+        TranslationHardware::new("colt_sa", |config, setup, os| make(config, setup, os, SETS)),
+        TranslationHardware::new("colt_fa", |config, setup, os| make(config, setup, os, FULLY_ASSOCIATIVE)),
     ],
     &[
         NamedDesign { name: "colt", hardware: "colt", policy: "base", about: "CoLT: entries that hold several contiguous 4 KiB pages", figure: "coalescing" },

@@ -45,7 +45,7 @@ use crate::env::{WalkPlan, Walker};
 /// Elastic cuckoo page tables behind conventional TLBs.
 #[rustfmt::skip]
 pub const FAMILY: Family = Family::new(
-    &[TranslationHardware::new("ech", "conventional TLBs, and hashed page tables that walks probe in parallel", make)],
+    &[TranslationHardware::new("ech", make)],
     &[NamedDesign { name: "ech", hardware: "ech", policy: "thp", about: "elastic cuckoo page tables: a walk is one group of parallel probes", figure: "cuckoo-tables" }],
 );
 

@@ -56,7 +56,7 @@ pub const FAMILY: Family = Family {
             adapt,
             own_state,
             check_guest,
-            ..TranslationHardware::new("gtsm", "a second-level TLB of 2 MiB pages made of 64 KiB sub-blocks, with bitmaps that select them", make)
+            ..TranslationHardware::new("gtsm", make)
         }],
         &[NamedDesign { name: "gtsm", hardware: "gtsm", policy: "gtsm", about: "Gap-Tolerant Sequential Mapping: 2 MiB pages made of 32 of 64 sub-blocks", figure: "gaps" }],
     )

@@ -56,9 +56,9 @@ pub const FAMILY: Family = Family {
     policies: &[PolicyEntry::new::<PerforatedConfig>("perforated", "huge pages, with holes where a region is not all free or not all used alike")],
     ..Family::new(
     &[
-        hardware("perforated", "a second-level TLB of 2 MiB pages with holes, a filter per entry, and hole bitmaps", |config, setup, os| make(config, setup, os, Variant::Filtered)),
-        hardware("perforated_on_demand", "perforated without filters", |config, setup, os| make(config, setup, os, Variant::OnDemand)),
-        hardware("perforated_all", "perforated without filters; a page's whole bitmap is filled at once", |config, setup, os| make(config, setup, os, Variant::AllAtOnce)),
+        hardware("perforated", |config, setup, os| make(config, setup, os, Variant::Filtered)),
+        hardware("perforated_on_demand", |config, setup, os| make(config, setup, os, Variant::OnDemand)),
+        hardware("perforated_all", |config, setup, os| make(config, setup, os, Variant::AllAtOnce)),
     ],
     &[
         NamedDesign { name: "perforated", hardware: "perforated", policy: "perforated", about: "perforated pages: 2 MiB pages with 4 KiB holes", figure: "holes" },
@@ -70,12 +70,11 @@ pub const FAMILY: Family = Family {
 
 const fn hardware(
     name: &'static str,
-    about: &'static str,
     make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
 ) -> TranslationHardware {
     TranslationHardware {
         needs: Some(&Requirement { capability: PERFORATED_PAGES, is_of_host: false }),
-        ..TranslationHardware::new(name, about, make)
+        ..TranslationHardware::new(name, make)
     }
 }
 

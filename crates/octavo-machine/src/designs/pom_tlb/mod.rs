@@ -51,7 +51,7 @@ mod naive;
 pub const FAMILY: Family = Family::new(
     &[TranslationHardware {
         own_state,
-        ..TranslationHardware::new("pom_tlb", "a third-level TLB of 16 MiB in memory, read through the data caches", make)
+        ..TranslationHardware::new("pom_tlb", make)
     }],
     &[NamedDesign { name: "pom_tlb", hardware: "pom_tlb", policy: "thp", about: "POM-TLB: a third-level TLB in a part of memory, for huge pages and small ones", figure: "tlb-in-memory" }],
 );

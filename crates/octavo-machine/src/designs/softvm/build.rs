@@ -28,13 +28,13 @@ pub const FAMILY: Family = Family {
     settings: Some(DesignTable::of::<SoftvmConfig>()),
     ..Family::new(
         &[
-            hardware("softvm", "virtual caches with a software handler for misses", |config, setup, os| make(config, setup, os, Softvm::new)),
-            hardware("spur", "virtual caches with in-cache translation of misses by hardware", |config, setup, os| make(config, setup, os, Softvm::in_cache)),
-            hardware("mips_virtual", "virtual caches with a software-refilled TLB", |config, setup, os| make(config, setup, os, Softvm::with_tlb)),
-            hardware("mips_physical", "physical caches behind a software-refilled TLB", |config, setup, os| make(config, setup, os, Physical::new)),
+            hardware("softvm", |config, setup, os| make(config, setup, os, Softvm::new)),
+            hardware("spur", |config, setup, os| make(config, setup, os, Softvm::in_cache)),
+            hardware("mips_virtual", |config, setup, os| make(config, setup, os, Softvm::with_tlb)),
+            hardware("mips_physical", |config, setup, os| make(config, setup, os, Physical::new)),
             TranslationHardware {
                 is_bound: true,
-                ..hardware("softvm_free", "virtual caches whose misses are translated at no cost", |config, setup, os| make(config, setup, os, Softvm::free))
+                ..hardware("softvm_free", |config, setup, os| make(config, setup, os, Softvm::free))
             },
         ],
         &[
@@ -52,13 +52,12 @@ type TlbPayload = [u64; 4];
 
 const fn hardware(
     name: &'static str,
-    about: &'static str,
     make: fn(&MachineConfig, &Setup, &OsConfig) -> MachineResult,
 ) -> TranslationHardware {
     TranslationHardware {
         replaces_tlbs: true,
         own_state,
-        ..TranslationHardware::new(name, about, make)
+        ..TranslationHardware::new(name, make)
     }
 }
 

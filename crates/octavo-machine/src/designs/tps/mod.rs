@@ -38,7 +38,7 @@ pub const FAMILY: Family = Family {
         &[TranslationHardware {
             sizes: Sizes::All,
             needs: Some(&Requirement { capability: TAILORED_PAGES, is_of_host: false }),
-            ..TranslationHardware::new("tps", "an any-size first-level TLB in place of those for larger pages", make)
+            ..TranslationHardware::new("tps", make)
         }],
         &[NamedDesign { name: "tps", hardware: "tps", policy: "tps", about: "Tailored Page Sizes: pages of every power of two", figure: "power-of-two-pages" }],
     )
