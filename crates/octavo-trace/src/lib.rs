@@ -23,6 +23,7 @@ mod ring;
 pub mod sink;
 pub mod source;
 mod space;
+mod splitmix;
 mod stream;
 mod survey;
 pub mod synthetic;
@@ -44,12 +45,13 @@ pub use observer::{
 pub use recorder::Recorder;
 pub use relocation::Relocation;
 pub use replay::{Replay, Replayed};
-pub use resampling::{interval_of_rate, splitmix};
+pub use resampling::interval_of_rate;
 pub use ring::{
     DecodeError, Decoder, Encoder, FoldedReferences, SegmentRoom, Segments, Session, SessionError,
     Slot, Start, StreamConsumer, WordConsumer, WordWriter,
 };
 pub use space::{AddressSpace, Region, RegionId, RegionKind};
+pub use splitmix::splitmix;
 pub use stream::{Began, Ended, StreamEnd, StreamIdentity};
 pub use survey::{StreamCounts, StreamSurvey, Survey, survey};
 pub use threads::start_workers;

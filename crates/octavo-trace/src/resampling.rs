@@ -1,16 +1,10 @@
 //! Intervals of rates that were counted in windows of an execution, by resampling the windows (the
 //! percentile bootstrap, Efron 1979).
 
+use crate::splitmix::splitmix;
+
 /// How often the windows are resampled.
 const RESAMPLES: usize = 1000;
-
-/// Steele, Lea and Flood's SplitMix64 (2014): one step from a state.
-pub fn splitmix(state: u64) -> u64 {
-    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
-}
 
 /// The 95% interval of the events per thousand instructions that windows show, each with its events
 /// and its instructions; none of fewer than two windows.

@@ -204,10 +204,10 @@ mod tests {
 
     use super::*;
     use crate::native::{Manifest, NativeSource};
-    use crate::resampling::splitmix;
     use crate::ring::Encoder;
     use crate::sink::Output;
     use crate::source::{Batch, Input, InputOptions, Source, Step};
+    use crate::splitmix::splitmix;
     use crate::stream::{Began, StreamEnd, StreamIdentity};
 
     /// A file in memory, on a disk with so many bytes.

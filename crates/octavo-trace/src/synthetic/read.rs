@@ -9,6 +9,7 @@ use super::parameters::Parameters;
 use super::plan::{CodeOrder, Loop, Plan, Shape, UnusedPlan};
 use super::unused::REGION_BYTES;
 use super::{KINDS, SCHEME};
+use crate::splitmix::splitmix;
 
 /// The longest URI.
 const MAX_URI_BYTES: usize = 4096;
@@ -214,11 +215,7 @@ fn scalar(name: &str, value: toml::Value) -> Result<String, SpecError> {
 
 /// Members that were given no seeds have different ones.
 fn member_seed(seed: u64, index: u64) -> u64 {
-    use rand_xoshiro::SplitMix64;
-    use rand_xoshiro::rand_core::{Rng, SeedableRng};
-    let mut mixed = SplitMix64::seed_from_u64(seed).next_u64();
-    mixed = SplitMix64::seed_from_u64(mixed ^ index).next_u64();
-    mixed >> 32
+    splitmix(splitmix(seed) ^ index) >> 32
 }
 
 fn references_of(from: &mut Parameters, names: &[&'static str]) -> Result<u64, SpecError> {

@@ -1,11 +1,10 @@
 //! The part of a table that is never touched, computed from a seed and not stored.
 
 use octavo_types::values::WHOLE;
-use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::permutation::Permutation;
 use super::plan::UnusedPlan;
+use crate::splitmix::splitmix;
 
 const PAGE_BYTES: u64 = 4096;
 /// A large page, whose unused parts these are.
@@ -62,8 +61,7 @@ impl Unused {
                 // A number below `limit` that is the same for the same region and part.
                 let drawn = |part: u64, limit: u64| {
                     let at = seed ^ (region * (REGION_PAGES + 1) + part + 1);
-                    let random = SplitMix64::seed_from_u64(at).next_u64();
-                    ((u128::from(random) * u128::from(limit)) >> 64) as u64
+                    ((u128::from(splitmix(at)) * u128::from(limit)) >> 64) as u64
                 };
                 if *clustered {
                     let first = drawn(REGION_PAGES, REGION_PAGES - holes + 1);

@@ -4,6 +4,7 @@
 use std::mem;
 
 use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
+use octavo_trace::splitmix;
 use octavo_types::{FrameNumber, PageSize, PhysAddr};
 
 /// Bytes of an entry: a line.
@@ -93,13 +94,9 @@ impl<V: Copy> Way<V> {
     }
 }
 
-/// The hash of a key in a way: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) over the key,
-/// offset by way.
+/// The hash of a key in a way.
 pub fn hash(way: usize, key: u64) -> u64 {
-    let mut hash = key.wrapping_add((way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ hash >> 31
+    splitmix(key.wrapping_add((way as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
 impl<V: Copy> Cuckoo<V> {
