@@ -4,8 +4,7 @@
 // A helper that no format's tests happen to need is no mistake.
 #![allow(dead_code)]
 
-use std::io::{self, Cursor, Read, Write};
-use std::sync::{Arc, Mutex};
+use std::io::{self, Cursor, Read};
 
 use octavo_oracle::strategies::{self, RandomStream, Step as RandomStep};
 use octavo_oracle::{NaiveReferences, Reference};
@@ -16,6 +15,7 @@ use proptest::sample::Index;
 
 use super::Format;
 use crate::ring::{Decoder, Encoder, StreamConsumer};
+use crate::sink::memory::Memory;
 use crate::sink::{Output, PlainSink, ReferenceWriter, Sink, Written};
 use crate::source::{Batch, Facts, Input, InputOptions, Source, Step, TraceError};
 use crate::stream::{StreamEnd, StreamIdentity};
@@ -147,8 +147,7 @@ pub(crate) fn write_with(
     sink.words(0, encoder.words())?;
     sink.end(0, &StreamEnd::PLAIN)?;
     let written = sink.finish()?;
-    let bytes = std::mem::take(&mut *memory.0.lock().expect("one thread"));
-    Ok((bytes, written))
+    Ok((memory.bytes(), written))
 }
 
 /// Writes `stream` as `format`.
@@ -211,21 +210,6 @@ impl Read for Pieces {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = buffer.len().min(self.piece);
         self.bytes.read(&mut buffer[..count])
-    }
-}
-
-/// A file in memory.
-#[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Memory {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("one thread").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -197,8 +197,7 @@ impl<T: Default + Send + 'static, S: Send + 'static> Stage<T, S> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Cursor, Error, Write};
-    use std::sync::{Arc, Mutex};
+    use std::io::Cursor;
 
     use octavo_types::{Consumer, Item, ItemKind, Segment, VirtAddr};
 
@@ -206,27 +205,10 @@ mod tests {
     use crate::native::{Manifest, NativeSource};
     use crate::ring::Encoder;
     use crate::sink::Output;
+    use crate::sink::memory::Memory;
     use crate::source::{Batch, Input, InputOptions, Source, Step};
     use crate::splitmix::splitmix;
     use crate::stream::{Began, StreamEnd, StreamIdentity};
-
-    /// A file in memory, on a disk with so many bytes.
-    #[derive(Clone)]
-    struct Memory(Arc<Mutex<Vec<u8>>>, usize);
-
-    impl Write for Memory {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            let mut file = self.0.lock().unwrap();
-            if file.len() + bytes.len() > self.1 {
-                return Err(Error::other("no room"));
-            }
-            file.write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// A definition, and so many executions with addresses that compress badly.
     fn words(executions: usize) -> Vec<u64> {
@@ -251,7 +233,7 @@ mod tests {
     /// Writes so many executions as one stream, some at a time, with threads where there may be any.
     fn write(executions: usize, disk: usize, most: usize) -> Result<Vec<u8>, TraceError> {
         let words = words(executions);
-        let memory = Memory(Arc::default(), disk);
+        let memory = Memory::with_room(disk);
         let output = Output::to_writer("memory", Box::new(memory.clone()));
         let file = NativeFile::create(output, &Manifest::recorded(serde_json::Value::Null))?;
         let mut stream = file.stream(&identity());
@@ -262,8 +244,7 @@ mod tests {
         assert_eq!(matches!(stream.chunks.place, Place::Elsewhere(..)), most > 0);
         stream.end(&StreamEnd::PLAIN)?;
         file.finish()?;
-        let bytes = memory.0.lock().unwrap().clone();
-        Ok(bytes)
+        Ok(memory.bytes())
     }
 
     fn read(trace: Vec<u8>) -> Vec<u64> {
@@ -292,7 +273,7 @@ mod tests {
     fn executions_may_come_many_at_once_and_cut_anywhere() {
         let executions = 3 * CHUNK_WORDS / 2 + 1000;
         let words = words(executions);
-        let memory = Memory(Arc::default(), usize::MAX);
+        let memory = Memory::default();
         let output = Output::to_writer("memory", Box::new(memory.clone()));
         let file =
             NativeFile::create(output, &Manifest::recorded(serde_json::Value::Null)).unwrap();
@@ -307,7 +288,7 @@ mod tests {
         }
         stream.end(&StreamEnd::PLAIN).unwrap();
         file.finish().unwrap();
-        let many_at_once = memory.0.lock().unwrap().clone();
+        let many_at_once = memory.bytes();
         assert!(many_at_once == write(executions, usize::MAX, 0).unwrap(), "the files differ");
     }
 

@@ -1,5 +1,7 @@
 //! Sinks of reference streams: trace files of all writable formats.
 
+#[cfg(test)]
+pub(crate) mod memory;
 mod native_layout;
 mod output;
 mod plain;

@@ -1,8 +1,7 @@
 //! The native format: what is written is read back word for word; what is cut, damaged or hostile
 //! is read up to there and refused with a sentence.
 
-use std::io::{Cursor, Write};
-use std::sync::{Arc, Mutex};
+use std::io::Cursor;
 
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_trace::sink::{Output, Sink};
@@ -12,19 +11,7 @@ use octavo_trace::{
 };
 use proptest::prelude::*;
 
-/// An in-memory file.
-#[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Memory {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use crate::memory::Memory;
 
 fn words_of(random: &RandomStream) -> Vec<u64> {
     let mut encoder = Encoder::default();
@@ -61,7 +48,7 @@ fn trace(streams: &[Vec<u64>]) -> Vec<u8> {
         sink.end(number, &END).unwrap();
     }
     sink.finish().unwrap();
-    memory.0.lock().unwrap().clone()
+    memory.bytes()
 }
 
 #[derive(Debug, Default, PartialEq)]

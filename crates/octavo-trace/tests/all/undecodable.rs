@@ -1,9 +1,8 @@
 //! A native trace whose checksums are right and whose words are not: all that reads it names the
 //! trace and the place.
 
-use std::io::{Cursor, Write};
+use std::io::Cursor;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use octavo_trace::check::{Checker, FindingKind};
@@ -16,19 +15,7 @@ use octavo_trace::{
 };
 use octavo_types::{Consumer, Event, Item, ItemKind, Segment, VirtAddr};
 
-/// An in-memory file.
-#[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Memory {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use crate::memory::Memory;
 
 /// A trace whose chunk of definitions was taken out: a segment executes that was never defined.
 fn trace() -> Vec<u8> {
@@ -43,7 +30,7 @@ fn trace() -> Vec<u8> {
         began: Began::Start,
         program: String::new(),
     };
-    let length = || memory.0.lock().unwrap().len();
+    let length = || memory.bytes().len();
     let mut stream = file.stream(&identity);
     stream.flush().unwrap();
     let begin = length();
@@ -58,7 +45,7 @@ fn trace() -> Vec<u8> {
     stream.put(execution).unwrap();
     stream.end(&StreamEnd::PLAIN).unwrap();
     file.finish().unwrap();
-    let mut bytes = memory.0.lock().unwrap().clone();
+    let mut bytes = memory.bytes();
     bytes.drain(begin..end);
     bytes
 }
