@@ -16,7 +16,7 @@ use octavo_trace::formats::{OpenOptions, open_input};
 use octavo_trace::sink::{NativeLayout, Sink, Written};
 use octavo_trace::source::{Batch, Input, InputOptions, Source, Step, TraceError};
 use octavo_trace::synthetic::{self, Spec};
-use octavo_trace::{Decoder, Encoder, StreamConsumer, StreamEnd, StreamIdentity};
+use octavo_trace::{Decoder, Encoder, StreamConsumer};
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
 
 use checksums::{with_checksums, with_last_checksum};
@@ -252,18 +252,10 @@ impl Consumer for Counted {
 struct Moved(Arc<AtomicUsize>);
 
 impl Sink for Moved {
-    fn begin(&mut self, _: &StreamIdentity) -> Result<(), TraceError> {
-        Ok(())
-    }
-
     fn words(&mut self, _: u32, words: &[u64]) -> Result<(), TraceError> {
         let decoded = Decoder::default().decode(words, &mut Counted::default());
         decoded.expect("words that decoded do so in another layout");
         self.0.fetch_add(words.len(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn end(&mut self, _: u32, _: &StreamEnd) -> Result<(), TraceError> {
         Ok(())
     }
 

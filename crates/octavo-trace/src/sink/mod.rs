@@ -19,14 +19,20 @@ use crate::stream::{StreamEnd, StreamIdentity};
 /// A trace that is being written. Words are ring words, whole items only, as a
 /// [`crate::source::Source`] gives them.
 pub trait Sink: Send {
-    /// A stream begins.
-    fn begin(&mut self, identity: &StreamIdentity) -> Result<(), TraceError>;
+    /// A stream begins. Nothing by default.
+    fn begin(&mut self, identity: &StreamIdentity) -> Result<(), TraceError> {
+        let _ = identity;
+        Ok(())
+    }
 
     /// More words of a stream.
     fn words(&mut self, stream: u32, words: &[u64]) -> Result<(), TraceError>;
 
-    /// A stream ends.
-    fn end(&mut self, stream: u32, end: &StreamEnd) -> Result<(), TraceError>;
+    /// A stream ends. Nothing by default.
+    fn end(&mut self, stream: u32, end: &StreamEnd) -> Result<(), TraceError> {
+        let _ = (stream, end);
+        Ok(())
+    }
 
     /// Adds a description of the trace, if the format has a place for one.
     fn add_manifest(&mut self, manifest: &Manifest) -> Result<(), TraceError> {

@@ -194,16 +194,8 @@ mod tests {
     struct Words(Arc<Mutex<Vec<u64>>>);
 
     impl Sink for Words {
-        fn begin(&mut self, _: &StreamIdentity) -> Result<(), TraceError> {
-            Ok(())
-        }
-
         fn words(&mut self, _: u32, words: &[u64]) -> Result<(), TraceError> {
             self.0.lock().unwrap().extend_from_slice(words);
-            Ok(())
-        }
-
-        fn end(&mut self, _: u32, _: &StreamEnd) -> Result<(), TraceError> {
             Ok(())
         }
 

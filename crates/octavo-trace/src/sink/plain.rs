@@ -5,7 +5,7 @@ use octavo_types::{AddressWidth, Consumer, Event, Segment, VirtAddr};
 use super::{ReferenceWriter, Sink, Written};
 use crate::ring::{Decoder, StreamConsumer};
 use crate::source::TraceError;
-use crate::stream::{StreamEnd, StreamIdentity};
+use crate::stream::StreamIdentity;
 
 /// Decodes words for a [`ReferenceWriter`].
 pub struct PlainSink {
@@ -44,10 +44,6 @@ impl Sink for PlainSink {
             return Err(error);
         }
         decoded.map_err(|error| TraceError::whole(&self.name, error.to_string()))
-    }
-
-    fn end(&mut self, _stream: u32, _end: &StreamEnd) -> Result<(), TraceError> {
-        Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<Written, TraceError> {
