@@ -10,7 +10,9 @@ use octavo_curves::{
 use octavo_machine::resolve;
 use octavo_machine::{Footprint, Sim, SimConfig, StreamShape};
 use octavo_trace::source::{Progress, Source};
-use octavo_trace::{Limits, Live, LiveOptions, Replay, RunProgress, start_workers};
+use octavo_trace::{
+    Limits, Live, LiveOptions, Replay, Replayed, RunProgress, TimeSlicedConsumer, start_workers,
+};
 use octavo_types::Instructions;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -288,11 +290,9 @@ impl Analysis {
             Config::Curves(config) => replay(source, limits, config, Curves::new),
             Config::Sim(configs) => replay(source, limits, configs, new_sim),
             Config::SharedSim(config) => {
-                Box::new(Replay::start_together(source, limits, Sim::new(config).expect(MADE)))
+                replay_together(source, limits, Sim::new(config).expect(MADE))
             }
-            Config::SharedCurves(config) => {
-                Box::new(Replay::start_together(source, limits, Curves::new(config)))
-            }
+            Config::SharedCurves(config) => replay_together(source, limits, Curves::new(config)),
         }
     }
 }
@@ -334,7 +334,21 @@ fn replay<C: Engine, O: Clone + Send + 'static>(
     new: fn(&O) -> C,
 ) -> Box<dyn Replaying> {
     let config = config.clone();
-    Box::new(Replay::start(source, limits, move |_| new(&config)))
+    Box::new(Reading {
+        replay: Replay::start(source, limits, move |_| new(&config)),
+        result: |py, replayed| results::result(py, &replayed.run),
+    })
+}
+
+fn replay_together<C: SharedEngine + TimeSlicedConsumer<Process = Counts>>(
+    source: Box<dyn Source>,
+    limits: Arc<Limits>,
+    engine: C,
+) -> Box<dyn Replaying> {
+    Box::new(Reading {
+        replay: Replay::start_together(source, limits, engine),
+        result: |py, replayed| C::result(py, &replayed.run, &replayed.shared),
+    })
 }
 
 /// A live run of some engine.
@@ -413,39 +427,27 @@ pub trait Replaying: Send + Sync {
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)>;
 }
 
-impl<C: Engine> Replaying for Replay<C> {
-    fn wait(&self, timeout: Duration) -> (RunProgress, Progress) {
-        Replay::wait(self, timeout)
-    }
-
-    fn stop(&self) {
-        Replay::stop(self);
-    }
-
-    fn result<'py>(
-        self: Box<Self>,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
-        let replayed = py.detach(|| self.finish()).map_err(|error| failed(&error))?;
-        Ok((results::result(py, &replayed.run)?, facts(py, &replayed.facts)?))
-    }
+/// A trace that is read, and what Python has of it.
+struct Reading<C, S> {
+    replay: Replay<C, S>,
+    result: for<'py> fn(Python<'py>, &Replayed<C, S>) -> Dict<'py>,
 }
 
-impl<C: SharedEngine> Replaying for Replay<Counts, C> {
+impl<C: Send + 'static, S: Send + 'static> Replaying for Reading<C, S> {
     fn wait(&self, timeout: Duration) -> (RunProgress, Progress) {
-        Replay::wait(self, timeout)
+        self.replay.wait(timeout)
     }
 
     fn stop(&self) {
-        Replay::stop(self);
+        self.replay.stop();
     }
 
     fn result<'py>(
         self: Box<Self>,
         py: Python<'py>,
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
-        let replayed = py.detach(|| self.finish()).map_err(|error| failed(&error))?;
-        let result = C::result(py, &replayed.run, &replayed.shared)?;
-        Ok((result, facts(py, &replayed.facts)?))
+        let Reading { replay, result } = *self;
+        let replayed = py.detach(|| replay.finish()).map_err(|error| failed(&error))?;
+        Ok((result(py, &replayed)?, facts(py, &replayed.facts)?))
     }
 }
