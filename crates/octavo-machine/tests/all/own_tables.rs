@@ -4,39 +4,16 @@
 use crate::common::naive_os::{
     NaiveCounters, NaiveOs, NaivePage, NaivePolicy, NaiveShape, NaiveStep,
 };
+use crate::policies::system::{Op, Source, map, range};
 use octavo_machine::designs::registry::policies;
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::{Memory, Os, ProcessId};
-use octavo_types::{
-    Access, AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr,
-};
+use octavo_types::{Access, Event, PageNumber, PageSize, Protection};
 use proptest::prelude::*;
 
 /// Base pages that the programs use: eight huge pages.
 const PAGES: u64 = 8 * 512;
-
-#[derive(Clone, Debug)]
-enum Op {
-    Map { at: u64, pages: u64, source: Source },
-    Unmap { at: u64, pages: u64 },
-    Move { from: u64, pages: u64, to: u64, to_pages: u64 },
-    Protect { at: u64, pages: u64, rights: u64 },
-    Advise { at: u64, pages: u64, advice: u64 },
-    Touch { at: u64, pages: u64, store: bool },
-    Fork,
-    End,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Source {
-    Anonymous,
-    Heap,
-    Stack,
-    Shared,
-    File,
-    SharedFile,
-}
 
 fn op() -> impl Strategy<Value = Op> {
     let at = || 0..PAGES - 1100;
@@ -75,26 +52,6 @@ fn percent() -> impl Strategy<Value = u64> {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(), 1..60)
-}
-
-fn range(at: u64, pages: u64) -> AddrRange {
-    AddrRange::new(VirtAddr::new(at << 12), pages << 12)
-}
-
-fn map(at: u64, pages: u64, source: Source) -> Event {
-    /// `MAP_SHARED` and `MAP_PRIVATE` of `mmap(2)`.
-    const SHARED: u64 = 1;
-    const PRIVATE: u64 = 2;
-    let file = MapSource::File { path: "a".to_owned(), offset_bytes: (at % 7) << 12 };
-    let (source, flags) = match source {
-        Source::Anonymous => (MapSource::Anonymous, PRIVATE),
-        Source::Heap => (MapSource::Heap, 0),
-        Source::Stack => (MapSource::Stack, 0),
-        Source::Shared => (MapSource::Anonymous, SHARED),
-        Source::File => (file, PRIVATE),
-        Source::SharedFile => (file, SHARED),
-    };
-    Event::Map { range: range(at, pages), protection: Protection::from_bits(3), source, flags }
 }
 
 /// The operating system under test beside the naive one.
@@ -166,7 +123,7 @@ impl Pair {
                 self.os.end(ProcessId(process));
                 self.naive.end(process);
             }
-            Op::Fork | Op::End => {}
+            Op::Fork | Op::End | Op::Background => {}
         }
         self.compare()
     }

@@ -3,15 +3,11 @@
 
 use octavo_machine::designs::perforated::{PERFORATED_PAGES, PerforatedConfig, hole_filter};
 use octavo_machine::designs::tps::{Span, TpsConfig};
-use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::page_table::{Format, HoleFilter};
 use octavo_os::policy::{Defrag, PolicyConfig, ReserveWhen, ThpConfig};
-use octavo_os::{CopyOnWrite, SamePages};
-use octavo_types::PageSize;
 use proptest::prelude::*;
 
-use super::contents::{Setup, op, play};
-use super::system::all_sizes;
+use super::contents::{Setup, op, preserves_contents, setup};
 
 /// A policy, with settings that make more happen.
 fn policy(is_tailored: bool, choice: u8) -> PolicyConfig {
@@ -43,25 +39,12 @@ proptest! {
     fn every_policy_of_a_design_preserves_contents(
         ops in prop::collection::vec(op(), 1..60),
         (is_tailored, choice) in (any::<bool>(), any::<u8>()),
-        frames in prop_oneof![Just(1u64 << 16), 40u64..6000],
-        conventional in any::<bool>(),
-        whole in any::<bool>(),
-        faults in 0u32..5,
-        same_pages in prop_oneof![
-            3 => Just(SamePages::Never), 1 => Just(SamePages::Base), 1 => Just(SamePages::All),
-        ],
+        setup in setup(),
     ) {
         let config = policy(is_tailored, choice);
-        let mut sizes = if conventional { vec![PageSize::HUGE] } else { all_sizes() };
-        sizes.extend(config.required_sizes());
-        let copy_on_write = if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split };
         let has_holes = config.capabilities().contains(&PERFORATED_PAGES);
         let holes = has_holes.then_some(hole_filter as HoleFilter);
-        let format = Format { holes, ..Format::default() };
-        let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
-        let start = Fragmentation::Faults(Faults { portion, layout });
-        let setup = Setup { frames, start, sizes, format, copy_on_write, same_pages };
-        let failures = play(&setup, config.build(), &ops);
-        prop_assert!(frames < 1 << 16 || failures == 0);
+        let setup = Setup { format: Format { holes, ..setup.format }, ..setup };
+        preserves_contents(setup, &config, &ops)?;
     }
 }

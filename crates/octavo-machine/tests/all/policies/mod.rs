@@ -12,4 +12,4 @@ mod tps_merge;
 mod contents;
 #[allow(dead_code)]
 #[path = "../../../../octavo-os/tests/all/policies/machine.rs"]
-mod system;
+pub mod system;

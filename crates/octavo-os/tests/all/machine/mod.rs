@@ -10,15 +10,16 @@ mod ops;
 use std::collections::{BTreeMap, HashMap};
 
 use octavo_oracle::{NaiveSpaces, file_value};
-use octavo_os::frames::fragmentation::Fragmentation;
+use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::frames::{MemoryShape, Order, OutOfMemory, Owner};
 use octavo_os::page_table::Format;
-use octavo_os::policy::Policy;
+use octavo_os::policy::{Policy, PolicyConfig};
 use octavo_os::vmas::{Backing, Vma};
 use octavo_os::{Content, CopyOnWrite, Memory, Os, ProcessId, SamePages, around};
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
 };
+use proptest::prelude::*;
 
 use gaps::CachedGappedPages;
 pub use gaps::GappedPages;
@@ -361,4 +362,38 @@ pub fn play(setup: &Setup, policy: Box<dyn Policy>, ops: &[Op]) -> u64 {
     let failures = machine.failures;
     machine.finish();
     failures
+}
+
+/// Random machines with much memory or little, but for what a policy needs.
+pub fn setup() -> impl Strategy<Value = Setup> {
+    let frames = prop_oneof![Just(1u64 << 16), 40u64..6000];
+    let same_pages = prop_oneof![
+        3 => Just(SamePages::Never), 1 => Just(SamePages::Base), 1 => Just(SamePages::All),
+    ];
+    (frames, any::<bool>(), any::<bool>(), 0u32..5, same_pages).prop_map(
+        |(frames, conventional, whole, faults, same_pages)| {
+            let (portion, layout) = (f64::from(faults) / 100.0, HoleLayout::Dispersed);
+            let all_sizes = || (12..=30).filter_map(PageSize::from_log2).collect();
+            Setup {
+                frames,
+                start: Fragmentation::Faults(Faults { portion, layout }),
+                sizes: if conventional { vec![PageSize::HUGE] } else { all_sizes() },
+                format: Format::default(),
+                copy_on_write: if whole { CopyOnWrite::Whole } else { CopyOnWrite::Split },
+                same_pages,
+            }
+        },
+    )
+}
+
+/// Plays operations under a policy, which must not fail with much memory.
+pub fn preserves_contents(
+    mut setup: Setup,
+    config: &PolicyConfig,
+    ops: &[Op],
+) -> Result<(), TestCaseError> {
+    setup.sizes.extend(config.required_sizes());
+    let failures = play(&setup, config.build(), ops);
+    prop_assert!(setup.frames < 1 << 16 || failures == 0);
+    Ok(())
 }

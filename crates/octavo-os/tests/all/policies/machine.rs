@@ -16,13 +16,16 @@ use proptest::prelude::*;
 /// Base pages that the processes use: twelve huge pages.
 pub const PAGES: u64 = 12 * 512;
 
+/// `MADV_DONTNEED` of `madvise(2)`.
+const DONTNEED: u64 = 4;
+
 #[derive(Clone, Debug)]
 pub enum Op {
     Map { at: u64, pages: u64, source: Source },
     Unmap { at: u64, pages: u64 },
     Move { from: u64, pages: u64, to: u64, to_pages: u64 },
     Protect { at: u64, pages: u64, rights: u64 },
-    Discard { at: u64, pages: u64 },
+    Advise { at: u64, pages: u64, advice: u64 },
     Touch { at: u64, pages: u64, store: bool },
     Fork,
     End,
@@ -33,6 +36,7 @@ pub enum Op {
 pub enum Source {
     Anonymous,
     Heap,
+    Stack,
     HugeTlb,
     Shared,
     File,
@@ -45,6 +49,7 @@ pub fn op() -> impl Strategy<Value = Op> {
     let source = prop_oneof![
         4 => Just(Source::Anonymous),
         2 => Just(Source::Heap),
+        1 => Just(Source::Stack),
         2 => Just(Source::HugeTlb),
         1 => Just(Source::Shared),
         1 => Just(Source::File),
@@ -57,7 +62,7 @@ pub fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(from, pages, to, to_pages)| Op::Move { from, pages, to, to_pages }),
         2 => (at(), pages(), prop::sample::select(vec![0u64, 1, 3]))
             .prop_map(|(at, pages, rights)| Op::Protect { at, pages, rights }),
-        1 => (at(), pages()).prop_map(|(at, pages)| Op::Discard { at, pages }),
+        1 => (at(), pages()).prop_map(|(at, pages)| Op::Advise { at, pages, advice: DONTNEED }),
         16 => (at(), 1u64..80, any::<bool>())
             .prop_map(|(at, pages, store)| Op::Touch { at, pages, store }),
         1 => Just(Op::Fork),
@@ -83,6 +88,7 @@ pub fn map(at: u64, pages: u64, source: Source) -> Event {
     let (source, flags) = match source {
         Source::Anonymous => (MapSource::Anonymous, PRIVATE),
         Source::Heap => (MapSource::Heap, 0),
+        Source::Stack => (MapSource::Stack, 0),
         Source::HugeTlb => (MapSource::Anonymous, PRIVATE | HUGETLB),
         Source::Shared => (MapSource::Anonymous, SHARED),
         Source::File => (file, PRIVATE),
@@ -178,8 +184,8 @@ impl Machine {
                 let protection = Protection::from_bits(rights);
                 self.event(process, &Event::Protect { range: range(at, pages), protection });
             }
-            Op::Discard { at, pages } => {
-                self.event(process, &Event::Advise { range: range(at, pages), advice: 4 });
+            Op::Advise { at, pages, advice } => {
+                self.event(process, &Event::Advise { range: range(at, pages), advice });
             }
             Op::Touch { at, pages, store } => {
                 (at..at + pages).for_each(|page| self.touch(process, page, store));
