@@ -231,6 +231,38 @@ pub fn compare(
     Ok(design)
 }
 
+/// Tests that `$compare`, of a machine, a policy and actions, finds no difference, natively and in a guest.
+macro_rules! equals_twin {
+    ($compare:path) => {
+        proptest::proptest! {
+            #![proptest_config(octavo_oracle::cases(24))]
+
+            #[test]
+            fn design_equals_twin(
+                config in $crate::designs::twins::configs(&[]),
+                actions in $crate::designs::twins::actions(),
+            ) {
+                for policy in ["base", "thp"] {
+                    $compare(&config, policy, &actions)?;
+                }
+            }
+
+            #[test]
+            fn design_equals_twin_in_a_guest(
+                configs in $crate::designs::twins::guest_configs(),
+                actions in $crate::designs::twins::actions(),
+            ) {
+                for config in &configs {
+                    for policy in ["base", "thp"] {
+                        $compare(config, policy, &actions)?;
+                    }
+                }
+            }
+        }
+    };
+}
+pub(crate) use equals_twin;
+
 /// The segment of one instruction with one load or store.
 fn segment(kind: ItemKind) -> Segment {
     let item = |kind, addr| Item {

@@ -41,7 +41,7 @@ use crate::designs::Conventional;
 use crate::designs::registry::policies;
 use crate::designs::build::{self, HardwareFormat};
 use crate::designs::twins::{
-    self, Action, GUEST, actions, all_events, configs, counted, counted_last, guest_configs, machine, map,
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, machine, map,
     references, run, setup, tiny,
 };
 use crate::env::{Env, WalkPlan, Walker};
@@ -464,24 +464,10 @@ fn compare(
     twins::compare(&config, [machine("ech", &config, policy), naive(&config, policy)], actions)
 }
 
+twins::equals_twin!(compare);
+
 proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
-
-    #[test]
-    fn design_equals_twin(config in configs(&[]), actions in actions()) {
-        for policy in ["base", "thp"] {
-            compare(&config, policy, &actions)?;
-        }
-    }
-
-    #[test]
-    fn design_equals_twin_in_a_guest(configs in guest_configs(), actions in actions()) {
-        for config in &configs {
-            for policy in ["base", "thp"] {
-                compare(config, policy, &actions)?;
-            }
-        }
-    }
 
     /// A walk in a guest takes the slowest probe of each group with the walk of the host's table before it.
     #[test]

@@ -31,7 +31,7 @@ use crate::designs::Conventional;
 use crate::designs::registry::policies;
 use crate::designs::build::{self, Tables};
 use crate::designs::twins::{
-    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
     fitting_pages, machine, map, references, run, setup, tiny,
 };
 use crate::env::Env;
@@ -257,24 +257,10 @@ fn compare(
     twins::compare(config, [machine("pom_tlb", config, policy), naive(config, policy)], actions)
 }
 
+twins::equals_twin!(compare);
+
 proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
-
-    #[test]
-    fn design_equals_twin(config in configs(&[]), actions in actions()) {
-        for policy in ["base", "thp"] {
-            compare(&config, policy, &actions)?;
-        }
-    }
-
-    #[test]
-    fn design_equals_twin_in_a_guest(configs in guest_configs(), actions in actions()) {
-        for config in &configs {
-            for policy in ["base", "thp"] {
-                compare(config, policy, &actions)?;
-            }
-        }
-    }
 
     /// The TLBs hit and miss as without tables; each miss of the second level reads one set, and only a hit
     /// takes the place of a walk.
