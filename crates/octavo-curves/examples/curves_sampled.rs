@@ -97,9 +97,9 @@ fn measure(file: &str, loaded: &Loaded, options: &Options) -> Value {
 
 /// The curves, and processor time by reference.
 fn pass(loaded: &Loaded, config: &CurvesConfig) -> (StreamCurves, f64) {
-    let begun_ns = loaded::thread_ns();
+    let begun_ns = loaded::timing::thread_ns();
     let curves = loaded.run(Curves::new(config));
-    let ns = (loaded::thread_ns() - begun_ns) as f64 / loaded.references() as f64;
+    let ns = (loaded::timing::thread_ns() - begun_ns) as f64 / loaded.references() as f64;
     (curves.results()[0].clone(), ns)
 }
 

@@ -20,6 +20,7 @@ mod plain_sets;
 use std::hint::black_box;
 
 use loaded::Loaded;
+use loaded::timing::{median, thread_ns};
 use octavo_curves::{
     Curves, CurvesConfig, LineSize, MAX_ENTRIES, MAX_SETS_LOG2, SetIndex, SingleSets, Sizes,
     Stream, TwoSizesConfig,
@@ -171,16 +172,13 @@ fn measure(loaded: &Loaded, options: &Options) -> Vec<Timed> {
         }
     }
     let mut medians = Vec::new();
-    for (kernel, instructions, mut times) in contenders {
-        times.sort_by(f64::total_cmp);
-        let ns = times[times.len() / 2] / loaded.references() as f64;
+    for (kernel, instructions, times) in contenders {
+        let ns = median(times) / loaded.references() as f64;
         medians.push(Timed { kernel, instructions, ns, net_ns: ns });
     }
     // Splitting uses no special instructions: one figure for it, the median of all.
     let splits = medians.iter().filter(|timed| timed.kernel == KERNELS[0]);
-    let mut splits: Vec<f64> = splits.map(|timed| timed.ns).collect();
-    splits.sort_by(f64::total_cmp);
-    let split_ns = splits[splits.len() / 2];
+    let split_ns = median(splits.map(|timed| timed.ns).collect());
     for timed in medians.iter_mut().filter(|timed| timed.kernel != KERNELS[0]) {
         timed.net_ns -= split_ns;
     }
@@ -188,7 +186,7 @@ fn measure(loaded: &Loaded, options: &Options) -> Vec<Timed> {
 }
 
 fn pass_ns(loaded: &Loaded, kernel: &str, stream: Stream, instructions: Instructions) -> f64 {
-    let begun_ns = loaded::thread_ns();
+    let begun_ns = thread_ns();
     let (sets_log2, ways) = ONE_TLB;
     match kernel {
         "one TLB plain" => {
@@ -214,7 +212,7 @@ fn pass_ns(loaded: &Loaded, kernel: &str, stream: Stream, instructions: Instruct
             black_box(loaded.run(Curves::new(&config)));
         }
     }
-    (loaded::thread_ns() - begun_ns) as f64
+    (thread_ns() - begun_ns) as f64
 }
 
 fn config(kernel: &str, stream: Stream, instructions: Instructions) -> CurvesConfig {

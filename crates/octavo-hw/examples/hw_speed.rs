@@ -11,6 +11,8 @@
 //! "tlb+cache" looks every reference up in a first-level TLB and in a first-level cache; "tlb+caches"
 //! has all levels of caches behind, with write-backs, which the plain one leaves out.
 
+mod timing;
+
 use std::hint::black_box;
 
 use octavo_hw::{
@@ -20,6 +22,7 @@ use octavo_hw::{
 use octavo_types::{Compiled, Instructions};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use timing::{median, thread_ns};
 
 /// The target of one place in a loop's body.
 enum Site {
@@ -279,15 +282,6 @@ type PlainTlb = One<16, 4, 12, Plain>;
 type FastCache = One<64, 8, 6, SetArray<u64>>;
 type PlainCache = One<64, 8, 6, Plain>;
 
-/// Processor time of this thread: other people's work on the machine counts little.
-fn thread_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a timespec to write to.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    assert_eq!(status, 0, "every Linux has this clock");
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 fn option(name: &str, or: usize) -> usize {
     let args: Vec<String> = std::env::args().collect();
     let at = args.iter().position(|arg| arg == name);
@@ -340,14 +334,8 @@ fn main() {
         print!("{:>10}", instructions.name());
     }
     println!("{:>10}{:>8}", "plain", "ratio");
-    for ((task, times), hits) in tasks.iter().zip(&mut times).zip(&hits) {
-        let medians: Vec<f64> = times
-            .iter_mut()
-            .map(|times| {
-                times.sort_by(f64::total_cmp);
-                times[times.len() / 2]
-            })
-            .collect();
+    for ((task, times), hits) in tasks.iter().zip(times).zip(&hits) {
+        let medians: Vec<f64> = times.into_iter().map(median).collect();
         print!("{:<18}{:>7.1}", task.name, 100.0 * *hits as f64 / references as f64);
         medians.iter().for_each(|median| print!("{median:>10.2}"));
         println!("{:>8.2}", medians[medians.len() - 1] / medians[medians.len() - 2]);

@@ -5,6 +5,9 @@
 //! threads with the system's part, which other programs on the machine disturb less. Ours reads
 //! the file on a second thread.
 
+#[path = "../../octavo-hw/examples/timing/mod.rs"]
+mod timing;
+
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader};
@@ -12,6 +15,7 @@ use std::path::Path;
 
 use octavo_trace::formats::FORMATS;
 use octavo_trace::source::{Batch, Input, InputOptions};
+use timing::median;
 
 /// The straightforward parser: counts instructions and data references line by line.
 fn plain(path: &str) -> (u64, u64) {
@@ -66,11 +70,6 @@ fn timed<T>(work: impl FnOnce() -> T) -> [f64; 2] {
     black_box(work());
     let [wall_after, cpu_after] = now_ns();
     [wall_after - wall, cpu_after - cpu]
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 fn main() {

@@ -6,6 +6,9 @@
 //! addresses (level 3) to memory, both from warm files, and writes the trace's words to chunks again, on
 //! one thread. Prints a line of JSON a trace, with medians, and a hash of the chunks.
 
+#[path = "../../octavo-hw/examples/timing/mod.rs"]
+mod timing;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hint::black_box;
@@ -19,6 +22,7 @@ use octavo_trace::native::codec::ChunkEncoder;
 use octavo_trace::source::{Batch, Source, Step};
 use octavo_trace::{Decoder, StreamConsumer};
 use octavo_types::{Consumer, Event, ItemKind, Segment, VirtAddr};
+use timing::median;
 use twox_hash::XxHash3_64;
 
 fn main() {
@@ -48,11 +52,11 @@ fn main() {
             "references": references,
             "bytes": bytes(&file),
             "bytes_per_reference": bytes(&file) / references,
-            "references_per_second": references / median(&mut ours),
-            "references_encoded_per_second": references / median(&mut writes),
+            "references_per_second": references / median(ours),
+            "references_encoded_per_second": references / median(writes),
             "chunks_xxh3": format!("{hash:016x}"),
             "zstd_bytes_per_reference": bytes(&peer) / references,
-            "zstd_references_per_second": references / median(&mut zstds),
+            "zstd_references_per_second": references / median(zstds),
         });
         println!("{line}");
         std::fs::remove_file(peer).expect("it was just made");
@@ -170,9 +174,4 @@ fn seconds(run: impl FnOnce()) -> f64 {
     let begun = Instant::now();
     run();
     begun.elapsed().as_secs_f64()
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }

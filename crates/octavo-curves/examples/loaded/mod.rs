@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each example uses its part")]
 
+#[path = "../../../octavo-hw/examples/timing/mod.rs"]
+pub mod timing;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,15 +21,6 @@ pub const STREAMS: [(&str, Stream); 3] =
 /// A stream by its name.
 pub fn stream(name: &str) -> (&'static str, Stream) {
     *STREAMS.iter().find(|(known, _)| *known == name).expect("fetch, data or all")
-}
-
-/// Processor time of this thread: other people's work on the machine counts little.
-pub fn thread_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a timespec to write to.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    assert_eq!(status, 0, "every Linux has this clock");
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The first and the last page, or line, of 2^`log2` bytes of each reference of `stream` that an

@@ -1,18 +1,13 @@
 //! The beginning of a trace in memory, as words, so that decoding it into a consumer can be timed. Examples of
 //! other crates have this module, too.
 
+#[path = "../../../octavo-hw/examples/timing/mod.rs"]
+mod timing;
+
 use octavo_trace::formats::{OpenOptions, open};
 use octavo_trace::source::{Batch, Step};
 use octavo_trace::{Counts, Decoder, WordConsumer};
-
-/// Processor time of this thread: other people's work on the machine counts little.
-pub fn thread_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a timespec to write to.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    assert_eq!(status, 0, "every Linux has this clock");
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
+use timing::thread_ns;
 
 /// The beginning of the first process image of a trace.
 pub struct Words {
