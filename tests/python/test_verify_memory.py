@@ -186,11 +186,38 @@ def test_descendants_are_found_either_way(monkeypatch: pytest.MonkeyPatch) -> No
         assert len(by_children) == 1
         assert by_children[0] in descendants(os.getpid())
 
-        def fail(pid: int) -> list[int]:
-            raise FileNotFoundError
-
-        monkeypatch.setattr(processes, "_by_children", fail)
+        exists = Path.exists
+        monkeypatch.setattr(Path, "exists", lambda path: path.name != "children" and exists(path))
         assert descendants(pid) == by_children
+
+
+def test_descendants_are_found_while_threads_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Thread 12 ends after the list of threads was read, and leaves its child to thread 11."""
+    for thread, children in {"10/task/10": "11", "11/task/11": "", "11/task/12": "20"}.items():
+        (tmp_path / thread).mkdir(parents=True)
+        (tmp_path / thread / "children").write_text(children)
+    (tmp_path / "20/task/20").mkdir(parents=True)
+    (tmp_path / "20/task/20/children").touch()
+    (tmp_path / "thread-self").symlink_to("10/task/10")
+    read = Path.read_bytes
+
+    def reading(path: Path) -> bytes:
+        found = read(path)
+        ending = tmp_path / "11/task/12"
+        if path == tmp_path / "11/task/11/children" and ending.exists():
+            (ending / "children").unlink()
+            ending.rmdir()
+            path.write_text("20")
+        return found
+
+    iterdir = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda path: sorted(iterdir(path)))
+    monkeypatch.setattr(Path, "read_bytes", reading)
+    monkeypatch.setattr(processes, "_PROC", tmp_path)
+    assert descendants(10) == [11, 20]
+    assert descendants(99) == []
 
 
 @pytest.mark.parametrize("family", ["AF_INET", "AF_UNIX"])

@@ -22,51 +22,54 @@ _MINOR_FAULTS = 7
 """Of the fields behind the name in /proc/PID/stat."""
 _ACCEPTS = 0x10000
 """__SO_ACCEPTCON in the flags of /proc/net/unix."""
+_MOST_READINGS = 10
+"""Of the children of a process whose threads end meanwhile."""
 
 
 def descendants(pid: int) -> list[int]:
     """The children of a process, theirs, and so on; those that have ended and wait for their
     parent's attention are among them.
     """
-    try:
-        return _by_children(pid)
-    except FileNotFoundError:
-        # A kernel without CONFIG_PROC_CHILDREN, or a process that has just ended.
-        return _by_parents(pid)
-
-
-def _by_children(pid: int) -> list[int]:
+    # Threads have the file where the kernel was built with CONFIG_PROC_CHILDREN.
+    children_of = _children if (_PROC / "thread-self/children").exists() else _by_parent().get
     found: list[int] = []
-    waiting = _children(pid)
+    waiting = list(children_of(pid) or ())
     while waiting:
         child = waiting.pop()
         found.append(child)
-        with suppress(FileNotFoundError, ProcessLookupError):
-            waiting += _children(child)
+        waiting += children_of(child) or ()
     return found
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for thread in (_PROC / f"{pid}/task").iterdir():
-        found += map(int, (thread / "children").read_bytes().split())
-    return found
+    """The children of all threads; none where the process has ended.
+
+    A thread that ends leaves its children to another, which may have been read before: then all
+    are read again.
+    """
+    found: set[int] = set()
+    for _ in range(_MOST_READINGS):
+        all_read = True
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for thread in (_PROC / f"{pid}/task").iterdir():
+                try:
+                    found.update(map(int, (thread / "children").read_bytes().split()))
+                except (FileNotFoundError, ProcessLookupError):
+                    all_read = False
+        if all_read:
+            break
+    return sorted(found)
 
 
-def _by_parents(pid: int) -> list[int]:
+def _by_parent() -> dict[int, list[int]]:
+    """All processes by their parents."""
     children = defaultdict(list)
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
             fields = _fields(read_proc(int(entry.name), "stat"))
             if len(fields) > 1:
                 children[int(fields[1])].append(int(entry.name))
-    found: list[int] = []
-    waiting = list(children[pid])
-    while waiting:
-        child = waiting.pop()
-        found.append(child)
-        waiting += children.get(child, [])
-    return found
+    return children
 
 
 def name_of(pid: int) -> str:
