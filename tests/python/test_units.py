@@ -52,6 +52,25 @@ def test_counts(text: str, value: int) -> None:
     assert units.count(text) == value
 
 
+@pytest.mark.parametrize("digits", [61, 400, 4400])
+def test_numbers_of_too_many_digits_are_refused_in_a_sentence(digits: int) -> None:
+    said = f"`9{{60}}…` has {digits} digits; give at most 60.$"
+    for read in (units.count, units.duration):
+        with pytest.raises(UsageError, match=f"^--x: {said}"):
+            read("9" * digits, "--x")
+    with pytest.raises(UsageError, match=f"^{said}"):
+        units.byte_size("9" * digits + "KiB")
+    with pytest.raises(UsageError, match=r"^--entries `9{60}…`: give one number for both TLBs"):
+        units.entries("9" * digits)
+    assert units.count("9" * 60) == units.byte_size("9" * 60) == 10**60 - 1
+
+
+def test_durations_beyond_what_clocks_hold_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"^--x: `1000001h` is too long; give at most 1000000h.$"):
+        units.duration("1000001h", "--x")
+    assert units.duration("1000000h") == 3.6e9
+
+
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "M", "10 apples", "1e6"])
 def test_other_counts_are_refused(text: str) -> None:
     with pytest.raises(UsageError):

@@ -25,8 +25,11 @@ DEFAULT_PAGE_SIZES = "4KiB..2MiB"
 NOT_AVAILABLE = "n/a"
 """Shown in place of a number that has no value."""
 
+_MOST_DIGITS = 60
 _COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_MOST_HOURS = 1_000_000
+"""The system's clocks and timers reach beyond it."""
 
 
 def page_size(text: str) -> int:
@@ -83,7 +86,7 @@ def _sizes(text: str, one: Callable[[str], int], what: str) -> list[int]:
 def entries(text: str) -> tuple[int, int]:
     """`64` → (64, 64); `32,128` → 32 entries for instructions and 128 for data."""
     parts = text.split(",")
-    if len(parts) > 2 or not all(re.fullmatch(r"\s*[1-9][0-9]*\s*", part) for part in parts):
+    if len(parts) > 2 or not all(re.fullmatch(r"\s*[1-9][0-9]{0,59}\s*", part) for part in parts):
         raise UsageError(
             f"--entries `{quoted(text)}`: give one number for both TLBs, such as 64, or two, "
             "such as 32,64 for instructions and data."
@@ -101,6 +104,7 @@ def count(text: str, option: str = "") -> int:
         raise UsageError(
             f"{lead}`{quoted(text)}` is not a count: give a number such as 250000, 10M or 2G."
         )
+    _check_digits(match[1], lead)
     number = Fraction(match[1]) * _COUNT_UNITS[match[2]]
     if number.denominator != 1:
         raise UsageError(f"{lead}`{quoted(text)}` is not a whole number.")
@@ -119,10 +123,20 @@ def byte_size(text: str) -> int:
         raise UsageError(
             f"`{quoted(text)}` is not a size: give bytes, or a number such as 512MiB or 64GiB."
         )
+    _check_digits(match[1])
     number = Fraction(match[1]) * 1024 ** " kmgt".index(match[2] or " ")
     if number.denominator != 1 or number < 1:
         raise UsageError(f"`{quoted(text)}` is not a whole number of bytes.")
     return int(number)
+
+
+def _check_digits(digits: str, lead: str = "") -> None:
+    """Refuses a number that is too long to be meant; Python reads none of more than 4300 digits."""
+    length = len(digits.replace(".", ""))
+    if length > _MOST_DIGITS:
+        raise UsageError(
+            f"{lead}`{quoted(digits)}` has {length} digits; give at most {_MOST_DIGITS}."
+        )
 
 
 def format_bytes(size: int) -> str:
@@ -216,9 +230,13 @@ def duration(text: str, option: str = "") -> float:
         raise UsageError(
             f"{lead}`{quoted(text)}` is not a duration: give a number such as 30s, 5min or 1.5h."
         )
-    if float(match[1]) == 0:
+    _check_digits(match[1], lead)
+    seconds = float(match[1]) * unit
+    if seconds == 0:
         raise UsageError(f"{lead}`{quoted(text)}` is no time; give one above 0.")
-    return float(match[1]) * unit
+    if seconds > _MOST_HOURS * _SECONDS["h"]:
+        raise UsageError(f"{lead}`{quoted(text)}` is too long; give at most {_MOST_HOURS}h.")
+    return seconds
 
 
 def format_duration(seconds: float) -> str:
