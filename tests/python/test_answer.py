@@ -42,10 +42,20 @@ def answer(
     program: list[str] | None = PROGRAM,
     walks: int = 1_000_000,
     growth: int = 1000 * MIB,
+    sizes: tuple[int, ...] = (BASE, HUGE, 1024 * MIB),
 ) -> Answer:
     memory = {BASE: 100 * MIB, HUGE: 100 * MIB + growth}
     cost = "walk cost measured"
-    return answer_of(items, "zen3", cost, program, Thresholds(), walks=walks, memory=memory)
+    return answer_of(
+        items,
+        "zen3",
+        cost,
+        program,
+        Thresholds(),
+        walks=walks,
+        memory=memory,
+        machine_sizes=sizes,
+    )
 
 
 def test_pages_of_both_code_and_data_grow_once() -> None:
@@ -153,6 +163,21 @@ def test_settings_that_give_smaller_pages_are_no_settings() -> None:
     assert answer({**data, "actions": [small, huge]}).settings == "octavo apply"
 
 
+def test_larger_pages_that_were_not_measured_are_named() -> None:
+    neither = [
+        {**item(stream, BASE, (0, 0, 0), reason="largest-size"), "gain": None}
+        for stream in ("fetch", "data")
+    ]
+    assert answer(*neither).text == (
+        "Which page size? Not known: no page size of zen3 above 4 KiB was measured (2 MiB, "
+        "1 GiB); --page-sizes 4KiB,2MiB measures 2 MiB."
+    )
+    assert answer(*neither, sizes=(BASE,)).text == (
+        "Which page size? Keep 4 KiB: zen3 has no other page size."
+    )
+    assert "which has only 147 page walks here" in answer(*neither, walks=147).text
+
+
 def test_pages_that_are_there_already_need_nothing() -> None:
     data = item("data", HUGE, (0.02, 0.08, 0.19), reason="already")
     region = {**data, "scope": "region", "region": "anon 64.0MiB #1"}
@@ -194,14 +219,16 @@ def test_memory_that_is_too_much_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "said"),
+    ("gain", "walks", "said"),
     [
-        ((0, 0.001, 0.004), "; larger pages would save about 0.1% (0.0% to 0.4%) of the time"),
-        ((0, 0, 0), ", which has next to no page walks here."),
+        ((0, 0.001, 0.004), 10**6, "; larger pages would save about 0.1% (0.0% to 0.4%) of"),
+        ((0, 0, 0), 10**6, "; larger pages would save about 0.0% (0.0% to 0.0%) of the time"),
+        ((0, 0, 0), 9, ", which has only 9 page walks here."),
+        ((0, 0, 0), 0, ", which has no page walks here."),
     ],
 )
-def test_no_gain_is_said(gain: tuple[float, float, float], said: str) -> None:
-    found = answer(item("fetch", BASE, (0, 0, 0)), item("data", BASE, gain))
+def test_no_gain_is_said(gain: tuple[float, float, float], walks: int, said: str) -> None:
+    found = answer(item("fetch", BASE, (0, 0, 0)), item("data", BASE, gain), walks=walks)
     assert found.text.startswith("Which page size? Keep 4 KiB: no gain is expected on zen3")
     assert said in found.text
 

@@ -163,6 +163,11 @@ def machine_depth(rows: Iterable[Row]) -> int:
     return depth
 
 
+def machine_sizes(rows: Iterable[Row]) -> set[int]:
+    """The page sizes that the modelled machine has entries for; empty without one."""
+    return {row["page_size"] for row in rows if row["component"] == machine_component(1, "data")}
+
+
 def _program_rows(result: Result, machine: Machine) -> Iterator[Row]:
     processes = result["processes"]
     yield from _sums(processes, machine)

@@ -7,7 +7,7 @@ It is made of the pieces of advice, which are the evidence for it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,16 +64,17 @@ def answer_of(
     *,
     walks: int,
     memory: Mapping[int, int],
+    machine_sizes: Collection[int],
 ) -> Answer:
     """The answer from the records of the advice, code and data of the whole program first.
 
     `machine` and `cost_label` say what the gains were estimated for and from. `program` is the
     command, where there is one. `walks` are those in 4 KiB pages, and `memory` has by page size the
-    bytes of all memory.
+    bytes of all memory. `machine_sizes` are the page sizes that the machine has.
     """
     chosen = _chosen(items)
     if not chosen:
-        return _keep(items, machine, cost_label, limits, walks)
+        return _keep(items, machine, cost_label, limits, walks, machine_sizes)
     gain = _sum(chosen)
     growth = sum(max(0, item["growth_bytes"]) for item in chosen)
     largest = max(item["usable_page_size"] for item in chosen)
@@ -124,7 +125,12 @@ def _is_to_change(item: Record) -> bool:
 
 
 def _keep(
-    items: Sequence[Record], machine: str, cost_label: str, limits: Thresholds, walks: int
+    items: Sequence[Record],
+    machine: str,
+    cost_label: str,
+    limits: Thresholds,
+    walks: int,
+    machine_sizes: Collection[int],
 ) -> Answer:
     whole = [item for item in items if item["scope"] == "program" and item.get("gain")]
     gain = _sum(whole)
@@ -148,10 +154,11 @@ def _keep(
         return Answer(text, False, gain, 0, "", "", "")
     text = f"Which page size? Keep 4 KiB: no gain is expected on {machine}"
     saves = f"would save {gain} of the time ({cost_label})"
-    if gain.high == 0:
-        text += ", which has next to no page walks here"
-    elif walks < limits.negligible_misses:
-        text += f", which has only {format_count(walks)} page walks here"
+    if walks < limits.negligible_misses:
+        number = f"only {format_count(walks)}" if walks else "no"
+        text += f", which has {number} page walks here"
+    elif not whole:
+        text = f"Which page size? {_not_measured(machine, machine_sizes)}"
     elif gain.expected < limits.min_gain:
         text += f"; larger pages {saves}"
     else:
@@ -160,6 +167,17 @@ def _keep(
             f"on {machine}; larger pages for both {saves}"
         )
     return Answer(f"{text}.", False, gain, 0, "", "", "")
+
+
+def _not_measured(machine: str, sizes: Collection[int]) -> str:
+    larger = [format_bytes(size) for size in sorted(sizes) if size > BASE_PAGE]
+    if not larger:
+        return f"Keep 4 KiB: {machine} has no other page size"
+    option = f"--page-sizes 4KiB,{larger[0].replace(' ', '')}"
+    return (
+        f"Not known: no page size of {machine} above 4 KiB was measured ({', '.join(larger)}); "
+        f"{option} measures {larger[0]}"
+    )
 
 
 def _by_size(chosen: Sequence[Record]) -> str:

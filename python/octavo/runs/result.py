@@ -19,7 +19,7 @@ from octavo.analysis.allocations import allocation_rows, allocations_record, sen
 from octavo.analysis.gain import ASSUMPTIONS
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
-from octavo.analysis.rows import COLUMNS, Row, memory_by_size, rated_of, rows_of
+from octavo.analysis.rows import COLUMNS, Row, machine_sizes, memory_by_size, rated_of, rows_of
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
@@ -132,6 +132,7 @@ def advice_records(
             limits,
             walks=walks,
             memory=memory_by_size(merged),
+            machine_sizes=machine_sizes(merged),
         )
         text = answered.text
         more = {**answered.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
