@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 import octavo
 import octavo._core as _core
+from octavo.base.units import format_count
 from octavo.cli import COMMANDS, app
 from octavo.cli.list import KINDS
 from octavo.report import curves_data, sim_data
@@ -137,6 +138,62 @@ def test_a_tolerance_is_a_share_of_the_value_before() -> None:
     assert compare(after, before, 0.04).verdict == "better"
 
 
+def test_a_change_whose_interval_contains_0_is_undecided() -> None:
+    before, _ = documents("sim")
+    after = json.loads(json.dumps(before))
+    design = before["designs"][0]
+    for one in after["cycles"]:
+        one["cycles"] *= 1.03 if one["design"] == design else 1
+    compared = compare(before, after)
+    cycles = next(one for one in compared.differences if one.name == f"{design}: cycles")
+    assert cycles.low is not None
+    assert cycles.high is not None
+    assert cycles.low < 0 < cycles.high
+    assert (cycles.verdict, compared.verdict) == ("undecided", "undecided")
+    assert compared.sentence() == f"Undecided, as the interval contains 0: {cycles.name}."
+    after["misses"][0]["rate"] += 1
+    name = f"{after['misses'][0]['design']}: {after['misses'][0]['level']} TLB misses"
+    assert compare(before, after).sentence() == (
+        f"Worse: {name}. Undecided, as the interval contains 0: {cycles.name}."
+    )
+    assert compare(after, before).sentence() == (
+        f"No worse, and better: {name}. Undecided, as the interval contains 0: {cycles.name}."
+    )
+
+
+@pytest.mark.parametrize("command", ["run", "curves", "sim"])
+def test_references_and_instructions_are_shown(command: str) -> None:
+    before, after = documents(command)
+    counted = {one.name: one for one in compare(before, after).differences}
+    for name in ("references", "instructions"):
+        assert counted[name].verdict == "not judged"
+        assert counted[name].before > 0
+
+
+def test_diff_says_where_other_work_was_measured() -> None:
+    before, after = documents("sim")
+    assert compare(before, before).remarks == ()
+    (remark,) = compare(before, after).remarks
+    assert remark == f"The results are of different traces: `'{SMALL}'` and `'{LARGE}'`."
+    after = json.loads(json.dumps(before))
+    after["run"]["timing"]["name"] = "additive"
+    before["run"]["timing"]["name"] = "out-of-order"
+    after["work"]["instructions"] = 5000
+    after["run"]["trace"] = None
+    after["run"]["command"] = ["/bin/true"]
+    remarks = compare(before, after).remarks
+    numbers = format_count(before["work"]["instructions"])
+    assert remarks == (
+        f"The results are of different programs: `'{SMALL}'` and `/bin/true`.",
+        "The cycles were computed in different ways: out-of-order, and additive.",
+        f"The results are of different numbers of instructions: {numbers} and 5000.",
+    )
+    before["run"].update(command=["/bin/true", "2"], trace=None)
+    assert compare(before, after).remarks[0] == (
+        "The results are of different arguments: `/bin/true 2` and `/bin/true`."
+    )
+
+
 def test_the_status_is_the_verdict(tmp_path: Path) -> None:
     for name, trace in (("a", SMALL), ("b", LARGE)):
         octavo_run = run("run", "-q", "-o", str(tmp_path / name), trace)
@@ -162,8 +219,10 @@ def test_diff_says_where_results_were_made_differently(tmp_path: Path) -> None:
     assert [remark.split()[:4] for remark in remarks] == [
         ["The", "second", "result", "is"],
         ["The", "results", "were", "made"],
-        [remarks[2].split()[0], "numbers", "are", "in"],
+        ["The", "results", "are", "of"],
+        [remarks[3].split()[0], "numbers", "are", "in"],
     ]
+    assert "different numbers of instructions" in remarks[2]
     assert "page sizes" in remarks[1]
     assert all(" ".join(remark.split()[:4]) in said for remark in remarks)
 

@@ -10,7 +10,7 @@ from octavo.base.units import MIB
 from octavo.simulation.api import SimResult
 from octavo.simulation.choice import sentence
 from octavo.simulation.model import Counts, Simulated, added, translation_cycles
-from octavo.simulation.view import grids, headline, remarks
+from octavo.simulation.view import grids, headline, remarks, work
 from octavo.tracing.manifest import of_what_ran
 
 SCHEMA = "octavo/sim-report/1"
@@ -52,6 +52,7 @@ def report_data(result: SimResult) -> Record:
         "schema": SCHEMA,
         "run": result.manifest,
         "headline": headline(result),
+        "work": work(result),
         "answer": of_what_ran(sentence(designs), result.manifest),
         "remarks": list(remarks(result)),
         "designs": [one.design for one in designs],

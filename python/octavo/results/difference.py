@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from octavo.analysis.rows import stream_counters
 from octavo.analysis.view import whole_program
 from octavo.base.errors import UsageError
 from octavo.base.table import Grid
+from octavo.base.text import quoted
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_mpki
 from octavo.report import curves_data, sim_data
 from octavo.runs.result import SCHEMA as RUN_SCHEMA
@@ -22,8 +24,11 @@ _ENTRIES = (16, 64, 512, 1024)
 """TLBs of `octavo curves` that are compared."""
 _RATE = "per 1000"
 
-Verdict = Literal["better", "same", "worse", "not judged"]
+Verdict = Literal["better", "same", "undecided", "worse", "not judged"]
 Measures = dict[str, "Measure"]
+
+_WEIGHTY: tuple[Verdict, ...] = ("worse", "better", "undecided")
+"""The verdicts on numbers that differ by more than the tolerance, the weightiest first."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,11 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """`worse` if any number is, else `better` if any is, else `same`."""
+        """`worse` if any number is, else `better` if any is, else `undecided` if any is, else
+        `same`.
+        """
         found = {one.verdict for one in self.differences}
-        return next((of for of in ("worse", "better") if of in found), "same")
+        return next((of for of in _WEIGHTY if of in found), "same")
 
     def sentence(self) -> str:
         """The verdict, with the numbers that are worse or better."""
@@ -78,14 +85,18 @@ class Comparison:
             by_verdict.setdefault(one.verdict, []).append(one.name)
         if self.verdict == "same":
             return f"No worse: no number differs by more than {100 * self.tolerance:g}%."
-        names = by_verdict[self.verdict]
-        more = f", and {len(names) - 3} more" if len(names) > 3 else ""
-        start = "Worse" if self.verdict == "worse" else "No worse, and better"
-        return f"{start}: {', '.join(names[:3])}{more}."
+        starts = {"worse": "Worse", "undecided": "Undecided, as the interval contains 0"}
+        if "worse" not in by_verdict:
+            starts["better"] = "No worse, and better"
+        return " ".join(
+            f"{starts[of]}: {_some(by_verdict[of])}."
+            for of in _WEIGHTY
+            if of in starts and of in by_verdict
+        )
 
     def grid(self) -> Grid:
         """The numbers that differ, the judged ones first."""
-        order: Sequence[Verdict] = ("worse", "better", "not judged", "same")
+        order: Sequence[Verdict] = (*_WEIGHTY, "not judged", "same")
         shown = [one for one in self.differences if one.before != one.after]
         shown.sort(key=lambda one: order.index(one.verdict))
         rows = tuple(
@@ -133,6 +144,10 @@ def compare(
     only_before = tuple(name for name in old if name not in new)
     only_after = tuple(name for name in new if name not in old)
     remarks = [*_remarks(before["run"], after["run"])]
+    counted = next((name for name in ("instructions", "references") if name in shared), None)
+    if counted and abs(new[counted].value - old[counted].value) > tolerance * old[counted].value:
+        numbers = " and ".join(format_count(round(of[counted].value)) for of in (old, new))
+        remarks.append(f"The results are of different numbers of {counted}: {numbers}.")
     if only_before or only_after:
         remarks.append(
             f"{len(only_before)} numbers are in the first result alone, and {len(only_after)} in "
@@ -153,10 +168,39 @@ def _remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[st
         if manifest.get("partial"):
             yield f"The {which} result is partial: {manifest.get('partial_reason')}."
     old, new = (manifest.get("configuration", {}) for manifest in (before, after))
+    yield from _other_work(before, after, is_set_alike=old == new)
+    timings = [manifest.get("timing", {}).get("name") for manifest in (before, after)]
+    if timings[0] != timings[1]:
+        yield "The cycles were computed in different ways: {}, and {}.".format(*timings)
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
         listed = ", ".join(name.replace("_", " ") for name in names)
         yield f"The results were made with different settings: {listed}."
+
+
+def _other_work(
+    before: Mapping[str, Any], after: Mapping[str, Any], *, is_set_alike: bool
+) -> Iterator[str]:
+    """Whether the results are of different programs, arguments or traces."""
+    commands = [manifest["command"] for manifest in (before, after)]
+    traces = [manifest["trace"] for manifest in (before, after) if manifest.get("trace")]
+    shown = [f"`{quoted(shlex.join(command))}`" for command in commands]
+    if len(traces) < 2:
+        if commands[0] != commands[1]:
+            what = "arguments" if commands[0][:1] == commands[1][:1] else "programs"
+            yield f"The results are of different {what}: {shown[0]} and {shown[1]}."
+    elif before.get("trace_hash") != after.get("trace_hash"):
+        # Options that choose a part of a trace change the hash of what was read of it.
+        recorded = [trace.get("about") for trace in traces]
+        is_same = recorded[0] == recorded[1] if all(recorded) else commands[0] == commands[1]
+        if is_set_alike or not is_same:
+            yield f"The results are of different traces: {shown[0]} and {shown[1]}."
+
+
+def _some(names: Sequence[str]) -> str:
+    """At most three of the names."""
+    more = f", and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
 
 
 def _difference(name: str, old: Measure, new: Measure, tolerance: float) -> Difference:
@@ -173,6 +217,8 @@ def _difference(name: str, old: Measure, new: Measure, tolerance: float) -> Diff
             verdict = "worse"
         elif new.value < old.value * (1 - tolerance):
             verdict = "better"
+        if verdict != "same" and low is not None and high is not None and low <= 0 <= high:
+            verdict = "undecided"
     return Difference(name, new.unit, old.value, new.value, change, low, high, verdict)
 
 
@@ -180,8 +226,7 @@ def _run_measures(document: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
     """Misses of each TLB, and memory, by page size."""
     rows = document["rows"]
     totals = stream_counters(rows)
-    for counter in ("references", "instructions"):
-        yield counter, Measure(totals[counter], counter, is_judged=False)
+    yield from _work(totals)
     per = totals["instructions"] or totals["references"]
     for row in whole_program(rows):
         if "page_size" not in row:
@@ -195,8 +240,15 @@ def _run_measures(document: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
             yield f"memory, {pages}", Measure(row["touched_bytes"], "bytes", is_judged)
 
 
+def _work(counted: Mapping[str, int]) -> Iterator[tuple[str, Measure]]:
+    for counter in ("references", "instructions"):
+        if counter in counted:
+            yield counter, Measure(counted[counter], counter, is_judged=False)
+
+
 def _sim_measures(data: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
     """Cycles, misses and memory of each design."""
+    yield from _work(data.get("work", {}))
     cycles: dict[str, float] = {}
     for one in data["cycles"]:
         cycles[one["design"]] = cycles.get(one["design"], 0) + one["cycles"]
@@ -211,6 +263,7 @@ def _sim_measures(data: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
 
 def _curves_measures(data: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
     """Misses of a few TLBs, and working sets, by page size."""
+    yield from _work(data.get("work", {}))
     scale = 1 if data["has_instructions"] else 1000
     for stream, values in data["misses"].items():
         for one in values:
