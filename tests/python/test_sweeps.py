@@ -32,6 +32,8 @@ from traces_made import convert, write_csv
 
 ZIPF = "synth:zipf?bytes=16MiB&references=20k"
 TRACES = {"strided": STRIDED, "zipf": ZIPF}
+RECORDED = Path(__file__).parent.parent / "golden/traces/events.oct"
+"""It has register dependences, unlike `TRACES`."""
 ENTRIES = {"tlb.l2.main.entries": [768, 1536]}
 
 
@@ -94,6 +96,15 @@ def test_metrics_are_those_of_sim(swept: octavo.SweepResult) -> None:
         assert row["memory_bytes"] == one.memory_bytes
         assert row["walks_per_1000_instructions"] == 1000 * one.walks / one.instructions
         assert row["walker.walks"] == one.walks == row["walks"]
+
+
+def test_different_timings_are_a_column(swept: octavo.SweepResult) -> None:
+    assert "timing" not in swept.table().column_names
+    assert "timing" not in swept.rows().column_names
+    mixed = octavo.sweep(str(RECORDED), ["skylake", "r3000"], "base4k", {"memory.bytes": "1GiB"})
+    for table in (mixed.table(), mixed.rows()):
+        found = {(row["machine"], row["timing"]) for row in table.to_pylist()}
+        assert found == {("skylake", "out-of-order"), ("r3000", "additive")}
 
 
 def test_nothing_is_simulated_twice(swept: octavo.SweepResult) -> None:

@@ -23,7 +23,7 @@ Counts = Mapping[tuple[str, str], int]
 """Values by component and counter."""
 
 _CORE = "core"
-_STACK = "core.stack"
+STACK = "core.stack"
 _TRANSLATION = ("tlb_l2", "walks", "handlers")
 """The parts of `core.stack` that are translation's."""
 _CYCLES = "cycles_"
@@ -74,7 +74,7 @@ class Simulated:
     @property
     def is_timed(self) -> bool:
         """Whether an out-of-order core executed the instructions."""
-        return (_STACK, "base") in self.counts
+        return (STACK, "base") in self.counts
 
     @cached_property
     def cycles_by_part(self) -> dict[str, float]:
@@ -83,7 +83,7 @@ class Simulated:
             return self.overlapped_cycles_by_part
         if not self.is_timed:
             return self.added_cycles_by_part
-        parts = {counter: value for (of, counter), value in self.counts.items() if of == _STACK}
+        parts = {counter: value for (of, counter), value in self.counts.items() if of == STACK}
         return {"base": parts.pop("base"), **parts}
 
     @cached_property

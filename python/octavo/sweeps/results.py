@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from octavo.base.table import Tabular
+from octavo.simulation.configuration import ADDITIVE, OUT_OF_ORDER, OVERLAPPED
+from octavo.simulation.model import STACK
 from octavo.sweeps.data_set import DataSet, Stored
 from octavo.sweeps.plan import LABELS, Plan, Planned
 from octavo.sweeps.tasks import COLUMNS, METRICS
@@ -45,7 +47,8 @@ class SweepResult(Tabular):
 
     def table(self) -> pa.Table:
         """One row for each simulation: what it is about, metrics, and each counter of the whole
-        run in a column `component.counter`, null where a design has no such counter.
+        run in a column `component.counter`, null where a design has no such counter. `timing` says
+        how cycles were computed, where that is not the same in all.
         """
         return self._table
 
@@ -62,6 +65,7 @@ class SweepResult(Tabular):
             rows.append(
                 {
                     **self._labels(one),
+                    "timing": self._timings[one.simulation.key],
                     "key": one.simulation.key,
                     "stopped": about["stopped"],
                     "is_bound": about["is_bound"],
@@ -81,7 +85,7 @@ class SweepResult(Tabular):
 
     def rows(self) -> pa.Table:
         """Every counter in a row of its own, those of processes and of intervals too: the labels,
-        and `process`, `interval`, `component`, `counter` and `value`.
+        `timing` as in `table`, and `process`, `interval`, `component`, `counter` and `value`.
         """
         import pyarrow as pa
 
@@ -89,6 +93,7 @@ class SweepResult(Tabular):
         tables = []
         for one, stored in self._stored:
             labels, count = self._labels(one), stored.table.num_rows
+            labels["timing"] = self._timings[one.simulation.key]
             columns = [pa.repeat(pa.scalar(labels[of.name], of.type), count) for of in fields]
             kept = stored.table.select(_ROW_COLUMNS)
             tables.append(
@@ -104,6 +109,11 @@ class SweepResult(Tabular):
             return pa.schema([*fields, *own]).empty_table()
         return pa.concat_tables(tables)
 
+    @cached_property
+    def _timings(self) -> dict[str, str | None]:
+        """How cycles were computed, by key; None where there are none."""
+        return {one.simulation.key: _timing(stored) for one, stored in self._stored}
+
     def _labels(self, one: Planned) -> dict[str, Any]:
         return {name: _plain(one.labels.get(name)) for name in (*LABELS, *self.plan.settings)}
 
@@ -118,6 +128,8 @@ class SweepResult(Tabular):
                 fields.append(pa.field(name, pa.array(values).type))
             except pa.ArrowInvalid:
                 fields.append(pa.field(name, pa.string()))
+        if len({*self._timings.values()} - {None}) > 1:
+            fields.append(pa.field("timing", pa.string()))
         return fields
 
     def headline(self) -> str:
@@ -131,6 +143,15 @@ class SweepResult(Tabular):
 def _plain(value: Any) -> Any:
     """A label; tables of a machine are texts."""
     return json.dumps(value) if isinstance(value, dict | list | tuple) else value
+
+
+def _timing(stored: Stored) -> str | None:
+    if stored.about["metrics"]["cycles"] is None:
+        return None
+    if STACK in stored.table["component"].unique().to_pylist():
+        return OUT_OF_ORDER
+    asked: str = stored.about["resolved"]["counting"]["timing"]
+    return OVERLAPPED if asked == OVERLAPPED else ADDITIVE
 
 
 def _metric_type(name: str) -> pa.DataType:
