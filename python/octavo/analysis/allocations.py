@@ -169,7 +169,7 @@ def site_grid(record: Record, page_size: int) -> Grid:
         body.append(("no block: elsewhere", "", *_counts(rest, first, other, total), "", ""))
     more = ("bytes live\nat most", "blocks")
     head = ("site", "called from", *_counts_head(what, other, page_size), *more)
-    return Grid("Allocation sites", head, tuple(body), left_columns=2, spare_column=1)
+    return Grid("Allocation sites", head, tuple(body), left_columns=2, spare=(1,))
 
 
 def line_grid(record: Record, page_size: int) -> Grid:

@@ -90,7 +90,8 @@ def page_size_grid(rows: Sequence[Row], level: int) -> Grid:
             head.append("added\ncycles")
     head += ["memory", "growth"]
     title = _level_title(curves[("data", BASE_PAGE)], curves[("fetch", BASE_PAGE)], level)
-    return Grid(title, tuple(head), tuple(body))
+    spare = tuple(at for at, name in enumerate(head) if name.endswith("misses"))
+    return Grid(title, tuple(head), tuple(body), spare=spare)
 
 
 def machine_grid(rows: Sequence[Row], manifest: dict[str, Any]) -> Grid | None:
@@ -131,7 +132,10 @@ def machine_grid(rows: Sequence[Row], manifest: dict[str, Any]) -> Grid | None:
     head += ["memory", "growth"]
     modelled = manifest["configuration"].get("modelled") or {}
     title = f"{modelled.get('name', 'Machine')}: TLB misses and page walks, all memory in one size"
-    return Grid(title, tuple(head), tuple(body))
+    # Rates of walks stay longest: the advice rests on them.
+    spare = [at for at, name in enumerate(head) if name.endswith("\nwalks")]
+    spare += [at for at, name in enumerate(head) if " L" in name]
+    return Grid(title, tuple(head), tuple(body), spare=tuple(spare))
 
 
 def _level_title(data: Row, fetch: Row, level: int) -> str:
@@ -217,7 +221,7 @@ def region_grid(
     body = tuple(
         line.cells(None if is_one else owner, family) for (owner, family, _), line in by_misses
     )
-    return Grid(title, head, body, left_columns=2, spare_column=1)
+    return Grid(title, head, body, left_columns=2, spare=(1, 2))
 
 
 def process_grid(
@@ -276,7 +280,7 @@ def process_grid(
         "Processes, at 4 KiB pages; misses above are sums, each image with a TLB of its own, and "
         "memory that they share counts once"
     )
-    return Grid(title, head, tuple(body), left_columns=3, spare_column=2)
+    return Grid(title, head, tuple(body), left_columns=3, spare=(2, 3))
 
 
 def _rate(found: Sequence[float | None] | None) -> str:

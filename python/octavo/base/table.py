@@ -24,8 +24,8 @@ class Grid:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left_columns: int = 1
-    spare_column: int | None = None
-    """The left column that a narrow screen may go without."""
+    spare: tuple[int, ...] = ()
+    """Columns that a narrow screen may go without, the least needed first."""
     best: tuple[tuple[int, int], ...] = ()
     """Cells that are better than the others of their row, by row and column."""
 
@@ -35,6 +35,17 @@ class Grid:
         rows = tuple((*map(printable, row[:names]), *row[names:]) for row in self.rows)
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "title", printable(self.title))
+
+    def of_columns(self, columns: Sequence[int]) -> Grid:
+        """The table of some columns, in order."""
+
+        def picked(cells: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(cells[column] for column in columns)
+
+        best = tuple((row, columns.index(at)) for row, at in self.best if at in columns)
+        left_columns = sum(column < self.left_columns for column in columns)
+        rows = tuple(map(picked, self.rows))
+        return Grid(self.title, picked(self.head), rows, left_columns=left_columns, best=best)
 
 
 _ARROW = {int: "int64", float: "float64", str: "string"}

@@ -130,7 +130,7 @@ def _process_grid(processes: list[dict[str, Any]]) -> Grid:
         )
         for process in processes
     )
-    return Grid("Processes", head, body, left_columns=3, spare_column=2)
+    return Grid("Processes", head, body, left_columns=3, spare=(2,))
 
 
 def _life(process: dict[str, Any]) -> str:

@@ -95,7 +95,7 @@ def _grid(kind: str, entries: Entries) -> Grid:
     width = 3 if any(more for *_, more in about) else 2
     rows = tuple(row[:width] for row in about)
     return Grid(
-        kind.capitalize(), tuple(head[:width]), rows, left_columns=width, spare_column=width - 1
+        kind.capitalize(), tuple(head[:width]), rows, left_columns=width, spare=(width - 1,)
     )
 
 

@@ -133,7 +133,7 @@ def machines_grid(listed: list[dict[str, str]]) -> Grid:
     """The machines, one a line; long sources are cut."""
     head = ("machine", "what it is", "source")
     rows = tuple((one["name"], one["description"], _beginning(one["source"], 50)) for one in listed)
-    return Grid("Machines", head, rows, left_columns=3, spare_column=2)
+    return Grid("Machines", head, rows, left_columns=3, spare=(2,))
 
 
 def _beginning(text: str, length: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 from octavo.base.files import check_standard_output, discard_standard_output
@@ -128,24 +129,42 @@ def show_grid(console: Console, grid: Grid, shown: int | None = None) -> None:
         return
     console.print()
     say(console, grid.title, "bold")
-    grid, ruled = _fitting(console, grid)
+    parts, ruled = _fitting(console, grid)
     width = console.width
     if not console.is_terminal:
         # Nothing is cut off where no screen needs it.
         console.width = max(width, _needed_width(grid, ruled=ruled))
-    console.print(_filled(grid, shown, ruled=ruled))
+    for number, part in enumerate(parts):
+        if number:
+            console.print()
+        console.print(_filled(part, shown, ruled=ruled, width=console.width))
     console.width = width
     if shown is not None and len(grid.rows) > shown:
         say(console, f"and {len(grid.rows) - shown} more; --json and --out have all.", "dim")
 
 
-def _fitting(console: Console, grid: Grid) -> tuple[Grid, bool]:
-    """The fullest form of the table that fits: rules and the less needed column go first."""
-    if console.is_terminal and _needed_width(grid, ruled=True) <= console.width:
-        return grid, True
-    if grid.spare_column is not None and _needed_width(grid, ruled=False) > console.width:
-        grid = _without(grid, grid.spare_column)
-    return grid, False
+def _fitting(console: Console, grid: Grid) -> tuple[list[Grid], bool]:
+    """The fullest form of the table that fits: rules go first, then the less needed columns. What
+    is still too wide for a terminal becomes several tables, each with the names.
+    """
+    if not console.is_terminal:
+        return [grid], False
+    if _needed_width(grid, ruled=True) <= console.width:
+        return [grid], True
+    columns, spare = list(range(len(grid.head))), list(grid.spare)
+    while spare and not _fits(console, grid, columns):
+        columns.remove(spare.pop(0))
+    names = [column for column in columns if column < grid.left_columns]
+    parts = [names]
+    for column in columns[len(names) :]:
+        if parts[-1] != names and not _fits(console, grid, [*parts[-1], column]):
+            parts.append(names)
+        parts[-1] = [*parts[-1], column]
+    return [grid.of_columns(part) for part in parts], False
+
+
+def _fits(console: Console, grid: Grid, columns: Sequence[int]) -> bool:
+    return _needed_width(grid.of_columns(columns), ruled=False) <= console.width
 
 
 def _needed_width(grid: Grid, *, ruled: bool) -> int:
@@ -157,16 +176,11 @@ def _needed_width(grid: Grid, *, ruled: bool) -> int:
     return sum(widths) + _GAP_WIDTH[ruled] * (len(widths) - 1) + edges
 
 
-def _without(grid: Grid, column: int) -> Grid:
-    """The grid less one of its left columns."""
-    rows = tuple(cells[:column] + cells[column + 1 :] for cells in grid.rows)
-    head = grid.head[:column] + grid.head[column + 1 :]
-    return Grid(grid.title, head, rows, left_columns=grid.left_columns - 1)
-
-
-def _filled(grid: Grid, shown: int | None, *, ruled: bool) -> Table:
+def _filled(grid: Grid, shown: int | None, *, ruled: bool, width: int) -> Table:
     from rich.text import Text
 
+    # Names are folded the more rather than numbers cut off.
+    is_tight = _needed_width(grid, ruled=ruled) > width
     table = _make_table(ruled=ruled)
     for index, name in enumerate(grid.head):
         left = index < grid.left_columns
@@ -175,7 +189,7 @@ def _filled(grid: Grid, shown: int | None, *, ruled: bool) -> Table:
             justify="left" if left else "right",
             no_wrap=not left,
             overflow="fold",
-            min_width=min(_NAME_WIDTH, _widest(grid, index)) if left else None,
+            min_width=min(_NAME_WIDTH, _widest(grid, index)) if left and not is_tight else None,
         )
     for row, cells in enumerate(grid.rows[:shown]):
         styles = ("bold green" if (row, at) in grid.best else "" for at in range(len(cells)))

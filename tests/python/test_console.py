@@ -1,0 +1,71 @@
+"""Tables on terminals: columns go, and tables are parted, but no cell is cut off."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+import octavo
+from octavo.analysis.view import machine_grid, page_size_grid
+from octavo.base.table import Grid
+from octavo.terminal.console import show_grid
+
+
+def shown(grid: Grid, width: int) -> list[str]:
+    console = Console(force_terminal=True, width=width, color_system=None)
+    with console.capture() as captured:
+        show_grid(console, grid)
+    lines = captured.get().splitlines()
+    assert all(len(line) <= width for line in lines)
+    return lines
+
+
+@pytest.fixture(scope="module")
+def run() -> octavo.RunResult:
+    return octavo.run("synth:zipf?bytes=64MiB&references=200k", tlb="zen5")
+
+
+@pytest.mark.parametrize(
+    ("width", "gone"),
+    [
+        (60, ["code L1\nper 1000", "data L1\nper 1000", "code\nwalks", "data\nwalks"]),
+        (72, ["code\nwalks", "data\nwalks"]),
+        (80, ["code\nwalks"]),
+        (84, ["code\nwalks"]),
+        (100, []),
+    ],
+)
+def test_the_least_needed_columns_go_and_the_others_are_whole(
+    run: octavo.RunResult, width: int, gone: list[str]
+) -> None:
+    made = machine_grid(run.rows, run.manifest)
+    assert made is not None
+    # The widest numbers that there are.
+    rows = tuple((*row[:-2], "1.00 MiB", "+1,742%") for row in made.rows)
+    grid = Grid(made.title, made.head, rows, spare=made.spare)
+    kept = [at for at, name in enumerate(grid.head) if name not in gone]
+    said = [line.split() for line in shown(grid, width)]
+    for row in rows:
+        line = next(words for words in said if words[:2] == row[0].split())
+        assert line == " ".join(row[at] for at in kept).split()
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 84])
+def test_the_page_size_and_the_growth_stay(run: octavo.RunResult, width: int) -> None:
+    grid = page_size_grid(run.rows, 1)
+    said = [line.split() for line in shown(grid, width)]
+    for row in grid.rows:
+        line = next(words for words in said if words[:2] == row[0].split())
+        assert line[-3:] == [*row[-2].split(), row[-1]]
+
+
+@pytest.mark.parametrize("width", [40, 60, 72, 80, 84])
+def test_a_table_without_columns_to_spare_is_parted(width: int) -> None:
+    head = ("design", *(f"column {at}" for at in range(12)))
+    rows = tuple((f"row {row}", *(f"{row}-{at}-end" for at in range(12))) for row in range(3))
+    lines = shown(Grid("Title", head, rows), width)
+    words = " ".join(lines).split()
+    for row in rows:
+        assert all(words.count(cell) == 1 for cell in row[1:])
+        named = [line for line in lines if line.startswith(row[0])]
+        assert len(named) == sum(line.startswith("design") for line in lines) > 1
