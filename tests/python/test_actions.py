@@ -1,3 +1,4 @@
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -407,3 +408,11 @@ def test_the_line_to_paste_keeps_the_options_that_the_user_has_set(
     assert action.for_program("prog").command == (
         "GLIBC_TUNABLES=glibc.malloc.check=0:glibc.malloc.hugetlb=1 prog"
     )
+
+
+def test_an_argument_with_a_line_end_stays_on_its_line() -> None:
+    action = Action("malloc", "", environment={"A": "1"}, arguments=("-x",))
+    assert action.for_program(shlex.join(["python", "-c", "a\nb"])).command == (
+        r"A=1 python -x -c $'a\nb'"
+    )
+    assert replace(action, arguments=()).for_program("'b\udcff'").command == r"A=1 $'b\xff'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.console import Console
 from octavo.base import units
 from octavo.base.errors import UsageError, choose
 from octavo.base.table import Grid
-from octavo.base.text import MOST_QUOTED, printable, printable_document, quoted
+from octavo.base.text import MOST_QUOTED, printable, printable_document, quoted, shell_line
 from octavo.report import page
 from octavo.terminal.console import say, show_grid
 
@@ -92,3 +93,24 @@ def test_errors_command_no_terminal(tmp_path: Path) -> None:
     assert done.returncode == 125
     assert SHOWN in done.stderr
     assert not any(character in done.stderr for character in "\x1b\x07")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "plain",
+        "two words",
+        "it's",
+        "a\nb",
+        "don't\n\\n",
+        "\x1b[31m\t",
+        "b\udcff1",
+        "é\u202eé\n",
+        "",
+    ],
+)
+def test_words_survive_a_shell_on_one_line(word: str) -> None:
+    line = shell_line(["printf", "%s", word])
+    assert printable(line) == line
+    said = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, check=True).stdout
+    assert said == os.fsencode(word)

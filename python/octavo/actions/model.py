@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from octavo.base.text import shell_line, shell_word
 from octavo.base.units import format_bytes
 from octavo.runtimes.launchers import added_to, has_options, with_options
 
@@ -86,11 +87,8 @@ class Action:
         return [write_setting(path, value) for path, value in self.changes.items()]
 
     def _start(self, program: str) -> str:
-        variables = (f"{name}={shlex.quote(value)}" for name, value in self._new_variables.items())
-        words = program
-        if self.arguments or self.prefix:
-            words = shlex.join(self.words(shlex.split(program)))
-        return " ".join((*variables, words))
+        variables = (f"{name}={shell_word(value)}" for name, value in self._new_variables.items())
+        return " ".join((*variables, shell_line(self.words(shlex.split(program)))))
 
     @property
     def _new_variables(self) -> dict[str, str]:

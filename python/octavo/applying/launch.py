@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from octavo.applying.preload import PreloadSettings, elf_of, find_library, is_st
 from octavo.applying.text import FileText, read_in_huge_pages
 from octavo.base.errors import CannotRun, NotExecutable, choose
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
+from octavo.base.text import shell_line, shell_word
 from octavo.base.units import format_bytes
 from octavo.runtimes.launchers import added_to, program_at, with_options
 from octavo.tracing.program import check_format, gives_privileges, locate_program
@@ -48,13 +48,13 @@ class Launch:
 
     def shell(self) -> str:
         """The command line that does the same."""
-        settings = [f"{name}={shlex.quote(value)}" for name, value in self.variables.items()]
+        settings = [f"{name}={shell_word(value)}" for name, value in self.variables.items()]
         host = read_huge_pages()
         reading = [action.prefix for path in self.texts if (action := read_ahead(path, host))]
-        first = [shlex.join(word for prefix in reading for word in prefix)] if reading else []
+        first = [shell_line(word for prefix in reading for word in prefix)] if reading else []
         if first and settings:
             first.append("env")
-        return " ".join([*first, *settings, shlex.join(self.command)])
+        return " ".join([*first, *settings, shell_line(self.command)])
 
     def read_texts(self) -> list[FileText]:
         """Reads these files in huge pages, and looks at the result."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable
 from typing import Any
 
 MOST_QUOTED = 60
@@ -31,6 +33,21 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def shell_word(word: str) -> str:
+    """The word as a shell takes it, on one line: bash's `$'…'` where it holds characters that do
+    not print, or bytes that are not UTF-8.
+    """
+    if not _UNPRINTABLE.search(word):
+        return shlex.quote(word)
+    text = word.replace("\\", r"\\").replace("'", r"\'")
+    return f"$'{_UNPRINTABLE.sub(_escape_bytes, text)}'"
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """The words as a command line."""
+    return " ".join(map(shell_word, words))
+
+
 def printable_document(value: Any) -> Any:
     """The same of all texts in plain data."""
     return _changed(value, printable_lines)
@@ -55,6 +72,12 @@ def quoted(value: object, most: int = MOST_QUOTED) -> str:
     """The beginning of a value, printable and short enough for a sentence."""
     text = str(value)
     return printable(text) if len(text) <= most else f"{printable(text[:most])}…"
+
+
+def _escape_bytes(match: re.Match[str]) -> str:
+    character = match[0]
+    code = os.fsencode(character)
+    return _SHORT.get(character) or "".join(f"\\x{byte:02x}" for byte in code)
 
 
 def _escape(match: re.Match[str]) -> str:

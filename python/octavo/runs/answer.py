@@ -6,7 +6,6 @@ It is made of the pieces of advice, which are the evidence for it.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from octavo.actions.model import own_command
 from octavo.analysis.advice import Thresholds
 from octavo.analysis.gain import Gain
 from octavo.analysis.rows import family_of
+from octavo.base.text import shell_line
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_share
 
 Record = dict[str, Any]
@@ -100,7 +100,7 @@ def answer_of(
         if name.startswith(SHARED_FOR_ALL):
             # Only named, or with a result that shows shared memory, is it among what is tried.
             options += ["--settings", name]
-        verify = shlex.join([*own_command(), "verify", *options, "--", *program])
+        verify = shell_line([*own_command(), "verify", *options, "--", *program])
     return Answer(text, True, gain, growth, lines, undo, verify)
 
 
