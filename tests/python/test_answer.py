@@ -67,6 +67,12 @@ def test_pages_of_both_code_and_data_grow_once() -> None:
     assert "for 10 MiB (5.0%) more memory" in answer(*both, growth=10 * MIB).text
 
 
+def test_the_growth_of_one_piece_is_that_of_the_piece() -> None:
+    data = item("data", HUGE, (0.02, 0.03, 0.04), growth_bytes=12 * MIB)
+    code = item("fetch", BASE, (0, 0, 0))
+    assert answer(code, data, growth=10 * MIB).growth_bytes == 12 * MIB
+
+
 def test_what_keeps_small_pages_is_said() -> None:
     little = [item(stream, BASE, (0.0, 0.004, 0.1)) for stream in ("fetch", "data")]
     assert answer(*little).text == (

@@ -78,7 +78,7 @@ def answer_of(
     gain = _sum(chosen)
     growth = sum(max(0, item["growth_bytes"]) for item in chosen)
     largest = max(item["usable_page_size"] for item in chosen)
-    if largest in memory:
+    if len(chosen) > 1 and largest in memory:
         # Large pages that hold both code and data are in both.
         growth = min(growth, memory[largest] - memory[BASE_PAGE])
     action = _first_to_paste(chosen)
