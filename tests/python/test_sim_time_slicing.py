@@ -14,6 +14,7 @@ from octavo.cli import app
 from octavo.report.sim import render_sim
 from octavo.report.sim_data import report_data
 from octavo.simulation.api import SimResult
+from octavo.simulation.configuration import configure_sim
 from octavo.simulation.view import grids, headline
 from sim_fakes import STRIDED, counters_of
 
@@ -144,3 +145,34 @@ def test_a_run_within_the_warm_up_is_no_result(tmp_path: Path) -> None:
     assert done.stderr.startswith("octavo: no reference of `synth:")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("processes", "said"),
+    [
+        (
+            "flush",
+            "flushed at a switch of a core to another process, of which there are few where each "
+            "has a core.",
+        ),
+        ("asid", "tagged with identifiers."),
+    ],
+)
+def test_the_notes_say_that_several_cores_take_processes(processes: str, said: str) -> None:
+    notes = "\n".join(configure_sim(processes=processes, quantum=20_000, cores=2).notes())
+    assert "share a core" not in notes
+    assert "Processes run one at a time, round robin, with a quantum of 20000 instructions" in notes
+    assert f"one machine for all of them; translations are {said}" in notes
+    assert "Threads of all processes are placed on the 2 cores one after another" in notes
+    alone = "\n".join(configure_sim(processes=processes, quantum=20_000).notes())
+    assert "Processes share a core round robin" in alone
+
+
+def test_processes_on_cores_of_their_own_are_hardly_flushed() -> None:
+    def walks(processes: str, cores: int) -> int:
+        traces = ["synth:zipf?bytes=1MiB&references=20k", STRIDED]
+        made = octavo.sim(traces, processes=processes, quantum=1000, cores=cores)
+        return made.design("base4k").walks
+
+    assert walks("flush", 2) - walks("asid", 2) <= 2
+    assert walks("flush", 1) - walks("asid", 1) > 200

@@ -161,17 +161,24 @@ class SimConfiguration(SharedScope):
         cores = self.machine["core"]["count"]
         if cores == 1:
             return SHARED_THREADS_NOTE
+        whose = "a process" if self.processes == "apart" else "all processes"
         return (
-            f"Threads of a process are placed on the {cores} cores one after another, as they are "
+            f"Threads of {whose} are placed on the {cores} cores one after another, as they are "
             "first seen, and run one at a time, in the order in which they were traced."
         )
 
     def _sharing_notes(self) -> Iterator[str]:
         if self.processes != "apart":
-            translations = (
-                "tagged with identifiers" if self.processes == "asid" else "flushed at a switch"
-            )
-            yield time_slicing_note(self)
+            cores = self.machine["core"]["count"]
+            translations = "tagged with identifiers"
+            if self.processes == "flush":
+                translations = "flushed at a switch"
+                if cores > 1:
+                    translations += (
+                        " of a core to another process, of which there are few where each has a "
+                        "core"
+                    )
+            yield time_slicing_note(self, cores)
             yield f"Each design has one machine for all of them; translations are {translations}."
         else:
             yield OWN_NOTE

@@ -192,11 +192,12 @@ def choose_processes(
     return cast("Processes", processes), quantum_instructions, first
 
 
-def time_slicing_note(scope: SharedScope) -> str:
-    """How processes share a core, in a sentence."""
+def time_slicing_note(scope: SharedScope, cores: int = 1) -> str:
+    """How processes share a core, or take turns on several, in a sentence."""
     quantum, first = scope.quantum_instructions, scope.first_quantum_instructions
     later = "" if first == quantum else f" after a first turn of {first} each"
+    how = "share a core round robin" if cores == 1 else "run one at a time, round robin"
     return (
-        f"Processes share a core round robin, with a quantum of {quantum} instructions{later}; "
-        "waiting is not modelled."
+        f"Processes {how}, with a quantum of {quantum} instructions{later}; waiting is not "
+        "modelled."
     )
