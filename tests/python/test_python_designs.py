@@ -328,3 +328,70 @@ def test_two_designs_of_one_name_are_refused(lru: Any) -> None:
     other = type("Lru", (lru,), {})
     with pytest.raises(octavo.OctavoError, match="have the same name"):
         octavo.sweep(TRACES[0], designs=[lru, other])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"interval": "abc"}, "interval: `'abc'` is not allowed: give a whole number or None."),
+        ({"warm_up": 1.5}, "warm_up: `1.5` is not allowed: give a whole number."),
+        ({"timing": None}, "timing: `None` is not allowed: give a text."),
+        ({"machine": None}, "machine: `None` is not allowed: give a text."),
+        ({"machine": 5}, "machine: `5` is not allowed: give a text."),
+        ({"check": "yes"}, "check: `'yes'` is not allowed: give True or False."),
+        ({"settings": "a=1"}, "settings: `'a=1'` is not allowed: give a mapping or a list."),
+        ({"max_instructions": "1k"}, "max_instructions: `'1k'` is not allowed: give a whole"),
+        ({"designs": [5]}, "5 is no design: give a name, or a subclass of octavo.Design."),
+    ],
+)
+def test_arguments_of_other_types_are_refused_in_a_sentence(
+    arguments: dict[str, Any], said: str
+) -> None:
+    trace = "synth:gups?table=1MiB&updates=100"
+    with pytest.raises(octavo.OctavoError, match=re.escape(said)):
+        octavo.sim(trace, **arguments)
+    shared = {name: value for name, value in arguments.items() if name in ("interval", "warm_up")}
+    if shared:
+        with pytest.raises(octavo.OctavoError, match=re.escape(said)):
+            octavo.sweep(trace, **shared)
+
+
+def test_one_design_is_taken_for_a_list_of_one() -> None:
+    trace = "synth:gups?table=1MiB&updates=100"
+    assert octavo.sim(trace, designs="thp").rows == octavo.sim(trace, designs=["thp"]).rows
+
+
+def test_a_policy_is_a_text() -> None:
+    class Odd(octavo.Design):
+        policy = None  # type: ignore[assignment]
+
+        def look_up(self, space: int, page: int) -> int | None:
+            return None
+
+        def fill(self, space: int, page: int, page_bytes: int) -> None: ...
+
+        def invalidate(self, space: int, first: int, end: int) -> None: ...
+
+        def flush(self) -> None: ...
+
+    with pytest.raises(octavo.OctavoError, match="Odd: the policy None is no text"):
+        octavo.sim("synth:gups?table=1MiB&updates=100", designs=[Odd])
+
+
+def test_a_page_that_was_never_filled_stops_its_design() -> None:
+    class Wrong(octavo.Design):
+        def look_up(self, space: int, page: int) -> int | None:
+            return 4096
+
+        def fill(self, space: int, page: int, page_bytes: int) -> None: ...
+
+        def invalidate(self, space: int, first: int, end: int) -> None: ...
+
+        def flush(self) -> None: ...
+
+    result = octavo.sim("synth:gups?table=1MiB&updates=100", designs=["base4k", Wrong])
+    stopped = result.design("Wrong").stopped
+    assert stopped is not None
+    assert "no page of this size was filled there" in stopped
+    assert result.design("base4k").stopped is None
+    assert result.design("base4k").walks > 0

@@ -169,11 +169,11 @@ ENGINE = Engine("sim", configure_sim, _finished)
 _CHOICES = {*keywords_of(configure_sim), *keywords_of(resolve_scope)} - {"phase"}
 
 
-@with_checked_names(sorted(_CHOICES))
+@with_checked_names(sorted(_CHOICES), (configure_sim, resolve_scope))
 def sim(
     command: Sequence[str] | str,
     machine: str = DEFAULT_MACHINE,
-    designs: Sequence[str | type[Design]] = DEFAULT_DESIGNS,
+    designs: Sequence[str | type[Design]] | str | type[Design] = DEFAULT_DESIGNS,
     settings: Mapping[str, Setting] | Sequence[str] = (),
     *,
     format: str | None = None,
@@ -211,7 +211,7 @@ def sim(
         follow_children=follow_children,
         on_progress=on_progress,
         machine=machine,
-        designs=designs,
+        designs=[designs] if isinstance(designs, str | type) else designs,
         settings=settings,
         **choices,
     )

@@ -54,6 +54,8 @@ def name_of(design: str | type[Design]) -> str:
             f"a design in Python cannot have the name `{name}`: give it a `name` that is an "
             "identifier and no design's of Octavo."
         )
+    if not isinstance(design.policy, str):
+        raise UsageError(f'{name}: the policy {design.policy!r} is no text, such as "base".')
     missing = [of for of in METHODS if of in design.__abstractmethods__]
     if missing:
         raise UsageError(f"{name} has no {missing[0]}: a design needs {', '.join(METHODS)}.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.progress import NotebookLine, is_notebook, is_watched
-from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
+from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, configure_sim
 from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.local import LocalWorkers
@@ -20,6 +20,7 @@ from octavo.sweeps.plan import Names, Variants, crossed, named, resolve, variant
 from octavo.sweeps.results import SweepResult
 from octavo.sweeps.running import SweepProgress, Workers, prepare, run_prepared
 from octavo.sweeps.simulation import COUNTING
+from octavo.tracing.scope import resolve_scope
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -28,7 +29,7 @@ LOCAL, RAY = "local", "ray"
 _RAY_ADDRESS = f"{RAY}://"
 
 
-@with_checked_names(COUNTING)
+@with_checked_names(COUNTING, (configure_sim, resolve_scope))
 def sweep(
     traces: Names,
     machines: Names = DEFAULT_MACHINE,

@@ -105,7 +105,7 @@ ENGINE = Engine("curves", configure_curves, _finished)
 _CHOICES = {*keywords_of(configure_curves), *keywords_of(resolve_scope)} - {"phase", "sizes"}
 
 
-@with_checked_names(sorted(_CHOICES))
+@with_checked_names(sorted(_CHOICES), (configure_curves, resolve_scope))
 def curves(
     command: Sequence[str] | str,
     *,
