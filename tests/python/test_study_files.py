@@ -16,7 +16,10 @@ from typer.testing import CliRunner, Result
 import octavo
 from octavo.base.errors import UsageError
 from octavo.cli import app
+from octavo.sweeps import recordings
+from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.study_file import read_study
+from octavo.tracing.recording import RecordedTrace
 from schemas import first_error, validator_of
 from sim_fakes import STRIDED
 from test_sweeps import ZIPF, files
@@ -171,6 +174,64 @@ def test_programs_are_recorded_once(tmp_path: Path) -> None:
     before = trace.stat().st_mtime_ns
     assert study("run", path, "-q").exit_code == 0
     assert trace.stat().st_mtime_ns == before
+
+
+def test_an_interrupted_recording_is_none(tmp_path: Path) -> None:
+    text = 'designs = "thp"\n[programs]\nsleep = ["sleep", "100"]\n'
+    out = tmp_path / "one.results"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "octavo", "study", "run", written(tmp_path, text)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while run.poll() is None and not list(out.glob("staging/*.oct")):
+        time.sleep(0.05)
+    time.sleep(1.0)
+    run.send_signal(signal.SIGTERM)
+    said = run.communicate()[1]
+    assert run.returncode == 128 + signal.SIGTERM
+    assert "octavo: interrupted before" in said
+    assert not [path for path in out.rglob("*") if path.suffix in (".oct", ".parquet")]
+
+
+def test_the_first_of_two_recordings_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = read_study(written(tmp_path, 'designs = "thp"\n[programs]\nls = ["ls"]\n'))
+    data_set = DataSet(given.out)
+    names = []
+
+    def record(command: Any, path: Path) -> Any:
+        names.append(path)
+        path.write_text(f"{len(names)}")
+        if len(names) == 1:
+            recordings.record_program(given, "ls", data_set, is_silent=False)
+        about = {"exit": {"reason": "exited"}}
+        return RecordedTrace(str(path), about, 1, 1, 1, 1, 0.0)
+
+    monkeypatch.setattr(recordings, "record", record)
+    recordings.record_program(given, "ls", data_set, is_silent=False)
+    assert given.recording("ls").read_text() == "2"
+    assert len(set(names)) == 2
+    assert not list(given.out.glob("staging/*"))
+
+
+def test_how_a_recorded_program_failed_is_said(tmp_path: Path) -> None:
+    text = 'designs = "thp"\n[programs]\nf = ["sh", "-c", "echo out; exit 3"]\n'
+    text += 's = ["sh", "-c", "kill -SEGV $$"]\n'
+    command = [sys.executable, "-m", "octavo", "study", "run", written(tmp_path, text)]
+    done = subprocess.run([*command, "--json", "-"], capture_output=True, text=True, check=True)
+    document = json.loads(done.stdout)
+    assert first_error(validator_of("study"), document) is None
+    sentences = {
+        "f": "STATUS 3: the program ended with this error status",
+        "s": "the program was killed by SIGSEGV",
+    }
+    assert document["failed_programs"] == sentences
+    assert "\nout\n" in done.stderr
+    for said in (done.stderr, study("status", command[-1]).stderr):
+        for name, why in sentences.items():
+            assert f"`{name}`: {why}; its recording is used as it is.\n" in said
 
 
 def killed_study(tmp_path: Path, name: str, kills: int, count: int) -> dict[str, bytes]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from octavo.base.errors import CannotRun, UsageError, choose
+from octavo.base.files import STANDARD_OUTPUT
 from octavo.cli import options
 from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
 
 if TYPE_CHECKING:
+    from octavo.sweeps.data_set import DataSet
     from octavo.sweeps.results import SweepResult
     from octavo.sweeps.study_file import Study
 
@@ -100,7 +102,7 @@ def _run(
     where = workers_of(on, workers)
     data_set = DataSet(given.out, create=action == "run")
     console = make_console()
-    _record(given, console, output.quiet)
+    failures = _record(given, data_set, console, output)
     prepared = prepare(given.plan(), data_set, where)
     if not output.quiet:
         say(console, prepared.estimate.sentence(where.describe()))
@@ -109,7 +111,7 @@ def _run(
         return
     with shown_progress(False if output.quiet else None) as show:
         result = run_prepared(prepared, show or (lambda progress: None))
-    write(lambda: _document(result, dict(result.failed)))
+    write(lambda: _document(result, dict(result.failed), failures))
     if not output.quiet:
         say(console, f"{given.out}: {result.headline()}.", "bold")
         for why in dict.fromkeys(result.failed.values()):
@@ -120,29 +122,40 @@ def _run(
         raise CannotRun(f"{len(result.failed)} simulations failed.")
 
 
-def _record(given: Study, console: Any, quiet: bool) -> None:
-    """Records the programs that have no trace yet."""
+def _record(given: Study, data_set: DataSet, console: Any, output: Any) -> dict[str, str]:
+    """Records the programs that have no trace yet; says how programs failed."""
+    from octavo.sweeps.recordings import failures, record_program
     from octavo.terminal.console import say
-    from octavo.tracing.recording import record
 
     for name in given.unrecorded:
-        if not quiet:
+        if not output.quiet:
             say(console, f"recording {name}: {' '.join(given.programs[name])}")
-        place = given.recording(name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        new = place.with_name(f"unfinished-{place.name}")
-        record(list(given.programs[name]), str(new), force=True)
-        new.replace(place)
+        record_program(given, name, data_set, is_silent=output.json == STANDARD_OUTPUT)
+    found = failures(given)
+    if not output.quiet:
+        _say_failures(console, found)
+    return found
+
+
+def _say_failures(console: Any, failures: dict[str, str]) -> None:
+    from octavo.terminal.console import say
+
+    for name, why in failures.items():
+        say(console, f"`{name}`: {why}; its recording is used as it is.", "bold yellow")
 
 
 def _status(file: str, write: Any, output: Any) -> None:
+    from octavo.sweeps.recordings import failures
+    from octavo.sweeps.study_file import read_study
     from octavo.terminal.console import make_console, say
 
     result = _stored(file)
     failed = result.data_set.failures(result.plan.simulations)
-    write(lambda: _document(result, failed))
+    of_programs = failures(read_study(file))
+    write(lambda: _document(result, failed, of_programs))
     if not output.quiet:
         console = make_console()
+        _say_failures(console, of_programs)
         say(console, f"{result.data_set.directory}: {result.headline()}.", "bold")
         for why in dict.fromkeys(failed.values()):
             say(console, why, "bold yellow")
@@ -198,7 +211,9 @@ def _stored(file: str) -> SweepResult:
     return SweepResult(given.plan(), data_set)
 
 
-def _document(result: SweepResult, failed: dict[str, str]) -> dict[str, Any]:
+def _document(
+    result: SweepResult, failed: dict[str, str], failed_programs: dict[str, str]
+) -> dict[str, Any]:
     planned = len(result.plan.planned)
     return {
         "schema": SCHEMA,
@@ -206,6 +221,7 @@ def _document(result: SweepResult, failed: dict[str, str]) -> dict[str, Any]:
         "done": result.table().num_rows,
         "partial": result.is_partial,
         "failed": failed,
+        "failed_programs": failed_programs,
         "simulations": result.table().to_pylist(),
     }
 

@@ -1,8 +1,9 @@
 """The data set of results: a directory with a Parquet file for each simulation, under the key of
 all that decides its content.
 
-A file is written under another name, synchronised and renamed, so that it is whole wherever it is;
-and since its bytes depend on its key alone, it does not matter which of several writers was last.
+A file is written under another name and synchronised before it gets its own, so that it is whole
+wherever it is; and since its bytes depend on its key alone, it does not matter which of several
+writers was first. Of recordings that does matter: all of them use that of the first.
 Facts that differ from run to run (times, failures) are kept beside `data/`, in `journal/`.
 """
 
@@ -14,6 +15,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,18 +107,26 @@ class DataSet:
         import pyarrow.parquet as pq
 
         place = self.path(simulation)
-        staging = self.directory / _STAGING
-        with failing_with(f"`{place}`"):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            staging.mkdir(exist_ok=True)
-            new = staging / f"{self._writer}-{uuid.uuid4().hex}"
-            try:
-                pq.write_table(table, new, compression="zstd")
+        with failing_with(f"`{place}`"), self.staged(place) as new:
+            pq.write_table(table, new, compression="zstd")
+
+    @contextmanager
+    def staged(self, place: Path) -> Iterator[Path]:
+        """A name to write a file under, which gets the name `place` where no error ends its
+        writing. Of several writers, the first to end gives the file. Raises CannotRun.
+        """
+        new = self.directory / _STAGING / f"{self._writer}-{uuid.uuid4().hex}{place.suffix}"
+        try:
+            with failing_with(f"`{place}`"):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                new.parent.mkdir(exist_ok=True)
+            yield new
+            with failing_with(f"`{place}`"):
                 with new.open("rb+") as file:
                     os.fsync(file.fileno())
-                new.replace(place)
-            finally:
-                new.unlink(missing_ok=True)
+                _appear(new, place)
+        finally:
+            new.unlink(missing_ok=True)
 
     def read(self, simulation: Simulation) -> Stored:
         """A result. Raises CannotRun."""
@@ -173,3 +183,14 @@ class DataSet:
                 if key in wanted and note["at"] >= found.get(key, (0.0, ""))[0]:
                     found[key] = (note["at"], note["why"])
         return {key: why for key, (_, why) in found.items()}
+
+
+def _appear(new: Path, place: Path) -> None:
+    """Gives a file its name, unless another has it already."""
+    try:
+        place.hardlink_to(new)
+    except FileExistsError:
+        return
+    except OSError:
+        # A file system without hard links.
+        new.replace(place)

@@ -58,6 +58,8 @@ class RecordedTrace(Shown):
     instructions: int
     processes: int
     elapsed_seconds: float
+    interrupted_by: int | None = None
+    """The signal that ended the recording before the program's own end, if one did."""
 
     @property
     def status(self) -> int:
@@ -228,6 +230,7 @@ def _recorded(
         instructions=recorded["instructions"],
         processes=len(recorded["streams"]),
         elapsed_seconds=recorded["elapsed_seconds"],
+        interrupted_by=interrupted_by,
     )
 
 
