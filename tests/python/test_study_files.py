@@ -130,6 +130,11 @@ designs = "thp"
         ("seeds = [1.5]", "`seeds` has a value that is no whole number."),
         ("machines = []", "`machines` is empty."),
         ("programs = {ls = 'ls'}", "`programs.ls` is a list of texts"),
+        ("programs = {'../ls' = ['ls']}", "`programs.../ls`: the name is part of a file's name"),
+        ('programs = {"" = ["ls"]}', "no / and no control characters"),
+        ('programs = {"l\\u0007s" = ["ls"]}', r"`programs.l\x07s`: the name is part"),
+        (f"programs = {{{'l' * 201} = ['ls']}}", "it has from 1 to 200 bytes"),
+        ("programs = {a = ['ls']}", "`a` names a trace and a program"),
     ],
 )
 def test_each_error_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> None:

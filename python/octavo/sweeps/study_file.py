@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from octavo._core import OctavoError
 from octavo.base.errors import CannotRun, UsageError, nearest
-from octavo.base.text import quoted
+from octavo.base.text import printable, quoted
 from octavo.base.toml import TomlError, read_toml
 from octavo.base.units import count
 from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
@@ -20,6 +21,8 @@ from octavo.sweeps.simulation import COUNTING
 from octavo.traces.by_name import SYNTHETIC
 
 CROSSED, ZIPPED = "crossed", "zipped"
+_MOST_NAME_BYTES = 200
+"""Of a program's name: a file name has up to 255, and a hash and a suffix follow it."""
 _NUMBERS = ("skip_instructions", "max_instructions", "warm_up", "interval")
 _KINDS: dict[str, tuple[type, ...]] = {
     "out": (str,),
@@ -166,11 +169,25 @@ def _errors(given: Mapping[str, Any]) -> Any:
         yield "`seeds` has a value that is no whole number."
     programs = given.get("programs", {})
     if isinstance(programs, dict):
+        traces = given.get("traces")
         for name, command in programs.items():
+            if not _is_file_name(name):
+                yield (
+                    f"`programs.{quoted(name)}`: the name is part of a file's name; it has from 1 "
+                    f"to {_MOST_NAME_BYTES} bytes, no / and no control characters."
+                )
+            if name in traces if isinstance(traces, dict) else name in _listed(traces):
+                yield f"`{quoted(name)}` names a trace and a program; give each its own name."
             if not (isinstance(command, list) and command) or not all(
                 isinstance(word, str) for word in command
             ):
                 yield f'`programs.{quoted(name)}` is a list of texts, as ["gzip", "-k", "file"].'
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether it can be the first part of one."""
+    is_plain = "/" not in name and name == printable(name)
+    return is_plain and 0 < len(os.fsencode(name)) <= _MOST_NAME_BYTES
 
 
 def _zipped_settings(path: Path, parameters: Any) -> list[dict[str, Any]]:
