@@ -105,6 +105,96 @@ def test_status_resume_query_and_diff(path: str, tmp_path: Path) -> None:
     assert {one["metric"] for one in json.loads(done.stdout)["differences"]} == {"key"}
 
 
+VALUES = {
+    "sum(80000::bigint)": 640_000,
+    "1.50::decimal(4, 2)": 1.5,
+    "'a'::blob": "61",
+    "date '2020-02-01'": "2020-02-01",
+    "timestamp '2020-02-01 12:30:00'": "2020-02-01T12:30:00",
+    "time '12:30'": "12:30:00",
+    "interval 3 day": [0, 3, 0],
+    "[2::decimal, 0 / 0::double]": [2, None],
+    "{'a': 1e400::double}": {"a": None},
+    "0 / 0::double": None,
+    "170141183460469231731687303715884105727::hugeint": 2**127 - 1,
+}
+
+
+def test_every_value_of_a_query_goes_into_json(path: str) -> None:
+    study("run", path, "-q")
+    columns = ", ".join(f"{sql} c{number}" for number, sql in enumerate(VALUES))
+    done = study("query", path, f"select {columns} from simulations", "--json", "-")
+    (row,) = json.loads(done.stdout)["rows"]
+    assert list(row.values()) == list(VALUES.values())
+    done = study("query", path, "select date '20000-01-01'")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "cast such values to text." in done.stderr
+
+
+def test_columns_of_one_name_stay_apart(path: str) -> None:
+    study("run", path, "-q")
+    done = study("query", path, "select 1 as a, 2 as a, 3 as b, 4 as a", "--json", "-")
+    assert json.loads(done.stdout)["rows"] == [{"a": 1, "a_1": 2, "b": 3, "a_2": 4}]
+    done = study("query", path, "select 1 as a, 2 as a")
+    assert done.stdout.split() == ["a", "a_1", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "copy (select 1) to 'written'",
+        "attach 'written'",
+        "create table written as select 1",
+        "select 1; select 2",
+        "select 1; copy (select 1) to 'written'",
+    ],
+)
+def test_a_query_is_one_select(
+    sql: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study("run", path, "-q")
+    done = study("query", path, sql)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "query: give one select" in done.stderr
+    assert not Path("written").exists()
+
+
+def test_a_long_table_is_cut_off_and_says_so(path: str) -> None:
+    study("run", path, "-q")
+    done = study("query", path, "select * from range(3000000)")
+    assert done.stdout.split()[-1] == "999"
+    assert "and 2,999,000 more rows; --json has all." in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_query(number: int, path: str) -> None:
+    study("run", path, "-q")
+    sql = "select count(*) from range(1000000000) a, range(1000) b where a.range % 7 = b.range % 3"
+    run = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, path, sql, str(int(number))],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = run.communicate(timeout=300)[1]
+    assert (run.returncode, said) == (128 + number, "octavo: interrupted.\n")
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from octavo.__main__ import main
+from octavo.sweeps import queries
+answer = queries._answer
+def slow(connection, sql):
+    threading.Timer(0.5, os.kill, (os.getpid(), int(sys.argv[3]))).start()
+    return answer(connection, sql)
+queries._answer = slow
+main(["study", "query", *sys.argv[1:3]])
+"""
+"""Sends a signal once the query has begun."""
+
+
 def test_zipped_lists_go_side_by_side(tmp_path: Path) -> None:
     text = f"""combine = "zipped"
 traces = ["{STRIDED}", "{ZIPF}"]

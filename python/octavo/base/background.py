@@ -64,8 +64,10 @@ def outcome_of(job: TraceJob[T], on_progress: Callable[[Any], None]) -> T:
     return job.result()
 
 
-def interruptible(work: Callable[[], T]) -> T:
-    """Does what would not listen to Ctrl-C by itself."""
+def interruptible(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
+    """Does what would not listen to Ctrl-C by itself. `stop` ends it soon where a signal arrives;
+    without it, the work is abandoned.
+    """
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -74,12 +76,20 @@ def interruptible(work: Callable[[], T]) -> T:
             results.append(work())
         except BaseException as error:
             errors.append(error)
+        ended.set()
 
-    # A daemon: the process does not wait for it in the end.
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(POLL_SECONDS)
+    # An event, as a join that a signal ends takes the thread for one that has ended. A daemon, as
+    # the process does not wait for it in the end.
+    ended = threading.Event()
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        while not ended.wait(POLL_SECONDS):
+            pass
+    except KeyboardInterrupt:
+        if stop is not None:
+            stop()
+            ended.wait(GIVE_UP_SECONDS)
+        raise
     if errors:
         raise errors[0]
     return results[0]

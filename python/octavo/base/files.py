@@ -25,8 +25,10 @@ _LAST = "manifest.json"
 
 
 def to_json(document: Any, indent: int | None = None) -> str:
-    """One line for programs; indented where people read it."""
-    return json.dumps(document, indent=indent) + "\n"
+    """One line for programs; indented where people read it. Raises ValueError for NaN and
+    infinities, which JSON does not have.
+    """
+    return json.dumps(document, indent=indent, allow_nan=False) + "\n"
 
 
 @contextmanager

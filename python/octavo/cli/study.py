@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SCHEMA = "octavo/study/1"
 ACTIONS = ("run", "resume", "status", "query", "diff")
 _DIFFERENT = 1
+_SHOWN_ROWS = 1000
+"""Of an answer as a table; JSON has all."""
 _EPILOG = """\b
 Examples:
   octavo study run study.toml
@@ -162,15 +164,18 @@ def _status(file: str, write: Any, output: Any) -> None:
 
 
 def _query(file: str, sql: str, write: Any, output: Any) -> None:
-    from octavo.sweeps.queries import query
-    from octavo.terminal.console import make_output_console
+    from octavo.sweeps.queries import plain_rows, query, rows_of
+    from octavo.terminal.console import make_console, make_output_console, say
 
     answer = query(_stored(file), sql)
-    write(lambda: {"schema": SCHEMA, "rows": answer.to_pylist()})
+    write(lambda: {"schema": SCHEMA, "rows": plain_rows(answer)})
     if output.json is None:
-        _show(
-            make_output_console(), answer.column_names, [row.values() for row in answer.to_pylist()]
-        )
+        console = make_output_console()
+        rows = rows_of(answer.slice(0, _SHOWN_ROWS))
+        _show(console, answer.column_names, [row.values() for row in rows])
+        if len(answer) > _SHOWN_ROWS:
+            more = len(answer) - _SHOWN_ROWS
+            say(make_console(), f"and {more:,} more rows; --json has all.", "dim")
 
 
 def _diff(file: str, other: str, write: Any, output: Any) -> None:

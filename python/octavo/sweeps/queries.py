@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from octavo.base.background import interruptible
 from octavo.base.errors import UsageError
 from octavo.sweeps.plan import LABELS
 from octavo.sweeps.results import SweepResult
@@ -18,21 +23,79 @@ _KEPT = ("key", "stopped", "is_bound")
 
 
 def query(result: SweepResult, sql: str) -> pa.Table:
-    """The answer of DuckDB, which knows the tables `simulations` and `rows`. Raises UsageError."""
+    """The answer of DuckDB, which knows the tables `simulations` and `rows`, to one select.
+    Columns with the same name get the names `a`, `a_1` and so on. Raises UsageError.
+    """
     import duckdb
 
     with duckdb.connect() as connection:
         connection.register("simulations", result.table())
         connection.register("rows", result.rows())
         try:
-            answer: Any = connection.sql(sql)
-            if answer is None:
-                raise UsageError("query: the statement has no answer; give a select.")
-            found: pa.Table = answer.to_arrow_table()
+            found = interruptible(lambda: _answer(connection, sql), connection.interrupt)
         except duckdb.Error as error:
             first = str(error).strip().splitlines()[0].rstrip(".")
             raise UsageError(f"query: {first}.") from None
+    return found.rename_columns(_distinct(found.column_names))
+
+
+def _answer(connection: Any, sql: str) -> pa.Table:
+    import duckdb
+
+    statements = connection.extract_statements(sql)
+    if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+        raise UsageError("query: give one select; other statements, and several, are not taken.")
+    found: pa.Table = connection.sql(statements[0]).to_arrow_table()
     return found
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names, each once: one that repeats an earlier one gets a number that is free."""
+    found: dict[str, None] = {}
+    for name in names:
+        free = (f"{name}_{number}" for number in itertools.count(1))
+        found[next(one for one in itertools.chain([name], free) if one not in found)] = None
+    return list(found)
+
+
+def rows_of(answer: pa.Table) -> list[dict[str, Any]]:
+    """The rows of an answer with Python's own values. Raises UsageError where it has none for one,
+    such as a year after 9999.
+    """
+    try:
+        return answer.to_pylist()
+    except (ValueError, OverflowError) as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        raise UsageError(f"query: {first}; cast such values to text.") from None
+
+
+def plain_rows(answer: pa.Table) -> list[dict[str, Any]]:
+    """The rows as JSON has them: whole decimals as integers and others as numbers, dates and times
+    in ISO 8601, intervals in months, days and nanoseconds, bytes in hexadecimal; null for NaN and
+    infinities. Raises UsageError as `rows_of` does.
+    """
+    return [{name: _plain(value) for name, value in row.items()} for row in rows_of(answer)]
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case dict():
+            return {str(key): _plain(inner) for key, inner in value.items()}
+        case tuple() if hasattr(value, "_asdict"):
+            return value._asdict()
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+    return str(value)
 
 
 @dataclass(frozen=True)
