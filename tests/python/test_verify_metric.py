@@ -6,6 +6,7 @@ import pytest
 
 from octavo.base.errors import UsageError
 from octavo.base.units import duration, format_duration
+from octavo.verification import metric as metric_module
 from octavo.verification.metric import Reading, parse_metric, read_metric
 
 REDIS_QUIET = (
@@ -85,6 +86,28 @@ def test_the_last_number_counts_and_the_others_are_noted() -> None:
     text = "1,000 per second\n1,000 per second\n2,000 per second\n"
     assert read_metric(metric, text) == Reading(2000.0, None, 1)
     assert read_metric(parse_metric(["regex:[0-9]+"], "lower"), "took 7") == Reading(7, None, 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "inf", "1e999", "1_000", "\u0661\u0662", "0x10", "1 2", ""]
+)
+def test_a_metric_is_a_finite_number(text: str) -> None:
+    refused = read_metric(parse_metric(["regex:v=(.*)$"], "lower"), f"v={text}\n")
+    assert refused == f"`v=(.*)$` found `{text}`, which is no number"
+    assert isinstance(read_metric(parse_metric(["command:x"], "lower"), text), str)
+
+
+@pytest.mark.parametrize(("text", "value"), [("-1.5e3", -1500), ("+.5", 0.5), ("7.", 7)])
+def test_plain_numbers_of_every_form(text: str, value: float) -> None:
+    metric = parse_metric(["regex:v=(.*)$"], "lower")
+    assert read_metric(metric, f"v={text}\n") == Reading(value, None, 0)
+
+
+def test_a_search_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_module, "SEARCH_SECONDS", 1)
+    refused = read_metric(parse_metric(["regex:(x+x+)+y"], "lower"), "x" * 80)
+    assert isinstance(refused, str)
+    assert "the search for `(x+x+)+y` takes more than 1 s" in refused
 
 
 @pytest.mark.parametrize(

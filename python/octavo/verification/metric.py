@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +34,16 @@ KNOWN: tuple[tuple[str, str], ...] = (
 )
 """Rates in the output of redis-benchmark, pgbench, wrk and hey, ab, h2load, memtier_benchmark,
 sysbench and YCSB: a name and the expression. The first that is found counts."""
+
+SEARCH_SECONDS = 5
+"""Of the search of a user's expression in the output of a run, at most."""
+_SEARCH = """
+import json, re, sys
+text, output = json.load(sys.stdin)
+pattern = re.compile(text, re.MULTILINE)
+json.dump([match[pattern.groups] or "" for match in pattern.finditer(output)], sys.stdout)
+"""
+_PLAIN = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
 _GROUP = re.compile(r"\((?!\?)[^()]*\)")
 _RATE = re.compile(
@@ -187,19 +201,20 @@ def _direction(pattern: str, better: str | None) -> Better:
 def read_metric(metric: Metric, output: str) -> Reading | str:
     """The number in an output, or a sentence (without a full stop) that says why there is none."""
     if metric.pattern is not None:
-        found = _numbers(metric.pattern, output)
+        texts = _searched(metric.pattern, output)
+        found = texts if isinstance(texts, str) else _numbers(metric.pattern, texts)
         if isinstance(found, str):
             return found
         if not found:
             return f"`{quoted(metric.pattern.pattern)}` is not in the output"
         return _reading(found, None)
     for name, text in KNOWN:
-        found = _numbers(re.compile(text, re.MULTILINE), output)
+        pattern = re.compile(text, re.MULTILINE)
+        found = _numbers(pattern, _matches(pattern, output))
         if found and not isinstance(found, str):
             return _reading(found, name)
-    try:
-        value = float(output.strip())
-    except ValueError:
+    value = _number(output)
+    if value is None:
         return (
             "the command's output has no format that Octavo knows and is no number alone; name "
             "the number by a second --metric regex:…"
@@ -213,12 +228,46 @@ def _reading(found: list[float], name: str | None) -> Reading:
     return Reading(found[-1], name, len(set(found) - {found[-1]}))
 
 
-def _numbers(pattern: re.Pattern[str], output: str) -> list[float] | str:
+def _numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> list[float] | str:
     found = []
-    for match in pattern.finditer(output):
-        text = match[pattern.groups]
-        try:
-            found.append(float((text or "").replace(",", "")))
-        except ValueError:
-            return f"`{quoted(pattern.pattern)}` found `{quoted(text or '')}`, which is no number"
+    for text in texts:
+        value = _number(text.replace(",", ""))
+        if value is None:
+            return f"`{quoted(pattern.pattern)}` found `{quoted(text)}`, which is no number"
+        found.append(value)
+    return found
+
+
+def _number(text: str) -> float | None:
+    """A plain number in decimal, and finite."""
+    text = text.strip()
+    value = float(text) if _PLAIN.fullmatch(text) else math.inf
+    return value if math.isfinite(value) else None
+
+
+def _matches(pattern: re.Pattern[str], output: str) -> list[str]:
+    return [match[pattern.groups] or "" for match in pattern.finditer(output)]
+
+
+def _searched(pattern: re.Pattern[str], output: str) -> list[str] | str:
+    """The matches of a user's expression, or a sentence where the search takes too long. It is in
+    another process: nothing else ends the search of an expression such as `(x+x+)+y`.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _SEARCH],
+            input=json.dumps([pattern.pattern, output]).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SEARCH_SECONDS,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        return (
+            f"the search for `{quoted(pattern.pattern)}` takes more than {SEARCH_SECONDS} s; give "
+            "an expression with fewer ways to match"
+        )
+    except subprocess.CalledProcessError:
+        return f"the search for `{quoted(pattern.pattern)}` was ended"
+    found: list[str] = json.loads(done.stdout)
     return found
