@@ -23,6 +23,9 @@ TRACE = "synth:strided?references=100"
         ["sim", "--set", "memory.fragmentation={kind='snapshot',file='zero'}", TRACE],
         ["sim", "--perf-4k", "zero", "--perf-thp", "zero", TRACE],
         ["report", "."],
+        ["study", "run", "zero.toml"],
+        ["study", "status", "marked.toml"],
+        ["study", "status", "noted.toml"],
     ],
     ids=" ".join,
 )
@@ -32,6 +35,12 @@ def test_a_device_is_refused(
     monkeypatch.chdir(tmp_path)
     for name in ("zero", "zero.toml", "report.json"):
         Path(name).symlink_to("/dev/zero")
+    for name in ("marked", "noted"):
+        Path(f"{name}.toml").write_text(f'designs = "base4k"\ntraces = "{TRACE}"\n')
+        Path(f"{name}.results/journal").mkdir(parents=True)
+    Path("marked.results/octavo.json").symlink_to("/dev/zero")
+    Path("noted.results/octavo.json").write_text('{"schema": "octavo/results/1"}')
+    Path("noted.results/journal/a.jsonl").symlink_to("/dev/zero")
     Path("extends.toml").write_text('extends = "zero.toml"\n')
     done = CliRunner().invoke(app, arguments, prog_name="octavo")
     assert done.exit_code in (2, 125)

@@ -244,6 +244,9 @@ def test_each_error_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> N
         (f'traces = "{STRIDED}"\nparameters = {{"core.cpi" = 1}}', "core.cpi"),
         ('traces = "none.oct"', "none.oct"),
         (f'traces = "{STRIDED}"\nwarm_up = "many"', "many"),
+        ('traces = "a\\u0000b"', "one.toml: a text has a NUL character"),
+        (f'traces = "{STRIDED}"\nparameters = {{"a\\u0000b" = 1}}', "has a NUL character"),
+        (f"traces = {'[' * 5000}{']' * 5000}", "is no TOML file: cannot recurse further"),
     ],
 )
 def test_nothing_runs_of_a_study_that_is_wrong(text: str, sentence: str, tmp_path: Path) -> None:
@@ -252,6 +255,36 @@ def test_nothing_runs_of_a_study_that_is_wrong(text: str, sentence: str, tmp_pat
     assert done.exit_code in (2, 125)
     assert sentence in done.stderr
     assert not (tmp_path / "one.results").exists()
+
+
+def test_damaged_lines_of_a_journal_are_left_out(path: str, tmp_path: Path) -> None:
+    study("run", path, "-q")
+    out = tmp_path / "study.results"
+    removed = next(out.rglob("*.parquet"))
+    removed.unlink()
+    (journal,) = (out / "journal").glob("*.jsonl")
+    whole = journal.read_bytes()
+    lasting = json.loads(whole.splitlines()[0])
+    failed = {"at": 1.0, "failed": [removed.stem], "why": "x"}
+    wrong = [None, [], 5, {"seconds": "x"}, {"seconds": float("nan")}, {"at": 1, "failed": 5}]
+    for key, values in {"at": ["x", None], "failed": [None, [[1]], 5], "why": [3]}.items():
+        wrong += [{**failed, key: value} for value in values]
+    for value in ("x", float("nan"), float("inf"), -1, 10**400, True, None):
+        wrong.append({**lasting, "seconds": value})
+    for key in lasting:
+        wrong.append({name: value for name, value in lasting.items() if name != key})
+    lines = [*map(json.dumps, wrong), '{"at": 1, "fai', "[" * 100_000]
+    journal.write_bytes(whole + b"\xff\xfe\n" + "\n".join(lines).encode())
+    done = study("status", path, "--json", "-")
+    assert (done.exit_code, json.loads(done.stdout)["failed"]) == (0, {})
+    estimates = []
+    for text in (journal.read_bytes(), whole):
+        journal.write_bytes(text)
+        estimates.append(study("run", path, "--estimate", "--json", "-").stdout)
+    assert estimates[0] == estimates[1]
+    journal.write_bytes(whole + json.dumps(failed).encode())
+    done = study("status", path, "--json", "-")
+    assert json.loads(done.stdout)["failed"] == {removed.stem: "x"}
 
 
 def test_words_after_the_file_are_those_of_the_action(path: str) -> None:

@@ -82,13 +82,13 @@ def read_setting(path: Path) -> str | None:
     return chosen[0].strip("[]") if chosen else text.strip()
 
 
-def open_regular(path: Path) -> TextIO:
-    """Opens a text file. Raises OSError for a pipe, whose writer may never come, and for a device,
-    which may have no end.
+def open_regular(path: Path, errors: str = "strict") -> TextIO:
+    """Opens a text file in UTF-8; `errors` are those of `open`. Raises OSError for a pipe, whose
+    writer may never come, and for a device, which may have no end.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "it is not a regular file, but a pipe, a socket or a device")
-    return path.open(encoding="utf-8")
+    return path.open(encoding="utf-8", errors=errors)
 
 
 def read_text(path: Path) -> str | None:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from octavo.base.host import open_regular
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -16,12 +18,20 @@ TomlValue = bool | int | float | str | list[Any] | dict[str, Any] | None
 """A value that `toml_value` writes; None is the word `none`."""
 
 TomlError = tomllib.TOMLDecodeError
-parse_toml = tomllib.loads
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The content of a text. Raises TomlError."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise TomlError("cannot recurse further; max recursion depth met") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a file of Octavo's own."""
-    return parse_toml(path.read_text(encoding="utf-8"))
+    """The content of a file. Raises OSError, TomlError and UnicodeDecodeError."""
+    with open_regular(path) as file:
+        return parse_toml(file.read())
 
 
 def toml_value(value: TomlValue) -> str:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import octavo._core as _core
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import failing_with
+from octavo.base.host import open_regular
 from octavo.sweeps.simulation import Simulation
 from octavo.sweeps.tasks import COLUMNS, METADATA
 
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 SCHEMA = "octavo/results/1"
 _MARK = "octavo.json"
 _DATA, _STAGING, _JOURNAL = "data", "staging", "journal"
+
+_FAILURE: dict[str, type] = {"at": float, "failed": list, "why": str}
+_DURATION: dict[str, type] = {
+    "at": float,
+    "model": str,
+    "trace": str,
+    "simulations": int,
+    "references": int,
+    "seconds": float,
+}
+"""The facts in a journal, each with the types of its parts."""
+_MOST_NOTED = 2**63
 
 
 @dataclass(frozen=True)
@@ -57,8 +70,11 @@ class DataSet:
             if not mark.exists():
                 self._make(create)
         try:
-            schema = json.loads(mark.read_text(encoding="utf-8"))["schema"]
-        except (OSError, ValueError, KeyError, TypeError):
+            with open_regular(mark) as file:
+                schema = json.load(file)["schema"]
+        except OSError as error:
+            raise CannotRun(f"cannot read `{mark}`: {error.strerror}.") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
             schema = None
         if schema != SCHEMA:
             raise CannotRun(f"`{mark}` is not that of a data set of results ({SCHEMA}).")
@@ -166,13 +182,14 @@ class DataSet:
                 file.write(line + "\n")
 
     def notes(self) -> Iterator[dict[str, Any]]:
-        """The lines of all journals; a last line that was cut off is left out."""
+        """The lines of all journals, without those that are damaged. Raises CannotRun."""
         for path in sorted((self.directory / _JOURNAL).glob("*.jsonl")):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    yield json.loads(line)
-                except ValueError:
-                    continue
+            try:
+                with open_regular(path, errors="replace") as file:
+                    lines = file.readlines()
+            except OSError as error:
+                raise CannotRun(f"cannot read `{path}`: {error.strerror}.") from None
+            yield from filter(None, map(_noted, lines))
 
     def failures(self, simulations: Sequence[Simulation]) -> dict[str, str]:
         """Why simulations without a result failed last, by key."""
@@ -183,6 +200,28 @@ class DataSet:
                 if key in wanted and note["at"] >= found.get(key, (0.0, ""))[0]:
                     found[key] = (note["at"], note["why"])
         return {key: why for key, (_, why) in found.items()}
+
+
+def _noted(line: str) -> dict[str, Any] | None:
+    """The fact in a line of a journal; None where it is damaged, such as a last one cut off."""
+    try:
+        fact = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fact, dict):
+        return None
+    shape = _FAILURE if "failed" in fact else _DURATION
+    is_whole = all(_is_of(kind, fact.get(name)) for name, kind in shape.items())
+    return fact if is_whole else None
+
+
+def _is_of(kind: type, value: Any) -> bool:
+    """Whether a value is a text, a list of texts, or a number within bounds."""
+    if kind is list:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if kind is str:
+        return isinstance(value, str)
+    return type(value) in (int, kind) and 0 <= value < _MOST_NOTED
 
 
 def _appear(new: Path, place: Path) -> None:

@@ -97,7 +97,7 @@ def _measured(data_set: DataSet) -> tuple[float | None, dict[str, int]]:
     seconds = work = 0.0
     known: dict[str, int] = {}
     for note in data_set.notes():
-        if "seconds" in note and note["model"] == _core.MODEL:
+        if "failed" not in note and note["model"] == _core.MODEL:
             seconds += note["seconds"]
             work += note["references"] * note["simulations"]
             known[note["trace"]] = note["references"]

@@ -118,6 +118,8 @@ def read_study(name: str) -> Study:
         raise CannotRun(f"cannot read `{name}`: {error.strerror}.") from None
     except (TomlError, UnicodeDecodeError) as error:
         raise UsageError(f"`{name}` is no TOML file: {error}.") from None
+    if _holds_nul(given):
+        raise UsageError(f"{name}: a text has a NUL character, which no name and no word can have.")
     errors = list(_errors(given))
     if errors:
         raise UsageError(" ".join(f"{name}: {error}" for error in errors))
@@ -182,6 +184,15 @@ def _errors(given: Mapping[str, Any]) -> Any:
                 isinstance(word, str) for word in command
             ):
                 yield f'`programs.{quoted(name)}` is a list of texts, as ["gzip", "-k", "file"].'
+
+
+def _holds_nul(value: Any) -> bool:
+    """Whether a text in it has a NUL character, keys included."""
+    if isinstance(value, dict):
+        return any(map(_holds_nul, (*value, *value.values())))
+    if isinstance(value, list):
+        return any(map(_holds_nul, value))
+    return isinstance(value, str) and "\0" in value
 
 
 def _is_file_name(name: str) -> bool:
