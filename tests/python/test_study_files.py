@@ -244,6 +244,14 @@ def test_each_error_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> N
         (f'traces = "{STRIDED}"\nparameters = {{"core.cpi" = 1}}', "core.cpi"),
         ('traces = "none.oct"', "none.oct"),
         (f'traces = "{STRIDED}"\nwarm_up = "many"', "many"),
+        (
+            f'traces = "{STRIDED}"\nparameters = {{a = {[1] * 999}, b = {[1] * 999}, c = [1, 2]}}',
+            "one.toml: 1,996,002 combinations of settings: a sweep has at most 1,000,000",
+        ),
+        (
+            f'traces = "{STRIDED}"\nparameters = {{a = {[1] * 999}}}\nseeds = {[*range(1002)]}',
+            "one.toml: 2,001,996 simulations: a sweep has at most",
+        ),
         ('traces = "a\\u0000b"', "one.toml: a text has a NUL character"),
         (f'traces = "{STRIDED}"\nparameters = {{"a\\u0000b" = 1}}', "has a NUL character"),
         (f"traces = {'[' * 5000}{']' * 5000}", "is no TOML file: cannot recurse further"),

@@ -16,7 +16,7 @@ from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, co
 from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.local import LocalWorkers
-from octavo.sweeps.plan import Names, Variants, crossed, named, resolve, variants
+from octavo.sweeps.plan import Names, Variants, crossed, named, resolve
 from octavo.sweeps.results import SweepResult
 from octavo.sweeps.running import SweepProgress, Workers, prepare, run_prepared
 from octavo.sweeps.simulation import COUNTING
@@ -78,9 +78,7 @@ def sweep(
         raise UsageError("a sweep needs designs.")
     seeds = [seeds] if isinstance(seeds, int) else list(seeds)
     of_traces, of_machines = named(traces, "traces"), named(machines, "machines")
-    combinations = list(
-        crossed(of_traces, of_machines, designs, variants(settings), seeds or [None])
-    )
+    combinations = crossed(of_traces, of_machines, designs, settings, seeds or [None])
     where = workers_of(on, workers)
     plan = resolve(combinations, of_traces, of_machines, format=format, **counting)
     kept = None

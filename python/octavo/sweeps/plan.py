@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ from octavo.sweeps.simulation import (
 )
 from octavo.traces.by_name import check_format
 
+MOST_PLANNED = 1_000_000
+"""Of a plan."""
 SEED_KEY = "memory.fragmentation.seed"
 """A seed sets the random places of what memory holds at the start."""
 LABELS = ("trace", "machine", "design", "seed")
@@ -92,13 +95,14 @@ def variants(settings: Variants | None) -> list[dict[str, Setting]]:
         if not all(isinstance(one, Mapping) for one in settings):
             raise UsageError("settings: give a mapping of lists, or a list of mappings.")
         return [dict(one) for one in settings]
-    lists = [
-        list(values) if isinstance(values, list | tuple | range) else [values]
+    lists: list[Sequence[Any]] = [
+        values if isinstance(values, list | tuple | range) else [values]
         for values in settings.values()
     ]
     for key, values in zip(settings, lists, strict=True):
         if not values:
             raise UsageError(f"settings: `{key}` has no values.")
+    _check_count(lists, "combinations of settings")
     return [dict(zip(settings, values, strict=True)) for values in itertools.product(*lists)]
 
 
@@ -106,14 +110,28 @@ def crossed(
     traces: Mapping[str, str],
     machines: Mapping[str, str],
     designs: Sequence[str | type[Design]],
-    settings: Sequence[Mapping[str, Setting]],
+    settings: Variants | None,
     seeds: Sequence[int | None],
-) -> Iterator[Combination]:
-    """Every combination, traces slowest."""
-    for trace, machine, variant, seed, design in itertools.product(
-        traces, machines, settings, seeds, designs
-    ):
-        yield Combination(trace, machine, design, variant, seed)
+) -> list[Combination]:
+    """Every combination, traces slowest. Raises UsageError, also for too many."""
+    of_settings = variants(settings)
+    _check_count((traces, machines, of_settings, seeds, designs), "simulations")
+    return [
+        Combination(trace, machine, design, variant, seed)
+        for trace, machine, variant, seed, design in itertools.product(
+            traces, machines, of_settings, seeds, designs
+        )
+    ]
+
+
+def _check_count(lists: Iterable[Sized], what: str) -> None:
+    """Refuses more combinations than a plan can have, before they take memory."""
+    count = math.prod(map(len, lists))
+    if count > MOST_PLANNED:
+        raise UsageError(
+            f"{count:,} {what}: a sweep has at most {MOST_PLANNED:,} "
+            "simulations; give fewer values."
+        )
 
 
 def resolve(

@@ -79,28 +79,27 @@ class Study:
 
     def _resolved(self, recordings: Mapping[str, str]) -> Plan:
         traces = {**self.traces, **recordings}
-        combinations = self._zipped(traces) if self.is_zipped else self._crossed(traces)
         try:
+            combinations = self._zipped(traces) if self.is_zipped else self._crossed(traces)
             return resolve(combinations, traces, self.machines, format=self.format, **self.counting)
         except OctavoError as error:
-            raise _at(self.path, str(error)) from None
+            raise UsageError(f"{self.path}: {error}") from None
 
     def _crossed(self, traces: Mapping[str, str]) -> list[Combination]:
-        settings = variants(self.parameters)
-        return list(crossed(traces, self.machines, self.designs, settings, self.seeds))
+        return crossed(traces, self.machines, self.designs, self.parameters, self.seeds)
 
     def _zipped(self, traces: Mapping[str, str]) -> list[Combination]:
         lists: dict[str, Sequence[Any]] = {
             "traces": list(traces),
             "machines": list(self.machines),
             "designs": self.designs,
-            "parameters": _zipped_settings(self.path, self.parameters),
+            "parameters": _zipped_settings(self.parameters),
             "seeds": self.seeds,
         }
         lengths = {name: len(values) for name, values in lists.items() if len(values) != 1}
         if len(set(lengths.values())) > 1:
             said = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise _at(self.path, f"zipped lists have one length, or one value: {said}.")
+            raise UsageError(f"zipped lists have one length, or one value: {said}.")
         most = max(lengths.values(), default=1)
         columns = [[*values] * (most if len(values) == 1 else 1) for values in lists.values()]
         return [
@@ -201,13 +200,13 @@ def _is_file_name(name: str) -> bool:
     return is_plain and 0 < len(os.fsencode(name)) <= _MOST_NAME_BYTES
 
 
-def _zipped_settings(path: Path, parameters: Any) -> list[dict[str, Any]]:
+def _zipped_settings(parameters: Any) -> list[dict[str, Any]]:
     if not isinstance(parameters, Mapping):
         return variants(parameters)
     lists = [_listed(values) for values in parameters.values()]
     most = max((len(values) for values in lists), default=1)
     if any(len(values) not in (1, most) for values in lists):
-        raise _at(path, "zipped lists of `parameters` have one length, or one value.")
+        raise UsageError("zipped lists of `parameters` have one length, or one value.")
     columns = [values * most if len(values) == 1 else values for values in lists]
     return [
         dict(zip(parameters, values, strict=True)) for values in itertools.zip_longest(*columns)
@@ -226,7 +225,3 @@ def _named(given: Any, place: Callable[[str], str]) -> dict[str, str]:
 def _beside(path: Path, text: str) -> str:
     """A file by its place beside the study file."""
     return text if text.startswith(SYNTHETIC) or "://" in text else str(path.parent / text)
-
-
-def _at(path: Path, sentence: str) -> UsageError:
-    return UsageError(f"{path}: {sentence}")
