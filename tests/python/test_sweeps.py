@@ -376,6 +376,15 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         again.table()
 
 
+def test_a_result_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    for show in (lambda result: result.table(), lambda result: result.rows(), repr):
+        result = octavo.sweep(STRIDED, designs=["thp", "base4k"], out=tmp_path / "results")
+        gone = next((tmp_path / "results").rglob("*.parquet"))
+        gone.unlink()
+        with pytest.raises(CannotRun, match=f"there is no result `.*{gone.name}`"):
+            show(result)
+
+
 def test_a_file_says_what_it_is_the_result_of(swept: octavo.SweepResult) -> None:
     path = next(swept.data_set.directory.rglob("*.parquet"))
     file = pq.ParquetFile(path)

@@ -31,6 +31,9 @@ class SweepResult(Tabular):
     """Why simulations failed, by their key."""
     is_partial: bool = False
     """Whether some simulations were not tried: the user stopped them."""
+    is_whole: bool = False
+    """Whether there was a result of each simulation that did not fail: it is an error that one is
+    gone since."""
 
     @cached_property
     def _stored(self) -> list[tuple[Planned, Stored]]:
@@ -39,7 +42,8 @@ class SweepResult(Tabular):
         for one in self.plan.planned:
             key = one.simulation.key
             if key not in read:
-                if one.simulation not in self.data_set:
+                may_lack = not self.is_whole or key in self.failed
+                if may_lack and one.simulation not in self.data_set:
                     continue
                 read[key] = self.data_set.read(one.simulation)
             found.append((one, read[key]))
@@ -48,7 +52,8 @@ class SweepResult(Tabular):
     def table(self) -> pa.Table:
         """One row for each simulation: what it is about, metrics, and each counter of the whole
         run in a column `component.counter`, null where a design has no such counter. `timing` says
-        how cycles were computed, where that is not the same in all.
+        how cycles were computed, where that is not the same in all. Raises CannotRun where a result
+        is damaged, or gone since the sweep.
         """
         return self._table
 

@@ -92,7 +92,7 @@ def run_prepared(
         close = getattr(answers, "close", None)
         if close is not None:
             close()
-    return SweepResult(prepared.plan, data_set, failed, is_partial)
+    return SweepResult(prepared.plan, data_set, failed, is_partial, is_whole=not is_partial)
 
 
 def _keep(data_set: DataSet, answer: Answer, failed: dict[str, str]) -> None:
