@@ -277,6 +277,14 @@ def test_closed_standard_output_is_an_error_before_the_run() -> None:
     )
 
 
+def test_a_current_directory_that_is_gone_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    script = 'mkdir {0}; cd {0}; rmdir {0}; "$0" -m octavo run -q {1} 2>"$1"; cat "$1"'
+    for subject in ("-- true", "synth:strided?references=100"):
+        said = _shell(script.format(gone, subject))
+        assert said == "octavo: the current directory is gone; change to one that exists.\n"
+
+
 def _shell(script: str, stderr: IO[str] | int = subprocess.PIPE) -> str:
     """The output of a script; `$0` is Python, `$1` a file for it to write to."""
     with tempfile.NamedTemporaryFile() as file:

@@ -314,6 +314,27 @@ def test_a_shell_completes(shell: str) -> None:
     assert "--timing" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"COMP_WORDS": "octavo"},
+        {"COMP_CWORD": "1"},
+        {"COMP_WORDS": "octavo", "COMP_CWORD": "x"},
+    ],
+)
+def test_half_of_a_completion_is_refused(asked: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "octavo"],
+        env={**os.environ, "_OCTAVO_COMPLETE": "complete_bash", **asked},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "sets COMP_WORDS and COMP_CWORD." in done.stderr
+
+
 def test_man_pages_have_every_command(tmp_path: Path) -> None:
     script = ROOT / "scripts/man-pages"
     subprocess.run([sys.executable, script, tmp_path], check=True)

@@ -1,6 +1,7 @@
 """The command line: one file per command, each imported when it is used."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Annotated, Any
@@ -62,12 +63,26 @@ COMPLETE_VARIABLE = "_OCTAVO_COMPLETE"
 """Set by the scripts of `octavo completion`."""
 
 
+def _check_completion(environment: Mapping[str, str]) -> None:
+    """Ends the process where bash's script did not set what it sets."""
+    place = environment.get("COMP_CWORD", "")
+    is_set = "COMP_WORDS" in environment and place.isascii() and place.isdecimal()
+    if environment[COMPLETE_VARIABLE] == "complete_bash" and not is_set:
+        print(
+            f"octavo: {COMPLETE_VARIABLE} is for the script of `octavo completion bash`, which "
+            "sets COMP_WORDS and COMP_CWORD.",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+
+
 class _LazyGroup(TyperGroup):
     """The group of all commands, none of which is imported yet."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": _Commands()})
         if COMPLETE_VARIABLE in os.environ:
+            _check_completion(os.environ)
             from typer._completion_classes import completion_init
 
             completion_init()

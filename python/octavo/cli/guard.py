@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import typer
 
@@ -48,6 +49,8 @@ def guarded() -> Iterator[None]:
 def _failure(error: Exception) -> tuple[str, int]:
     """The sentence about an error of the system or of ours, and the exit status."""
     if isinstance(error, OSError):
+        if not error.filename and _is_directory_gone():
+            return "the current directory is gone; change to one that exists.", FAILED
         where = f" `{error.filename}`" if error.filename else ""
         return f"{error.strerror or error}{where}.", FAILED
     if os.environ.get(_DEBUG_VARIABLE):
@@ -57,6 +60,14 @@ def _failure(error: Exception) -> tuple[str, int]:
         f"{_DEBUG_VARIABLE}=1 shows where. Please report it.",
         FAILED,
     )
+
+
+def _is_directory_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _end(sentence: str, status: int) -> None:
