@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import octavo
-from octavo.base.errors import UsageError
+from octavo.base.errors import CannotRun, UsageError
 from octavo.cli import app
 from octavo.sweeps import recordings
 from octavo.sweeps.data_set import DataSet
@@ -349,6 +349,23 @@ def test_the_first_of_two_recordings_counts(
     recordings.record_program(given, "ls", data_set, is_silent=False)
     assert given.recording("ls").read_text() == "2"
     assert len(set(names)) == 2
+    assert not list(given.out.glob("staging/*"))
+
+
+def test_a_recording_that_the_tracer_failed_in_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = read_study(written(tmp_path, 'designs = "thp"\n[programs]\nls = ["ls"]\n'))
+
+    def record(command: Any, path: Path) -> Any:
+        path.write_text("some")
+        about = {"exit": {"reason": "tracer-failed"}, "partial_reason": "the tracer failed: x"}
+        return RecordedTrace(str(path), about, 1, 1, 1, 1, 0.0)
+
+    monkeypatch.setattr(recordings, "record", record)
+    with pytest.raises(CannotRun, match="`ls` is not recorded: the tracer failed: x"):
+        recordings.record_program(given, "ls", DataSet(given.out), is_silent=False)
+    assert given.unrecorded == ["ls"]
     assert not list(given.out.glob("staging/*"))
 
 

@@ -173,7 +173,7 @@ def _query(file: str, sql: str, write: Any, output: Any) -> None:
         console = make_output_console()
         rows = rows_of(answer.slice(0, _SHOWN_ROWS))
         _show(console, answer.column_names, [row.values() for row in rows])
-        if len(answer) > _SHOWN_ROWS:
+        if len(answer) > _SHOWN_ROWS and not output.quiet:
             more = len(answer) - _SHOWN_ROWS
             say(make_console(), f"and {more:,} more rows; --json has all.", "dim")
 
