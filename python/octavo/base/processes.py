@@ -41,6 +41,16 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def ancestors(pid: int) -> set[int]:
+    """The process and those that it descends from."""
+    found: set[int] = set()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        fields = _fields(read_proc(pid, "stat"))
+        pid = int(fields[1]) if len(fields) > 1 else 0
+    return found
+
+
 def _children(pid: int) -> list[int]:
     """The children of all threads; none where the process has ended.
 

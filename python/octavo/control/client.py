@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.base.errors import CannotRun
+from octavo.base.processes import ancestors, is_alive
 from octavo.control.place import Place, places, remove_stale
 from octavo.control.server import WAIT, peer_of
 
@@ -44,7 +45,7 @@ def _awaited(pid: int) -> socket.socket:
     """Connects as soon as there is something to connect to, or fails with the process."""
     while True:
         # Asked before: what answers until its end has been asked at least once.
-        lives = _lives(pid)
+        lives = is_alive(pid)
         try:
             return _connect(pid)
         except CannotRun:
@@ -53,18 +54,9 @@ def _awaited(pid: int) -> socket.socket:
         time.sleep(_POLL_SECONDS)
 
 
-def _lives(pid: int) -> bool:
-    """Whether there is the process; one that only waits for its parent has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return not stat.rpartition(") ")[2].startswith("Z")
-
-
 def _connect(pid: int) -> socket.socket:
     known = [*places()]
-    wanted = _ancestors(pid)
+    wanted = ancestors(pid)
     live = []
     for place in known:
         connection = _open(place)
@@ -89,19 +81,6 @@ def _open(place: Place) -> socket.socket | None:
         pass
     connection.close()
     return None
-
-
-def _ancestors(pid: int) -> set[int]:
-    """The process and those that it descends from."""
-    found: set[int] = set()
-    while pid > 1 and pid not in found:
-        found.add(pid)
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-            pid = int(stat.rpartition(") ")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            break
-    return found
 
 
 def _no_such_run(pid: int, live: list[Place]) -> str:
