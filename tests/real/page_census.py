@@ -28,11 +28,6 @@ def anonymous_bytes(pid: int) -> Counter[int]:
     return found
 
 
-def bytes_from(pid: int, size: int) -> int:
-    """Bytes of anonymous memory in folios of at least `size` bytes."""
-    return sum(number for folio, number in anonymous_bytes(pid).items() if folio >= size)
-
-
 def rollup(pid: int) -> dict[str, int]:
     """/proc/PID/smaps_rollup in bytes: Rss, AnonHugePages, ShmemPmdMapped, Private_Hugetlb, …"""
     fields = {}

@@ -416,11 +416,11 @@ def _sentence(case: Case, chosen: Point, reason: Reason, limits: Thresholds) -> 
     return (
         f"{subject}: {format_bytes(chosen.page_size)}. Misses fall from {_figure(base)} to "
         f"{_figure(chosen)} {_unit(chosen)}, memory grows by {format_share(chosen.growth)}; "
-        f"{_why_not_larger(case, chosen, reason, limits)}."
+        f"{_why_not_larger(case, reason, limits)}."
     )
 
 
-def _why_not_larger(case: Case, chosen: Point, reason: Reason, limits: Thresholds) -> str:
+def _why_not_larger(case: Case, reason: Reason, limits: Thresholds) -> str:
     if reason == "memory":
         return (
             f"larger pages miss less but take more than {limits.max_growth:.0%} more memory"

@@ -14,7 +14,7 @@ from octavo.actions.file_text import read_ahead, why_not
 from octavo.applying.launch import Launch, prepare
 from octavo.applying.preload import LIBRARY, PreloadSettings, find_library
 from octavo.applying.unit_files import Unit, read_unit, similar_unit, unit_name
-from octavo.base.errors import CannotRun
+from octavo.base.errors import CannotRun, hint
 from octavo.base.huge_pages import PMD_PAGE, HugePages, read_huge_pages
 from octavo.runtimes.launchers import added_to
 
@@ -45,10 +45,9 @@ def drop_in(
     unit = read_unit(name, root) or Unit(name, {})
     words = [*command] or unit.command()
     if not words:
-        meant = similar_unit(name, root)
-        hint = f"; did you mean `{meant}`?" if meant else ""
+        end = hint(similar_unit(name, root))
         raise CannotRun(
-            f"no unit file says what `{name}` starts{hint or '.'} Name the program: octavo apply "
+            f"no unit file says what `{name}` starts{end} Name the program: octavo apply "
             f"--unit {name} -- PROGRAM."
         )
     version = systemd_version() if version is None else version

@@ -60,6 +60,11 @@ def nearest(word: str, allowed: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
+def hint(meant: str | None) -> str:
+    """The end of a sentence about an unknown word: what was probably meant, if anything."""
+    return f"; did you mean `{meant}`?" if meant else "."
+
+
 def check_range(
     option: str, value: float | None, least: int, most: int, what: str = "a number"
 ) -> None:
@@ -77,5 +82,4 @@ def choose(word: str, allowed: Iterable[str], what: str) -> str:
     if word in names:
         return word
     meant = nearest(word, names)
-    hint = f"; did you mean `{meant}`?" if meant else "."
-    raise UsageError(f"unknown {what} `{quoted(word)}`{hint} Allowed: {', '.join(names)}.")
+    raise UsageError(f"unknown {what} `{quoted(word)}`{hint(meant)} Allowed: {', '.join(names)}.")

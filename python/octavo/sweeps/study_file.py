@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo._core import OctavoError
-from octavo.base.errors import CannotRun, UsageError, nearest
+from octavo.base.errors import CannotRun, UsageError, hint, nearest
 from octavo.base.text import printable, quoted
 from octavo.base.toml import TomlError, read_toml
 from octavo.base.units import count
@@ -148,9 +148,8 @@ def read_study(name: str) -> Study:
 def _errors(given: Mapping[str, Any]) -> Any:
     for key, value in given.items():
         if key not in _KINDS:
-            meant = nearest(key, _KINDS)
-            hint = f"; did you mean `{meant}`?" if meant else "."
-            yield f"unknown key `{quoted(key)}`{hint} Allowed: {', '.join(_KINDS)}."
+            end = hint(nearest(key, _KINDS))
+            yield f"unknown key `{quoted(key)}`{end} Allowed: {', '.join(_KINDS)}."
         elif type(value) not in _KINDS[key]:
             kinds = " or ".join(_WORDS[kind] for kind in _KINDS[key])
             yield f"`{key}` is {kinds}."

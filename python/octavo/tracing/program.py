@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from octavo.base.elf import ELF_MAGIC, read_target
-from octavo.base.errors import NotExecutable, NotFound, nearest
+from octavo.base.errors import NotExecutable, NotFound, hint, nearest
 from octavo.runtimes.program_file import open_program
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _find_on_path(name: str) -> Path:
         raise NotFound(f"no program `{name}` on PATH; the file here is started with `./{name}`.")
     if Path(name).is_dir():
         _check_is_program(Path(name))
-    raise NotFound(f"no program `{name}` on PATH{_meant(name, _names_on_path())}")
+    raise NotFound(f"no program `{name}` on PATH{hint(nearest(name, _names_on_path()))}")
 
 
 def _names_on_path() -> set[str]:
@@ -81,24 +81,19 @@ def _names_in(directory: Path) -> set[str]:
         return set()
 
 
-def _meant(name: str, names: set[str]) -> str:
-    meant = nearest(name, names)
-    return f"; did you mean `{meant}`?" if meant else "."
-
-
 def _check_is_program(path: Path) -> None:
     try:
         status = path.stat()
     except FileNotFoundError:
-        hint = _meant(path.name, _names_in(path.parent))
-        raise NotFound(f"no such program: `{path}`{hint}") from None
+        end = hint(nearest(path.name, _names_in(path.parent)))
+        raise NotFound(f"no such program: `{path}`{end}") from None
     except OSError as error:
         raise NotExecutable(f"cannot reach `{path}`: {error.strerror}.") from None
     if stat.S_ISDIR(status.st_mode):
-        hint = "name a file in it"
+        advice = "name a file in it"
         if (path / "result.json").is_file():
-            hint = f"`octavo report {path}` rebuilds the report of the result in it"
-        raise NotExecutable(f"`{path}` is a directory, not a program; {hint}.")
+            advice = f"`octavo report {path}` rebuilds the report of the result in it"
+        raise NotExecutable(f"`{path}` is a directory, not a program; {advice}.")
     if not stat.S_ISREG(status.st_mode):
         raise NotExecutable(f"`{path}` is not a regular file.")
     if not os.access(path, os.X_OK):

@@ -118,7 +118,6 @@ class Experiment:
     """Rounds that were finished."""
     seconds: float = 0.0
     interrupted_by: int | None = None
-    ended_by_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,6 @@ class _Experimenter:
         self._round_began = time.monotonic()
         while found.rounds < plan.repetitions:
             if found.rounds and self._is_late():
-                found.ended_by_time = True
                 return
             order = [measured for measured in found.measured if measured.dropped is None]
             shuffle(order)

@@ -261,7 +261,7 @@ def conclude(
         name,
         summaries,
         _decide(summaries, better, level),
-        (*notes, *_notes(plan, experiment)),
+        (*notes, *_notes(experiment)),
         {"started_at": started_at, "host": describe_host(), "versions": versions(None)},
     )
 
@@ -346,7 +346,7 @@ def _differ(one: Measured, other: Measured, better: Better, level: float) -> boo
     return found is not None and found.low > 0 and found.coverage >= level
 
 
-def _notes(plan: Plan, experiment: Experiment) -> list[str]:
+def _notes(experiment: Experiment) -> list[str]:
     notes = []
     if any(one.look and one.look.ended and one.look.ended.left_over for one in experiment.measured):
         notes.append("The program left processes behind; they were ended after each run.")

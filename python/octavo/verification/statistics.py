@@ -38,10 +38,6 @@ class Interval:
     values: int
     """How many values it was made of."""
 
-    def excludes(self, value: float) -> bool:
-        """Whether the value lies outside."""
-        return not self.low <= value <= self.high
-
 
 def coverage_of(values: int, rank: int) -> float:
     """Probability that the `rank`-th smallest and largest of so many values enclose the median."""
