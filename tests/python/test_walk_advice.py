@@ -95,9 +95,15 @@ def test_memory_refuses_and_max_growth_and_the_floor_allow() -> None:
     refused = advise(50_000_000, growth=0.5)
     assert (refused.page_size, refused.reason) == (4 * KIB, "memory")
     assert "+32 MiB (+50.0%) is more than 25%" in refused.text
-    assert advise(50_000_000, growth=0.5, limits=Thresholds(max_growth=0.6)).changes
-    assert advise(50_000_000, growth=4.0, base=MIB).changes, "4 MiB are below the floor"
-    assert advise(50_000_000, growth=0.5, limits=Thresholds(memory_bytes=16 * GIB)).changes
+    within = advise(50_000_000, growth=0.5, limits=Thresholds(max_growth=0.6))
+    assert within.changes
+    assert "accepted" not in within.text
+    small = advise(50_000_000, growth=4.0, base=MIB)
+    assert small.changes
+    assert "(accepted beyond 25%: below 8 MiB)" in small.text
+    large = advise(50_000_000, growth=0.5, limits=Thresholds(memory_bytes=16 * GIB))
+    assert large.changes
+    assert "(accepted beyond 25%: below 164 MiB, 1% of this machine's memory)" in large.text
 
 
 def test_sizes_that_the_machine_lacks_have_no_walks() -> None:

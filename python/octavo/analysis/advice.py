@@ -76,8 +76,22 @@ class Thresholds:
 
     def allows(self, growth: float | None, growth_bytes: int) -> bool:
         """Whether so much more memory is acceptable."""
-        floor = max(self.growth_floor_bytes, int((self.memory_bytes or 0) * FLOOR_OF_MEMORY))
-        return (growth or 0) <= self.max_growth or growth_bytes < floor
+        return (growth or 0) <= self.max_growth or growth_bytes < self._floor_bytes
+
+    def exception(self, growth: float | None) -> str:
+        """Why a growth that `allows` accepts is accepted beyond the limit, to follow its figure;
+        empty within the limit.
+        """
+        if (growth or 0) <= self.max_growth:
+            return ""
+        floor = format_bytes(self._floor_bytes)
+        if self._floor_bytes > self.growth_floor_bytes:
+            floor += f", {FLOOR_OF_MEMORY:.0%} of this machine's memory"
+        return f" (accepted beyond {self.max_growth:.0%}: below {floor})"
+
+    @property
+    def _floor_bytes(self) -> int:
+        return max(self.growth_floor_bytes, int((self.memory_bytes or 0) * FLOOR_OF_MEMORY))
 
 
 @dataclass(frozen=True)
@@ -415,7 +429,8 @@ def _sentence(case: Case, chosen: Point, reason: Reason, limits: Thresholds) -> 
         )
     return (
         f"{subject}: {format_bytes(chosen.page_size)}. Misses fall from {_figure(base)} to "
-        f"{_figure(chosen)} {_unit(chosen)}, memory grows by {format_share(chosen.growth)}; "
+        f"{_figure(chosen)} {_unit(chosen)}, memory grows by {format_share(chosen.growth)}"
+        f"{limits.exception(chosen.growth)}; "
         f"{_why_not_larger(case, reason, limits)}."
     )
 

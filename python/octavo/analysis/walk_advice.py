@@ -186,7 +186,7 @@ def _sentence(
     beyond = " Larger pages take too much memory." if reason == "memory" else ""
     return (
         f"{subject}: {format_bytes(chosen)}. {walks}, which saves {found} of the time "
-        f"({costs.label()}); {memory}.{beyond}"
+        f"({costs.label()}); {memory}{limits.exception(point.growth)}.{beyond}"
     )
 
 
