@@ -1,5 +1,5 @@
-//! Names the versions of the engines: a hash of the sources that decide what a simulation counts, and one of those
-//! of all engines.
+//! Names the versions of the engines: a hash of the sources that decide what a given machine counts, and one of those
+//! of all engines and of the machines that ship with them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,24 @@ const MODEL: [&str; 6] =
     ["octavo-types", "octavo-trace", "octavo-hw", "octavo-os", "octavo-config", "octavo-machine"];
 /// The crates besides, between a trace and the rows of `octavo run` and `octavo curves`.
 const CURVES: [&str; 2] = ["octavo-curves", "octavo-symbols"];
+/// The machines.
+const PRESETS: &str = "python/octavo/presets";
 
 fn main() {
     let version = env!("CARGO_PKG_VERSION");
-    println!("cargo::rustc-env=OCTAVO_MODEL={version}-{}", hash_of(&MODEL));
-    println!(
-        "cargo::rustc-env=OCTAVO_ENGINES={version}-{}",
-        hash_of(&[&MODEL[..], &CURVES].concat())
-    );
+    let sources = |names: &[&str]| names.iter().map(|name| format!("crates/{name}/src")).collect();
+    let model: Vec<String> = sources(&MODEL);
+    println!("cargo::rustc-env=OCTAVO_MODEL={version}-{}", hash_of(&model));
+    let engines = [model, sources(&CURVES), vec![PRESETS.to_owned()]].concat();
+    println!("cargo::rustc-env=OCTAVO_ENGINES={version}-{}", hash_of(&engines));
 }
 
-/// Of the sources of crates, and of the versions of what they use.
-fn hash_of(crates: &[&str]) -> String {
+/// Of the sources in folders, and of the versions of what they use.
+fn hash_of(folders: &[String]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("Cargo.lock")];
-    for name in crates {
-        let folder = root.join("crates").join(name).join("src");
+    for folder in folders {
+        let folder = root.join(folder);
         println!("cargo::rerun-if-changed={}", folder.display());
         add_sources(&folder, &mut files);
     }
@@ -48,7 +50,7 @@ fn add_sources(folder: &Path, files: &mut Vec<PathBuf>) {
         let path = entry.expect("an entry of a folder").path();
         if path.is_dir() {
             add_sources(&path, files);
-        } else if path.extension().is_some_and(|suffix| suffix == "rs") {
+        } else if path.extension().is_some_and(|suffix| suffix == "rs" || suffix == "toml") {
             files.push(path);
         }
     }
