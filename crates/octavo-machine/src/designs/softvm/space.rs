@@ -116,21 +116,17 @@ impl Space {
     pub fn of_access(&mut self, env: &Env, access: LineAccess) -> GlobalAddr {
         let line = access.line();
         let block = (line >> (BLOCK_LOG2 - self.line_log2)) as usize % BLOCKS;
-        let mut region = self.recent[block];
-        if !region.has(line) {
-            region = self.find(env.os().memory(), env.process(), line);
-            self.recent[block] = region;
+        if !self.recent[block].has(line) {
+            self.recent[block] = self.find(env.os().memory(), env.process(), line);
         }
-        self.load(&region);
-        GlobalAddr::new((line << self.line_log2).wrapping_add(region.offset))
-    }
-
-    /// Loads the segment register of a region, if it holds another segment.
-    #[inline(always)]
-    fn load(&mut self, region: &Region) {
-        let held = &mut self.registers[region.register as usize % REGISTERS];
-        self.reloads += u64::from(*held != region.segment);
-        *held = region.segment;
+        // The parts of it, where they lie: a copy on the stack may lie in two lines of the cache, and would be slow
+        // to read again.
+        let Region { offset, segment, register, .. } = self.recent[block];
+        // The register is loaded if it holds another segment.
+        let held = &mut self.registers[register as usize % REGISTERS];
+        self.reloads += u64::from(*held != segment);
+        *held = segment;
+        GlobalAddr::new((line << self.line_log2).wrapping_add(offset))
     }
 
     /// Drops all regions, after a context switch or a change of mappings.
