@@ -31,7 +31,7 @@ pub struct Workers {
     queues: Arc<Queues>,
 }
 
-/// What waits for groups that play.
+/// The batches that wait for groups that play.
 #[derive(Default)]
 struct Queues {
     state: Mutex<State>,
