@@ -122,11 +122,16 @@ impl Space {
         // The parts of it, where they lie: a copy on the stack may lie in two lines of the cache, and would be slow
         // to read again.
         let Region { offset, segment, register, .. } = self.recent[block];
-        // The register is loaded if it holds another segment.
+        self.load(segment, register);
+        GlobalAddr::new((line << self.line_log2).wrapping_add(offset))
+    }
+
+    /// Loads a segment into its register, if that holds another one.
+    #[inline(always)]
+    fn load(&mut self, segment: SegmentNumber, register: u32) {
         let held = &mut self.registers[register as usize % REGISTERS];
         self.reloads += u64::from(*held != segment);
         *held = segment;
-        GlobalAddr::new((line << self.line_log2).wrapping_add(offset))
     }
 
     /// Drops all regions, after a context switch or a change of mappings.
@@ -258,7 +263,7 @@ mod tests {
     fn of(space: &mut Space, os: &Os, process: ProcessId, addr: u64) -> u64 {
         space.clear_regions();
         let region = space.find(os.memory(), process, addr >> 4);
-        space.load(&region);
+        space.load(region.segment, region.register);
         addr.wrapping_add(region.offset)
     }
 
