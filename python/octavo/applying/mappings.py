@@ -1,6 +1,6 @@
 """The mappings of a running process by kind, as a result of `octavo run` divides regions.
 
-`preload/mappings.c` applies the same rules to mappings that may be written, and leaves others alone.
+`preload/mappings.c` applies the same rules to mappings that may be written, and leaves others.
 """
 
 from __future__ import annotations
