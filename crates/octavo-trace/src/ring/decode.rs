@@ -111,8 +111,8 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// The outline of the segment whose execution, or of nothing if a record, begins with this word; `None` if it has
-    /// none, or is not defined.
+    /// The outline of the segment that is executed where an item begins with this word: `None` for a record, and for a
+    /// segment that has no outline or is not defined.
     #[inline(always)]
     pub fn outline(&self, word: u64) -> Option<&Outline> {
         // The number of a record is greater than that of any segment.
