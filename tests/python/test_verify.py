@@ -19,7 +19,8 @@ from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import MIB
 from octavo.cli import app
 from octavo.verification import api
-from octavo.verification.outcome import predicted_gain
+from octavo.verification.experiment import Measured
+from octavo.verification.outcome import Summary, predicted_gain
 from octavo.verification.settings import (
     AS_NOW,
     Setting,
@@ -163,6 +164,25 @@ def test_huge_pages_are_those_that_a_setting_leaves(tmp_path: Path) -> None:
     assert max(region["huge_bytes"] for region in now["regions"]) > 0
     assert sum(without["huge_bytes"].values()) == 0
     assert without["minor_faults"] > size // 4096
+
+
+@pytest.mark.parametrize(
+    ("page_size", "peak", "huge", "lacks"),
+    [
+        (PMD_PAGE, MIB, 0, True),
+        (PMD_PAGE, MIB, PMD_PAGE, False),
+        (PMD_PAGE, None, 0, False),
+        (None, MIB, 0, False),
+    ],
+    ids=["none", "some", "not looked at", "gives none"],
+)
+def test_a_setting_that_gives_no_huge_pages_is_known(
+    page_size: int | None, peak: int | None, huge: int, lacks: bool
+) -> None:
+    measured = Measured(Setting("glibc-thp", "", page_size=page_size))
+    nothing = (None, None, None)
+    summary = Summary(measured, *nothing, peak, {"anonymous": huge}, {}, False, None, None, None)
+    assert summary.lacks_huge_pages == lacks
 
 
 def test_processor_time_is_of_the_program_alone() -> None:

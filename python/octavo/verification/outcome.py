@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from octavo.base.host import describe_host, versions
+from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.table import Tabular, arrow_table
 from octavo.base.units import format_bytes, format_duration, format_share
 from octavo.verification.experiment import Experiment, Measured, Plan
@@ -68,6 +69,12 @@ class Summary:
     def all_huge_bytes(self) -> int:
         """In huge pages of 2 MiB and more."""
         return sum(self.huge_bytes.values())
+
+    @property
+    def lacks_huge_pages(self) -> bool:
+        """Whether the setting is to give 2 MiB pages, and no run was seen with any."""
+        gives = self.measured.setting.page_size == PMD_PAGE
+        return gives and self.peak_resident_bytes is not None and not self.all_huge_bytes
 
     def is_better(self, level: float) -> bool:
         """Whether its gain is beyond noise."""

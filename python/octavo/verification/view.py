@@ -140,6 +140,10 @@ def remarks(outcome: Outcome) -> list[str]:
         for reason, runs in measured.failures().items():
             noun = "run does" if runs == 1 else "runs do"
             found.append(f"{summary.name}: {runs} {noun} not count: {reason}.")
+        if summary.lacks_huge_pages:
+            found.append(
+                f"{summary.name}: no run was seen with a huge page; what differs has another cause."
+            )
     if any(one.smaller_of_system and one.smaller_bytes for one in outcome.summaries):
         found.append(
             "In smaller ones: what the whole system had more than before the run in pages between "
