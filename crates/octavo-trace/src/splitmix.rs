@@ -1,4 +1,4 @@
-//! A number from a number.
+//! A fixed pseudo-random function of 64-bit numbers, for hashes and seeds.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

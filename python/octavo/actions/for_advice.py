@@ -31,7 +31,7 @@ from octavo.actions.table import (
 from octavo.actions.trial import Trial
 from octavo.analysis.advice import Advice, Point, Thresholds
 from octavo.base.elf import is_elf_file
-from octavo.base.huge_pages import PMD_PAGE, HugePages
+from octavo.base.huge_pages import MIN_FILL, PMD_PAGE, HugePages
 from octavo.base.units import (
     BASE_PAGE,
     GIB,
@@ -48,9 +48,6 @@ _WITH_SOURCE = ("native", "unknown")
 """Runtimes whose users may change what the program asks of the kernel in its source."""
 _LARGE_PIECE = 4 * PMD_PAGE
 """Bytes of a mapping that holds 2 MiB pages, also in a runtime that maps most in small pieces."""
-
-_MIN_FILL = 0.5
-"""Share of a 2 MiB range in use from which `octavo apply` makes a page of it by itself."""
 
 TryPages = Callable[[], Trial | None]
 
@@ -261,7 +258,7 @@ class _Chooser:
         """Options by which `octavo apply` makes pages of memory that is as sparse as this."""
         case = self._advice.case
         fill = case.base.touched_bytes / max(case.at(size).touched_bytes, 1)
-        if fill >= _MIN_FILL:
+        if fill >= MIN_FILL:
             return ()
         # Ranges hold more or less than the mean.
         return "--min-fill", f"{max(1, int(100 * fill / 2))}%"

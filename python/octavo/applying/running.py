@@ -13,7 +13,7 @@ from octavo.applying.collapse import ENDED, Work, measure, perform, plan, read_m
 from octavo.applying.remote import RemoteProcess
 from octavo.applying.selection import Selection
 from octavo.base.errors import CannotRun
-from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.huge_pages import MIN_FILL, PMD_PAGE
 from octavo.base.processes import (
     descendants,
     has_huge_pages_disabled,
@@ -36,7 +36,7 @@ class Order:
     """An order to collapse memory of running processes."""
 
     selection: Selection
-    min_fill: float = 0.5
+    min_fill: float = MIN_FILL
     """The share of a 2 MiB range that must be in use."""
     dry_run: bool = False
 

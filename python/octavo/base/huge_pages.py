@@ -18,6 +18,10 @@ from octavo.base.units import BASE_PAGE, GIB, KIB, MIB
 THP = Path("sys/kernel/mm/transparent_hugepage")
 HUGETLB = Path("sys/kernel/mm/hugepages")
 PMD_PAGE = 2 * MIB
+MIN_FILL = 0.5
+"""Share of a 2 MiB range in use from which `octavo apply` makes a page of it, by default. The
+preloaded library has the same default (`preload/settings.c`).
+"""
 
 _COLLAPSE_SINCE = (6, 1)
 _MALLOC_TUNABLE_SINCE = (2, 35)

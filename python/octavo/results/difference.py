@@ -187,8 +187,8 @@ def _other_work(
     shown = [f"`{quoted(shlex.join(command))}`" for command in commands]
     if len(traces) < 2:
         if commands[0] != commands[1]:
-            what = "arguments" if commands[0][:1] == commands[1][:1] else "programs"
-            yield f"The results are of different {what}: {shown[0]} and {shown[1]}."
+            different = "arguments" if commands[0][:1] == commands[1][:1] else "programs"
+            yield f"The results are of different {different}: {shown[0]} and {shown[1]}."
     elif before.get("trace_hash") != after.get("trace_hash"):
         # Options that choose a part of a trace change the hash of what was read of it.
         recorded = [trace.get("about") for trace in traces]

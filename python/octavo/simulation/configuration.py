@@ -161,9 +161,9 @@ class SimConfiguration(SharedScope):
         cores = self.machine["core"]["count"]
         if cores == 1:
             return SHARED_THREADS_NOTE
-        whose = "a process" if self.processes == "apart" else "all processes"
+        owner = "a process" if self.processes == "apart" else "all processes"
         return (
-            f"Threads of {whose} are placed on the {cores} cores one after another, as they are "
+            f"Threads of {owner} are placed on the {cores} cores one after another, as they are "
             "first seen, and run one at a time, in the order in which they were traced."
         )
 

@@ -11,7 +11,7 @@ use super::stream::Access;
 /// two uses of a front, which [`Front::reserve`](super::front::Front::reserve) makes room for.
 const MOST_WORDS: usize = 1 << 16;
 
-/// The words of the largest execution.
+/// The number of words of the longest execution.
 const LONGEST: usize = 1 + Outline::MOST_GROUPS;
 
 /// Takes executions from the beginning of `words`, until one whose segment has no outline or whose fetches are
@@ -22,43 +22,43 @@ pub fn take(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
     study.fetch.reserve();
     study.data.reserve();
     let (fetch_time, data_time) = (study.fetch.front().now(), study.data.front().now());
-    let mut made = Made { fetch_time, data_time, counts: OutlinedCounts::default() };
+    let mut pending = Pending { fetch_time, data_time, counts: OutlinedCounts::default() };
     let mut rest = words;
-    // Where there are as many words as the largest execution has, the next one is whole.
-    while let Some(longest) = rest.first_chunk::<LONGEST>()
-        && let Some(outline) = segments.outline(longest[0])
+    // Where there are as many words as the longest execution has, the next one is whole.
+    while let Some(ahead) = rest.first_chunk::<LONGEST>()
+        && let Some(outline) = segments.outline(ahead[0])
     {
-        if !made.fetches(study, outline) {
+        if !pending.fetches(study, outline) {
             break;
         }
-        made.counts.add(outline);
+        pending.counts.add(outline);
         // Where the next execution is depends on the number of groups. With a branch for each number
         // the processor goes on before it knows.
         let groups = match outline.addresses() {
             0 => 0,
-            1 => made.groups(study, segments, outline, longest, 1),
-            2 => made.groups(study, segments, outline, longest, 2),
-            3 => made.groups(study, segments, outline, longest, 3),
-            4 => made.groups(study, segments, outline, longest, 4),
-            more => made.groups(study, segments, outline, longest, more),
+            1 => pending.groups(study, segments, outline, ahead, 1),
+            2 => pending.groups(study, segments, outline, ahead, 2),
+            3 => pending.groups(study, segments, outline, ahead, 3),
+            4 => pending.groups(study, segments, outline, ahead, 4),
+            more => pending.groups(study, segments, outline, ahead, more),
         };
         rest = &rest[1 + groups..];
     }
-    made.report(study);
+    pending.report(study);
     words.len() - rest.len()
 }
 
-/// Times and counts that the study does not have yet. The loop has them in registers: nothing that is called
-/// there takes them by reference.
+/// Times and counts that the study does not have yet. They stay in registers: no function that is called, and not
+/// inlined, takes a reference to them.
 #[derive(Clone, Copy)]
-struct Made {
+struct Pending {
     /// The times of the last uses in the fronts.
     fetch_time: u32,
     data_time: u32,
     counts: OutlinedCounts,
 }
 
-impl Made {
+impl Pending {
     /// The fetches of an execution; whether they were found at once. If not, nothing has happened.
     #[inline(always)]
     fn fetches(&mut self, study: &mut Study, outline: &Outline) -> bool {
@@ -80,20 +80,20 @@ impl Made {
         study.fetch.front().use_at(self.fetch_time, slot, fetches.into());
     }
 
-    /// The address groups of an execution, the first `count` that may be in `longest`. Returns how many they are.
+    /// The `count` address groups of the execution that `words` begin with. Returns `count`.
     #[inline(always)]
     fn groups(
         &mut self,
         study: &mut Study,
         segments: &Segments,
         outline: &Outline,
-        longest: &[u64; LONGEST],
+        words: &[u64; LONGEST],
         count: usize,
     ) -> usize {
-        for (group, addr) in VirtAddr::slice_from_raw(&longest[1..=count]).iter().enumerate() {
+        for (group, addr) in VirtAddr::slice_from_raw(&words[1..=count]).iter().enumerate() {
             if !use_group(study, outline, group, *addr, &mut self.data_time) {
                 self.data_time =
-                    groups_otherwise(study, segments, outline, longest, group, self.data_time);
+                    groups_otherwise(study, segments, outline, words, group, self.data_time);
                 break;
             }
         }
@@ -130,18 +130,18 @@ fn use_group(
     slot.is_some()
 }
 
-/// The address groups of an execution from number `first` on, which was not found at once; `time` is that of the
-/// last use of data before. Returns that of the last one.
+/// The address groups, from number `first` on, of the execution that `words` begin with; the first of them was not
+/// found at once. `time` is that of the last use of data before. Returns that of the last one.
 #[inline(never)]
 fn groups_otherwise(
     study: &mut Study,
     segments: &Segments,
     outline: &Outline,
-    longest: &[u64; LONGEST],
+    words: &[u64; LONGEST],
     first: usize,
     mut time: u32,
 ) -> u32 {
-    let execution = &longest[..=outline.addresses()];
+    let execution = &words[..=outline.addresses()];
     for group in first..outline.addresses() {
         let addr = VirtAddr::new(execution[1 + group]);
         if group > first && use_group(study, outline, group, addr, &mut time) {

@@ -74,7 +74,7 @@ impl Workers {
             self.wait();
             let mut players = self.players();
             players.par_iter_mut().for_each(|player| player.play(&batch));
-            self.rest(players);
+            self.take_back(players);
             batch.clear();
             return batch;
         }
@@ -123,7 +123,7 @@ impl Workers {
     /// Waits until all batches are played, and takes the machines back.
     fn wait(&mut self) {
         let queues = self.queues.wait_for_all();
-        self.rest(queues.into_iter().filter_map(|queue| queue.player).collect());
+        self.take_back(queues.into_iter().filter_map(|queue| queue.player).collect());
     }
 
     /// The groups with their machines.
@@ -141,7 +141,7 @@ impl Workers {
     }
 
     /// Takes back what [`Self::players`] gave.
-    fn rest(&mut self, players: Vec<Player>) {
+    fn take_back(&mut self, players: Vec<Player>) {
         let mut machines = Vec::new();
         for Player { group, machines: members } in players {
             machines.extend(group.members.iter().copied().zip(members));

@@ -140,7 +140,7 @@ impl Thp {
         let every = self.config.scan_every_instructions;
         let is_due = every > 0 && instructions >= self.next_scan_instructions;
         if is_due {
-            // Those that were missed meanwhile are one.
+            // This scan stands for all that were due meanwhile.
             let missed = (instructions - self.next_scan_instructions) / every;
             self.next_scan_instructions += (missed + 1) * every;
         }
