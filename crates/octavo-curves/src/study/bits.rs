@@ -19,6 +19,14 @@ impl Bits512 {
         is_new
     }
 
+    /// Puts a number in that is not there.
+    #[inline(always)]
+    pub fn insert_new(&mut self, number: usize) {
+        debug_assert!(!self.contains(number));
+        self.words[number / 64 % 8] |= 1 << (number % 64);
+        self.members += 1;
+    }
+
     /// Takes a number out.
     #[inline(always)]
     pub fn remove(&mut self, number: usize) {

@@ -29,7 +29,8 @@ pub struct Spot {
     upper_stamps: u32,
 }
 
-struct Leaf {
+/// What is known of the base pages of 2 MiB.
+pub struct Leaf {
     /// The base page number of its first page, shifted right by `LEAF_LOG2`.
     number: u64,
     spot: Spot,
@@ -188,64 +189,46 @@ impl Pages {
         }
     }
 
-    /// The region noted for a base page, if any is.
+    /// The leaf of a base page.
     #[inline(always)]
-    pub fn region(&self, spot: Spot, page: u64) -> Option<RegionId> {
-        let noted = self.leaves[spot.leaf as usize].regions[page as usize % LEAF_PAGES];
-        noted.checked_sub(1).map(RegionId)
+    pub fn leaf(&mut self, spot: Spot) -> &mut Leaf {
+        &mut self.leaves[spot.leaf as usize]
     }
 
-    /// Notes a base page's region.
-    pub fn set_region(&mut self, spot: Spot, page: u64, region: RegionId) {
-        self.leaves[spot.leaf as usize].regions[page as usize % LEAF_PAGES] = region.0 + 1;
-    }
-
-    /// Marks a base page as touched; whether it was not before.
+    /// Notes that a base page enters the front. Returns the least base-page shift at which it shares its page with
+    /// one in the front already; more than any page size's where there is none.
     #[inline(always)]
-    pub fn touch(&mut self, spot: Spot, page: u64) -> bool {
-        self.leaves[spot.leaf as usize].touched.insert(page as usize % LEAF_PAGES)
-    }
-
-    /// The front slot that a base page is in.
-    #[inline(always)]
-    pub fn slot(&self, spot: Spot, page: u64) -> Option<usize> {
-        let leaf = &self.leaves[spot.leaf as usize];
+    pub fn enter_front(&mut self, spot: Spot, page: u64, slot: usize) -> u8 {
+        let leaf = &mut self.leaves[spot.leaf as usize];
         let index = page as usize % LEAF_PAGES;
-        leaf.in_front.contains(index).then(|| usize::from(leaf.slots[index]))
+        leaf.slots[index] = slot as u8;
+        let nearest = leaf.in_front.nearest(index);
+        let was_empty = leaf.in_front.is_empty();
+        leaf.in_front.insert_new(index);
+        if !was_empty {
+            return nearest;
+        }
+        let in_upper = leaf.number as usize % LEAF_PAGES;
+        let upper = &mut self.uppers[leaf.upper as usize].in_front;
+        let nearest = upper.nearest(in_upper);
+        upper.insert_new(in_upper);
+        LEAF_LOG2 + nearest
     }
 
-    /// Notes that a base page enters the front.
+    /// Notes that a base page leaves the front. Returns the least base-page shift at which it shares its page with
+    /// one that stays there; more than any page size's where there is none.
     #[inline(always)]
-    pub fn enter_front(&mut self, spot: Spot, page: u64, slot: usize) {
+    pub fn leave_front(&mut self, spot: Spot, page: u64) -> u8 {
         let leaf = &mut self.leaves[spot.leaf as usize];
-        if leaf.in_front.is_empty() {
-            self.uppers[leaf.upper as usize].in_front.insert(leaf.number as usize % LEAF_PAGES);
+        let index = page as usize % LEAF_PAGES;
+        leaf.in_front.remove(index);
+        if !leaf.in_front.is_empty() {
+            return leaf.in_front.nearest(index);
         }
-        leaf.in_front.insert(page as usize % LEAF_PAGES);
-        leaf.slots[page as usize % LEAF_PAGES] = slot as u8;
-    }
-
-    /// Notes that a base page leaves the front.
-    #[inline(always)]
-    pub fn leave_front(&mut self, spot: Spot, page: u64) {
-        let leaf = &mut self.leaves[spot.leaf as usize];
-        leaf.in_front.remove(page as usize % LEAF_PAGES);
-        if leaf.in_front.is_empty() {
-            self.uppers[leaf.upper as usize].in_front.remove(leaf.number as usize % LEAF_PAGES);
-        }
-    }
-
-    /// The least base-page shift at which a base page shares its page with one in the front; more
-    /// than any page size's where there is none.
-    #[inline(always)]
-    pub fn shares_from(&self, spot: Spot, page: u64) -> u8 {
-        let leaf = &self.leaves[spot.leaf as usize];
-        let in_leaf = leaf.in_front.nearest(page as usize % LEAF_PAGES);
-        if in_leaf <= LEAF_LOG2 {
-            return in_leaf;
-        }
-        let upper = &self.uppers[leaf.upper as usize];
-        LEAF_LOG2 + upper.in_front.nearest(leaf.number as usize % LEAF_PAGES)
+        let in_upper = leaf.number as usize % LEAF_PAGES;
+        let upper = &mut self.uppers[leaf.upper as usize].in_front;
+        upper.remove(in_upper);
+        LEAF_LOG2 + upper.nearest(in_upper)
     }
 
     /// Drops regions and touches of the base pages in `first..end`: their mapping changed.
@@ -270,6 +253,30 @@ impl Pages {
 }
 
 impl Leaf {
+    /// The region noted for a base page, if any is.
+    #[inline(always)]
+    pub fn region(&self, page: u64) -> Option<RegionId> {
+        self.regions[page as usize % LEAF_PAGES].checked_sub(1).map(RegionId)
+    }
+
+    /// Notes a base page's region.
+    pub fn set_region(&mut self, page: u64, region: RegionId) {
+        self.regions[page as usize % LEAF_PAGES] = region.0 + 1;
+    }
+
+    /// Marks a base page as touched; whether it was not before.
+    #[inline(always)]
+    pub fn touch(&mut self, page: u64) -> bool {
+        self.touched.insert(page as usize % LEAF_PAGES)
+    }
+
+    /// The front slot that a base page is in.
+    #[inline(always)]
+    pub fn slot(&self, page: u64) -> Option<usize> {
+        let index = page as usize % LEAF_PAGES;
+        self.in_front.contains(index).then(|| usize::from(self.slots[index]))
+    }
+
     fn invalidate(&mut self, first: u64, end: u64) {
         let start = self.number << LEAF_LOG2;
         let low = first.max(start);

@@ -192,21 +192,15 @@ impl PageStream {
         self.front.reserve();
         let page = memory.relocate(traced);
         let spot = self.pages.spot(page);
-        let region = match self.pages.region(spot, page) {
-            Some(region) => region,
-            None => {
-                let region = memory.region(traced);
-                self.pages.set_region(spot, page, region);
-                self.tally(region);
-                region
-            }
-        };
-        if self.pages.touch(spot, page) {
+        let leaf = self.pages.leaf(spot);
+        let (known, is_first, slot) = (leaf.region(page), leaf.touch(page), leaf.slot(page));
+        let region = known.unwrap_or_else(|| self.find_region(spot, page, memory.region(traced)));
+        if is_first {
             memory.touched(traced, page);
             self.tally(region).touched.insert(page);
         }
         let touch = |slot| Touch { side: self.side, traced, page, region, slot, stores, order };
-        if let Some(slot) = self.pages.slot(spot, page) {
+        if let Some(slot) = slot {
             let touch = touch(slot);
             if let Some((old, owed)) = self.front.find(slot, traced, region) {
                 self.tally(old).references += owed;
@@ -226,8 +220,8 @@ impl PageStream {
                 machine.left(self.side, leaver.number, self.front.used(slot), shares);
             }
         }
-        let shares = self.look_behind(page, spot, region);
-        self.pages.enter_front(spot, page, slot);
+        let shares = self.pages.enter_front(spot, page, slot);
+        self.look_behind(page, spot, region, shares);
         self.front.put(slot, traced, Page { number: page, spot, region }, references);
         if let Some(machine) = memory.machine() {
             machine.entered(&mut self.front, touch, shares);
@@ -243,8 +237,7 @@ impl PageStream {
     /// shares its page. Returns the least base-page shift at which one does.
     #[inline(always)]
     fn put_behind(&mut self, leaver: Page) -> u8 {
-        self.pages.leave_front(leaver.spot, leaver.number);
-        let shares = self.pages.shares_from(leaver.spot, leaver.number);
+        let shares = self.pages.leave_front(leaver.spot, leaver.number);
         let apart = self.sizes.below(shares);
         let least = self.in_front_alone.min(apart);
         for (size, first) in (least..apart).zip(&mut self.first[least..apart]) {
@@ -255,11 +248,10 @@ impl PageStream {
     }
 
     /// Looks a page that comes into the front up, at the sizes at which no page of the front shares
-    /// its page, and takes it out from behind. Returns the least base-page shift at which one does.
+    /// its page, and takes it out from behind. From base-page shift `shares` on one does.
     #[inline(always)]
-    fn look_behind(&mut self, page: u64, spot: Spot, region: RegionId) -> u8 {
+    fn look_behind(&mut self, page: u64, spot: Spot, region: RegionId, shares: u8) {
         let sizes = self.sizes.len();
-        let shares = self.pages.shares_from(spot, page);
         let apart = self.sizes.below(shares);
         let misses = &mut self.regions[usize::from(region.0)].misses;
         for (size, first) in self.first.iter_mut().enumerate().take(apart) {
@@ -287,7 +279,14 @@ impl PageStream {
             }
             self.missed |= missed << size;
         }
-        shares
+    }
+
+    /// Notes the region of a base page.
+    #[cold]
+    fn find_region(&mut self, spot: Spot, page: u64, region: RegionId) -> RegionId {
+        self.pages.leaf(spot).set_region(page, region);
+        self.tally(region);
+        region
     }
 
     fn tally(&mut self, region: RegionId) -> &mut RegionTally {
