@@ -112,3 +112,25 @@ def test_one_process_is_as_it_was() -> None:
     assert programs == []
     assert process_grid(rows, {"processes": found["processes"]}, 1, programs) is None
     assert [row[0] for row in region_grid(rows, [], 1, programs).rows] == ["heap"]
+
+
+def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() -> None:
+    """Seven regions, each of which would save fewer misses than are worth a change; together they
+    are most of the program's, whose data are advised 8 KiB pages.
+    """
+    misses = (9000, *(0,) * (len(SIZES) - 1))
+    regions = [
+        region(f"anon 8.0MiB #{at}", "anonymous", misses=misses, start=at << 32) for at in range(7)
+    ]
+    data_misses = (10**6, *(0,) * (len(SIZES) - 1))
+    found = result(process(data_misses=data_misses, regions=regions, instructions=10**8))
+    rows = rows_of(found, LRU)
+    advice = [item.record() for item in advise_all(rows, LRU)]
+    own = {item["region"]: item for item in advice if item["scope"] == "region"}
+    assert {(item["page_size"], item["reason"]) for item in own.values()} == {(4096, "negligible")}
+    (row,) = region_grid(rows, advice, 1).rows
+    assert (row[0], row[-1]) == ("anon (7)", "8 KiB")
+    # A region that alone is worth a decision keeps its own.
+    own["anon 8.0MiB #3"].update(page_size=4096, reason="memory")
+    (row,) = region_grid(rows, advice, 1).rows
+    assert row[-1] == "4 KiB, 8 KiB"

@@ -143,6 +143,10 @@ def _level_title(data: Row, fetch: Row, level: int) -> str:
     return f"{name} with {fetch['entries']} entries for code and {data['entries']} for data"
 
 
+_NOTHING_TO_SAY = ("negligible", "no-references", "no-gain")
+"""Reasons of advice by which a region alone is no reason to change anything."""
+
+
 @dataclass
 class _RegionLine:
     """A region, or several of one family, at 4 KiB pages."""
@@ -179,9 +183,8 @@ def region_grid(
     process, or of a program, together; most misses first.
     """
     advised = {
-        (owner_of(item), item["region"], item["start"], item["stream"]): item["page_size"]
-        for item in advice
-        if item["scope"] == "region"
+        (owner_of(item), item["region"], item["start"], item["stream"]): size
+        for item, size in _sizes_of_regions(advice)
     }
     lines: dict[tuple[str | None, str, str], _RegionLine] = {}
     for key, members in regions_of(rows_by_program(rows, programs)):
@@ -222,6 +225,17 @@ def region_grid(
         line.cells(None if is_one else owner, family) for (owner, family, _), line in by_misses
     )
     return Grid(title, head, body, left_columns=2, spare=(1, 2))
+
+
+def _sizes_of_regions(advice: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
+    """The advice on each region, with the size advised for it: the program's, where the region
+    alone gains too little to be advised another.
+    """
+    whole = {item["stream"]: item["page_size"] for item in advice if item["scope"] == "program"}
+    for item in advice:
+        if item["scope"] == "region":
+            follows = item["reason"] in _NOTHING_TO_SAY
+            yield item, whole[item["stream"]] if follows else item["page_size"]
 
 
 def process_grid(
@@ -297,7 +311,7 @@ def notable_regions(advice: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         item
         for item in advice
         if item["scope"] == "region"
-        and item["reason"] not in ("negligible", "no-references", "no-gain")
+        and item["reason"] not in _NOTHING_TO_SAY
     ]
 
 
