@@ -57,6 +57,8 @@ def test_the_page_size_and_the_growth_stay(run: octavo.RunResult, width: int) ->
     for row in grid.rows:
         line = next(words for words in said if words[:2] == row[0].split())
         assert line[-3:] == [*row[-2].split(), row[-1]]
+    head = " ".join(shown(grid, width)[:4])
+    assert head.count("code") == head.count("data") > 1, "the title's, and those of all columns"
 
 
 @pytest.mark.parametrize("width", [40, 60, 72, 80, 84])

@@ -91,5 +91,15 @@ def test_every_number_of_the_tables_is_in_the_report(finish: Callable[..., RunRe
     assert "prog &#39;&lt;b&gt;&amp;&#39;" in page
 
 
+def test_a_report_says_whose_misses_its_figures_have(finish: Callable[..., RunResult]) -> None:
+    document = finish(RESULTS["one"]).document()
+    tlb = "Misses are those of a TLB with 64 entries for code and 64 for data"
+    configuration = document["run"]["configuration"]
+    configuration["modelled"] = {"name": "zen4"}
+    assert f"{tlb}, not of zen4:" in render_run(document)
+    configuration["modelled"] = None
+    assert f"{tlb}." in render_run(document)
+
+
 def test_a_partial_report_is_marked(finish: Callable[..., RunResult]) -> None:
     assert "killed by SIGSEGV" in render_run(finish(RESULTS["crashed"]).document())

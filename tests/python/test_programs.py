@@ -71,6 +71,7 @@ def test_processes_of_a_program_are_one_row() -> None:
     assert shell[:2] == ("3", "/bin/sh")
     alone, _ = grids(per_process=True)
     assert [row[0] for row in alone.rows] == ["0", "1", "2", "3"]
+    assert "in a TLB with 64 entries for code and 64 for data" in alone.title
 
 
 def test_regions_of_a_program_are_one_row_and_code_counts_once() -> None:
@@ -82,6 +83,7 @@ def test_regions_of_a_program_are_one_row_and_code_counts_once() -> None:
     assert rows["server (3 processes): heap"][5] == "1.000"
     assert rows["server (3 processes): server text"][3] == "3 MiB", "the union of all workers"
     assert "counted once" in regions.title
+    assert "in a TLB with 64 entries for code and 64 for data" in regions.title
     _, alone = grids(per_process=True)
     assert len(alone.rows) == 2 * WORKERS + 1
     assert "counted once" not in alone.title
@@ -115,8 +117,8 @@ def test_one_process_is_as_it_was() -> None:
 
 
 def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() -> None:
-    """Seven regions, each of which would save fewer misses than are worth a change; together they
-    are most of the program's, whose data are advised 8 KiB pages.
+    """Seven regions, each of which would save fewer misses than are worth a change, of a program
+    whose data are advised 8 KiB pages.
     """
     misses = (9000, *(0,) * (len(SIZES) - 1))
     regions = [

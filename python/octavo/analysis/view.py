@@ -85,11 +85,12 @@ def page_size_grid(rows: Sequence[Row], level: int) -> Grid:
         body.append(tuple(cells))
     head = ["page size"]
     for name in ("code", "data"):
-        head += [f"{name}\nmisses", "per 1000\ninstr."]
+        head += [f"{name}\nmisses", f"{name} per\n1000 instr."]
         if costs:
             head.append("added\ncycles")
     head += ["memory", "growth"]
-    title = _level_title(curves[("data", BASE_PAGE)], curves[("fetch", BASE_PAGE)], level)
+    name = tlb_name(rows, level)
+    title = name[0].upper() + name[1:]
     spare = tuple(at for at, name in enumerate(head) if name.endswith("misses"))
     return Grid(title, tuple(head), tuple(body), spare=spare)
 
@@ -138,9 +139,16 @@ def machine_grid(rows: Sequence[Row], manifest: dict[str, Any]) -> Grid | None:
     return Grid(title, tuple(head), tuple(body), spare=tuple(spare))
 
 
-def _level_title(data: Row, fetch: Row, level: int) -> str:
-    name = "TLB" if level == 1 else f"Level-{level} TLB"
-    return f"{name} with {fetch['entries']} entries for code and {data['entries']} for data"
+def tlb_name(rows: Sequence[Row], level: int) -> str:
+    """The TLB of a level in words: `TLB with 64 entries for code and 64 for data`."""
+    entries = {
+        stream: row["entries"]
+        for row in whole_program(rows)
+        for stream in ("fetch", "data")
+        if row["component"] == component_of(level, stream)
+    }
+    name = "TLB" if level == 1 else f"level-{level} TLB"
+    return f"{name} with {entries['fetch']} entries for code and {entries['data']} for data"
 
 
 _NOTHING_TO_SAY = ("negligible", "no-references", "no-gain")
@@ -216,7 +224,10 @@ def region_grid(
         "code\npage",
         "data\npage",
     )
-    title = "Regions, at 4 KiB pages, with the page size advised for large ones"
+    title = (
+        f"Regions, at 4 KiB pages in a {tlb_name(rows, level)}, and the page size advised for "
+        "large ones"
+    )
     if programs:
         title += "; processes of a program together, the pages that they share counted once"
     by_misses = sorted(lines.items(), key=lambda entry: -entry[1].misses)
@@ -291,8 +302,8 @@ def process_grid(
         "data\nper 1000",
     )
     title = (
-        "Processes, at 4 KiB pages; misses above are sums, each image with a TLB of its own, and "
-        "memory that they share counts once"
+        f"Processes, at 4 KiB pages in a {tlb_name(rows, level)}; misses above are sums, each "
+        "image with a TLB of its own, and memory that they share counts once"
     )
     return Grid(title, head, tuple(body), left_columns=3, spare=(2, 3))
 
@@ -310,8 +321,7 @@ def notable_regions(advice: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         item
         for item in advice
-        if item["scope"] == "region"
-        and item["reason"] not in _NOTHING_TO_SAY
+        if item["scope"] == "region" and item["reason"] not in _NOTHING_TO_SAY
     ]
 
 

@@ -13,6 +13,7 @@ from octavo.analysis.view import (
     page_size_grid,
     process_grid,
     region_grid,
+    tlb_name,
 )
 from octavo.base.table import Grid
 from octavo.report.charts import gains_chart, map_chart, memory_chart, misses_chart
@@ -40,6 +41,8 @@ def render_run(document: dict[str, Any]) -> str:
         charts,
         headline=headline(manifest, rows),
         advised=answer,
+        tlb=" and a ".join(tlb_name(rows, level) for level in range(1, depth + 1)),
+        machine=(manifest["configuration"].get("modelled") or {}).get("name"),
         shown=list(charts),
         whole=[item for item in items if item["scope"] == "program"],
         regions=one_of_each_family(notable_regions(items)),
