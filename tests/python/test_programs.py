@@ -9,10 +9,11 @@ import pytest
 from fakes import FLAT, KIB, SIZES, process, region, result
 from octavo._core import Touched
 from octavo.analysis.advice import advise_all
-from octavo.analysis.programs import programs_of, rows_by_program
+from octavo.analysis.programs import process_names, programs_of, rows_by_program
 from octavo.analysis.rows import rows_of
 from octavo.analysis.view import process_grid, region_grid
 from octavo.hardware.tlb_levels import load_preset
+from octavo.report.charts import map_chart
 
 MIB = 1024 * KIB
 LRU = load_preset("lru64")
@@ -87,6 +88,19 @@ def test_regions_of_a_program_are_one_row_and_code_counts_once() -> None:
     _, alone = grids(per_process=True)
     assert len(alone.rows) == 2 * WORKERS + 1
     assert "counted once" not in alone.title
+
+
+def test_a_process_alone_is_named_by_its_program() -> None:
+    found = server()
+    programs = programs_of(found["processes"], LRU)
+    rows = rows_of(found, LRU)
+    names = [row[0] for row in region_grid(rows, [], 1, programs, found["processes"]).rows]
+    assert "sh (process 3): heap" in names
+    assert "server (3 processes): heap" in names
+    chart = map_chart(rows_by_program(rows, programs), [], 1, process_names(found["processes"]))
+    assert chart is not None
+    drawn = {value["region"] for value in chart["data"]["values"]}
+    assert {"sh (process 3): heap", "server (3 processes): heap"} <= drawn
 
 
 @pytest.mark.parametrize("per_process", [False, True])

@@ -63,6 +63,18 @@ def owner_of(record: Mapping[str, Any]) -> str | None:
     return None if record.get("process") is None else f"process {record['process']}"
 
 
+def process_names(processes: Sequence[Mapping[str, Any]]) -> dict[str | None, str]:
+    """The owners of regions that are one process, each with its program: `process 3` is
+    `sort (process 3)`.
+    """
+    return {
+        f"process {process['stream']}": (
+            f"{PurePath(process['program']).name} (process {process['stream']})"
+        )
+        for process in processes
+    }
+
+
 def program_label(path: str, processes: int) -> str:
     """`postgres (12 processes)`."""
     return f"{PurePath(path).name} ({processes} processes)"

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from octavo.analysis.programs import Program, owner_of, program_label, rows_by_program
+from octavo.analysis.programs import (
+    Program,
+    owner_of,
+    process_names,
+    program_label,
+    rows_by_program,
+)
 from octavo.analysis.rows import (
     Row,
     component_of,
@@ -186,9 +192,11 @@ def region_grid(
     advice: Sequence[dict[str, Any]],
     level: int,
     programs: Sequence[Program] = (),
+    processes: Sequence[dict[str, Any]] = (),
 ) -> Grid:
     """References, memory and last-level misses at 4 KiB of each region; those of one family of a
-    process, or of a program, together; most misses first.
+    process, or of a program, together; most misses first. `processes` of a manifest name the
+    programs of single ones.
     """
     advised = {
         (owner_of(item), item["region"], item["start"], item["stream"]): size
@@ -232,8 +240,10 @@ def region_grid(
         title += "; processes of a program together, the pages that they share counted once"
     by_misses = sorted(lines.items(), key=lambda entry: -entry[1].misses)
     is_one = len({owner for owner, *_ in lines}) == 1
+    names = process_names(processes)
     body = tuple(
-        line.cells(None if is_one else owner, family) for (owner, family, _), line in by_misses
+        line.cells(None if is_one else names.get(owner, owner), family)
+        for (owner, family, _), line in by_misses
     )
     return Grid(title, head, body, left_columns=2, spare=(1, 2))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from octavo.analysis.rows import Row, component_of
@@ -114,8 +114,15 @@ def _gains(advice: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {"name": name, **gain, "figure": figure}
 
 
-def map_chart(rows: Sequence[Row], advice: Sequence[dict[str, Any]], depth: int) -> Spec | None:
-    """The address space, highest addresses first: misses of each region as heat, by page size."""
+def map_chart(
+    rows: Sequence[Row],
+    advice: Sequence[dict[str, Any]],
+    depth: int,
+    processes: Mapping[str | None, str],
+) -> Spec | None:
+    """The address space, highest addresses first: misses of each region as heat, by page size.
+    `processes` are names of owners.
+    """
     advised = {
         (item["region"], item["start"], item["page_size"])
         for item in advice
@@ -128,7 +135,7 @@ def map_chart(rows: Sequence[Row], advice: Sequence[dict[str, Any]], depth: int)
     # Processes have address spaces of their own.
     for (owner, name, start), members in sorted(drawn, key=lambda of: (of[0][0] or "", -of[0][2])):
         extent = format_bytes(max(row.get("bytes", 0) for row in members))
-        label = name if is_one else f"{owner}: {name}"
+        label = name if is_one else f"{processes.get(owner, owner)}: {name}"
         by_size: dict[int, list[Row]] = {}
         for row in members:
             if row["component"] in _last_level(depth):

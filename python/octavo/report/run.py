@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from octavo.analysis.allocations import line_grid, page_size_shown, site_grid
-from octavo.analysis.programs import rows_by_program
+from octavo.analysis.programs import process_names, rows_by_program
 from octavo.analysis.view import (
     headline,
     machine_grid,
@@ -32,7 +32,7 @@ def render_run(document: dict[str, Any]) -> str:
     depth = _depth(document)
     charts = run_charts(document)
     programs = document.get("programs", [])
-    regions = region_grid(rows, advice, depth, programs)
+    regions = region_grid(rows, advice, depth, programs, manifest["processes"])
     warm = _warm(regions)
     allocations, size = document.get("allocations"), page_size_shown(advice)
     return render_page(
@@ -67,7 +67,12 @@ def run_charts(document: dict[str, Any]) -> dict[str, Spec]:
         "gains": gains_chart(advice),
         "misses": misses_chart(rows, depth, advised),
         "memory": memory_chart(rows, advised),
-        "map": map_chart(rows_by_program(rows, document.get("programs", [])), advice, depth),
+        "map": map_chart(
+            rows_by_program(rows, document.get("programs", [])),
+            advice,
+            depth,
+            process_names(document["run"]["processes"]),
+        ),
     }
     return {name: chart for name, chart in charts.items() if chart is not None}
 

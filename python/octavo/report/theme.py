@@ -106,9 +106,26 @@ def size_axis(sizes: Sequence[tuple[int, str]], **more: Any) -> vl.Part:
     )
 
 
+_NARROW = "windowSize()[0] < 600"
+"""A test of a phone; its figures are narrow as well."""
+
+
 def row_axis(**more: Any) -> vl.Part:
-    """An axis with a name for each row."""
-    return vl.Axis(labelLimit=130, domain=False, ticks=False, labelPadding=6, **more)
+    """An axis with a name for each row. A long name loses its middle: what tells rows apart, such
+    as a number or a size, is often at its end.
+    """
+    name, (few, many) = "datum.label", (22, 36)
+    longest = f"({_NARROW} ? {few} : {many})"
+    half = f"({_NARROW} ? {few // 2 - 1} : {many // 2 - 1})"
+    label = f"slice({name}, 0, {half}) + '…' + slice({name}, -{half})"
+    axis = {
+        "labelLimit": vl.expression(f"{_NARROW} ? 130 : 220"),
+        "labelExpr": f"length({name}) > {longest} ? {label} : {name}",
+        "domain": False,
+        "ticks": False,
+        "labelPadding": 6,
+    }
+    return vl.Axis(**{**axis, **more})
 
 
 def heat(field: str, title: str) -> vl.Field:
@@ -126,7 +143,7 @@ def heat(field: str, title: str) -> vl.Field:
             symbolStrokeWidth=0,
             symbolSize=160,
             tickCount=4,
-            columns=vl.expression("windowSize()[0] < 600 ? 2 : 6"),
+            columns=vl.expression(f"{_NARROW} ? 2 : 6"),
             titleLimit=170,
         ),
     )
@@ -147,7 +164,7 @@ def wide_legend(title: str | None, **more: Any) -> vl.Part:
         orient="bottom",
         direction="horizontal",
         # The figure's own width changes while it is laid out, and the last rows would be cut off.
-        columns=vl.expression("windowSize()[0] < 600 ? 2 : 5"),
+        columns=vl.expression(f"{_NARROW} ? 2 : 5"),
         symbolStrokeWidth=2,
         columnPadding=10,
         **more,

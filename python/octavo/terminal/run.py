@@ -41,7 +41,8 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
     processes = process_grid(rows, manifest, depth, programs)
     if processes is not None:
         show_grid(console, processes, _PROCESSES_SHOWN)
-    show_grid(console, region_grid(rows, result.advice, depth, programs), _REGIONS_SHOWN)
+    regions = region_grid(rows, result.advice, depth, programs, manifest["processes"])
+    show_grid(console, regions, _REGIONS_SHOWN)
     if result.allocations is not None:
         size = page_size_shown(result.advice)
         show_grid(console, site_grid(result.allocations, size))
