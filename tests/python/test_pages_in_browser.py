@@ -258,6 +258,29 @@ def test_long_names_of_rows_keep_their_ends(browser: Browser, tmp_path: Path, wi
     page.close()
 
 
+def test_a_long_table_does_not_push_the_rest_away(browser: Browser, tmp_path: Path) -> None:
+    document = octavo.run(TRACE).document()
+    rows = document["rows"]
+    first = next(row["region"] for row in rows if row.get("region_kind") == "anonymous")
+    own = [row for row in rows if row.get("region") == first]
+    more = [{**row, "region": f"lib{at}.so data", "start": at} for at in range(200) for row in own]
+    document["rows"] = [*rows, *more]
+    file = tmp_path / "many.html"
+    file.write_text(render_run(document), encoding="utf-8")
+    page = Opened(browser, file, DESK, "light").page
+    table = page.locator(".scroll", has=page.locator("caption", has_text="Regions")).first
+    assert table.locator("tbody tr").count() > 200
+    assert table.evaluate("of => of.getBoundingClientRect().height") < 900
+    table.evaluate("of => of.scrollTo(0, of.scrollHeight)")
+    box, head = table.bounding_box(), table.locator("thead th").first.bounding_box()
+    assert box is not None
+    assert head is not None
+    assert head["y"] == pytest.approx(box["y"], abs=1), "the names of columns stay in sight"
+    page.emulate_media(media="print")
+    assert table.evaluate("of => of.scrollHeight === of.clientHeight")
+    page.close()
+
+
 def test_a_table_is_sorted_by_keyboard(browser: Browser, written: Callable[[str], Path]) -> None:
     page = Opened(browser, written("run"), DESK, "light").page
     table = page.locator(
