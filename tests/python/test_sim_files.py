@@ -25,6 +25,7 @@ from octavo.report.theme import UNORDERED
 from octavo.simulation.api import SimResult
 from octavo.simulation.configuration import TIMINGS, configure_sim
 from octavo.simulation.rows import COLUMNS
+from octavo.simulation.view import PARTS
 from pages import assert_loads_nothing, charts_of
 from schemas import first_error, validator_of
 from sim_fakes import counts, machine, sim_process, sim_result
@@ -349,6 +350,28 @@ def test_ties_are_shown_as_ties() -> None:
     assert verdicts == {"base": "same", "tie": "same", "slow": "more", "fast": "less"}
     figures = {one["design"]: "not resolved" in one["figure"] for one in drawn}
     assert figures == {"base": False, "tie": True, "slow": False, "fast": False}
+
+
+def test_figures_of_differences_have_the_signs_of_the_axes() -> None:
+    walk_cycles = {"base": 40_000, "hair": 39_990, "fast": 0}
+    made = [machine(name, counts(walk_cycles=cycles)) for name, cycles in walk_cycles.items()]
+    panels = difference_panels(report_data(sim_result([sim_process(made)])))
+    figures = {
+        one["design"]: one["figure"] for one in panels["Cycles, over base"].spec["data"]["values"]
+    }
+    assert figures["hair"] == "0.0%, not resolved"
+    assert re.fullmatch("\N{MINUS SIGN}[0-9.]+%", figures["fast"])
+
+
+def test_parts_of_cycles_have_the_names_of_the_table() -> None:
+    """Of a core, the figure and the table show the same counters."""
+    parts_of_core = ("base", "branches", "data_llc", "tlb_l2", "walks", "handlers")
+    stack = {("core.stack", part): 100 for part in parts_of_core}
+    timed = report_data(sim_result([sim_process([machine("base", {**counts(), **stack})])]))
+    assert [one["part"] for one in timed["cycles"]] == [PARTS[part] for part in parts_of_core]
+    added = report_data(sim_result([sim_process([machine("base", counts())])]))
+    parts = {one["part"] for one in added["cycles"]}
+    assert parts == {"base CPI", "caches, data", "caches, code", "second-level TLB", "page walks"}
 
 
 def of_intervals(number: int) -> SimResult:

@@ -69,9 +69,9 @@ def _differences(totals: Totals, base: str, show: Any) -> vl.Chart:
         if design == base:
             figure = show(total)
         elif is_same:
-            figure = f"{share:+.1%}, not resolved"
+            figure = f"{_signed(share)}, not resolved"
         else:
-            figure = f"{share:+.1%}"
+            figure = _signed(share)
         values.append(
             {
                 "design": design,
@@ -92,7 +92,7 @@ def _differences(totals: Totals, base: str, show: Any) -> vl.Chart:
         nice=True,
     )
     title = "difference"
-    x = vl.X("share:Q", title=title, scale=scale, axis=vl.Axis(format="+%", tickCount=4))
+    x = vl.X("share:Q", title=title, scale=scale, axis=_difference_axis("+%", 4))
     y = vl.Y("design:N", sort=None, title=None, axis=row_axis())
     tooltip = [
         vl.Tooltip("design:N"),
@@ -116,6 +116,12 @@ def _differences(totals: Totals, base: str, show: Any) -> vl.Chart:
     )
     chart = vl.layer(band, interval, points, names, data={"values": values})
     return chart.properties(width=_PANEL_WIDTH, height=(_ROW + 6) * len(values))
+
+
+def _difference_axis(form: str, ticks: int) -> vl.Part:
+    """An axis of signed shares, on which nothing is 0% and not +0%."""
+    label = "datum.value ? datum.label : '0%'"
+    return vl.Axis(format=form, tickCount=ticks, labelExpr=label)
 
 
 def parts_chart(data: dict[str, Any]) -> Spec | None:
@@ -151,7 +157,7 @@ def parts_chart(data: dict[str, Any]) -> Spec | None:
         .mark("bar")
         .encode(
             y=vl.Y("design:N", sort=None, title=None, axis=row_axis()),
-            x=vl.X("share:Q", title=title, axis=vl.Axis(format="+.2~%", tickCount=5)),
+            x=vl.X("share:Q", title=title, axis=_difference_axis("+.2~%", 5)),
             color=_colours("part", parts),
             order=vl.Order("place:Q"),
             tooltip=[
@@ -298,6 +304,12 @@ def _memory(data: dict[str, Any]) -> Totals:
         if value["design"] in ran and value["what"] in (_RESIDENT, _TABLES):
             totals[value["design"]] = totals.get(value["design"], 0) + value["bytes"]
     return totals
+
+
+def _signed(share: float) -> str:
+    """A difference with the signs of the axes; nothing is 0.0%, without a sign."""
+    figure = f"{share:+.1%}".replace("-", "\u2212")
+    return figure[1:] if figure[1:] == "0.0%" else figure
 
 
 def _by(values: Values, field: str) -> dict[str, Values]:

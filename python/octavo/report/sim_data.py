@@ -10,7 +10,7 @@ from octavo.base.units import MIB
 from octavo.simulation.api import SimResult
 from octavo.simulation.choice import sentence
 from octavo.simulation.model import Counts, Simulated, added, translation_cycles
-from octavo.simulation.view import grids, headline, remarks, work
+from octavo.simulation.view import PARTS, grids, headline, remarks, work
 from octavo.tracing.manifest import of_what_ran
 
 SCHEMA = "octavo/sim-report/1"
@@ -20,7 +20,8 @@ MOST_POINTS = 400
 Record = dict[str, Any]
 
 _LEVELS = (("l1i", "L1, code"), ("l1d", "L1, data"), ("l1", "L1"), ("l2", "L2"))
-_PARTS = {"base": "base CPI", "fetches": "caches, code", "data": "caches, data"}
+_ADDED_PARTS = {"base": "base CPI", "fetches": "caches, code", "data": "caches, data"}
+"""Parts of cycles that are added up, where they differ from those of a core."""
 _MEMORY = (
     ("peak_resident_bytes", "resident at most"),
     ("peak_page_table_bytes", "page tables at most"),
@@ -92,10 +93,11 @@ def _misses(ran: Sequence[Simulated]) -> Iterator[Record]:
 def _cycles(ran: Sequence[Simulated]) -> Iterator[Record]:
     """Cycles per instruction, by what they go to."""
     for one in ran:
+        names = PARTS if one.is_timed else {**PARTS, **_ADDED_PARTS}
         for place, (part, cycles) in enumerate(one.cycles_by_part.items()):
             yield {
                 "design": one.design,
-                "part": _PARTS.get(part, part.replace("_", " ").replace("tlb l2", "L2 TLB")),
+                "part": names.get(part, part.replace("_", " ")),
                 "place": place,
                 "cycles": cycles,
                 "rate": _rounded(cycles / one.instructions),

@@ -240,13 +240,13 @@ def _stack_grid(designs: Sequence[Simulated]) -> Grid:
     every = designs[0].cycles_by_part
     parts = [part for part in every if any(one.cycles_by_part.get(part) for one in designs)]
     body = tuple(
-        (_PARTS.get(part, part), *(_share_of(one, part) for one in designs)) for part in parts
+        (PARTS.get(part, part), *(_share_of(one, part) for one in designs)) for part in parts
     )
     heads = (one.design for one in designs)
     return Grid("Cycles of the core, by what the next instruction waited for", ("", *heads), body)
 
 
-_PARTS = {
+PARTS = {
     "base": "nothing, operands, or execution",
     "branches": "a mispredicted branch",
     "fetches": "instruction cache misses",
@@ -258,6 +258,7 @@ _PARTS = {
     "stores": "room in the store queue",
     "handlers": "software that serves misses",
 }
+"""What the next instruction waited for, by the counter of `core.stack`."""
 
 
 def _model_grid(designs: Sequence[Simulated]) -> Iterator[Grid]:
