@@ -161,6 +161,17 @@ def test_a_change_whose_interval_contains_0_is_undecided() -> None:
     )
 
 
+def test_numbers_whose_names_have_commas_are_told_apart() -> None:
+    before, _ = documents("run")
+    after = json.loads(json.dumps(before))
+    for row in after["rows"]:
+        if row["component"] == "tlb.data":
+            row["misses"] *= 2
+    sentence = compare(before, after).sentence()
+    assert sentence.startswith("Worse: tlb.data misses, 4 KiB pages; tlb.data misses, 8 KiB pages;")
+    assert re.search(r"; and \d+ more\.$", sentence)
+
+
 @pytest.mark.parametrize("command", ["run", "curves", "sim"])
 def test_references_and_instructions_are_shown(command: str) -> None:
     before, after = documents(command)
@@ -220,7 +231,7 @@ def test_diff_says_where_results_were_made_differently(tmp_path: Path) -> None:
         ["The", "second", "result", "is"],
         ["The", "results", "were", "made"],
         ["The", "results", "are", "of"],
-        [remarks[3].split()[0], "numbers", "are", "in"],
+        ["Numbers", "that", "only", "one"],
     ]
     assert "different numbers of instructions" in remarks[2]
     assert "page sizes" in remarks[1]

@@ -312,6 +312,14 @@ def test_the_report_is_a_page_that_stands_alone() -> None:
         assert "base4k" in json.dumps(figure)
 
 
+def test_an_answer_has_a_question_also_where_a_part_ran() -> None:
+    answer = "Which design? thp: it is best. It takes more memory."
+    assert in_parts(answer) == ("Which design?", "thp: it is best.", "It takes more memory.")
+    partial = in_parts(f"For the part that ran: {answer}")
+    assert partial == ("For the part that ran: Which design?", *in_parts(answer)[1:])
+    assert in_parts("No design ran. Why?")[0] == ""
+
+
 def test_the_report_draws_the_counts() -> None:
     result = octavo.sim(TRACE, interval=5000, warm_up=2000)
     data = report_data(result)

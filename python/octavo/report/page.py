@@ -59,9 +59,8 @@ def chosen(
 
 def in_parts(text: str) -> tuple[str, str, str]:
     """An answer: the question, its first sentence, and the others."""
-    question, _, rest = (
-        text.rpartition("? ") if text.startswith(("Which ", "How ")) else ("", "", text)
-    )
+    asks = re.match(r"(For the part that ran: )?(Which|How) ", text)
+    question, _, rest = text.rpartition("? ") if asks else ("", "", text)
     lead, *others = re.split(r"(?<=\.) (?=\w)", rest, maxsplit=1)
     return f"{question}?" if question else "", lead, " ".join(others)
 

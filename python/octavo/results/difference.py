@@ -150,8 +150,8 @@ def compare(
         remarks.append(f"The results are of different numbers of {counted}: {numbers}.")
     if only_before or only_after:
         remarks.append(
-            f"{len(only_before)} numbers are in the first result alone, and {len(only_after)} in "
-            "the second: they are not compared."
+            f"Numbers that only one result has are not compared: {len(only_before)} of the first, "
+            f"{len(only_after)} of the second."
         )
     return Comparison(
         tuple(_difference(name, old[name], new[name], tolerance) for name in shared),
@@ -198,9 +198,9 @@ def _other_work(
 
 
 def _some(names: Sequence[str]) -> str:
-    """At most three of the names."""
-    more = f", and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}"
+    """At most three of the names, which have commas of their own."""
+    more = f"; and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{'; '.join(names[:3])}{more}"
 
 
 def _difference(name: str, old: Measure, new: Measure, tolerance: float) -> Difference:
