@@ -29,6 +29,10 @@ ASSUMPTIONS = (
 )
 
 
+_LEAST_SHOWN = 0.0005
+"""Shares below are shown as 0.0%."""
+
+
 @dataclass(frozen=True)
 class Gain:
     """Shares of the program's time that a change saves."""
@@ -42,7 +46,9 @@ class Gain:
         return asdict(self)
 
     def __str__(self) -> str:
-        """`about 8.0% (2.1% to 19%)`."""
+        """`about 8.0% (2.1% to 19%)`; `less than 0.1%` where nothing of it could be shown."""
+        if self.high < _LEAST_SHOWN:
+            return "less than 0.1%"
         return (
             f"about {format_share(self.expected)} ({format_share(self.low)} to "
             f"{format_share(self.high)})"
