@@ -131,6 +131,24 @@ def as_server(page: str, place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         yield Path(name), {"user": "postgres", "group": "postgres", "extra_groups": []}
 
 
+@pytest.mark.long
+def test_the_memory_behind_cxl_is_read(tmp_path: Path) -> None:
+    """The program of the guide does not fit into the local memory."""
+    page = "how-to/study-a-design.md"
+    record = "octavo record -q --out sorting.oct -- sort /usr/bin/sort > sorted"
+    (far,) = (script for script in examples(page, "sh") if "cxl" in script)
+    for script in (record, far):
+        subprocess.run(["sh", "-eu", "-c", script], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    rows = json.loads((tmp_path / "far.json").read_text(encoding="utf-8"))["rows"]
+    reads = {
+        row["component"]: row["value"]
+        for row in rows
+        if row.get("design") == "base4k" and row.get("counter") == "reads"
+    }
+    assert reads["memory.tier.cxl"] > 0
+    assert reads["memory.tier.local"] > 0
+
+
 def test_a_budget_that_is_too_small_fails(tmp_path: Path) -> None:
     """The script of the guide decides by its budget."""
     (script, _) = examples("how-to/page-walk-budget.md", "sh")
