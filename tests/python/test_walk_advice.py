@@ -94,10 +94,10 @@ def test_few_walks_are_no_gain_however_many_misses_a_small_tlb_has() -> None:
 def test_memory_refuses_and_max_growth_and_the_floor_allow() -> None:
     refused = advise(50_000_000, growth=0.5)
     assert (refused.page_size, refused.reason) == (4 * KIB, "memory")
-    assert "+32 MiB (+50.0%) is more than 25%" in refused.text
+    assert "its memory would grow by 32 MiB (50.0%), more than 25%" in refused.text
     within = advise(50_000_000, growth=0.5, limits=Thresholds(max_growth=0.6))
     assert within.changes
-    assert "accepted" not in within.text
+    assert within.text.endswith("; its memory grows by 32 MiB (50.0%).")
     small = advise(50_000_000, growth=4.0, base=MIB)
     assert small.changes
     assert "(accepted beyond 25%: below 8 MiB)" in small.text

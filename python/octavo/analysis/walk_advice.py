@@ -28,8 +28,8 @@ from octavo.base.units import (
     BASE_PAGE,
     format_bytes,
     format_count,
-    format_growth,
     format_mpki,
+    format_share,
 )
 from octavo.hardware.tlb_levels import Machine
 
@@ -174,19 +174,19 @@ def _sentence(
             f"{format_bytes(judged)} pages would save {found} of the time "
             f"({costs.label()})."
         )
-    memory = (
-        f"memory {_change(point.touched_bytes - base.touched_bytes)} "
-        f"({format_growth(point.growth)})"
-    )
+    # Of the case alone: the answer and the tables have the growth of the whole program.
+    grown = format_bytes(point.touched_bytes - base.touched_bytes)
+    memory = f"{grown} ({format_share(point.growth)})"
     if chosen == BASE_PAGE:
         return (
             f"{subject}: keep 4 KiB. {format_bytes(judged)} pages would save {found} of "
-            f"the time, but {memory} is more than {limits.max_growth:.0%} (--max-growth)."
+            f"the time, but its memory would grow by {memory}, more than {limits.max_growth:.0%} "
+            "(--max-growth)."
         )
     beyond = " Larger pages take too much memory." if reason == "memory" else ""
     return (
         f"{subject}: {format_bytes(chosen)}. {walks}, which saves {found} of the time "
-        f"({costs.label()}); {memory}{limits.exception(point.growth)}.{beyond}"
+        f"({costs.label()}); its memory grows by {memory}{limits.exception(point.growth)}.{beyond}"
     )
 
 
@@ -194,7 +194,3 @@ def _walks(point: Point) -> str:
     if point.walks_mpki is None:
         return f"{format_count(point.walks or 0)} in all"
     return f"{format_mpki(point.walks_mpki)} per 1000 instructions"
-
-
-def _change(number: int) -> str:
-    return f"{'+' if number >= 0 else '-'}{format_bytes(abs(number))}"
