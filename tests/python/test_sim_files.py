@@ -371,6 +371,11 @@ def test_figures_of_differences_have_the_signs_of_the_axes() -> None:
     assert re.fullmatch("\N{MINUS SIGN}[0-9.]+%", figures["fast"])
 
 
+def test_notes_say_why_walks_are_more_than_misses() -> None:
+    page = render_sim(report_data(octavo.sim(TRACE)))
+    assert "page walks can be more than misses of the last TLB level" in page
+
+
 def test_parts_of_cycles_have_the_names_of_the_table() -> None:
     """Of a core, the figure and the table show the same counters."""
     parts_of_core = ("base", "branches", "data_llc", "tlb_l2", "walks", "handlers")

@@ -55,7 +55,8 @@ CORE_NOTE = (
 )
 SYSTEM_NOTE = (
     "The operating system's work (faults, zeroing, copying, promotions) is counted and costs no "
-    "cycles."
+    "cycles. A page that faults is walked again after the fault, and a store may walk to set a "
+    "dirty bit, so page walks can be more than misses of the last TLB level."
 )
 GUEST_NOTE = (
     "Programs run in the guest of a virtual machine: the machine's memory and policies are the "
