@@ -111,8 +111,8 @@ _NARROW = "windowSize()[0] < 600"
 
 
 def row_axis(**more: Any) -> vl.Part:
-    """An axis with a name for each row. A long name loses its middle: what tells rows apart, such
-    as a number or a size, is often at its end.
+    """An axis with a name for each row. A long name loses its middle: the end often has the
+    number or the size in which rows differ.
     """
     name, (few, many) = "datum.label", (22, 36)
     longest = f"({_NARROW} ? {few} : {many})"

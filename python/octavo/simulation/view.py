@@ -258,7 +258,7 @@ PARTS = {
     "stores": "room in the store queue",
     "handlers": "software that serves misses",
 }
-"""What the next instruction waited for, by the counter of `core.stack`."""
+"""Counters of `core.stack`, each as the thing that the next instruction waited for."""
 
 
 def _model_grid(designs: Sequence[Simulated]) -> Iterator[Grid]:
