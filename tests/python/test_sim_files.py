@@ -21,7 +21,7 @@ from octavo.report.page import in_parts
 from octavo.report.sim import render_sim, sim_figures
 from octavo.report.sim_charts import difference_panels
 from octavo.report.sim_data import MOST_POINTS, report_data
-from octavo.report.theme import UNORDERED
+from octavo.report.theme import UNORDERED, log_ticks
 from octavo.simulation.api import SimResult
 from octavo.simulation.configuration import TIMINGS, configure_sim
 from octavo.simulation.rows import COLUMNS
@@ -369,6 +369,19 @@ def test_figures_of_differences_have_the_signs_of_the_axes() -> None:
     }
     assert figures["hair"] == "0.0%, not resolved"
     assert re.fullmatch("\N{MINUS SIGN}[0-9.]+%", figures["fast"])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.25, 0.25, [0.25]),
+        (0.26, 0.3333, [0.26, 0.333]),
+        (0.9, 30, [1, 2, 5, 10, 20]),
+        (0.5, 2000, [1, 10, 100, 1000]),
+    ],
+)
+def test_a_logarithmic_axis_has_numbers(low: float, high: float, ticks: list[float]) -> None:
+    assert log_ticks(low, high) == ticks
 
 
 def test_notes_say_why_walks_are_more_than_misses() -> None:

@@ -150,11 +150,14 @@ def heat(field: str, title: str) -> vl.Field:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between two values; where there are few, twice and five times them too."""
+    """Powers of ten between two values; where there are few, twice and five times them too; the
+    values themselves, where none of these is between them.
+    """
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
     steps = (1,) if log10(high / low) > 2 else (1, 2, 5)
     ticks = (step * 10.0**power for power in decades for step in steps)
-    return [float(f"{tick:.3g}") for tick in ticks if low <= tick <= high]
+    shown = [tick for tick in ticks if low <= tick <= high] or [low, high]
+    return list(dict.fromkeys(float(f"{tick:.3g}") for tick in shown))
 
 
 def wide_legend(title: str | None, **more: Any) -> vl.Part:
