@@ -168,6 +168,19 @@ fn machines_that_want_different_streams_are_not_put_together() {
     let _ = Sim::of_several(&[config(tiny(), &["base4k"]), config(other, &["base4k"])]);
 }
 
+/// The policies that give huge pages as `thp` does have its limits.
+#[test]
+fn limits_of_khugepaged_hold_in_every_policy_with_its_settings() {
+    for name in ["thp", "perforated", "gtsm"] {
+        let refused = |setting| DesignSpec::parse(&format!("{name}:{setting}")).unwrap_err();
+        assert_eq!(
+            refused("max_ptes_none=512").to_string(),
+            format!("{name}:max_ptes_none=512: policy {name}: max_ptes_none = 512: give 0 to 511")
+        );
+        refused("pages_to_scan=0");
+    }
+}
+
 #[test]
 fn unsupported_vectors_are_rejected() {
     let sentence = |machine, design| {

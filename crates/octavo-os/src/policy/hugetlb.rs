@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 
 use super::texts::page_size_or_none;
 use super::{Fault, Policy, PolicySettings};
-use crate::frames::{Order, OutOfMemory, Owner};
+use crate::frames::{MemoryShape, Order, OutOfMemory, Owner};
 use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::{Backing, Pages, Vma};
 
 /// Settings of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HugetlbConfig {
-    /// Pages of 2 MiB in the pool.
+    /// Pages of 2 MiB in the pool, at most as many as the largest memory has.
     pub nr_hugepages: u64,
-    /// Pages of 1 GiB in the pool; memory must have blocks of that size.
+    /// Pages of 1 GiB in the pool, limited as those of 2 MiB; memory must have blocks of that size.
     pub nr_gigantic_pages: u64,
     /// If set, all anonymous memory uses the pool's pages of this size, not only mappings with `MAP_HUGETLB`.
     #[serde(with = "page_size_or_none")]
@@ -49,6 +49,15 @@ impl PolicySettings for HugetlbConfig {
     }
 
     fn check(&self) -> Result<(), String> {
+        for (key, pages, size) in [
+            ("nr_hugepages", self.nr_hugepages, PageSize::HUGE),
+            ("nr_gigantic_pages", self.nr_gigantic_pages, PageSize::LARGEST),
+        ] {
+            let most = MemoryShape::MAX_FRAMES / base_pages(size);
+            if pages > most {
+                return Err(format!("{key} = {pages}: give 0 to {most}"));
+            }
+        }
         match self.all_anonymous {
             Some(size) if ![PageSize::HUGE, PageSize::LARGEST].contains(&size) => {
                 Err(format!("all_anonymous = {size}: give 2MiB or 1GiB"))

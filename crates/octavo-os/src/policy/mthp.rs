@@ -68,9 +68,25 @@ impl Default for MthpConfig {
     }
 }
 
+impl MthpConfig {
+    /// The settings of `khugepaged` that do not depend on the sizes.
+    fn khugepaged(&self) -> ThpConfig {
+        ThpConfig {
+            enabled: FaultHuge::default(),
+            max_ptes_none: self.max_ptes_none,
+            scan_every_instructions: self.scan_every_instructions,
+            pages_to_scan: self.pages_to_scan,
+        }
+    }
+}
+
 impl PolicySettings for MthpConfig {
     fn build(&self) -> Box<dyn Policy> {
         Box::new(Mthp::new(self.clone()))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.khugepaged().check()
     }
 
     fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {
@@ -92,12 +108,7 @@ impl Mthp {
         config.sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
         let defragmenter = Defragmenter::new(config.defrag);
         let huge = config.sizes.iter().find(|(size, _)| *size == PageSize::HUGE);
-        let mut khugepaged = ThpConfig {
-            enabled: FaultHuge::default(),
-            max_ptes_none: config.max_ptes_none,
-            scan_every_instructions: config.scan_every_instructions,
-            pages_to_scan: config.pages_to_scan,
-        };
+        let mut khugepaged = config.khugepaged();
         match huge.map(|(_, setting)| (*setting, config.enabled)) {
             Some((MthpEnabled::Always, _) | (MthpEnabled::Inherit, Some(FaultHuge::Always))) => {
                 khugepaged.enabled = FaultHuge::Always;

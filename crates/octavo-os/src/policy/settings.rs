@@ -145,6 +145,25 @@ mod tests {
             thp.set("enabled", "1").unwrap_err().to_string(),
             "enabled = 1: give always or madvise"
         );
+        for name in ["thp", "mthp"] {
+            let mut policy = Policies::default().parse(name).unwrap();
+            let mut sentence = |key, value| policy.set(key, value).unwrap_err().to_string();
+            assert_eq!(sentence("max_ptes_none", "512"), "max_ptes_none = 512: give 0 to 511");
+            assert_eq!(
+                sentence("pages_to_scan", "0"),
+                "pages_to_scan = 0: give at least 1; scan_every_instructions=0 disables khugepaged"
+            );
+        }
+        let mut pool = Policies::default().parse("hugetlb:nr_gigantic_pages=4096").unwrap();
+        let mut sentence = |key, value| pool.set(key, value).unwrap_err().to_string();
+        assert_eq!(
+            sentence("nr_hugepages", "2097153"),
+            "nr_hugepages = 2097153: give 0 to 2097152"
+        );
+        assert_eq!(
+            sentence("nr_gigantic_pages", "4097"),
+            "nr_gigantic_pages = 4097: give 0 to 4096"
+        );
         let none = OsConfig::new(no_policy()).set("size", "4KiB").unwrap_err().to_string();
         assert_eq!(
             none,

@@ -8,7 +8,7 @@ use super::defrag::{Defrag, Defragmenter};
 use super::texts::{AllowedValues, Texts};
 use super::{Fault, Policy, PolicySettings};
 use crate::frames::{Order, OutOfMemory};
-use crate::memory::{Memory, ProcessId, around};
+use crate::memory::{Memory, ProcessId, around, base_pages};
 use crate::vmas::{Advice, Pages, Vma};
 
 /// Where huge pages are used: `/sys/kernel/mm/transparent_hugepage/enabled`.
@@ -30,11 +30,12 @@ pub(super) const TEN_SECONDS_INSTRUCTIONS: u64 = 30_000_000_000;
 pub struct ThpConfig {
     /// Where huge pages are used.
     pub enabled: FaultHuge,
-    /// Maximum number of unmapped base pages in a range that `khugepaged` collapses: 511 by Linux's default.
+    /// Maximum number of unmapped base pages in a range that `khugepaged` collapses, 0 to 511: 511 by Linux's
+    /// default.
     pub max_ptes_none: u32,
     /// Instructions between two scans of `khugepaged`; 0 disables it.
     pub scan_every_instructions: u64,
-    /// Base pages per scan, rounded up to whole huge pages: `pages_to_scan`, 4096 by Linux's default.
+    /// Base pages per scan, at least 1, rounded up to whole huge pages: `pages_to_scan`, 4096 by Linux's default.
     pub pages_to_scan: u64,
 }
 
@@ -58,6 +59,19 @@ impl PolicySettings for ThpConfig {
     fn required_sizes(&self) -> Vec<PageSize> {
         vec![PageSize::HUGE]
     }
+
+    fn check(&self) -> Result<(), String> {
+        let ThpConfig { max_ptes_none, pages_to_scan, .. } = self;
+        // Linux refuses both, too.
+        if u64::from(*max_ptes_none) >= base_pages(PageSize::HUGE) {
+            return Err(format!("max_ptes_none = {max_ptes_none}: give 0 to 511"));
+        }
+        if *pages_to_scan == 0 {
+            let advice = "give at least 1; scan_every_instructions=0 disables khugepaged";
+            return Err(format!("pages_to_scan = 0: {advice}"));
+        }
+        Ok(())
+    }
 }
 
 /// Settings of transparent huge pages whose faults may compact memory.
@@ -77,6 +91,10 @@ impl PolicySettings for DefragmentingThpConfig {
 
     fn required_sizes(&self) -> Vec<PageSize> {
         self.huge.required_sizes()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.huge.check()
     }
 
     fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {

@@ -63,6 +63,10 @@ impl PolicySettings for GtsmPolicyConfig {
         &[GAPPED_PAGES]
     }
 
+    fn check(&self) -> Result<(), String> {
+        self.huge.check()
+    }
+
     fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {
         Ok(GtsmPolicyConfig { huge: texts.read()?, ..texts.read()? })
     }

@@ -99,7 +99,7 @@ impl PolicySettings for PerforatedConfig {
         if u64::from(*min_parts) > PAGES {
             return Err(format!("min_parts = {min_parts}: give 0 to {PAGES}"));
         }
-        Ok(())
+        self.huge.check()
     }
 
     fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {
