@@ -53,7 +53,10 @@ static void map_part(const NSegment* seg, Addr start, Addr* end)
             map_record(start, bytes, protection_of(seg), 0, source, 0, NULL);
          break;
       }
-      case SkShmC: map_record(start, bytes, protection_of(seg), 0, OCTAVO_SHARED, 0, NULL); break;
+      case SkShmC:
+         map_record(start, bytes, protection_of(seg), sharing_pages_at(seg->start), OCTAVO_SHARED, 0,
+                    NULL);
+         break;
       default: break;
    }
 }
@@ -127,11 +130,13 @@ static void mapped(Addr start, const UWord* args)
                  seg ? VG_(am_get_filename)(seg) : NULL);
 }
 
-static void attached(Addr start)
+static void attached(Addr start, ULong segment)
 {
    const NSegment* seg = VG_(am_find_nsegment)(start);
+   sharing_attached(start, segment);
    if (seg)
-      map_record(start, seg->end + 1 - start, protection_of(seg), 0, OCTAVO_SHARED, 0, NULL);
+      map_record(start, seg->end + 1 - start, protection_of(seg), sharing_pages_of(segment),
+                 OCTAVO_SHARED, 0, NULL);
 }
 
 /* shmdt names only the start; the extent is that of the mapping before the call. */
@@ -274,7 +279,8 @@ static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sy
          ring_record(OCTAVO_ADVISE, 3, payload);
          break;
       }
-      case __NR_shmat: attached(value); break;
+      case __NR_shmget: sharing_made(value, args[2]); break;
+      case __NR_shmat: attached(value, args[0]); break;
       case __NR_shmdt: {
          ULong payload[] = {args[0], VG_PGROUNDUP(detaching_bytes)};
          ring_record(OCTAVO_UNMAP, 2, payload);

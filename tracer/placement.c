@@ -209,6 +209,15 @@ static Addr huge_aligned_gap(SizeT bytes, ULong offset)
    return gap + (distance ? distance : HUGE_PAGE);
 }
 
+/* As hugetlb_get_unmapped_area(): whole pages of `page` bytes. */
+static Addr hugetlb_gap(SizeT bytes, SizeT page)
+{
+   bytes = (bytes + page - 1) & ~(page - 1);
+   const SizeT spare = page - VKI_PAGE_SIZE;
+   Addr gap = highest_gap(bytes + spare);
+   return gap ? (gap + spare) & ~(page - 1) : 0;
+}
+
 /* File systems whose files ask for huge-page alignment: ext2-4, xfs, btrfs. */
 static Bool aligns_files(Int fd)
 {
@@ -260,6 +269,10 @@ static Addr place(SizeT bytes)
    }
    if (!vdso_end)
       put_vdso_below(mmap_base);
+   if (pending_number == __NR_shmat && (pending_flags & OCTAVO_MAP_HUGETLB)) {
+      ULong log2 = (pending_flags & OCTAVO_MAP_HUGE_MASK) >> OCTAVO_MAP_HUGE_SHIFT;
+      return hugetlb_gap(bytes, log2 > 21 ? 1UL << log2 : HUGE_PAGE);
+   }
    Addr aligned = wants_huge_alignment(bytes) ? huge_aligned_gap(bytes, pending_offset) : 0;
    return aligned ? aligned : highest_gap(bytes);
 }
@@ -267,7 +280,9 @@ static Addr place(SizeT bytes)
 void placement_syscall(UInt number, const UWord* args)
 {
    pending_number = number == __NR_mmap || number == __NR_mremap || number == __NR_shmat ? number : 0;
-   pending_flags = number == __NR_mmap ? args[3] : number == __NR_shmat ? VKI_MAP_SHARED : 0;
+   pending_flags = number == __NR_mmap    ? args[3]
+                   : number == __NR_shmat ? VKI_MAP_SHARED | sharing_pages_of(args[0])
+                                          : 0;
    pending_fd = number == __NR_mmap ? (Int)args[4] : -1;
    pending_offset =
       number == __NR_mmap && !(pending_flags & VKI_MAP_ANONYMOUS) ? args[5] : 0;

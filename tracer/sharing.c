@@ -2,7 +2,7 @@
  *
  * Which mappings processes share, by /proc/self/maps. The core keeps anonymous memory of both kinds
  * in one segment, so the segments of a forked child do not show which of its memory is shared with
- * the parent.
+ * the parent. And which System V shared memory a program asked huge pages for.
  */
 #include "tracer.h"
 
@@ -85,4 +85,65 @@ Bool sharing_at(Addr at, Addr* until)
       }
    }
    return False;
+}
+
+/* ---- System V shared memory ---- */
+
+/* The core takes SHM_HUGETLB out of a program's request, so that the mapping itself does not show it.
+   A segment that another program has made is known only if this one asks for huge pages, too. */
+struct pair {
+   ULong key, value;
+};
+
+struct pairs {
+   struct pair* all;
+   UInt count;
+};
+
+/* The pages asked for, as flags of mmap, by the segment's identifier; the identifiers of the segments
+   attached, by address. */
+static struct pairs pages_of_segment, segment_at;
+
+static struct pair* find(const struct pairs* pairs, ULong key)
+{
+   for (UInt i = 0; i < pairs->count; i++)
+      if (pairs->all[i].key == key)
+         return &pairs->all[i];
+   return NULL;
+}
+
+static void set(struct pairs* pairs, ULong key, ULong value)
+{
+   struct pair* known = find(pairs, key);
+   if (known) {
+      known->value = value;
+      return;
+   }
+   pairs->all = VG_(realloc)("octavo.shm", pairs->all, (pairs->count + 1) * sizeof *pairs->all);
+   pairs->all[pairs->count++] = (struct pair){key, value};
+}
+
+void sharing_made(ULong segment, ULong flags)
+{
+   /* The binary logarithm of the page size is in the same bits in both. */
+   if (flags & VKI_SHM_HUGETLB)
+      set(&pages_of_segment, segment, OCTAVO_MAP_HUGETLB | (flags & OCTAVO_MAP_HUGE_MASK));
+}
+
+ULong sharing_pages_of(ULong segment)
+{
+   const struct pair* known = find(&pages_of_segment, segment);
+   return known ? known->value : 0;
+}
+
+void sharing_attached(Addr start, ULong segment)
+{
+   if (sharing_pages_of(segment) || find(&segment_at, start))
+      set(&segment_at, start, segment);
+}
+
+ULong sharing_pages_at(Addr start)
+{
+   const struct pair* known = find(&segment_at, start);
+   return known ? sharing_pages_of(known->value) : 0;
 }

@@ -146,6 +146,19 @@ void sharing_read(void);
    holds. */
 Bool sharing_at(Addr at, Addr* until);
 
+/* MAP_HUGETLB of mmap, and the bits that hold the binary logarithm of the page size, 0 for the default. */
+#define OCTAVO_MAP_HUGETLB 0x40000UL
+#define OCTAVO_MAP_HUGE_SHIFT 26
+#define OCTAVO_MAP_HUGE_MASK (0x3fUL << OCTAVO_MAP_HUGE_SHIFT)
+/* The program has called shmget with these flags, and got the segment. */
+void sharing_made(ULong segment, ULong flags);
+/* It is attached from `start` on. */
+void sharing_attached(Addr start, ULong segment);
+/* The flags of mmap that stand for the pages of a segment, or of the one attached at `start`: with
+   OCTAVO_MAP_HUGETLB, or 0 for ordinary pages. */
+ULong sharing_pages_of(ULong segment);
+ULong sharing_pages_at(Addr start);
+
 /* ---- descriptors.c ---- */
 
 /* Takes over the descriptors that the image was started with; returns the session's. */

@@ -129,3 +129,59 @@ def test_a_heap_lies_behind_an_image_that_ends_above_64_mib(
     heap = one(regions, region_kind="heap")
     assert heap["start"] <= native["heap"] < heap["start"] + heap["bytes"]
     assert heap["bytes"] < 2 * MIB
+
+
+HUGE_SEGMENT = """
+#include <stdio.h>
+#include <sys/shm.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile char sink;
+int main(void) {
+    size_t bytes = 64 << 20;
+    int id = shmget(IPC_PRIVATE, bytes, IPC_CREAT | SHM_HUGETLB | 0600);
+    if (id < 0) { perror("shmget"); return 77; }
+    char *at = shmat(id, NULL, 0);
+    shmctl(id, IPC_RMID, NULL);
+    if (at == (void *)-1) { perror("shmat"); return 1; }
+    printf("%p\\n", (void *)at);
+    fflush(stdout);
+    pid_t child = fork();
+    for (unsigned long i = 0, x = 1; i < 300000; i++) {
+        x = x * 6364136223846793005UL + 1442695040888963407UL;
+        sink = at[(x >> 33) % bytes]++;
+    }
+    if (child) wait(NULL);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def huge_segment(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A program that reads huge pages of System V shared memory at random, as its child does."""
+    directory = tmp_path_factory.mktemp("segment")
+    source, binary = directory / "segment.c", directory / "segment"
+    source.write_text(HUGE_SEGMENT)
+    subprocess.run(["gcc", "-O1", "-o", binary, source], check=True)
+    return str(binary)
+
+
+def test_shared_memory_of_huge_pages_has_them(octavo: Octavo, huge_segment: str):
+    """It is advised nothing. Valgrind itself makes it of ordinary pages."""
+    traced = octavo([huge_segment])
+    assert traced.status == 0, traced.stderr.decode()
+    for process in (0, 1):
+        rows = traced.rows(counter="hugetlb_bytes", region="shared", process=process)
+        assert [row["value"] for row in rows] == [64 * MIB]
+    assert traced.document is not None
+    advice = [item for item in traced.document["advice"] if item.get("region") == "shared"]
+    assert {item["reason"] for item in advice} == {"already"}, advice
+
+
+def test_shared_memory_of_huge_pages_is_placed_as_natively(octavo: Octavo, huge_segment: str):
+    native = natively(["setarch", "-R", huge_segment])
+    if native.status:
+        pytest.skip(f"no huge pages are set aside: {native.stderr.decode().strip()}")
+    traced = octavo([huge_segment], "--layout", "native")
+    starts = {row["start"] for row in traced.regions() if row["region_kind"] == "shared"}
+    assert starts == {int(native.stdout, 16)}

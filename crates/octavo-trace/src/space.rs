@@ -101,7 +101,8 @@ impl Region {
         self.asked[Asked::Small as usize].most
     }
 
-    /// The most bytes of its mappings that were pages of hugetlbfs, of 2 MiB or more (`MAP_HUGETLB`).
+    /// The most bytes of its mappings that were pages of hugetlbfs, of 2 MiB or more (`MAP_HUGETLB`, which the
+    /// tracer also reports of System V shared memory with `SHM_HUGETLB`).
     pub fn hugetlb_bytes(&self) -> u64 {
         self.asked[Asked::Hugetlb as usize].most
     }
