@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-from octavo.studies.claims import Answered, Found, Values, answers
+from octavo.studies.claims import Answered, Found, Values, answers, found_by_key
 from octavo.studies.page import render_page
 
 Say = Callable[[str], None]
@@ -48,7 +48,11 @@ class Reproduction(ABC):
     folder: ClassVar[str]
     """The name of the study's folder."""
     measurements: Sequence[Any]
-    """One for each program; their method `flat` gives the record of the program."""
+    """One for each program, like the paper's where a study has such; their method `flat` gives the
+    record of the program.
+    """
+    today: Sequence[Any] = ()
+    """The same of programs of today, where those like the paper's decide the claims."""
     is_partial: bool = False
     """Whether Ctrl-C ended it: it has what was done by then."""
 
@@ -64,9 +68,13 @@ class Reproduction(ABC):
         """Each claim and the answer of the measurements."""
         return answers(self.folder, self.values())
 
+    def values_today(self) -> Values:
+        """The same numbers, of the programs of today."""
+        return {}
+
     def answered_today(self) -> dict[str, Found]:
         """The answers of today's programs by the key of the claim, where others decide."""
-        return {}
+        return found_by_key(self.folder, self.values_today()) if self.today else {}
 
     def verdicts(self) -> list[Verdict]:
         """Each claim and whether it holds. A claim that is decided program by program holds where
@@ -87,12 +95,12 @@ class Reproduction(ABC):
         return verdicts
 
     def records(self) -> list[dict[str, Any]]:
-        """A flat record for each row of the table in Parquet."""
-        return [measured.flat() for measured in self.measurements]
+        """A flat record for each row of the table in Parquet; those of today come last."""
+        return [measured.flat() for measured in (*self.measurements, *self.today)]
 
     def page_names(self) -> dict[str, Any]:
         """The names that the template `page.md` uses, beside those of the study's module."""
-        return {"claims": self.answered()}
+        return {"claims": self.answered(), "today": self.answered_today()}
 
     def markdown(self) -> str:
         """The page: every table beside what the paper says."""

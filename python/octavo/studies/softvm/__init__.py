@@ -16,7 +16,7 @@ from typing import Any
 
 from octavo.analysis.rows import Row, stream_counters
 from octavo.analysis.view import main_process
-from octavo.studies.claims import Found, claims_document, found_by_key, load_study
+from octavo.studies.claims import claims_document, load_study
 from octavo.studies.programs import (
     NotMeasured,
     Program,
@@ -413,16 +413,9 @@ class Study(Reproduction):
     changes: tuple[Changes, ...] = ()
     """Of the workloads like those of Table 5."""
 
-    def records(self) -> list[dict[str, Any]]:
-        """Programs of both kinds; `like` is null for those of today."""
-        return [measured.flat() for measured in (*self.measurements, *self.today)]
-
-    def answered_today(self) -> dict[str, Found]:
-        """The answers that the programs of today would give, by the key of the claim."""
-        if not self.today:
-            return {}
-        values = {**Several(self.today).values(), "changes": None}
-        return found_by_key(self.folder, values)
+    def values_today(self) -> dict[str, Any]:
+        """Without those of the experiments."""
+        return {**Several(self.today).values(), "changes": None}
 
     def values(self) -> dict[str, Any]:
         """The numbers that the claims speak of, of the programs like the paper's, and those of the
@@ -449,10 +442,6 @@ class Study(Reproduction):
     def averages(self) -> dict[str, float | None]:
         """Of the programs like the paper's."""
         return Several(self.measurements).averages()
-
-    def page_names(self) -> dict[str, Any]:
-        """The names that the page uses."""
-        return {**super().page_names(), "today": self.answered_today()}
 
     def document(self) -> dict[str, Any]:
         """Plain data for the JSON."""

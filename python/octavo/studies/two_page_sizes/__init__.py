@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from octavo.base.units import KIB
-from octavo.studies.claims import Found, claims_document, found_by_key, load_study
+from octavo.studies.claims import claims_document, load_study
 from octavo.studies.programs import (
     Program,
     load_period,
@@ -159,25 +159,15 @@ class Study(Reproduction):
     today: tuple[Measurement, ...] = ()
     """Of the programs of today."""
 
-    def records(self) -> list[dict[str, Any]]:
-        """Programs of both kinds; `like` is null for those of today."""
-        return [measured.flat() for measured in (*self.measurements, *self.today)]
-
-    def answered_today(self) -> dict[str, Found]:
-        """The answers that the programs of today would give, by the key of the claim."""
-        if not self.today:
-            return {}
-        return found_by_key(self.folder, {**values_of(self.today), **_experiments(())})
+    def values_today(self) -> dict[str, Any]:
+        """Without those of the experiments."""
+        return {**values_of(self.today), **_experiments(())}
 
     def values(self) -> dict[str, Any]:
         """The numbers that the claims speak of, of the programs like the paper's, and those of the
         experiments.
         """
         return {**values_of(self.measurements), **_experiments(self.measurements)}
-
-    def page_names(self) -> dict[str, Any]:
-        """The names that the page uses."""
-        return {**super().page_names(), "today": self.answered_today()}
 
     def document(self) -> dict[str, Any]:
         """Plain data for the JSON."""
