@@ -292,6 +292,6 @@ class TextOutput(DocumentOutput):
         return Shown(out=self.out, json=self.json, force=self.force)
 
 
-def names_in(text: str | None) -> list[str]:
-    """The names in an option, with commas between them; none of one that is absent."""
-    return [] if text is None else [name.strip() for name in text.split(",")]
+def names_in(*texts: str) -> list[str]:
+    """The names in an option that may be given several times, with commas between some."""
+    return [name.strip() for text in texts for name in text.split(",")]

@@ -18,7 +18,6 @@ from octavo.simulation.configuration import (
     BY_STREAM,
     DEFAULT_DESIGNS,
     DEFAULT_MACHINE,
-    names_in,
 )
 from octavo.terminal.sim import show_sim
 
@@ -118,7 +117,7 @@ class SimOptions:
         """The arguments of `configure_sim`. Raises UsageError."""
         return {
             "machine": self.machine,
-            "designs": DEFAULT_DESIGNS if self.design is None else names_in(self.design),
+            "designs": DEFAULT_DESIGNS if self.design is None else options.names_in(*self.design),
             "settings": self.settings or [],
             "warm_up": units.count(self.warm_up, "--warm-up"),
             "fast_forward": self.fast_forward,

@@ -120,7 +120,7 @@ class VerifyOptions:
             "ready": self.ready,
             "ready_seconds": duration(self.ready_timeout, "--ready-timeout"),
             "prepare": self.prepare,
-            "settings": None if self.settings is None else options.names_in(self.settings),
+            "settings": optional(options.names_in, self.settings),
             "tries": self.tries or [],
             "allow_system": self.allow_system,
             "predicted_by": self.source,

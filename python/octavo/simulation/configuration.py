@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -294,8 +294,3 @@ def _as_asked(sentence: str, host_policy: str | None) -> str:
         return sentence
     setting = f"--set: host.policy = {toml_value(host_policy)}"
     return sentence.replace(setting, f"--host-policy {host_policy}")
-
-
-def names_in(texts: Iterable[str]) -> list[str]:
-    """The names in several texts, each with commas between some."""
-    return [name.strip() for text in texts for name in text.split(",")]
