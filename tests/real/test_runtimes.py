@@ -27,7 +27,7 @@ from octavo.actions.candidates import candidate_actions
 from octavo.actions.model import Action
 from octavo.actions.table import Subject, lines_for
 from octavo.base.huge_pages import read_huge_pages
-from octavo.runtimes.detect import Runtime, detect, runtime_of_file, runtime_of_process
+from octavo.runtimes.detect import Runtime, detect, runtime_of_file, with_arguments
 
 pytestmark = [
     pytest.mark.long,
@@ -150,6 +150,15 @@ def _look(root: int, executable: str, size: int) -> Seen:
         resident=max(fields["Rss"] for fields in maps) // MIB,
         described=str(runtime_of_process(pids[0])),
     )
+
+
+def runtime_of_process(pid: int) -> Runtime:
+    """The runtime of a running process, by the files that it has mapped."""
+    program = str(Path(f"/proc/{pid}/exe").readlink())
+    fields = (line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
+    paths = [parts[5] for parts in fields if len(parts) > 5 and parts[5].startswith("/")]
+    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return with_arguments(detect(program, paths), words[1:])
 
 
 def _pids_of(root: int) -> list[int]:

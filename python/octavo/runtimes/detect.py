@@ -125,19 +125,6 @@ def runtime_of_file(program: Path | str, arguments: Sequence[str] = ()) -> Runti
     return with_arguments(detect(str(path), libraries, started_as=found), arguments)
 
 
-def runtime_of_process(pid: int) -> Runtime:
-    """The runtime of a running process. Raises CannotRun where it cannot be looked at."""
-    try:
-        program = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
-        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError as error:
-        raise CannotRun(f"cannot look at process {pid}: {error.strerror}.") from None
-    fields = (line.split(maxsplit=5) for line in maps.splitlines())
-    paths = sorted({parts[5] for parts in fields if len(parts) > 5 and parts[5].startswith("/")})
-    return with_arguments(detect(program, paths), words[1:])
-
-
 def with_arguments(runtime: Runtime, arguments: Sequence[str]) -> Runtime:
     """The runtime with what its command line decides: the collector of a JVM."""
     if runtime.kind == "jvm" and "-XX:+UseZGC" in arguments:
