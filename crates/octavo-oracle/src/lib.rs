@@ -12,6 +12,7 @@ mod caches;
 mod cases;
 mod compaction;
 pub mod hostile;
+mod khugepaged;
 mod machine_tlbs;
 mod prefetch;
 mod references;
@@ -38,6 +39,7 @@ pub use caches::{NaiveCaches, NaiveCounts, NaivePrefetch, NaivePrefetchCounts};
 #[cfg(feature = "proptest")]
 pub use cases::{cases, factor};
 pub use compaction::{NaiveCompaction, NaiveFrame};
+pub use khugepaged::{NaiveHugeRange, NaiveKhugepaged};
 pub use machine_tlbs::{NaiveMachineTlbs, NaiveShape};
 pub use prefetch::{NaiveBounds, NaivePrefetchers, NaiveStreamer, NaiveStride};
 pub use references::{NaiveReferences, Reference};

@@ -99,7 +99,14 @@ impl Defragmenter {
         }
     }
 
-    fn compact(&mut self, memory: &mut Memory, order: Order, stays: impl Fn(FrameNumber) -> bool) {
+    /// Compacts memory at once until a block of `order` is free, unless this is put off after failures; frames
+    /// selected by `stays` are not moved.
+    pub fn compact(
+        &mut self,
+        memory: &mut Memory,
+        order: Order,
+        stays: impl Fn(FrameNumber) -> bool,
+    ) {
         let deferral = &mut self.deferrals[order.index()];
         deferral.considered += 1;
         let put_off = deferral.shift > 0 && deferral.considered < 1 << deferral.shift;

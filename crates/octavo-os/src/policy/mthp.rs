@@ -11,7 +11,7 @@
 use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
 
-use super::defrag::{Defrag, Defragmenter};
+use super::defrag::Defrag;
 use super::texts::{AllowedValues, Texts};
 use super::{Fault, FaultHuge, Policy, PolicySettings, Thp, ThpConfig};
 use crate::frames::{Order, OutOfMemory};
@@ -40,8 +40,10 @@ pub struct MthpConfig {
     /// The setting of each size, in any order; unnamed sizes are `never`.
     #[serde(skip)]
     pub sizes: Vec<(PageSize, MthpEnabled)>,
-    /// The reaction to a missing free block.
+    /// The reaction of a fault to a missing free block.
     pub defrag: Defrag,
+    /// As [`DefragmentingThpConfig::khugepaged_defrag`](super::DefragmentingThpConfig::khugepaged_defrag).
+    pub khugepaged_defrag: bool,
     /// As [`ThpConfig::max_ptes_none`].
     pub max_ptes_none: u32,
     /// As [`ThpConfig::scan_every_instructions`].
@@ -61,6 +63,7 @@ impl Default for MthpConfig {
             enabled: Some(FaultHuge::Always),
             sizes: sizes.map(|size| (size, MthpEnabled::Inherit)).collect(),
             defrag: Defrag::default(),
+            khugepaged_defrag: true,
             max_ptes_none,
             scan_every_instructions,
             pages_to_scan,
@@ -98,7 +101,6 @@ impl PolicySettings for MthpConfig {
 #[derive(Clone, Debug)]
 pub struct Mthp {
     config: MthpConfig,
-    defragmenter: Defragmenter,
     khugepaged: Thp,
 }
 
@@ -106,7 +108,6 @@ impl Mthp {
     /// A policy before its first scan.
     pub fn new(mut config: MthpConfig) -> Self {
         config.sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
-        let defragmenter = Defragmenter::new(config.defrag);
         let huge = config.sizes.iter().find(|(size, _)| *size == PageSize::HUGE);
         let mut khugepaged = config.khugepaged();
         match huge.map(|(_, setting)| (*setting, config.enabled)) {
@@ -120,7 +121,9 @@ impl Mthp {
                 khugepaged.scan_every_instructions = 0;
             }
         }
-        Mthp { config, defragmenter, khugepaged: Thp::new(khugepaged) }
+        let khugepaged =
+            Thp::new(khugepaged).defragmenting(config.defrag, config.khugepaged_defrag);
+        Mthp { config, khugepaged }
     }
 
     fn allows(&self, setting: MthpEnabled, vma: &Vma) -> bool {
@@ -153,7 +156,8 @@ impl Policy for Mthp {
                 continue;
             }
             let advised = fault.vma.advice == Advice::Huge;
-            let Ok(block) = self.defragmenter.block(memory, Order::of(*size), advised) else {
+            let order = Order::of(*size);
+            let Ok(block) = self.khugepaged.defragmenter.block(memory, order, advised) else {
                 memory.counters.fallbacks += u64::from(!wanted);
                 wanted = true;
                 continue;
@@ -172,7 +176,6 @@ impl Policy for Mthp {
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {
-        self.defragmenter.background(memory, |_| false);
         self.khugepaged.background(memory, instructions);
     }
 }

@@ -1,6 +1,8 @@
 //! Linux's transparent huge pages: at the first touch if a whole page fits, and by `khugepaged` in the
 //! background.
 
+use std::mem;
+
 use octavo_types::{PageNumber, PageSize};
 use serde::{Deserialize, Serialize};
 
@@ -74,19 +76,33 @@ impl PolicySettings for ThpConfig {
     }
 }
 
-/// Settings of transparent huge pages whose faults may compact memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+/// Settings of transparent huge pages for which memory may be compacted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DefragmentingThpConfig {
     /// The reaction of a fault to a missing free block.
     pub defrag: Defrag,
+    /// Whether `khugepaged` compacts memory at once if a block is missing: `khugepaged/defrag`, set by Linux's
+    /// default.
+    pub khugepaged_defrag: bool,
     /// All other settings.
     #[serde(flatten, skip_deserializing)]
     pub huge: ThpConfig,
 }
 
+impl Default for DefragmentingThpConfig {
+    /// Linux's defaults.
+    fn default() -> Self {
+        DefragmentingThpConfig {
+            defrag: Defrag::default(),
+            khugepaged_defrag: true,
+            huge: ThpConfig::default(),
+        }
+    }
+}
+
 impl PolicySettings for DefragmentingThpConfig {
     fn build(&self) -> Box<dyn Policy> {
-        Box::new(Thp { defragmenter: Defragmenter::new(self.defrag), ..Thp::new(self.huge) })
+        Box::new(Thp::new(self.huge).defragmenting(self.defrag, self.khugepaged_defrag))
     }
 
     fn required_sizes(&self) -> Vec<PageSize> {
@@ -106,7 +122,8 @@ impl PolicySettings for DefragmentingThpConfig {
 #[derive(Clone, Debug)]
 pub struct Thp {
     config: ThpConfig,
-    defragmenter: Defragmenter,
+    pub(super) defragmenter: Defragmenter,
+    khugepaged_defrag: bool,
     /// The time of the next scan.
     next_scan_instructions: u64,
     /// The position of the next scan.
@@ -114,11 +131,20 @@ pub struct Thp {
 }
 
 impl Thp {
-    /// A policy before its first scan, whose faults do not compact memory.
+    /// A policy before its first scan, which does not compact memory.
     pub fn new(config: ThpConfig) -> Self {
-        let next_scan_instructions = config.scan_every_instructions;
-        let defragmenter = Defragmenter::new(Defrag::Never);
-        Thp { config, defragmenter, next_scan_instructions, at: (0, 0) }
+        Thp {
+            config,
+            defragmenter: Defragmenter::new(Defrag::Never),
+            khugepaged_defrag: false,
+            next_scan_instructions: config.scan_every_instructions,
+            at: (0, 0),
+        }
+    }
+
+    /// Compacts memory for faults by `defrag`, and for `khugepaged` if `khugepaged_defrag` is set.
+    pub(super) fn defragmenting(self, defrag: Defrag, khugepaged_defrag: bool) -> Self {
+        Thp { defragmenter: Defragmenter::new(defrag), khugepaged_defrag, ..self }
     }
 
     /// Places a new huge page, after compaction if necessary and asked for. Returns whether it is there.
@@ -219,9 +245,18 @@ impl Policy for Thp {
         if !self.is_due(instructions) {
             return;
         }
+        let mut defragmenter = mem::take(&mut self.defragmenter);
+        let compacts = self.khugepaged_defrag;
         self.scan(memory, |memory, process, first, vma| {
-            // Without a free block, the next scan tries again.
-            let _ = memory.collapse(process, first, PageSize::HUGE, vma.rights);
+            let collapse = |memory: &mut Memory| {
+                memory.collapse(process, first, PageSize::HUGE, vma.rights).is_ok()
+            };
+            if !collapse(memory) && compacts {
+                defragmenter.compact(memory, Order::HUGE, |_| false);
+                // Without a free block, a later scan tries again.
+                collapse(memory);
+            }
         });
+        self.defragmenter = defragmenter;
     }
 }

@@ -27,7 +27,8 @@ fn defrag_setting_selects_who_compacts() {
         let of_sizes =
             MthpConfig { sizes, defrag, scan_every_instructions: 0, ..MthpConfig::default() };
         let huge = ThpConfig { scan_every_instructions: 0, ..ThpConfig::default() };
-        let policies = [of_sizes.build(), DefragmentingThpConfig { defrag, huge }.build()];
+        let thp = DefragmentingThpConfig { defrag, huge, ..DefragmentingThpConfig::default() };
+        let policies = [of_sizes.build(), thp.build()];
         for (name, policy) in ["mthp", "thp"].into_iter().zip(policies) {
             let mut machine = Machine::new(FRAMES, Order::LINUX, &CONVENTIONAL, policy);
             leave_blocks(&mut machine, 4, 2, true);

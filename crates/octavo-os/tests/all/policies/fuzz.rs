@@ -1,7 +1,9 @@
 //! Every policy under random programs, compared with a model of their view, with much memory and with little:
 //! contents, references, and cached translations that were not invalidated.
 
-use octavo_os::policy::{Defrag, HugetlbConfig, MthpConfig, POLICIES, PolicyConfig, ThpConfig};
+use octavo_os::policy::{
+    Defrag, DefragmentingThpConfig, HugetlbConfig, MthpConfig, POLICIES, PolicyConfig, ThpConfig,
+};
 use octavo_types::PageSize;
 use proptest::prelude::*;
 
@@ -13,6 +15,12 @@ fn policy(which: usize, choice: u8) -> PolicyConfig {
     let defrag = [Defrag::Always, Defrag::Defer, Defrag::Never][usize::from(choice) % 3];
     let entry = POLICIES[which % POLICIES.len()];
     match entry.name {
+        "thp" => DefragmentingThpConfig {
+            defrag,
+            khugepaged_defrag: choice.is_multiple_of(2),
+            huge: khugepaged,
+        }
+        .into(),
         "mthp" => {
             let scan_every_instructions = khugepaged.scan_every_instructions;
             MthpConfig { scan_every_instructions, defrag, ..MthpConfig::default() }.into()

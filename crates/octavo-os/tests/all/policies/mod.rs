@@ -4,6 +4,7 @@ mod compaction;
 mod developing;
 mod eager;
 mod fuzz;
+mod khugepaged;
 mod machine;
 mod others;
 mod reserved_thp;
