@@ -23,7 +23,7 @@ pub use eager::{Eager, EagerConfig, RANGES};
 pub use first_touch::{FirstTouch, FirstTouchConfig};
 pub use fixed::{Fixed, FixedConfig};
 pub use hugetlb::{Hugetlb, HugetlbConfig};
-pub use mthp::{Mthp, MthpConfig, MthpEnabled};
+pub use mthp::{Mthp, MthpConfig};
 pub use parse::PolicyError;
 pub use registry::{POLICIES, Policies, PolicyEntry};
 pub use reserved_thp::{ReservedThp, ReservedThpConfig};

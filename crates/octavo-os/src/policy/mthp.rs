@@ -8,38 +8,26 @@
 //!
 //! `khugepaged` also makes huge pages of 2 MiB, from base pages only.
 
+use std::ops::RangeInclusive;
+
 use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
 
 use super::defrag::Defrag;
-use super::texts::{AllowedValues, Texts};
 use super::{Fault, FaultHuge, Policy, PolicySettings, Thp, ThpConfig};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, around, base_pages};
-use crate::vmas::{Advice, Vma};
+use crate::vmas::Advice;
 
-/// Where pages of one size are used: `/sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum MthpEnabled {
-    /// In all mappings without `MADV_NOHUGEPAGE`.
-    Always,
-    /// By the setting for all sizes.
-    #[default]
-    Inherit,
-    /// In mappings with `MADV_HUGEPAGE`.
-    Madvise,
-    /// Nowhere.
-    Never,
-}
+/// Binary logarithms of the sizes of Linux on x86-64 with 4 KiB pages: 16 KiB to 2 MiB. (Linux's default enables
+/// 2 MiB only, which is the policy `thp`.)
+const SIZES_LOG2: RangeInclusive<u8> = 14..=21;
 
 /// Settings of multi-size huge pages, by Linux's names.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MthpConfig {
-    /// The setting for sizes that inherit it: `transparent_hugepage/enabled`; `None` for `never`.
+    /// Where pages of all sizes are used: `transparent_hugepage/enabled`; `None` for `never`.
     pub enabled: Option<FaultHuge>,
-    /// The setting of each size, in any order; unnamed sizes are `never`.
-    #[serde(skip)]
-    pub sizes: Vec<(PageSize, MthpEnabled)>,
     /// The reaction of a fault to a missing free block.
     pub defrag: Defrag,
     /// As [`DefragmentingThpConfig::khugepaged_defrag`](super::DefragmentingThpConfig::khugepaged_defrag).
@@ -53,15 +41,12 @@ pub struct MthpConfig {
 }
 
 impl Default for MthpConfig {
-    /// All sizes of Linux on x86-64 with 4 KiB pages, 16 KiB to 2 MiB, set to `always`. (Linux's default
-    /// enables 2 MiB only, which is the policy `thp`.)
+    /// Linux's defaults, with pages in all mappings.
     fn default() -> Self {
         let ThpConfig { max_ptes_none, scan_every_instructions, pages_to_scan, .. } =
             ThpConfig::default();
-        let sizes = (14..=21).filter_map(PageSize::from_log2);
         MthpConfig {
             enabled: Some(FaultHuge::Always),
-            sizes: sizes.map(|size| (size, MthpEnabled::Inherit)).collect(),
             defrag: Defrag::default(),
             khugepaged_defrag: true,
             max_ptes_none,
@@ -72,12 +57,12 @@ impl Default for MthpConfig {
 }
 
 impl MthpConfig {
-    /// The settings of `khugepaged` that do not depend on the sizes.
+    /// The settings of `khugepaged`, which does not run for `never`.
     fn khugepaged(&self) -> ThpConfig {
         ThpConfig {
-            enabled: FaultHuge::default(),
+            enabled: self.enabled.unwrap_or_default(),
             max_ptes_none: self.max_ptes_none,
-            scan_every_instructions: self.scan_every_instructions,
+            scan_every_instructions: self.enabled.map_or(0, |_| self.scan_every_instructions),
             pages_to_scan: self.pages_to_scan,
         }
     }
@@ -85,94 +70,57 @@ impl MthpConfig {
 
 impl PolicySettings for MthpConfig {
     fn build(&self) -> Box<dyn Policy> {
-        Box::new(Mthp::new(self.clone()))
+        Box::new(Mthp::new(*self))
     }
 
     fn check(&self) -> Result<(), String> {
         self.khugepaged().check()
-    }
-
-    fn read(&self, texts: &Texts) -> Result<Self, AllowedValues> {
-        Ok(MthpConfig { sizes: self.sizes.clone(), ..texts.read()? })
     }
 }
 
 /// Multi-size transparent huge pages.
 #[derive(Clone, Debug)]
 pub struct Mthp {
-    config: MthpConfig,
+    is_enabled: bool,
     khugepaged: Thp,
 }
 
 impl Mthp {
     /// A policy before its first scan.
-    pub fn new(mut config: MthpConfig) -> Self {
-        config.sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
-        let huge = config.sizes.iter().find(|(size, _)| *size == PageSize::HUGE);
-        let mut khugepaged = config.khugepaged();
-        match huge.map(|(_, setting)| (*setting, config.enabled)) {
-            Some((MthpEnabled::Always, _) | (MthpEnabled::Inherit, Some(FaultHuge::Always))) => {
-                khugepaged.enabled = FaultHuge::Always;
-            }
-            Some((MthpEnabled::Madvise, _) | (MthpEnabled::Inherit, Some(FaultHuge::Madvise))) => {
-                khugepaged.enabled = FaultHuge::Madvise;
-            }
-            None | Some((MthpEnabled::Never, _) | (MthpEnabled::Inherit, None)) => {
-                khugepaged.scan_every_instructions = 0;
-            }
-        }
+    pub fn new(config: MthpConfig) -> Self {
         let khugepaged =
-            Thp::new(khugepaged).defragmenting(config.defrag, config.khugepaged_defrag);
-        Mthp { config, khugepaged }
-    }
-
-    fn allows(&self, setting: MthpEnabled, vma: &Vma) -> bool {
-        let advised = vma.advice == Advice::Huge;
-        vma.advice != Advice::NoHuge
-            && match setting {
-                MthpEnabled::Always => true,
-                MthpEnabled::Madvise => advised,
-                MthpEnabled::Never => false,
-                MthpEnabled::Inherit => match self.config.enabled {
-                    Some(FaultHuge::Always) => true,
-                    Some(FaultHuge::Madvise) => advised,
-                    None => false,
-                },
-            }
+            Thp::new(config.khugepaged()).defragmenting(config.defrag, config.khugepaged_defrag);
+        Mthp { is_enabled: config.enabled.is_some(), khugepaged }
     }
 }
 
 impl Policy for Mthp {
     fn fault(&mut self, memory: &mut Memory, fault: &Fault) -> Result<(), OutOfMemory> {
+        let Fault { process, page, ref mapping, ref vma } = *fault;
         let mut wanted = false;
-        for (size, setting) in &self.config.sizes {
-            let pages = around(fault.page, *size);
-            let fits = fault.mapping.start <= pages.start && pages.end <= fault.mapping.end;
-            if *size == PageSize::BASE
-                || !fits
-                || !self.allows(*setting, &fault.vma)
-                || !memory.is_untouched(fault.process, &pages)
-            {
+        let allowed = self.is_enabled && self.khugepaged.allows(vma);
+        for size in SIZES_LOG2.rev().filter_map(PageSize::from_log2).filter(|_| allowed) {
+            let pages = around(page, size);
+            let fits = mapping.start <= pages.start && pages.end <= mapping.end;
+            if !fits || !memory.is_untouched(process, &pages) {
                 continue;
             }
-            let advised = fault.vma.advice == Advice::Huge;
-            let order = Order::of(*size);
+            let (order, advised) = (Order::of(size), vma.advice == Advice::Huge);
             let Ok(block) = self.khugepaged.defragmenter.block(memory, order, advised) else {
                 memory.counters.fallbacks += u64::from(!wanted);
                 wanted = true;
                 continue;
             };
-            let rights = fault.vma.rights;
-            if memory.map_run(fault.process, &pages, block, *size, rights).is_ok() {
-                let untouched = (base_pages(*size) - 1) * PageSize::BASE.bytes();
+            if memory.map_run(process, &pages, block, size, vma.rights).is_ok() {
+                let untouched = (base_pages(size) - 1) * PageSize::BASE.bytes();
                 memory.counters.bytes_mapped_untouched += untouched;
                 return Ok(());
             }
-            if memory.process(fault.process).table.leaf(fault.page).is_some() {
+            if memory.process(process).table.leaf(page).is_some() {
                 return Ok(());
             }
         }
-        memory.place_new(fault.process, fault.page, PageSize::BASE, fault.vma.rights)
+        memory.place_new(process, page, PageSize::BASE, vma.rights)
     }
 
     fn background(&mut self, memory: &mut Memory, instructions: u64) {

@@ -3,8 +3,8 @@
 use octavo_os::ProcessId;
 use octavo_os::frames::Order;
 use octavo_os::policy::{
-    Defrag, DefragmentingThpConfig, FirstTouch, FirstTouchConfig, Mthp, MthpConfig, MthpEnabled,
-    PolicySettings, ThpConfig,
+    Defrag, DefragmentingThpConfig, FirstTouch, FirstTouchConfig, MthpConfig, PolicySettings,
+    ThpConfig,
 };
 use octavo_types::{Event, PageNumber, PageSize};
 
@@ -23,9 +23,7 @@ fn defrag_setting_selects_who_compacts() {
         (Defrag::DeferMadvise, 14, true, true),
         (Defrag::Never, 14, false, false),
     ] {
-        let sizes = vec![(PageSize::HUGE, MthpEnabled::Always)];
-        let of_sizes =
-            MthpConfig { sizes, defrag, scan_every_instructions: 0, ..MthpConfig::default() };
+        let of_sizes = MthpConfig { defrag, scan_every_instructions: 0, ..MthpConfig::default() };
         let huge = ThpConfig { scan_every_instructions: 0, ..ThpConfig::default() };
         let thp = DefragmentingThpConfig { defrag, huge, ..DefragmentingThpConfig::default() };
         let policies = [of_sizes.build(), thp.build()];
@@ -53,9 +51,9 @@ fn defrag_setting_selects_who_compacts() {
 /// Useless compaction is retried after 2, 4, 8 … further requests, at most 64.
 #[test]
 fn failed_compaction_is_deferred() {
-    let sizes = vec![(PageSize::HUGE, MthpEnabled::Always)];
-    let config = MthpConfig { sizes, defrag: Defrag::Always, ..MthpConfig::default() };
-    let mut machine = machine(&CONVENTIONAL, Mthp::new(config));
+    let thp =
+        DefragmentingThpConfig { defrag: Defrag::Always, ..DefragmentingThpConfig::default() };
+    let mut machine = Machine::new(FRAMES, Order::LINUX, &CONVENTIONAL, thp.build());
     leave_blocks(&mut machine, 4, 2, false);
     let mut tried = Vec::new();
     machine.event(FIRST, &map(512, 512 * 300, Source::Anonymous));

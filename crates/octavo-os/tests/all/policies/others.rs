@@ -3,7 +3,7 @@
 use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{
     Defrag, FaultHuge, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Hugetlb, HugetlbConfig,
-    Mthp, MthpConfig, MthpEnabled, POLICIES, Policies, Policy,
+    Mthp, MthpConfig, POLICIES, Policies, Policy,
 };
 use octavo_os::{ProcessId, base_pages};
 use octavo_types::{Event, FrameNumber, PageSize};
@@ -68,29 +68,22 @@ fn unsupported_sizes_are_mapped_as_contiguous_base_pages() {
     assert_eq!(machine.os.memory().counters.faults, 1);
 }
 
-/// The table of `transhuge.rst`: each size setting with each advice.
+/// The table of `transhuge.rst`: the setting with each advice.
 #[test]
-fn each_size_has_its_own_setting() {
-    use MthpEnabled::{Always, Inherit, Madvise, Never};
-    let all = [Some(FaultHuge::Always), Some(FaultHuge::Madvise), None];
-    for (setting, of_all, plain, advised) in [
-        (Always, all, [true; 3], [true; 3]),
-        (Madvise, all, [false; 3], [true; 3]),
-        (Never, all, [false; 3], [false; 3]),
-        (Inherit, all, [true, false, false], [true, true, false]),
+fn multi_size_pages_follow_setting_and_advice() {
+    for (enabled, plain, advised) in [
+        (Some(FaultHuge::Always), true, true),
+        (Some(FaultHuge::Madvise), false, true),
+        (None, false, false),
     ] {
-        for (number, enabled) in of_all.into_iter().enumerate() {
-            for (advice, expected) in [(0, plain), (14, advised), (15, [false; 3])] {
-                let sizes = vec![(size(16), setting)];
-                let config = MthpConfig { enabled, sizes, ..MthpConfig::default() };
-                let mut machine = machine(&all_sizes(), Mthp::new(config));
-                machine.event(FIRST, &map(1024, 64, Source::Anonymous));
-                machine.event(FIRST, &Event::Advise { range: range(1024, 64), advice });
-                machine.touch(FIRST, 1024, true);
-                let pages = if expected[number] { 16 } else { 1 };
-                let found = mapped(&machine);
-                assert_eq!(found, [(1024, pages)], "{setting:?} {enabled:?} {advice}");
-            }
+        for (advice, expected) in [(0, plain), (14, advised), (15, false)] {
+            let config = MthpConfig { enabled, ..MthpConfig::default() };
+            let mut machine = machine(&all_sizes(), Mthp::new(config));
+            machine.event(FIRST, &map(1024, 64, Source::Anonymous));
+            machine.event(FIRST, &Event::Advise { range: range(1024, 64), advice });
+            machine.touch(FIRST, 1024, true);
+            let pages = if expected { 64 } else { 1 };
+            assert_eq!(mapped(&machine), [(1024, pages)], "{enabled:?} {advice}");
         }
     }
 }
