@@ -23,10 +23,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
-from run import OCTAVO, OUT, ROOT, Program
+from run import OCTAVO, OUT, ROOT, Program, example
 from traces import all_programs
 
 REFERENCES = 32_000_000
@@ -67,15 +67,6 @@ REMARKS: list[tuple[str, Key, Key]] = [
 ]
 
 
-def example(name: str, *arguments: str) -> Any:
-    """Runs an example of the curves crate and returns its JSON output."""
-    command = ["cargo", "run", "-q", "--release", "-p", "octavo-curves", "--example", name, "--"]
-    done = subprocess.run(
-        [*command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
-    )
-    return json.loads(done.stdout)
-
-
 def record(program: Program, trace: Path) -> None:
     """A trace of the program's references after its start-up."""
     skipped = SKIPPED.get(program.name, SKIPPED_OF_OTHERS)
@@ -101,7 +92,9 @@ class Peer:
         for key, file in self.files.items():
             options = ["--drop-repeats"] if key == PEER_STRIPPED else []
             size = ["--references", str(REFERENCES)]
-            wrote = example("curves_requests", *options, *size, str(trace), str(file))
+            wrote = example(
+                "octavo-curves", "curves_requests", *options, *size, str(trace), str(file)
+            )
             self.references = wrote["references"]
 
     def simulate(self, key: Key, entries: Iterable[int]) -> list[dict[str, Any]]:
@@ -121,7 +114,8 @@ class Peer:
     def check(self, trace: Path) -> None:
         """Its misses are ours."""
         options = ["--references", str(REFERENCES), "--stream", "all", "--no-sets"]
-        ours = example("curves_dump", *options, str(trace))["all"]["sizes"]["4096"]["stack"]
+        dump = example("octavo-curves", "curves_dump", *options, str(trace))
+        ours = dump["all"]["sizes"]["4096"]["stack"]
         for key in self.files:
             for of in self.simulate(key, CHECKED_ENTRIES):
                 if of["misses"] != ours[of["entries"] - 1]:
@@ -142,7 +136,7 @@ def measure(trace: Path, rounds: int, peer_python: str | None) -> tuple[Times, T
         peer.check(trace)
     for _ in range(rounds):
         once = ["--rounds", "1", "--references", str(REFERENCES), str(trace)]
-        kernels = example("curves_speed", *once)["programs"][0]["kernels"]
+        kernels = example("octavo-curves", "curves_speed", *once)["programs"][0]["kernels"]
         best = kernels[-1]["instructions"]
         for of in kernels:
             for name in {of["instructions"], BEST if of["instructions"] == best else ""} - {""}:
@@ -156,12 +150,6 @@ def measure(trace: Path, rounds: int, peer_python: str | None) -> tuple[Times, T
     if peer:
         peer.close()
     return {k: median(v) for k, v in total.items()}, {k: median(v) for k, v in net.items()}
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """Of what is positive."""
-    logarithms = [math.log(value) for value in values]
-    return math.exp(sum(logarithms) / len(logarithms))
 
 
 def mean_ratio(times: Sequence[Times], over: Key, under: Key) -> float:

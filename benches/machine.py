@@ -14,14 +14,14 @@ build/bench/machine.json and, of all programs, docs/results/machine.md.
 import argparse
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
-from curves import REFERENCES, geometric_mean, record, table
-from run import OUT, ROOT
+from curves import REFERENCES, record, table
+from run import OUT, ROOT, example
 from traces import all_programs
 
 MACHINE = "skylake"
@@ -43,27 +43,9 @@ def measure(
     trace: Path, designs: Sequence[str], more: Sequence[str], rounds: int, references: int
 ) -> Times:
     """Nanoseconds per reference of one program."""
-    command = [
-        "cargo",
-        "run",
-        "-q",
-        "--release",
-        "-p",
-        "octavo-machine",
-        "--example",
-        "machine_speed",
-        "--",
-    ]
     options = ["--rounds", str(rounds), "--references", str(references), "--machine", MACHINE]
-    done = subprocess.run(
-        [*command, *options, "--designs", ",".join(designs), "--more", ",".join(more), str(trace)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=True,
-    )
-    (of,) = json.loads(done.stdout)
+    designs_of = ["--designs", ",".join(designs), "--more", ",".join(more)]
+    (of,) = example("octavo-machine", "machine_speed", *options, *designs_of, str(trace))
     parts = {name: of[name] for name in ("decoding", "front", "textbook", "together")}
     return {**parts, **of["designs"]}
 

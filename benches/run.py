@@ -28,11 +28,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OCTAVO = ROOT / ".venv/bin/octavo"
 WORKLOADS = ROOT / "build/workloads"
 OUT = ROOT / "build/bench"
+
+
+def example(crate: str, name: str, *arguments: str) -> Any:
+    """Runs an example of a crate and returns its JSON output."""
+    command = ["cargo", "run", "-q", "--release", "-p", crate, "--example", name, "--"]
+    done = subprocess.run(
+        [*command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return json.loads(done.stdout)
 
 
 def cachegrind_with(first_ways: int, last: str) -> list[str]:

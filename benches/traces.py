@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from run import OCTAVO, OUT, ROOT, WORKLOADS, Program, programs, seconds
+from run import OCTAVO, OUT, ROOT, WORKLOADS, Program, example, programs, seconds
 
 BYTES_PER_REFERENCE = 0.5
 REFERENCES_PER_SECOND = 250e6
@@ -32,15 +32,6 @@ TEXT_BYTES = 150_000_000
 GUPS_BOUND = 23 / 8 / 18
 
 RESULTS = ROOT / "docs/results/traces.md"
-
-
-def example(name: str, *arguments: str) -> str:
-    """Runs an example of the trace crate and returns its output."""
-    command = ["cargo", "run", "-q", "--release", "-p", "octavo-trace", "--example", name, "--"]
-    done = subprocess.run(
-        [*command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
-    )
-    return done.stdout
 
 
 def all_programs() -> list[Program]:
@@ -57,7 +48,9 @@ def measure(program: Program, rounds: int) -> dict[str, Any]:
         live.append(seconds([str(OCTAVO), "run", "-q", "--", *program.argv]))
         record = [str(OCTAVO), "record", "-q", "--force", "-o", str(trace)]
         recording.append(seconds([*record, "--", *program.argv]))
-    read: dict[str, Any] = json.loads(example("trace_speed", "--rounds", str(rounds), str(trace)))
+    read: dict[str, Any] = example(
+        "octavo-trace", "trace_speed", "--rounds", str(rounds), str(trace)
+    )
     trace.unlink()
     return {
         **read,
@@ -94,7 +87,9 @@ def lackey(program: Program, rounds: int) -> dict[str, Any]:
     with text.open("r+b") as target:
         last_lines_at = target.seek(-200, os.SEEK_END)
         target.truncate(last_lines_at + target.read().rindex(b"\n") + 1)
-    result: dict[str, Any] = json.loads(example("lackey_speed", "--rounds", str(rounds), str(text)))
+    result: dict[str, Any] = example(
+        "octavo-trace", "lackey_speed", "--rounds", str(rounds), str(text)
+    )
     text.unlink()
     return result
 
