@@ -31,11 +31,12 @@ static ULong protection_of(const NSegment* seg)
    return (seg->hasR ? 1 : 0) | (seg->hasW ? 2 : 0) | (seg->hasX ? 4 : 0);
 }
 
-/* Describes a mapping of the process as it stands, from `start` to `*end`, or to where the segment
-   is shared no longer or shared from. */
+/* Describes a mapping of the process as it stands, from `start` to `*end`, or to where another kind of
+   memory begins. */
 static void map_part(const NSegment* seg, Addr start, Addr* end)
 {
-   const Bool shared = sharing_at(start, end);
+   const ULong flags = sharing_at(start, end);
+   const Bool shared = (flags & VKI_MAP_SHARED) != 0;
    const SizeT bytes = *end - start;
    switch (seg->kind) {
       case SkFileC:
@@ -50,7 +51,8 @@ static void map_part(const NSegment* seg, Addr start, Addr* end)
          /* Valgrind maps one page at the start of an empty heap. It is not the program's memory:
             brk records report the heap. */
          if (start != placement_heap_start() || bytes > VKI_PAGE_SIZE)
-            map_record(start, bytes, protection_of(seg), 0, source, 0, NULL);
+            map_record(start, bytes, protection_of(seg), flags & OCTAVO_MAP_HUGETLB, source, 0,
+                       NULL);
          break;
       }
       case SkShmC:

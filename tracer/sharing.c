@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Which mappings processes share, by /proc/self/maps. The core keeps anonymous memory of both kinds
- * in one segment, so the segments of a forked child do not show which of its memory is shared with
- * the parent. And which System V shared memory a program asked huge pages for.
+ * Which mappings processes share, and which are of hugetlbfs, by /proc/self/maps. The core keeps
+ * anonymous memory of all kinds in one segment, so the segments of a forked child do not show which of
+ * its memory is shared with the parent. And which System V shared memory a program asked huge pages for.
  */
 #include "tracer.h"
 
+/* A range with MAP_SHARED, OCTAVO_MAP_HUGETLB or both. */
 struct range {
    Addr start, end;
+   ULong flags;
 };
 
 /* In the order of addresses, as the kernel lists them. */
-static struct range* shared;
+static struct range* known;
 static UInt count, room;
 
-static void add(Addr start, Addr end)
+static void add(Addr start, Addr end, ULong flags)
 {
    if (count == room) {
       room = room ? 2 * room : 64;
-      shared = VG_(realloc)("octavo.shared", shared, room * sizeof *shared);
+      known = VG_(realloc)("octavo.shared", known, room * sizeof *known);
    }
-   shared[count++] = (struct range){start, end};
+   known[count++] = (struct range){start, end, flags};
 }
 
-/* A line is "start-end rwxs …", in hexadecimal; `s` means shared. */
+/* A line is "start-end rwxs … path", in hexadecimal; `s` means shared. */
 static void read_line(const HChar* line)
 {
    HChar* rest;
@@ -31,8 +33,11 @@ static void read_line(const HChar* line)
    if (*rest != '-')
       return;
    Addr end = (Addr)VG_(strtoull16)(rest + 1, &rest);
-   if (VG_(strlen)(rest) > 4 && rest[4] == 's')
-      add(start, end);
+   ULong flags = VG_(strlen)(rest) > 4 && rest[4] == 's' ? VKI_MAP_SHARED : 0;
+   if (VG_(strstr)(rest, "/anon_hugepage"))
+      flags |= OCTAVO_MAP_HUGETLB;
+   if (flags)
+      add(start, end, flags);
 }
 
 void sharing_read(void)
@@ -72,19 +77,19 @@ void sharing_read(void)
    raw_syscall(__NR_close, (ULong)fd, 0, 0, 0, 0, 0);
 }
 
-Bool sharing_at(Addr at, Addr* until)
+ULong sharing_at(Addr at, Addr* until)
 {
-   for (UInt i = 0; i < count && shared[i].start < *until; i++) {
-      if (at < shared[i].start) {
-         *until = shared[i].start;
-         return False;
+   for (UInt i = 0; i < count && known[i].start < *until; i++) {
+      if (at < known[i].start) {
+         *until = known[i].start;
+         return 0;
       }
-      if (at < shared[i].end) {
-         *until = shared[i].end < *until ? shared[i].end : *until;
-         return True;
+      if (at < known[i].end) {
+         *until = known[i].end < *until ? known[i].end : *until;
+         return known[i].flags;
       }
    }
-   return False;
+   return 0;
 }
 
 /* ---- System V shared memory ---- */
@@ -114,9 +119,9 @@ static struct pair* find(const struct pairs* pairs, ULong key)
 
 static void set(struct pairs* pairs, ULong key, ULong value)
 {
-   struct pair* known = find(pairs, key);
-   if (known) {
-      known->value = value;
+   struct pair* found = find(pairs, key);
+   if (found) {
+      found->value = value;
       return;
    }
    pairs->all = VG_(realloc)("octavo.shm", pairs->all, (pairs->count + 1) * sizeof *pairs->all);
@@ -132,8 +137,8 @@ void sharing_made(ULong segment, ULong flags)
 
 ULong sharing_pages_of(ULong segment)
 {
-   const struct pair* known = find(&pages_of_segment, segment);
-   return known ? known->value : 0;
+   const struct pair* found = find(&pages_of_segment, segment);
+   return found ? found->value : 0;
 }
 
 void sharing_attached(Addr start, ULong segment)
@@ -144,6 +149,6 @@ void sharing_attached(Addr start, ULong segment)
 
 ULong sharing_pages_at(Addr start)
 {
-   const struct pair* known = find(&segment_at, start);
-   return known ? sharing_pages_of(known->value) : 0;
+   const struct pair* found = find(&segment_at, start);
+   return found ? sharing_pages_of(found->value) : 0;
 }

@@ -140,16 +140,16 @@ void copy_text(HChar* to, SizeT room, Addr from);
 
 /* ---- sharing.c ---- */
 
-/* Reads which mappings are shared at present. */
-void sharing_read(void);
-/* Whether `at` was in a shared mapping when last read, and until which address at most `*until` that
-   holds. */
-Bool sharing_at(Addr at, Addr* until);
-
 /* MAP_HUGETLB of mmap, and the bits that hold the binary logarithm of the page size, 0 for the default. */
 #define OCTAVO_MAP_HUGETLB 0x40000UL
 #define OCTAVO_MAP_HUGE_SHIFT 26
 #define OCTAVO_MAP_HUGE_MASK (0x3fUL << OCTAVO_MAP_HUGE_SHIFT)
+/* Reads which mappings are shared, and which are of hugetlbfs, at present. */
+void sharing_read(void);
+/* The flags of mmap that `at` had when last read: VKI_MAP_SHARED, OCTAVO_MAP_HUGETLB, both or none; and until
+   which address, at most `*until`, they hold. */
+ULong sharing_at(Addr at, Addr* until);
+
 /* The program has called shmget with these flags, and got the segment. */
 void sharing_made(ULong segment, ULong flags);
 /* It is attached from `start` on. */

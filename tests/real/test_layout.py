@@ -185,3 +185,38 @@ def test_shared_memory_of_huge_pages_is_placed_as_natively(octavo: Octavo, huge_
     traced = octavo([huge_segment], "--layout", "native")
     starts = {row["start"] for row in traced.regions() if row["region_kind"] == "shared"}
     assert starts == {int(native.stdout, 16)}
+
+
+HUGE_MAPPINGS = """
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    size_t bytes = 4 << 20;
+    char *at[2];
+    for (int i = 0; i < 2; i++) {
+        int flags = (i ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_HUGETLB;
+        at[i] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (at[i] == MAP_FAILED) { perror("mmap"); return 77; }
+    }
+    pid_t child = fork();
+    for (int i = 0; i < 2; i++) at[i][0] = at[i][bytes - 1] = 1;
+    if (child) wait(NULL);
+}
+"""
+
+
+def test_a_forked_child_has_the_huge_pages_of_its_parent(octavo: Octavo, tmp_path: Path):
+    source, binary = tmp_path / "mappings.c", tmp_path / "mappings"
+    source.write_text(HUGE_MAPPINGS)
+    subprocess.run(["gcc", "-O1", "-o", binary, source], check=True)
+    traced = octavo([binary])
+    if traced.status == 77:
+        pytest.skip(f"no huge pages are set aside: {traced.stderr.decode().strip()}")
+    assert traced.document is not None
+    rows = [row for row in traced.document["rows"] if row.get("counter") == "hugetlb_bytes"]
+    found = {(row["process"], row["region_kind"], row["value"]) for row in rows if row["value"]}
+    kinds = ("anonymous", "shared")
+    assert found == {(process, kind, 4 * MIB) for process in (0, 1) for kind in kinds}
