@@ -341,12 +341,12 @@ def test_the_first_of_two_recordings_counts(
         names.append(path)
         path.write_text(f"{len(names)}")
         if len(names) == 1:
-            recordings.record_program(given, "ls", data_set, is_silent=False)
+            recordings.record_program(given, "ls", data_set)
         about = {"exit": {"reason": "exited"}}
         return RecordedTrace(str(path), about, 1, 1, 1, 1, 0.0)
 
     monkeypatch.setattr(recordings, "record", record)
-    recordings.record_program(given, "ls", data_set, is_silent=False)
+    recordings.record_program(given, "ls", data_set)
     assert given.recording("ls").read_text() == "2"
     assert len(set(names)) == 2
     assert not list(given.out.glob("staging/*"))
@@ -364,7 +364,7 @@ def test_a_recording_that_the_tracer_failed_in_is_none(
 
     monkeypatch.setattr(recordings, "record", record)
     with pytest.raises(CannotRun, match="`ls` is not recorded: the tracer failed: x"):
-        recordings.record_program(given, "ls", DataSet(given.out), is_silent=False)
+        recordings.record_program(given, "ls", DataSet(given.out))
     assert given.unrecorded == ["ls"]
     assert not list(given.out.glob("staging/*"))
 

@@ -158,10 +158,38 @@ def test_dev_shm_is_not_needed(shm: str, tmp_path: Path):
     assert (tmp_path / "result.json").exists()
 
 
-def test_json_on_standard_output_is_alone_there():
-    ended = natively([OCTAVO, "run", "--json", "-", "--", "true"])
+@pytest.mark.parametrize(
+    ("words", "times"),
+    [
+        (["run"], 1),
+        (["curves", "--entries", "16", "--without", "sets,two-sizes"], 1),
+        (["sim", "--design", "base4k"], 1),
+        (["record", "--out", "trace.oct"], 1),
+        (["verify", "--settings", "as now", "--repetitions", "2"], 3),
+        (["apply"], 1),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else None,
+)
+def test_json_on_standard_output_is_alone_there(words: list[str], times: int, tmp_path: Path):
+    """The program's output goes to standard error."""
+    ended = natively([OCTAVO, *words, "--json", "-", "--", *SAY], cwd=tmp_path)
+    assert ended.status == 0, ended.stderr.decode()
+    assert json.loads(ended.stdout)["schema"].startswith("octavo/")
+    assert ended.stderr.count(b"the program ran\n") == times
+
+
+def test_without_json_the_program_keeps_its_standard_output(tmp_path: Path):
+    for options in ([], ["--json", str(tmp_path / "result.json")]):
+        ended = natively([OCTAVO, "run", *options, "--", *SAY])
+        assert ended.stdout == b"the program ran\n"
+        assert b"the program ran" not in ended.stderr
+        assert ended.stderr  # the table
+
+
+def test_json_goes_to_standard_output_where_standard_error_is_closed():
+    ended = natively(["sh", "-c", f"'{OCTAVO}' run --json - -- sh -c 'echo it ran' 2>&-"])
+    assert ended.status == 0
     assert json.loads(ended.stdout)["rows"]
-    assert ended.stderr  # the table
 
 
 def test_plain_where_there_is_no_terminal():

@@ -18,6 +18,8 @@ from octavo.base.errors import CannotRun, UsageError
 from octavo.base.signals import uninterrupted
 
 STANDARD_OUTPUT = "-"
+_OUTPUT, _ERROR = 1, 2
+"""File descriptors."""
 _STAGING = ".octavo-"
 """The prefix of temporary names."""
 _LAST = "manifest.json"
@@ -65,6 +67,27 @@ def check_standard_output() -> None:
     """Refuses one that is closed: Python has no `sys.stdout` where a shell's `>&-` closed it."""
     if sys.stdout is None:
         raise CannotRun("cannot write to standard output: it is closed.")
+
+
+@contextmanager
+def output_to_error(when: bool) -> Iterator[None]:
+    """Where `when`, lets programs that are started write to standard error what they write to
+    standard output, so that the result stands there alone. Where standard error is closed, it is
+    lost.
+    """
+    if not when:
+        yield
+        return
+    before = os.dup(_OUTPUT)
+    try:
+        if sys.stderr is None:
+            discard_standard_output()
+        else:
+            os.dup2(_ERROR, _OUTPUT)
+        yield
+    finally:
+        os.dup2(before, _OUTPUT)
+        os.close(before)
 
 
 def check_new_file(name: str, *, force: bool, option: str) -> None:

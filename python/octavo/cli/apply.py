@@ -163,7 +163,7 @@ def apply(
     process that runs (as root).
 
     PROGRAM takes the place of octavo: it keeps its process number, standard streams, signals and
-    exit status.
+    exit status. With --json -, its output goes to standard error.
     """
     launch: Launch | None = None
     with guarded():
@@ -177,7 +177,8 @@ def apply(
             launch = _prepare(command or [], asked, settings, shown, quiet=output.quiet)
     if launch is not None:
         # Out here, so that the program inherits signals as octavo did.
-        _execute(launch)
+        with output.program_output():
+            _execute(launch)
 
 
 def _percent(text: str, option: str) -> int:

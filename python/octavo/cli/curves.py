@@ -165,7 +165,8 @@ def curves(
 
     Fully associative TLBs of all sizes, set-associative ones of all sets and ways, at every page
     size and with two page sizes at once, and average working sets. The program keeps its standard
-    streams; all that Octavo says goes to standard error.
+    streams; all that Octavo says goes to standard error, and with --json - so does the program's
+    output.
     """
     otherwise = "These are a few TLBs; --out and --json have all."
     run_engine(ENGINE, command, chosen.choices, tracing, output, show_curves, otherwise)

@@ -43,7 +43,7 @@ def run_engine(
         configuration = engine.configure(**choices(), **tracing.scope())
         files = Files(stack, output)
         text = trace_text if is_trace else progress_text
-        with LiveLine(quiet=output.quiet, text=text) as line:
+        with output.program_output(), LiveLine(quiet=output.quiet, text=text) as line:
             format = tracing.format if is_trace else None
             result = engine.execute(command, configuration, line.show, is_trace, format)
         console = make_console()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from octavo.base.errors import UsageError
-from octavo.base.files import JsonFile
+from octavo.base.files import STANDARD_OUTPUT, JsonFile, output_to_error
 from octavo.base.text import quoted
 from octavo.base.units import count
 from octavo.cli.groups import flag, option, optional
@@ -248,7 +249,12 @@ class Allocations(RecordedAllocations):
 class DocumentOutput:
     """The document of a command; its other output, if any, is its own."""
 
-    json: str | None = option(None, "FILE", "Write everything as JSON; - is standard output.")
+    json: str | None = option(
+        None,
+        "FILE",
+        "Write everything as JSON; - is standard output, and what a program that is run writes "
+        "there goes to standard error.",
+    )
     quiet: bool = flag("Print nothing but errors on standard error.", "--quiet", "-q")
     force: bool = flag("Overwrite files that exist, and results in a DIR.")
 
@@ -261,6 +267,12 @@ class DocumentOutput:
         check_distinct(out=beside, json=self.json)
         file = None if self.json is None else JsonFile(self.json, force=self.force)
         return lambda document: None if file is None else file.write(document())
+
+    def program_output(self, *, beside: str | None = None) -> AbstractContextManager[None]:
+        """Where a result goes to standard output, what programs that are started write there goes
+        to standard error. `beside` is the command's other output.
+        """
+        return output_to_error(STANDARD_OUTPUT in (self.json, beside))
 
 
 @dataclass(frozen=True)

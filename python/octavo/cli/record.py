@@ -43,15 +43,16 @@ def record(
     """Run PROGRAM under the tracer and keep all its references in a trace.
 
     The program keeps its standard input, output and error; all that Octavo says goes to
-    standard error. `octavo run FILE` gives the result that `octavo run -- PROGRAM` would have
-    given, as often as you like.
+    standard error. With --json -, the program's output goes there, too. `octavo run FILE` gives the
+    result that `octavo run -- PROGRAM` would have given, as often as you like.
     """
     with guarded():
         if out is None:
             raise UsageError("no FILE given for the trace: octavo record -o FILE -- PROGRAM.")
         write_document = document.document_file(beside=out)
         scope = resolve_scope(**following.scope(), allocations=allocating.allocations)
-        with LiveLine(quiet=document.quiet, text=recording_text) as line:
+        live = LiveLine(quiet=document.quiet, text=recording_text)
+        with document.program_output(), live as line:
             done = execute_recording(command, out, Scope(**scope), line.show, force=document.force)
         console = make_console()
         reason = done.about["partial_reason"]

@@ -100,8 +100,8 @@ def run(
     """Run PROGRAM under the tracer and count, for every page size, TLB misses and memory.
 
     The program keeps its standard input, output and error; all that Octavo says goes to
-    standard error. In place of a program, a trace may be given alone: a file, - for standard
-    input, or a synthetic one (synth:…).
+    standard error. With --json -, the program's output goes there, too. In place of a program, a
+    trace may be given alone: a file, - for standard input, or a synthetic one (synth:…).
     """
     with guarded(), ExitStack() as stack:
         is_trace = means_a_trace(command, **tracing.of_traces())
@@ -112,7 +112,7 @@ def run(
             check_no_phase(configuration.phase)
         files = Files(stack, output)
         text = trace_text if is_trace else progress_text
-        with LiveLine(quiet=output.quiet, text=text) as line:
+        with output.program_output(), LiveLine(quiet=output.quiet, text=text) as line:
 
             def show(progress: Any) -> None:
                 if not output.quiet:

@@ -143,7 +143,7 @@ def sim(
 
     Each design has an operating system, memory, TLBs, page walks and caches of its own; all are
     fed by one run. The program keeps its standard streams; all that Octavo says goes to standard
-    error.
+    error, and with --json - so does the program's output.
     """
     otherwise = "These are a few counters; --out and --json have all."
     run_engine(ENGINE, command, chosen.choices, tracing, output, show_sim, otherwise)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from octavo.base.errors import CannotRun, UsageError, choose
-from octavo.base.files import STANDARD_OUTPUT
 from octavo.cli import options
 from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
@@ -132,7 +131,8 @@ def _record(given: Study, data_set: DataSet, console: Any, output: Any) -> dict[
     for name in given.unrecorded:
         if not output.quiet:
             say(console, f"recording {name}: {' '.join(given.programs[name])}")
-        record_program(given, name, data_set, is_silent=output.json == STANDARD_OUTPUT)
+        with output.program_output():
+            record_program(given, name, data_set)
     found = failures(given)
     if not output.quiet:
         _say_failures(console, found)

@@ -145,7 +145,8 @@ def verify(
     """Run PROGRAM natively under the huge-page settings worth trying, and say which is best.
 
     Every setting is run in every round, in random order. By default settings of the program alone
-    are tried (environment, options, prctl). All that Octavo says goes to standard error.
+    are tried (environment, options, prctl). All that Octavo says goes to standard error, and with
+    --json - or --out - so does the program's output.
     """
     with guarded():
         root = Path(sysfs_root)
@@ -159,9 +160,8 @@ def verify(
 
         shown = output.shown()
         console = make_console()
-        with LiveLine(
-            console, quiet=output.quiet, text=lambda progress, _: str(progress["text"])
-        ) as line:
+        live = LiveLine(console, quiet=output.quiet, text=lambda progress, _: str(progress["text"]))
+        with output.program_output(beside=output.out), live as line:
             outcome = measure(
                 command or [],
                 **asked.choices(),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from octavo.base.errors import CannotRun, Interrupted
@@ -14,21 +11,13 @@ from octavo.traces.by_name import overview_of, parse_manifest
 from octavo.tracing.manifest import failure_of
 from octavo.tracing.recording import record
 
-_OUTPUT, _ERROR = 1, 2
-"""File descriptors."""
 
-
-def record_program(study: Study, name: str, data_set: DataSet, *, is_silent: bool) -> None:
-    """Records a program of a study, unless another process does so sooner. With `is_silent`, what
-    the program writes to standard output goes to standard error. Raises OctavoError, also where a
-    signal ends the recording before the program's own end.
+def record_program(study: Study, name: str, data_set: DataSet) -> None:
+    """Records a program of a study, unless another process does so sooner. Raises OctavoError, also
+    where a signal ends the recording before the program's own end.
     """
     with data_set.staged(study.recording(name)) as new:
-        if is_silent:
-            with _standard_output_to_error():
-                done = record(study.programs[name], new)
-        else:
-            done = record(study.programs[name], new)
+        done = record(study.programs[name], new)
         if done.interrupted_by is not None:
             raise Interrupted(done.interrupted_by, f"before `{name}` was recorded")
         if done.about["exit"]["reason"] == "tracer-failed":
@@ -54,15 +43,3 @@ def _failure(recording: Path) -> str | None:
     if "exit" not in about:
         return None
     return failure_of(about["exit"]) or about.get("partial_reason")
-
-
-@contextmanager
-def _standard_output_to_error() -> Iterator[None]:
-    """Lets programs that are started write to standard error alone."""
-    output = os.dup(_OUTPUT)
-    try:
-        os.dup2(_ERROR, _OUTPUT)
-        yield
-    finally:
-        os.dup2(output, _OUTPUT)
-        os.close(output)
