@@ -1125,12 +1125,14 @@ def start_convert(
     *,
     format: str,
     about: str,
+    overwrite: bool = True,
     process: int | None = None,
     native_layout: bool = False,
     keep_partial: bool = False,
     sample: tuple[float, int, int] | None = None,
 ) -> TraceJob[Converted]:
-    """Writes `trace` as the file `path`; "-" is standard output. `about` is JSON for the native
+    """Writes `trace` as the file `path`; "-" is standard output. Unless `overwrite`, a file of that
+    name that is there at the end stays, and this one gets a name beside it. `about` is JSON for the native
     format's manifest; `sample` is a fraction, the instructions of a window and a seed. Raises
     OctavoError or ValueError."""
 
@@ -1248,6 +1250,7 @@ class Recording:
         argv: list[str],
         *,
         path: str,
+        overwrite: bool,
         about: str,
         valgrind: str,
         tool_dir: str,
@@ -1260,7 +1263,8 @@ class Recording:
         allocations: int = 0,
     ) -> None:
         """Checks its arguments, which are those of LiveRun; starts nothing. `about` is JSON, for
-        the trace's manifest. Raises ValueError."""
+        the trace's manifest. Unless `overwrite`, the file must not hold anything. Raises
+        ValueError."""
 
     def start(self) -> int:
         """Creates the file, whatever stood there, and starts the program. Raises OctavoError."""

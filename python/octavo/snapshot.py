@@ -46,7 +46,8 @@ def take_snapshot(
     check_new_file(name, force=force, option="-o")
     content, summary = _core.take_snapshot(pid=pid)
     with failing_with(f"`{name}`"):
-        replace_file(Path(os.path.realpath(name)), lambda place: _write(place, content))
+        place = Path(os.path.realpath(name))
+        replace_file(place, lambda place: _write(place, content), overwrite=force)
     return MemorySnapshot(name, json.loads(summary))
 
 

@@ -1,11 +1,14 @@
 import errno
 import json
+import os
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import JsonFile, OutputDirectory, text_writer
+from octavo.base.files import JsonFile, OutputDirectory, in_turn, replace_text, text_writer
 
 
 def no_space(path: Path) -> None:
@@ -93,3 +96,93 @@ def test_results_are_overwritten_only_when_asked(tmp_path: Path) -> None:
     directory.close()
     assert (tmp_path / "a").read_text() == "new"
     assert names_in(tmp_path) == ["a", "mine"]
+
+
+def test_json_that_appears_meanwhile_stays(tmp_path: Path) -> None:
+    """The later one of two runs gets a name of its own, and says so."""
+    name = str(tmp_path / "out.json")
+    runs = [JsonFile(name) for _ in range(3)]
+    runs[0].write({"run": 0})
+    for at in (1, 2):
+        with pytest.raises(CannotRun, match=f"out.json` was written .* in `.*/out-{at + 1}.json`"):
+            runs[at].write({"run": at})
+    assert names_in(tmp_path) == ["out-2.json", "out-3.json", "out.json"]
+    for at, path in enumerate(["out.json", "out-2.json", "out-3.json"]):
+        assert json.loads((tmp_path / path).read_text()) == {"run": at}
+
+
+def test_force_replaces_what_appears_meanwhile(tmp_path: Path) -> None:
+    forced = JsonFile(str(tmp_path / "out.json"), force=True)
+    JsonFile(str(tmp_path / "out.json")).write(1)
+    forced.write(2)
+    assert (tmp_path / "out.json").read_text() == "2\n"
+    assert names_in(tmp_path) == ["out.json"]
+
+
+def test_a_file_system_without_links_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    replace_text(tmp_path / "a", "first", overwrite=False)
+    with pytest.raises(CannotRun, match="a-2"):
+        replace_text(tmp_path / "a", "second", overwrite=False)
+    assert (tmp_path / "a").read_text() == "first"
+    assert (tmp_path / "a-2").read_text() == "second"
+    assert names_in(tmp_path) == ["a", "a-2"]
+
+
+def test_a_directory_that_is_filled_meanwhile_stays(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first, second = (OutputDirectory(str(out), force=False) for _ in range(2))
+    for directory, text in ((first, "1"), (second, "2")):
+        with pytest.raises(CannotRun, match="/out-2`") if directory is second else nullcontext():
+            directory.write({"manifest.json": text_writer(text), "a": text_writer(text)})
+        directory.close()
+    assert names_in(tmp_path) == ["out", "out-2"]
+    for name, text in (("out", "1"), ("out-2", "2")):
+        assert names_in(tmp_path / name) == ["a", "manifest.json"]
+        assert (tmp_path / name / "a").read_text() == text
+    assert (tmp_path / "out-2").stat().st_mode == out.stat().st_mode
+
+
+def test_results_forced_into_one_directory_do_not_mix(tmp_path: Path) -> None:
+    names = [f"part-{number}" for number in range(50)]
+
+    def write(text: str) -> None:
+        directory = OutputDirectory(str(tmp_path), force=True)
+        directory.write({name: text_writer(text) for name in ["manifest.json", *names]})
+        directory.close()
+
+    for _ in range(10):
+        writers = [threading.Thread(target=write, args=(text,)) for text in "123"]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert len({path.read_text() for path in tmp_path.iterdir()}) == 1
+    assert len(names_in(tmp_path)) == 51
+
+
+def test_a_failure_does_not_take_the_other_result_with_it(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise CannotRun("one.")
+
+    with pytest.raises(CannotRun, match=r"^one\. one\.$"):
+        in_turn(fail, lambda: replace_text(tmp_path / "a", "kept"), fail)
+    assert (tmp_path / "a").read_text() == "kept"
+
+
+def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
+    reader.start()
+    replace_text(pipe, "text")
+    reader.join()
+    assert found == ["text"]
+    assert pipe.is_fifo()
+    assert names_in(tmp_path) == ["pipe"]

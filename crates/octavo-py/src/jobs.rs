@@ -89,7 +89,8 @@ pub fn start(
 /// Writes `trace` as the file `path`.
 #[pyfunction]
 #[pyo3(signature = (
-    trace, path, *, format, about, process=None, native_layout=false, keep_partial=false, sample=None
+    trace, path, *, format, about, overwrite=true, process=None, native_layout=false,
+    keep_partial=false, sample=None
 ))]
 #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
 pub fn start_convert(
@@ -98,6 +99,7 @@ pub fn start_convert(
     path: PathBuf,
     format: &str,
     about: &str,
+    overwrite: bool,
     process: Option<u32>,
     native_layout: bool,
     keep_partial: bool,
@@ -107,7 +109,7 @@ pub fn start_convert(
     let trace = trace.borrow(py);
     let source = trace.take()?;
     let manifest = Manifest::converted(&source.facts(), about.clone());
-    let sink = sink(&path, format, &manifest)?;
+    let sink = sink(&path, format, &manifest, overwrite)?;
     let sink = selected(sink, &trace.name, process, native_layout);
     Ok(start_into(sink, source, ConvertOptions { about, keep_partial }, sample))
 }
@@ -175,12 +177,18 @@ fn start_into(
     })
 }
 
-fn sink(path: &Path, format: &str, manifest: &Manifest) -> PyResult<Box<dyn Sink>> {
-    let output = |path: &Path| {
+fn sink(
+    path: &Path,
+    format: &str,
+    manifest: &Manifest,
+    overwrite: bool,
+) -> PyResult<Box<dyn Sink>> {
+    let output = |path: &Path| -> PyResult<Output> {
         if path == Path::new("-") {
             return Ok(Output::stdout());
         }
-        Output::create(path).map_err(|error| failed(&error))
+        let output = Output::create(path).map_err(|error| failed(&error))?;
+        Ok(if overwrite { output } else { output.without_overwriting() })
     };
     if format == NATIVE {
         let sink = NativeSink::create(output(path)?, manifest).map_err(|error| failed(&error))?;

@@ -19,6 +19,7 @@ use crate::trace::failed;
 pub struct Recording {
     options: LiveOptions,
     path: PathBuf,
+    overwrite: bool,
     manifest: Manifest,
     running: Option<(Live<Recorder>, NativeFile)>,
 }
@@ -27,13 +28,14 @@ pub struct Recording {
 impl Recording {
     #[new]
     #[pyo3(signature = (
-        argv, *, path, about, valgrind, tool_dir, tracer, follow_children, skip_instructions,
-        max_instructions, between_marks, windows=None, allocations=0
+        argv, *, path, overwrite, about, valgrind, tool_dir, tracer, follow_children,
+        skip_instructions, max_instructions, between_marks, windows=None, allocations=0
     ))]
     #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
     fn new(
         argv: Vec<std::ffi::OsString>,
         path: PathBuf,
+        overwrite: bool,
         about: &str,
         valgrind: PathBuf,
         tool_dir: PathBuf,
@@ -58,18 +60,20 @@ impl Recording {
         )?;
         let exact = options.windows.is_none();
         let manifest = Manifest { exact, ..Manifest::recorded(about) };
-        Ok(Recording { options, path, manifest, running: None })
+        Ok(Recording { options, path, overwrite, manifest, running: None })
     }
 
     fn start(&mut self) -> PyResult<u32> {
-        let output = Output::create_in_place(&self.path).map_err(|error| failed(&error))?;
-        let file = NativeFile::create(output, &self.manifest).map_err(|error| failed(&error))?;
-        let shared = file.clone();
-        let live =
-            Live::start(self.options.clone(), move |identity| Recorder::new(&shared, identity))
-                .map_err(|error| OctavoError::new_err(error.to_string()))?;
-        let pid = live.pid();
-        self.running = Some((live, file));
+        let output = Output::create_in_place(&self.path, self.overwrite);
+        let output = output.map_err(|error| failed(&error))?;
+        let started = self.start_into(output).inspect_err(|_| {
+            // A device or a pipe is not ours.
+            if self.path.is_file() {
+                drop(std::fs::remove_file(&self.path));
+            }
+        })?;
+        let pid = started.0.pid();
+        self.running = Some(started);
         Ok(pid)
     }
 
@@ -148,6 +152,15 @@ impl Recording {
 }
 
 impl Recording {
+    fn start_into(&self, output: Output) -> PyResult<(Live<Recorder>, NativeFile)> {
+        let file = NativeFile::create(output, &self.manifest).map_err(|error| failed(&error))?;
+        let shared = file.clone();
+        let live =
+            Live::start(self.options.clone(), move |identity| Recorder::new(&shared, identity))
+                .map_err(|error| OctavoError::new_err(error.to_string()))?;
+        Ok((live, file))
+    }
+
     fn running(&self) -> PyResult<&(Live<Recorder>, NativeFile)> {
         self.running.as_ref().ok_or_else(not_running)
     }

@@ -2,15 +2,19 @@
 
 Everything is written beside its place under a temporary name and renamed at the end. Whether it
 can be written is tried before the run, so that "permission denied" does not come after an hour.
+Without `--force`, a place that was free then and is taken at the end keeps what is there: the
+result gets the next free name beside it, and CannotRun says which.
 """
 
+import fcntl
 import json
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -119,13 +123,14 @@ class JsonFile:
         self._name = name
         self._what = "to standard output" if name == STANDARD_OUTPUT else f"`{name}`"
         self._place = Path(os.path.realpath(name))
+        self._force = force
         with failing_with(self._what):
             if name == STANDARD_OUTPUT:
                 check_standard_output()
                 return
             if self._place.is_dir():
                 raise CannotRun(f"cannot write `{name}`: it is a directory.")
-            if self._is_special():
+            if _is_special(self._place):
                 if not os.access(self._place, os.W_OK):
                     raise PermissionError(None, "permission denied")
                 return
@@ -134,20 +139,14 @@ class JsonFile:
             with tempfile.TemporaryFile(dir=self._place.parent):
                 pass
 
-    def _is_special(self) -> bool:
-        """A device or a pipe takes what it gets; it cannot be renamed over."""
-        return self._place.exists() and not self._place.is_file()
-
     def write(self, document: Any) -> None:
         """Writes the document whole, or raises and leaves what was there before."""
         text = to_json(document)
         with failing_with(self._what):
             if self._name == STANDARD_OUTPUT:
                 write_standard_output(text)
-            elif self._is_special():
-                self._place.write_text(text, encoding="utf-8")
             else:
-                replace_text(self._place, text)
+                replace_text(self._place, text, overwrite=self._force)
 
 
 def check_directory_name(name: str) -> None:
@@ -169,6 +168,7 @@ class OutputDirectory:
         check_directory_name(name)
         self._place = Path(name)
         self._made = not self._place.exists()
+        self._force = force
         with failing_with(f"to `{name}`"):
             if not self._made and not self._place.is_dir():
                 raise CannotRun(f"cannot write to `{name}`: it is not a directory.")
@@ -190,11 +190,35 @@ class OutputDirectory:
         with failing_with(f"to `{self._place}`"):
             for name, writer in files.items():
                 writer(self._staging / name)
-            with uninterrupted():
+            with uninterrupted(), self._alone():
+                if not self._force and self._holds_files():
+                    raise _taken(self._place, self._move_beside())
                 for name in {_LAST, *optional} - (files.keys() - {_LAST}):
                     (self._place / name).unlink(missing_ok=True)
                 for name in sorted(files, key=lambda name: name == _LAST):
                     (self._staging / name).replace(self._place / name)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Lets one process at a time put its files in place, so that they are all of one result."""
+        handle = os.open(self._place, os.O_RDONLY)
+        try:
+            # Some file systems have no locks.
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _move_beside(self) -> Path:
+        """Makes the staging place a directory of its own, and returns its name."""
+        self._staging.chmod(0o777 & ~_umask())
+        for other in _names_beside(self._place.resolve()):
+            if not os.path.lexists(other):
+                # It replaces no directory that holds files.
+                with suppress(FileExistsError, OSError):
+                    return self._staging.rename(other)
+        raise AssertionError("names do not end")
 
     def close(self) -> None:
         """Removes the staging place, and the directory too when it is ours and empty."""
@@ -213,23 +237,83 @@ def text_writer(text: str) -> Callable[[Path], None]:
     return write
 
 
-def replace_text(place: Path, text: str) -> None:
-    """Writes a text file under another name and renames it over `place`."""
-    replace_file(place, text_writer(text))
+def replace_text(place: Path, text: str, *, overwrite: bool = True) -> None:
+    """Writes a text file as `replace_file` does."""
+    replace_file(place, text_writer(text), overwrite=overwrite)
 
 
-def replace_file(place: Path, writer: Callable[[Path], None]) -> None:
-    """Lets a file be written under another name and renames it over `place`."""
+def replace_file(place: Path, writer: Callable[[Path], None], *, overwrite: bool = True) -> None:
+    """Lets a file be written under another name and renames it over `place`; a device or a pipe is
+    written directly. Raises CannotRun where `place` exists and not `overwrite`: the file has
+    another name then.
+    """
+    if _is_special(place):
+        writer(place)
+        return
     handle, name = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
     os.close(handle)
     temporary = Path(name)
     try:
         writer(temporary)
         temporary.chmod(0o666 & ~_umask())
-        temporary.replace(place)
-    except BaseException:
+        if overwrite:
+            temporary.replace(place)
+        else:
+            _link_free(temporary, place)
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
+
+
+def _link_free(file: Path, place: Path) -> None:
+    """Gives a file the name `place`. Raises CannotRun where that is taken: the file has a name
+    beside it then.
+    """
+    name, others = place, _names_beside(place)
+    while True:
+        try:
+            os.link(file, name)
+            break
+        except FileExistsError:
+            name = next(others)
+        except OSError:
+            # Some file systems have no links.
+            if not os.path.lexists(name):
+                file.replace(name)
+                break
+            name = next(others)
+    if name != place:
+        raise _taken(place, name)
+
+
+def _is_special(place: Path) -> bool:
+    """A device or a pipe takes what it gets; it cannot be renamed over."""
+    return place.exists() and not place.is_file()
+
+
+def _names_beside(place: Path) -> Iterator[Path]:
+    """`result-2.json`, `result-3.json`, … of `result.json`."""
+    return (place.with_name(f"{place.stem}-{number}{place.suffix}") for number in count(2))
+
+
+def _taken(place: Path, other: Path) -> CannotRun:
+    return CannotRun(
+        f"`{place}` was written by another process meanwhile and is left as it is; this result is "
+        f"in `{other}`."
+    )
+
+
+def in_turn(*writers: Callable[[], None]) -> None:
+    """Calls each writer, so that none loses its result because of an earlier one. Raises CannotRun
+    with all that they raised.
+    """
+    failures = []
+    for writer in writers:
+        try:
+            writer()
+        except CannotRun as failure:
+            failures.append(str(failure))
+    if failures:
+        raise CannotRun(" ".join(failures))
 
 
 def _umask() -> int:

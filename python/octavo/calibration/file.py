@@ -415,11 +415,12 @@ class CalibrationFile:
         default file (`name` is None), whose directory is made. Raises UsageError or CannotRun.
         """
         self.path = default_path() if name is None else Path(name)
+        self._overwrite = force or name is None
         if name is None:
             with failing_with(f"`{self.path}`"):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
         check_new_file(
-            str(self.path) if name is None else name, force=force or name is None, option="--out"
+            str(self.path) if name is None else name, force=self._overwrite, option="--out"
         )
         self.replaced_date = _measured_at(self.path)
         """When the calibration was measured that is there and will be replaced, if one is."""
@@ -427,7 +428,8 @@ class CalibrationFile:
     def write(self, calibration: Calibration) -> None:
         """Writes the file whole, or raises CannotRun and leaves what was there before."""
         with failing_with(f"`{self.path}`"):
-            replace_text(self.path.resolve(), calibration_toml(calibration))
+            text = calibration_toml(calibration)
+            replace_text(self.path.resolve(), text, overwrite=self._overwrite)
 
 
 def _measured_at(path: Path) -> str | None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import typer
 
+from octavo.base.files import in_turn
 from octavo.base.units import byte_size
 from octavo.calibration.file import CalibrationFile
 from octavo.calibration.measurement import Measurement, describe, measure
@@ -99,12 +100,13 @@ def calibrate(
             found = replace(
                 found, calibration=replace(found.calibration, notes=notes), counted=counted
             )
-        file.write(found.calibration)
-        if machine is not None:
-            machine.write(found.calibration)
+        in_turn(
+            lambda: file.write(found.calibration),
+            lambda: None if machine is None else machine.write(found.calibration),
+            lambda: write_document(found.document),
+        )
         if not output.quiet:
             _show(found, file, machine)
-        write_document(found.document)
         if found.interrupted_by is not None:
             raise typer.Exit(128 + found.interrupted_by)
 

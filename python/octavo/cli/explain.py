@@ -53,7 +53,8 @@ def explain_design(
             from octavo.report.mechanisms import FIGURES
 
             with failing_with(f"`{figure}`"):
-                replace_text(Path(figure).resolve(), FIGURES[explained.figure]().svg())
+                svg = FIGURES[explained.figure]().svg()
+                replace_text(Path(figure).resolve(), svg, overwrite=output.force)
         shown.write_console(lambda console: _show(console, explained))
         shown.write_json(explained.document)
 

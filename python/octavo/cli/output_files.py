@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from octavo.base.errors import CannotRun
+from octavo.base.files import in_turn
 from octavo.base.signals import uninterrupted
 from octavo.cli.options import Output
 from octavo.results.target import OutputTarget
@@ -35,14 +36,17 @@ class Files:
 
     def write(self, console: Console, result: InFiles, otherwise: str | None = None) -> None:
         """Writes all files; shows `otherwise` if none was requested."""
-        self._write_document(result.document)
+        place = self._place
+        in_turn(
+            lambda: self._write_document(result.document),
+            lambda: None if place is None else place.write(result),
+        )
         text = otherwise if self._asked.json is None else None
-        if self._place is not None:
-            self._place.write(result)
+        if place is not None:
             report = f"; open {self._asked.out}/report.html for the figures"
-            text = f"Written to {self._asked.out}{report if self._place.has_report else ''}."
+            text = f"Written to {self._asked.out}{report if place.has_report else ''}."
         if text is not None and not self._asked.quiet:
-            say(console, text, "dim" if self._place is None else "")
+            say(console, text, "dim" if place is None else "")
 
 
 def end(result: Finished) -> None:

@@ -14,6 +14,7 @@ from octavo.base.files import (
     STANDARD_OUTPUT,
     OutputDirectory,
     failing_with,
+    in_turn,
     text_writer,
     to_json,
     write_standard_output,
@@ -104,9 +105,10 @@ def reproduce(
         done = run_reproduction(study, request)
         if output.json != STANDARD_OUTPUT:
             write_standard_output(done.markdown())
-        write_document(done.document)
-        if directory is not None:
-            directory.write(_files(study, done))
+        in_turn(
+            lambda: write_document(done.document),
+            lambda: None if directory is None else directory.write(_files(study, done)),
+        )
         if done.is_partial:
             raise KeyboardInterrupt
 

@@ -35,6 +35,7 @@ class Shown:
         if self._file is not None:
             check_new_file(self._file, force=force, option="--out")
         self._json = None if json is None else JsonFile(json, force=force)
+        self._force = force
         self._is_silent = json == STANDARD_OUTPUT and self._file is None
 
     def write_console(self, show: Callable[[Console], None]) -> None:
@@ -63,7 +64,7 @@ class Shown:
 
     def _replace(self, name: str, text: str) -> None:
         with failing_with(f"`{name}`"):
-            replace_text(Path(name).resolve(), text)
+            replace_text(Path(name).resolve(), text, overwrite=self._force)
 
 
 def check_distinct(*, out: str | None, json: str | None) -> None:

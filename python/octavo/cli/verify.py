@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from octavo.base.errors import UsageError
+from octavo.base.files import in_turn
 from octavo.base.units import duration
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
@@ -168,11 +169,16 @@ def verify(
                 on_progress=lambda progress: _show_progress(line, progress),
                 root=root,
             )
-        if output.out is not None:
-            shown.write_console(lambda target: _show(target, outcome))
-        elif not output.quiet:
+        if output.out is None and not output.quiet:
             _show(console, outcome)
-        shown.write_json(outcome.document)
+        in_turn(
+            lambda: (
+                None
+                if output.out is None
+                else shown.write_console(lambda target: _show(target, outcome))
+            ),
+            lambda: shown.write_json(outcome.document),
+        )
         if outcome.experiment.interrupted_by is not None:
             raise typer.Exit(128 + outcome.experiment.interrupted_by)
 

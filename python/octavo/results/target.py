@@ -22,7 +22,8 @@ class OutputTarget:
         self._directory: OutputDirectory | None = None
         if name.endswith(_SUFFIX):
             check_new_file(name, force=force, option="--out")
-            self._file = Path(name)
+            self._file = Path(name).resolve()
+            self._force = force
         else:
             self._directory = OutputDirectory(name, force=force)
 
@@ -39,7 +40,7 @@ class OutputTarget:
             self._directory.write(files_of(result), optional=[FOLDED])
         elif self._file is not None:
             with failing_with(f"`{self._file}`"):
-                replace_file(self._file, rows_writer(result))
+                replace_file(self._file, rows_writer(result), overwrite=self._force)
 
     def close(self) -> None:
         """Removes what was in the making."""

@@ -51,12 +51,14 @@ class MachineFile:
         file (`name` is None). Raises UsageError or CannotRun.
         """
         self.path = default_host_machine() if name is None else Path(name)
-        check_new_file(str(self.path), force=force or name is None, option="--machine-out")
+        self._overwrite = force or name is None
+        check_new_file(str(self.path), force=self._overwrite, option="--machine-out")
 
     def write(self, calibration: Calibration) -> None:
         """Writes the file whole, or raises CannotRun and leaves what was there before."""
         with failing_with(f"`{self.path}`"):
-            replace_text(self.path.resolve(), machine_toml(calibration))
+            text = machine_toml(calibration)
+            replace_text(self.path.resolve(), text, overwrite=self._overwrite)
 
 
 def machine_toml(found: Calibration, root: Path = Path("/")) -> str:

@@ -102,9 +102,11 @@ def convert_trace(
         if written_as == PARQUET:
             from octavo.traces.parquet import write_parquet
 
-            converted = write_parquet(trace, target, on_progress, about, selected)
+            converted = write_parquet(trace, target, on_progress, about, selected, force=force)
         else:
-            job = start_convert(trace, target, format=written_as, about=about, **selected)
+            job = start_convert(
+                trace, target, format=written_as, about=about, overwrite=force, **selected
+            )
             converted = outcome_of(job, on_progress)
     except ValueError as error:
         raise UsageError(f"{error}.") from None

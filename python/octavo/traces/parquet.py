@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from octavo._core import OctavoError, open_columns, start_convert_to_columns
 from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
+from octavo.base.files import failing_with, replace_file
 from octavo.base.text import MOST_QUOTED, printable, quoted
 
 if TYPE_CHECKING:
@@ -166,12 +167,17 @@ def write_parquet(
     on_progress: Callable[[JobProgress], None],
     about: str,
     selected: Mapping[str, Any],
+    *,
+    force: bool,
 ) -> Converted:
-    """Writes what is selected as a Parquet file, whole or not at all. Raises OctavoError."""
-    unfinished = Path(f"{target}.partial")
-    job, drain = start_convert_to_columns(trace, printable(target), **selected)
-    drained = _Drained(drain, unfinished, about)
-    try:
+    """Writes what is selected as a Parquet file, whole or not at all: over one that exists with
+    `force` only. Raises OctavoError.
+    """
+    written: list[Converted] = []
+
+    def write(place: Path) -> None:
+        job, drain = start_convert_to_columns(trace, printable(target), **selected)
+        drained = _Drained(drain, place, about)
         try:
             converted = outcome_of(job, on_progress)
         except OctavoError:
@@ -181,10 +187,11 @@ def write_parquet(
             raise
         if drained.error() is not None:
             raise CannotRun(f"cannot write `{target}`: {drained.error()}.")
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return {**converted, "bytes": os.stat(target).st_size}  # noqa: PTH116
+        written.append({**converted, "bytes": place.stat().st_size})
+
+    with failing_with(f"`{target}`"):
+        replace_file(Path(target), write, overwrite=force)
+    return written[0]
 
 
 class _Drained:

@@ -161,6 +161,7 @@ def execute_recording(
         recording = make_recording(
             [*command],
             path=path,
+            overwrite=force,
             about=json.dumps(unicode_document(about)),
             valgrind=str(valgrind.launcher),
             tool_dir=str(valgrind.tool_dir),
@@ -195,9 +196,13 @@ def _recorded(
             f"command reads that as a trace that is cut off: octavo run {path}."
         )
 
+    is_ours = False
+
     def control(pid: int) -> AbstractContextManager[None]:
         from octavo.control.server import Control, serving
 
+        nonlocal is_ours
+        is_ours = True
         return serving(Control(recording, about["command"], pid, snapshot, named), pid)
 
     whole_about: dict[str, Any] = {}
@@ -214,8 +219,9 @@ def _recorded(
             raise CannotRun(_nothing_recorded(recorded, about["options"]))
     except OctavoError as error:
         said = failed[0] if failed else str(error)
-        if not _holds_anything(path):
-            _remove(path)
+        if not is_ours or not _holds_anything(path):
+            if is_ours:
+                _remove(path)
             if interrupted_by is not None and not failed:
                 raise Interrupted(interrupted_by, "before anything was recorded") from None
             raise CannotRun(f"{said.rstrip('.')}.") from None

@@ -1,7 +1,8 @@
 //! Output files, compressed according to their suffix.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::source::{Compression, TraceError};
@@ -19,31 +20,54 @@ pub struct Output {
     name: String,
     /// None once it is finished.
     writer: Option<BufWriter<Encoder>>,
-    place: Option<(PathBuf, PathBuf)>,
+    /// None if it is written in place, and once it has its name.
+    place: Option<Place>,
     /// How many bytes came, before any compression.
     bytes: u64,
 }
 
+/// A file that is written under a name of its own.
+struct Place {
+    partial: PathBuf,
+    path: PathBuf,
+    /// Whether it takes the place of a file that has the name `path` by the end.
+    overwrites: bool,
+    /// Holds the lock of the file until it has its name.
+    _locked: File,
+}
+
 impl Output {
-    /// Writes the file `path`.
+    /// Writes the file `path`, over one that exists. Fails while another process writes it.
     pub fn create(path: &Path) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
         let fail = |error| TraceError::whole(&name, format!("cannot be written: {error}"));
-        let file = File::create(&partial).map_err(fail)?;
+        let file = create_alone(&partial, true).map_err(fail)?;
         let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("");
+        let locked = file.try_clone().map_err(fail)?;
         let encoder = Encoder::new(Compression::by_suffix(suffix), Box::new(file)).map_err(fail)?;
-        let place = Some((partial, path.to_owned()));
-        Ok(Output { writer: Some(buffered(encoder)), name, place, bytes: 0 })
+        let place = Place { partial, path: path.to_owned(), overwrites: true, _locked: locked };
+        Ok(Output { writer: Some(buffered(encoder)), name, place: Some(place), bytes: 0 })
+    }
+
+    /// A file that has the final name by the end stays as it is: this one gets a name beside it, and
+    /// [`Output::finish`] fails with that.
+    #[must_use]
+    pub fn without_overwriting(mut self) -> Self {
+        if let Some(place) = &mut self.place {
+            place.overwrites = false;
+        }
+        self
     }
 
     /// Writes the file `path` in place, uncompressed: an aborted writer leaves the part that it has
-    /// written. For a format whose readers recognise cut traces.
-    pub fn create_in_place(path: &Path) -> Result<Self, TraceError> {
+    /// written. For a format whose readers recognise cut traces. Fails while another process writes
+    /// the file, and unless it `overwrites`, where it holds anything.
+    pub fn create_in_place(path: &Path, overwrites: bool) -> Result<Self, TraceError> {
         let name = path.display().to_string();
-        let file = File::create(path)
+        let file = create_alone(path, overwrites)
             .map_err(|error| TraceError::whole(&name, format!("cannot be written: {error}")))?;
         Ok(Self::to_writer(&name, Box::new(file)))
     }
@@ -86,20 +110,91 @@ impl Output {
             Err(error) => Err(error.into_error()),
         };
         finished.map_err(|error| failed(&self.name, &error))?;
-        let Some((partial, path)) = &self.place else { return Ok(self.bytes) };
+        let Some(Place { partial, path, overwrites, .. }) = &self.place else {
+            return Ok(self.bytes);
+        };
         let bytes = std::fs::metadata(partial).map_or(0, |metadata| metadata.len());
-        std::fs::rename(partial, path).map_err(|error| failed(&self.name, &error))?;
+        let name = if *overwrites {
+            std::fs::rename(partial, path).map(|()| path.clone())
+        } else {
+            link_free(partial, path)
+        };
+        let name = name.map_err(|error| failed(&self.name, &error))?;
+        let taken = name != *path;
         self.place = None;
+        if taken {
+            let said = format!(
+                "was written by another process meanwhile and is left as it is; this trace is `{}`",
+                name.display()
+            );
+            return Err(TraceError::whole(&self.name, said));
+        }
         Ok(bytes)
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if let Some((partial, _)) = &self.place {
-            drop(std::fs::remove_file(partial));
+        if let Some(place) = &self.place {
+            drop(std::fs::remove_file(&place.partial));
         }
     }
+}
+
+/// Creates or empties a file that no other process writes through an [`Output`]. Unless it
+/// `overwrites`, a file that holds anything is refused.
+fn create_alone(path: &Path, overwrites: bool) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Ok(file);
+        }
+        // Held as long as the file is open. Some file systems have no locks.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(io::Error::other("another process is writing it"));
+        }
+        let ours = file.metadata()?;
+        let is_there = std::fs::metadata(path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
+        if !is_there {
+            // The process that had the lock has renamed or removed the file.
+            continue;
+        }
+        if !overwrites && ours.len() > 0 {
+            return Err(io::Error::other("another process has written it meanwhile"));
+        }
+        file.set_len(0)?;
+        return Ok(file);
+    }
+}
+
+/// Gives the file `partial` the name `path`, or where that is taken, the first of `path-2`, `path-3`,
+/// … that is free; returns its name.
+fn link_free(partial: &Path, path: &Path) -> io::Result<PathBuf> {
+    let mut name = path.to_owned();
+    for number in 2.. {
+        match std::fs::hard_link(partial, &name) {
+            Ok(()) => {
+                std::fs::remove_file(partial)?;
+                break;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // Some file systems have no links.
+            Err(_) if std::fs::symlink_metadata(&name).is_err() => {
+                std::fs::rename(partial, &name)?;
+                break;
+            }
+            Err(_) => {}
+        }
+        let mut other = path.file_stem().unwrap_or_default().to_owned();
+        other.push(format!("-{number}"));
+        if let Some(suffix) = path.extension() {
+            other.push(".");
+            other.push(suffix);
+        }
+        name = path.with_file_name(other);
+    }
+    Ok(name)
 }
 
 fn buffered(encoder: Encoder) -> BufWriter<Encoder> {
@@ -176,5 +271,97 @@ impl Write for Encoder {
 
     fn flush(&mut self) -> io::Result<()> {
         self.writer().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::Output;
+
+    /// A directory that is removed at the end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let place = std::env::temp_dir().join(format!("octavo-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&place).unwrap();
+            Scratch(place)
+        }
+
+        /// The names of its files and what they hold, in order.
+        fn files(&self) -> Vec<(String, String)> {
+            let entries = std::fs::read_dir(&self.0).unwrap().map(Result::unwrap);
+            let mut files: Vec<_> = entries
+                .map(|entry| {
+                    let text = std::fs::read_to_string(entry.path()).unwrap();
+                    (entry.file_name().into_string().unwrap(), text)
+                })
+                .collect();
+            files.sort();
+            files
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
+    fn named(name: &str, text: &str) -> (String, String) {
+        (name.to_owned(), text.to_owned())
+    }
+
+    #[test]
+    fn two_writers_of_one_file_are_refused() {
+        let scratch = Scratch::new("two-writers");
+        let path = scratch.0.join("a.csv");
+        let mut first = Output::create(&path).unwrap();
+        let refused = Output::create(&path).err().unwrap().to_string();
+        assert!(refused.contains("another process is writing it"), "{refused}");
+        first.put(b"first").unwrap();
+        first.finish().unwrap();
+        assert_eq!(scratch.files(), [named("a.csv", "first")]);
+
+        let path = scratch.0.join("b.oct");
+        let mut first = Output::create_in_place(&path, false).unwrap();
+        let refused = Output::create_in_place(&path, true).err().unwrap().to_string();
+        assert!(refused.contains("another process is writing it"), "{refused}");
+        first.put(b"first").unwrap();
+        first.finish().unwrap();
+        let refused = Output::create_in_place(&path, false).err().unwrap().to_string();
+        assert!(refused.contains("another process has written it meanwhile"), "{refused}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
+        Output::create_in_place(&path, true).unwrap().finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_file_that_a_killed_writer_left_is_written_anew() {
+        let scratch = Scratch::new("left-over");
+        std::fs::write(scratch.0.join("a.csv.partial"), "a half of long ago").unwrap();
+        let mut output = Output::create(&scratch.0.join("a.csv")).unwrap();
+        output.put(b"whole").unwrap();
+        output.finish().unwrap();
+        assert_eq!(scratch.files(), [named("a.csv", "whole")]);
+    }
+
+    #[test]
+    fn a_file_that_appears_meanwhile_stays() {
+        let scratch = Scratch::new("appears");
+        let path = scratch.0.join("a.csv");
+        for (number, text) in [(2, "second"), (3, "third")] {
+            let mut output = Output::create(&path).unwrap().without_overwriting();
+            output.put(text.as_bytes()).unwrap();
+            std::fs::write(&path, "first").unwrap();
+            let said = output.finish().unwrap_err().to_string();
+            assert!(said.contains(&format!("a-{number}.csv`")), "{said}");
+        }
+        assert_eq!(
+            scratch.files(),
+            [named("a-2.csv", "second"), named("a-3.csv", "third"), named("a.csv", "first")]
+        );
     }
 }
