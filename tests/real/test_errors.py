@@ -212,3 +212,30 @@ def test_a_full_standard_output_is_named(words: list[str]):
         done = subprocess.run([OCTAVO, *words], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 125
     assert done.stderr == "octavo: cannot write to standard output: No space left on device.\n"
+
+
+def test_memory_that_is_full_is_a_sentence(tmp_path: Path):
+    """Deep inside of an engine, and in the middle of its work."""
+    curves = f"'{OCTAVO}' curves -q --force -o out 'synth:gups?table=4GiB&updates=20M'"
+    ended = natively(["sh", "-c", f"ulimit -v 500000; exec {curves}"], cwd=tmp_path)
+    said = ended.stderr.decode()
+    assert (ended.status, ended.stdout) == (125, b"")
+    assert said.startswith("octavo: memory is full")
+    assert said.count("\n") == 1
+    assert "the limit of address space (`ulimit -v`) is 500000 KiB" in said
+    assert "`ulimit -v unlimited` lifts it" in said
+
+
+def test_a_program_is_found_without_path(tmp_path: Path):
+    """As `execvp` finds it: in the system's own directories."""
+    for verb in (["run"], ["record", "-o", str(tmp_path / "trace.oct")]):
+        ended = natively(["env", "-u", "PATH", OCTAVO, *verb, "-q", "--", "echo", "found"])
+        assert (ended.status, ended.stdout, ended.stderr) == (0, b"found\n", b"")
+
+
+def test_too_few_descriptors_to_start_valgrind_are_explained():
+    ended = natively(["sh", "-c", f"ulimit -n 7; exec '{OCTAVO}' run -q -- true"])
+    said = ended.stderr.decode()
+    assert ended.status == 125
+    assert said.count("\n") == 1
+    assert "the limit of open files (`ulimit -n`) is 7" in said

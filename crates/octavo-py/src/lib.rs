@@ -26,6 +26,10 @@ use pyo3::prelude::*;
 
 create_exception!(octavo._core, OctavoError, PyException, "A failure that a user can act on.");
 
+/// Memory that is full ends the process with a sentence: it may be so deep inside of an engine.
+#[global_allocator]
+static ALLOCATOR: octavo_trace::AllocatorOrExit = octavo_trace::AllocatorOrExit;
+
 /// How windows of a live run are resampled.
 const WINDOWS_SEED: u64 = 1;
 

@@ -46,6 +46,7 @@ pub use recorder::Recorder;
 pub use relocation::Relocation;
 pub use replay::{Replay, Replayed};
 pub use resampling::interval_of_rate;
+pub use resource_limits::AllocatorOrExit;
 pub use ring::{
     DecodeError, Decoder, Encoder, FoldedReferences, SegmentRoom, Segments, Session, SessionError,
     Slot, Start, StreamConsumer, WordConsumer, WordWriter,

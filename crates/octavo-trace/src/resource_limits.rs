@@ -1,6 +1,8 @@
 //! Limits of the process (`ulimit`) as the cause of an error.
 
-use std::io;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt;
+use std::io::{self, Write};
 
 /// A limit: its number for the kernel, its name, the option of `ulimit`, and the error that it
 /// causes.
@@ -11,8 +13,10 @@ struct Limit {
     error: i32,
 }
 
+const ADDRESS_SPACE: Limit =
+    Limit { resource: libc::RLIMIT_AS, name: "address space", option: 'v', error: libc::ENOMEM };
 const LIMITS: [Limit; 5] = [
-    Limit { resource: libc::RLIMIT_AS, name: "address space", option: 'v', error: libc::ENOMEM },
+    ADDRESS_SPACE,
     Limit { resource: libc::RLIMIT_DATA, name: "data memory", option: 'd', error: libc::ENOMEM },
     Limit { resource: libc::RLIMIT_FSIZE, name: "file size", option: 'f', error: libc::EFBIG },
     Limit { resource: libc::RLIMIT_NOFILE, name: "open files", option: 'n', error: libc::EMFILE },
@@ -27,14 +31,19 @@ impl Limit {
         let asked = unsafe { libc::getrlimit(self.resource, &mut limit) };
         (asked == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
     }
+}
 
-    fn describe(&self) -> Option<String> {
-        let value = self.value()?;
-        let value = match self.resource {
-            libc::RLIMIT_NOFILE | libc::RLIMIT_NPROC => value.to_string(),
-            _ => format!("{} KiB", value / 1024),
-        };
-        Some(format!("the limit of {} (`ulimit -{}`) is {value}", self.name, self.option))
+/// `; the limit of …`, and how it is lifted where a program hardly ever needs one; nothing where
+/// there is no limit.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(value) = self.value() else { return Ok(()) };
+        let Limit { name, option, .. } = self;
+        write!(f, "; the limit of {name} (`ulimit -{option}`) is ")?;
+        match self.resource {
+            libc::RLIMIT_NOFILE | libc::RLIMIT_NPROC => write!(f, "{value}"),
+            _ => write!(f, "{} KiB, and `ulimit -{option} unlimited` lifts it", value / 1024),
+        }
     }
 }
 
@@ -50,7 +59,59 @@ pub fn explain_failed_start() -> String {
 }
 
 fn joined<'a>(limits: impl Iterator<Item = &'a Limit>) -> String {
-    limits.filter_map(Limit::describe).map(|text| format!("; {text}")).collect()
+    limits.map(Limit::to_string).collect()
+}
+
+/// The system's allocator. Where memory is full, the process ends with a sentence that names the
+/// limit of address space, if there is one, and status 125; the default is an abort.
+pub struct AllocatorOrExit;
+
+// SAFETY: the system's allocator does the work, and null is never returned for memory.
+unsafe impl GlobalAlloc for AllocatorOrExit {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        or_exit(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        or_exit(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        or_exit(unsafe { System.realloc(old, layout, bytes) }, bytes)
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[inline]
+fn or_exit(memory: *mut u8, bytes: usize) -> *mut u8 {
+    if memory.is_null() {
+        exit_for_memory(bytes);
+    }
+    memory
+}
+
+/// Allocates nothing itself.
+#[cold]
+fn exit_for_memory(bytes: usize) -> ! {
+    let mut text = [0; 256];
+    let mut rest = &mut text[..];
+    drop(writeln!(
+        rest,
+        "octavo: memory is full: the system refused {bytes} more bytes{ADDRESS_SPACE}."
+    ));
+    let length = 256 - rest.len();
+    // SAFETY: plain system calls; the text outlives the first one.
+    unsafe {
+        libc::write(2, text.as_ptr().cast(), length);
+        libc::_exit(125)
+    }
 }
 
 /// The fewest descriptors with which Valgrind and a dynamically linked program get on.

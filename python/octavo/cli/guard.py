@@ -11,6 +11,7 @@ import typer
 
 from octavo._core import OctavoError
 from octavo.base.errors import FAILED, status_of
+from octavo.base.limits import limit_behind
 from octavo.base.signals import Interruptions
 from octavo.base.text import printable
 
@@ -52,7 +53,9 @@ def _failure(error: Exception) -> tuple[str, int]:
         if not error.filename and _is_directory_gone():
             return "the current directory is gone; change to one that exists.", FAILED
         where = f" `{error.filename}`" if error.filename else ""
-        return f"{error.strerror or error}{where}.", FAILED
+        return f"{error.strerror or error}{where}{limit_behind(error)}.", FAILED
+    if isinstance(error, MemoryError):
+        return f"memory is full{limit_behind(error)}.", FAILED
     if os.environ.get(_DEBUG_VARIABLE):
         raise error
     return (

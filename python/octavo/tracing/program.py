@@ -44,6 +44,14 @@ def find_program(name: str) -> Path:
     return path
 
 
+def words_to_start(command: Sequence[str], program: Path) -> list[str]:
+    """The command line for the tracer of a program that was found. Without PATH, the tracer looks
+    nowhere, so it gets the path.
+    """
+    first = command[0] if "PATH" in os.environ else str(program)
+    return [first, *command[1:]]
+
+
 def locate_program(name: str) -> Path:
     """The executable file that a shell would start for `name`, whatever its format.
 

@@ -22,7 +22,7 @@ from octavo.base.text import unicode_document
 from octavo.base.units import format_bytes, format_count
 from octavo.traces.by_name import check_name_to_record
 from octavo.tracing.manifest import exit_status, partial_reason
-from octavo.tracing.program import P, find_program, with_started_name
+from octavo.tracing.program import P, find_program, with_started_name, words_to_start
 from octavo.tracing.scope import Scope, resolve_scope
 from octavo.tracing.session import Program, drive
 from octavo.tracing.valgrind import find_valgrind, first_line
@@ -159,7 +159,7 @@ def execute_recording(
     }
     try:
         recording = make_recording(
-            [*command],
+            words_to_start(command, program),
             path=path,
             overwrite=force,
             about=json.dumps(unicode_document(about)),

@@ -2,13 +2,13 @@
 
 import os
 import re
-import resource
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from octavo.base.errors import CannotRun
+from octavo.base.limits import limit_behind
 
 OLDEST_VERSION = (3, 19)
 """The version that our tool is written against (Debian 12 ships it)."""
@@ -74,13 +74,9 @@ def _version_of(launcher: Path) -> str:
             timeout=30,
             check=False,
         )
-    except BlockingIOError as error:
-        limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-        raise CannotRun(
-            f"cannot start Valgrind: {error.strerror}; the limit of processes (`ulimit -u`) is "
-            f"{limit}."
-        ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
+        if isinstance(error, OSError) and (limit := limit_behind(error)):
+            raise CannotRun(f"cannot start Valgrind: {error.strerror}{limit}.") from None
         raise CannotRun(f"`{launcher} --version` does not work: {error}.") from None
     match = re.match(r"valgrind-(\d+\.\d+\S*)", done.stdout)
     if match is None:

@@ -13,7 +13,8 @@ use crate::{memory_file, resource_limits};
 /// The memory shared with the tracer could not be had.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make the {gib:.1} GiB of memory shared with the tracer (it is used only as far as \
-         needed): {source}{}", resource_limits::explain(source), gib = GIBIBYTES)]
+         needed; a live run needs 5 GiB of address space in all): {source}{}",
+        resource_limits::explain(source), gib = GIBIBYTES)]
 pub struct SessionError {
     #[from]
     source: io::Error,
