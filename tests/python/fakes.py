@@ -66,7 +66,7 @@ def footprints(
             stream=stream,
             page_size=size,
             touched_bytes=round(base * (1 + more)),
-            peak_resident_bytes=peak,
+            peak_resident_bytes=None if peak is None else round(peak * (1 + more)),
         )
         for size, more in zip(SIZES, growth, strict=False)
     ]
@@ -124,14 +124,18 @@ def process(
     entries: Sequence[int] = (64,),
     data_references: int = 4 * 10**8,
     program: str = "/usr/bin/true",
+    replaces: int | None = None,
 ) -> Process:
+    """A process image: that of the program itself, of one forked by it, or of one that replaces the
+    image of the stream `replaces` by exec.
+    """
     fetches = instructions
     return Process(
         stream=stream,
-        parent_stream=None if stream == 0 else 0,
+        parent_stream=None if stream == 0 else replaces or 0,
         pid=1000 + stream,
         program=program,
-        began_by="start" if stream == 0 else "fork",
+        began_by="start" if stream == 0 else "fork" if replaces is None else "exec",
         ended_by="exit",
         exit_code=0,
         instructions=instructions,

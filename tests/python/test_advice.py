@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes import FLAT, SIZES, process, region, result
+from fakes import FLAT, SIZES, footprints, process, region, result
 from octavo.analysis.advice import Advice, Thresholds, advise_all, overall_text
 from octavo.analysis.rows import rows_of
 from octavo.hardware.tlb_levels import load_preset
@@ -51,6 +51,17 @@ def test_the_knee_is_the_smallest_size_past_which_misses_hardly_fall() -> None:
     assert advice.record()["mpki_base"] == 10.0
     assert advice.record()["mpki"] == 0.3
     assert "Misses fall from 10.000 to 0.300 per 1000 instructions" in advice.text
+
+
+def test_memory_of_a_whole_program_is_no_more_than_was_resident_at_one_time() -> None:
+    """Of a program that unmaps memory and maps more: what it ever touched grows little."""
+    freed = process(0, data_misses=KNEE_AT_16K, data_base=80 * MIB, data_growth=[0, *[0.05] * 9])
+    freed["footprints"][-10:] = footprints("all", [0, *[0.5] * 9], base=90 * MIB, peak=20 * MIB)
+    _, data = advise(freed)
+    record = data.record()
+    assert (record["page_size"], record["touched_bytes_base"]) == (4 * KIB, 20 * MIB)
+    assert (record["reason"], data.case.at(16 * KIB).growth) == ("memory", 0.5)
+    assert data.case.at(16 * KIB).touched_bytes == 30 * MIB
 
 
 def test_where_memory_starts_to_grow_is_said() -> None:

@@ -43,6 +43,7 @@ def answer(
     walks: int = 1_000_000,
     growth: int = 1000 * MIB,
     sizes: tuple[int, ...] = (BASE, HUGE, 1024 * MIB),
+    chains: dict[int, int] | None = None,
 ) -> Answer:
     memory = {BASE: 100 * MIB, HUGE: 100 * MIB + growth}
     cost = "walk cost measured"
@@ -55,6 +56,7 @@ def answer(
         walks=walks,
         memory=memory,
         machine_sizes=sizes,
+        chains=chains or {},
     )
 
 
@@ -71,6 +73,22 @@ def test_the_growth_of_one_piece_is_that_of_the_piece() -> None:
     data = item("data", HUGE, (0.02, 0.03, 0.04), growth_bytes=12 * MIB)
     code = item("fetch", BASE, (0, 0, 0))
     assert answer(code, data, growth=10 * MIB).growth_bytes == 12 * MIB
+
+
+def test_of_images_that_replaced_each_other_the_one_that_grows_most_counts() -> None:
+    heaps = [
+        item(
+            "data",
+            HUGE,
+            (0, 0.02, 0.04),
+            region="heap",
+            process=process,
+            growth_bytes=growth * MIB,
+        )
+        for process, growth in ((0, 5), (1, 7), (1, 2), (2, 3))
+    ]
+    whole = [item("fetch", BASE, (0, 0, 0)), item("data", BASE, (0, 0.05, 0.1))]
+    assert answer(*whole, *heaps, chains={0: 0, 1: 0, 2: 2}).growth_bytes == (7 + 2 + 3) * MIB
 
 
 def test_what_keeps_small_pages_is_said() -> None:

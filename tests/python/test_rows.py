@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fakes import SIZES, killed, process, region, result
 from octavo._core import Touched
-from octavo.analysis.rows import COLUMNS, Miscount, rows_of
+from octavo.analysis.programs import programs_of
+from octavo.analysis.rows import COLUMNS, Miscount, Row, rows_of
 from octavo.base.table import arrow_schema, arrow_table
 from octavo.hardware.tlb_levels import load_preset
 from octavo.runs.result import RunResult
@@ -133,6 +134,44 @@ def test_peaks_of_several_processes_do_not_add_up() -> None:
         if r["component"] == "memory" and r["stream"] == "all"
     }
     assert peaks == {False: None, True: 16 << 20}
+
+
+def memory_of(rows: list[Row], stream: str) -> dict[int, tuple[int, int | None]]:
+    """Of the whole program by page size: bytes touched and resident at most."""
+    return {
+        row["page_size"]: (row["touched_bytes"], row["peak_resident_bytes"])
+        for row in rows
+        if row["component"] == "memory" and row["stream"] == stream
+        if "process" not in row and "region" not in row
+    }
+
+
+def test_of_images_that_replaced_each_other_by_exec_the_largest_counts() -> None:
+    mib = 1 << 20
+    twice = [0.0] * 9 + [1.0]
+    shell = process(0, data_base=3 * mib, data_growth=twice)
+    middle = process(1, data_base=5 * mib, replaces=0)
+    last = process(2, data_base=4 * mib, data_growth=twice, replaces=1)
+    rows = rows_of(result(shell, middle, last), LRU)
+    data, both = memory_of(rows, "data"), memory_of(rows, "all")
+    assert data[4096] == (5 * mib, None)
+    assert data[2 * mib] == (8 * mib, None)
+    assert both[4096] == (6 * mib, 5 * mib)
+    assert both[2 * mib] == (10 * mib, 8 * mib)
+    forked = process(3, data_base=7 * mib)
+    rows = rows_of(result(shell, middle, last, forked), LRU)
+    assert memory_of(rows, "data")[4096] == (12 * mib, None)
+    assert memory_of(rows, "all")[4096] == (14 * mib, None)
+
+
+def test_images_of_one_program_that_replaced_each_other_count_once_in_it() -> None:
+    made = [
+        process(0, program="/bin/sh", data_base=1 << 20),
+        process(1, program="/bin/env", replaces=0),
+        process(2, program="/bin/sh", data_base=2 << 20, replaces=1),
+    ]
+    (shells,) = programs_of(made, LRU)
+    assert memory_of(shells["rows"], "data")[4096] == (2 << 20, None)
 
 
 def test_partial_results_say_so(finish: Callable[..., RunResult]) -> None:

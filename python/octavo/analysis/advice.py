@@ -11,13 +11,19 @@ fall in misses is not turned into a speed-up.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
 from octavo.analysis.gain import Gain
-from octavo.analysis.rows import Row, component_of, machine_component, machine_depth
+from octavo.analysis.rows import (
+    Row,
+    component_of,
+    machine_component,
+    machine_depth,
+    peak_memory_by_size,
+)
 from octavo.base.units import (
     BASE_PAGE,
     MIB,
@@ -102,6 +108,7 @@ class Point:
     misses: int
     mpki: float | None
     touched_bytes: int
+    """Of a stream of the whole program no more than all of its memory at one time, if known."""
     growth: float | None
     walks: int | None = None
     """Page walks of the modelled machine; None where there is none, or none with such entries."""
@@ -247,6 +254,7 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
     """The whole program's two streams, and those of every region that has references."""
     rows = list(rows)
     depth = machine_depth(rows)
+    peaks = peak_memory_by_size(rows)
     groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if "page_size" in row:
@@ -264,10 +272,13 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
         if BASE_PAGE not in misses or BASE_PAGE not in memory:
             continue
         first = members[0]
+        at_once = peaks if region is None else {}
+        base_bytes = _at_most(memory[BASE_PAGE], at_once)
         yield Case(
             stream=stream,
             points=tuple(
-                _point(misses[size], memory[size], walks.get(size)) for size in sorted(misses)
+                _point(misses[size], _at_most(memory[size], at_once), base_bytes, walks.get(size))
+                for size in sorted(misses)
             ),
             process=process,
             program=program,
@@ -331,13 +342,19 @@ def _by_stream(streams: Iterable[str], sizes: Sequence[int]) -> str:
     )
 
 
-def _point(misses: Row, memory: Row, walks: Row | None) -> Point:
+def _at_most(memory: Row, peaks: Mapping[int, int]) -> int:
+    """Bytes of a stream at one time: what it ever touched, or all that was resident at most."""
+    touched = memory["touched_bytes"]
+    return min(touched, peaks.get(memory["page_size"], touched))
+
+
+def _point(misses: Row, touched_bytes: int, base_bytes: int, walks: Row | None) -> Point:
     return Point(
         page_size=misses["page_size"],
         misses=misses["misses"],
         mpki=misses["mpki"],
-        touched_bytes=memory["touched_bytes"],
-        growth=memory["growth"],
+        touched_bytes=touched_bytes,
+        growth=touched_bytes / base_bytes - 1 if base_bytes else None,
         walks=None if walks is None else walks["misses"],
         walks_mpki=None if walks is None else walks["mpki"],
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from octavo.analysis.rows import Row, rows_together
+from octavo.analysis.rows import Row, exec_chains, rows_together
 from octavo.hardware.tlb_levels import Machine
 
 if TYPE_CHECKING:
@@ -29,11 +29,12 @@ def programs_of(processes: Sequence[Process], machine: Machine) -> list[Program]
     members: dict[str, list[Process]] = {}
     for process in processes:
         members.setdefault(process["program"], []).append(process)
+    chains = exec_chains(processes)
     return [
         Program(
             program=path,
             processes=[process["stream"] for process in several],
-            rows=rows_together(several, machine),
+            rows=rows_together(several, machine, chains),
         )
         for path, several in members.items()
         if len(several) > 1

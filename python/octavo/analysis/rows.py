@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, TypeVar, get_args
 
 from octavo._core import OctavoError, memory_counted_again
@@ -98,23 +98,45 @@ _STREAM_COUNTERS: tuple[_StreamCounter, ...] = get_args(_StreamCounter)
 def rows_of(result: Result, machine: Machine) -> list[Row]:
     """Every row of a run, the whole program first."""
     processes = result["processes"]
-    rows = list(_program_rows(result, machine))
+    chains = exec_chains(processes)
+    rows = list(_program_rows(result, machine, chains))
     several = len(processes) > 1
     for process in processes:
         if several:
             key = Row(process=process["stream"])
-            rows += [{**key, **row} for row in _sums([process], machine)]
+            rows += [{**key, **row} for row in _sums([process], machine, chains)]
     for process in processes:
         key = Row(process=process["stream"]) if several else Row()
-        rows += [{**key, **row} for row in _region_rows([process], machine)]
+        rows += [{**key, **row} for row in _region_rows([process], machine, chains)]
     return rows
 
 
-def rows_together(processes: Sequence[Process], machine: Machine) -> list[Row]:
-    """The rows of several processes as if they were one: regions of one name, kind and file are one
-    region, and memory that the processes share counts once.
+def exec_chains(processes: Sequence[ProcessCounts]) -> dict[int, int]:
+    """By the stream number of each process image, that of the first image of its process: images of
+    one process replace each other by exec, and never live at the same time.
     """
-    return [*_sums(processes, machine), *_region_rows(processes, machine)]
+    return _descents(processes, "exec")
+
+
+def _descents(processes: Sequence[ProcessCounts], by: Literal["fork", "exec"]) -> dict[int, int]:
+    """By stream number, the image that each one descends from by `by` alone."""
+    first: dict[int, int] = {}
+    for process in sorted(processes, key=lambda process: process["stream"]):
+        stream, parent = process["stream"], process["parent_stream"]
+        if process["began_by"] == by and parent is not None:
+            first[stream] = first.get(parent, parent)
+        else:
+            first[stream] = stream
+    return first
+
+
+def rows_together(
+    processes: Sequence[Process], machine: Machine, chains: Mapping[int, int]
+) -> list[Row]:
+    """The rows of several processes as if they were one: regions of one name, kind and file are one
+    region, and memory that the processes share counts once. `chains` are those of all processes.
+    """
+    return [*_sums(processes, machine, chains), *_region_rows(processes, machine, chains)]
 
 
 def component_of(level: int, stream: str) -> str:
@@ -131,14 +153,33 @@ def stream_counters(rows: Iterable[Row]) -> dict[str, int]:
     }
 
 
-def memory_by_size(rows: Iterable[Row]) -> dict[int, int]:
-    """By page size, the bytes of all memory that the whole program touches."""
+def memory_by_size(rows: Sequence[Row]) -> dict[int, int]:
+    """By page size, the bytes of all memory of the whole program: the most at one time where that
+    is known, else what it ever touched.
+    """
+    peaks = peak_memory_by_size(rows)
     return {
-        row["page_size"]: row["touched_bytes"]
+        row["page_size"]: peaks.get(row["page_size"], row["touched_bytes"])
+        for row in _all_memory(rows)
+    }
+
+
+def peak_memory_by_size(rows: Iterable[Row]) -> dict[int, int]:
+    """By page size, the most bytes of the whole program's memory at one time, where it is known."""
+    return {
+        row["page_size"]: peak
+        for row in _all_memory(rows)
+        if (peak := row["peak_resident_bytes"]) is not None
+    }
+
+
+def _all_memory(rows: Iterable[Row]) -> Iterator[Row]:
+    return (
+        row
         for row in rows
         if row["component"] == "memory" and row["stream"] == "all"
         if "process" not in row and "region" not in row
-    }
+    )
 
 
 def instructions_by_process(rows: Iterable[Row]) -> dict[int, int]:
@@ -168,14 +209,16 @@ def machine_sizes(rows: Iterable[Row]) -> set[int]:
     return {row["page_size"] for row in rows if row["component"] == machine_component(1, "data")}
 
 
-def _program_rows(result: Result, machine: Machine) -> Iterator[Row]:
+def _program_rows(result: Result, machine: Machine, chains: Mapping[int, int]) -> Iterator[Row]:
     processes = result["processes"]
-    yield from _sums(processes, machine)
+    yield from _sums(processes, machine, chains)
     yield _count("stream", "processes", len(processes))
     yield _count("stream", "untraced_processes", result["untraced_processes"])
 
 
-def _sums(processes: Sequence[Process], machine: Machine) -> Iterator[Row]:
+def _sums(
+    processes: Sequence[Process], machine: Machine, chains: Mapping[int, int]
+) -> Iterator[Row]:
     """The rows about all memory of the processes."""
     for counter, value in summed_counters(processes).items():
         yield _count("stream", counter, value)
@@ -185,12 +228,14 @@ def _sums(processes: Sequence[Process], machine: Machine) -> Iterator[Row]:
     yield from _curve_rows(_with_unused(_summed_curves(curves), machine), rated, machine)
     machine_curves = [curve for process in processes for curve in process["machine_curves"]]
     yield from _machine_rows(_summed_curves(machine_curves), rated)
-    footprints = [process["footprints"] for process in processes]
+    footprints = [(process["stream"], process["footprints"]) for process in processes]
     regions = [(process, region) for process in processes for region in process["regions"]]
-    yield from _footprint_rows(_summed_footprints(footprints, regions, processes))
+    yield from _footprint_rows(_summed_footprints(footprints, regions, processes, chains))
 
 
-def _region_rows(processes: Sequence[Process], machine: Machine) -> Iterator[Row]:
+def _region_rows(
+    processes: Sequence[Process], machine: Machine, chains: Mapping[int, int]
+) -> Iterator[Row]:
     """The rows of each region, those of the same region in several processes together."""
     same: defaultdict[tuple[object, ...], list[tuple[Process, Region]]] = defaultdict(list)
     for process in processes:
@@ -201,7 +246,7 @@ def _region_rows(processes: Sequence[Process], machine: Machine) -> Iterator[Row
     for members in same.values():
         regions = [region for _, region in members]
         key = _region_key(regions)
-        for row in _rows_of_region(members, rated, machine, processes):
+        for row in _rows_of_region(members, rated, machine, processes, chains):
             yield {**key, **row}
 
 
@@ -222,6 +267,7 @@ def _rows_of_region(
     rated: int,
     machine: Machine,
     processes: Sequence[Process],
+    chains: Mapping[int, int],
 ) -> Iterator[Row]:
     regions = [region for _, region in members]
     fetches = sum(region["fetch_references"] for region in regions)
@@ -241,8 +287,8 @@ def _rows_of_region(
     yield from _curve_rows(_summed_curves(curves), rated, machine)
     machine_curves = [curve for region in regions for curve in region["machine_curves"]]
     yield from _machine_rows(_summed_curves(machine_curves), rated)
-    footprints = [region["footprints"] for region in regions]
-    yield from _footprint_rows(_summed_footprints(footprints, members, processes))
+    footprints = [(process["stream"], region["footprints"]) for process, region in members]
+    yield from _footprint_rows(_summed_footprints(footprints, members, processes, chains))
 
 
 def rated_of(processes: Sequence[Process]) -> int:
@@ -368,38 +414,61 @@ def _check_conservation(curves: Iterable[Curve]) -> None:
 
 
 def _summed_footprints(
-    each: Sequence[Sequence[Footprint]],
+    each: Sequence[tuple[int, Sequence[Footprint]]],
     regions: Sequence[tuple[Process, Region]],
     processes: Sequence[Process],
+    chains: Mapping[int, int],
 ) -> list[Footprint]:
     """Touched memory adds up, but for the pages of `regions` that processes share, which count
-    once. Peaks need not coincide, so those do not add up.
+    once, and for images that replaced each other by exec, of which the largest counts. Peaks of
+    different processes need not coincide, so those do not add up.
     """
     if len(each) == 1:
-        return list(each[0])
-    totals: dict[tuple[str, int], Footprint] = {}
-    for footprints in each:
-        for footprint in footprints:
-            key: tuple[str, int] = (footprint["stream"], footprint["page_size"])
-            empty: Footprint = {**footprint, "touched_bytes": 0, "peak_resident_bytes": None}
-            totals.setdefault(key, empty)["touched_bytes"] += footprint["touched_bytes"]
-    sizes = sorted({size for _, size in totals})
-    for again in memory_counted_again(_images(regions, processes), sizes):
-        total = totals.get((again["stream"], again["page_size"]))
-        if total is not None:
-            total["touched_bytes"] -= again["touched_bytes"]
+        return list(each[0][1])
+    totals: dict[_FootprintKey, Footprint] = {}
+    counted: defaultdict[frozenset[int], set[_FootprintKey]] = defaultdict(set)
+    for key, members in _by_key(each).items():
+        largest: dict[int, tuple[int, int]] = {}
+        for stream, footprint in members:
+            one = (footprint["touched_bytes"], stream)
+            largest[chains[stream]] = max(one, largest.get(chains[stream], one))
+        peaks = [footprint["peak_resident_bytes"] for _, footprint in members]
+        totals[key] = {
+            **members[0][1],
+            "touched_bytes": sum(touched for touched, _ in largest.values()),
+            "peak_resident_bytes": None
+            if len(largest) > 1
+            else max((peak for peak in peaks if peak is not None), default=None),
+        }
+        counted[frozenset(stream for _, stream in largest.values())].add(key)
+    for streams, keys in counted.items():
+        images = _images([one for one in regions if one[0]["stream"] in streams], processes)
+        for again in memory_counted_again(images, sorted({size for _, size in keys})):
+            key = again["stream"], again["page_size"]
+            if key in keys:
+                totals[key]["touched_bytes"] -= again["touched_bytes"]
     return list(totals.values())
+
+
+_FootprintKey = tuple[str, int]
+
+
+def _by_key(
+    each: Iterable[tuple[int, Sequence[Footprint]]],
+) -> dict[_FootprintKey, list[tuple[int, Footprint]]]:
+    """The footprints by stream and page size, each with the stream number of its process."""
+    found: defaultdict[_FootprintKey, list[tuple[int, Footprint]]] = defaultdict(list)
+    for stream, footprints in each:
+        for footprint in footprints:
+            found[footprint["stream"], footprint["page_size"]].append((stream, footprint))
+    return found
 
 
 def _images(
     regions: Iterable[tuple[Process, Region]], processes: Sequence[Process]
 ) -> list[tuple[int, list[tuple[str | None, int, Touched]]]]:
     """The regions of each process, with the process that it descends from by fork alone."""
-    family: dict[int, int] = {}
-    for process in sorted(processes, key=lambda process: process["stream"]):
-        stream, parent = process["stream"], process["parent_stream"]
-        is_fork = process["began_by"] == "fork" and parent is not None
-        family[stream] = family.get(parent, parent) if is_fork and parent is not None else stream
+    family = _descents(processes, "fork")
     parts: defaultdict[int, list[tuple[str | None, int, Touched]]] = defaultdict(list)
     for process, region in regions:
         file = None if region["path"] is None else f"{region['kind']} {region['path']}"

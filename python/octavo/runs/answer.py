@@ -6,6 +6,7 @@ It is made of the pieces of advice, which are the evidence for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,18 +66,20 @@ def answer_of(
     walks: int,
     memory: Mapping[int, int],
     machine_sizes: Collection[int],
+    chains: Mapping[int, int],
 ) -> Answer:
     """The answer from the records of the advice, code and data of the whole program first.
 
     `machine` and `cost_label` say what the gains were estimated for and from. `program` is the
     command, where there is one. `walks` are those in 4 KiB pages, and `memory` has by page size the
-    bytes of all memory. `machine_sizes` are the page sizes that the machine has.
+    bytes of all memory. `machine_sizes` are the page sizes that the machine has. `chains` are those
+    of `exec_chains`.
     """
     chosen = _chosen(items)
     if not chosen:
         return _keep(items, machine, cost_label, limits, walks, machine_sizes)
     gain = _sum(chosen)
-    growth = sum(max(0, item["growth_bytes"]) for item in chosen)
+    growth = _growth(chosen, chains)
     largest = max(item["usable_page_size"] for item in chosen)
     if len(chosen) > 1 and largest in memory:
         # Large pages that hold both code and data are in both.
@@ -212,6 +215,20 @@ def _sum(items: Sequence[Record]) -> Gain:
         min(1.0, sum(gain[name] for gain in gains)) for name in ("low", "expected", "high")
     )
     return Gain(low, expected, high)
+
+
+def _growth(items: Sequence[Record], chains: Mapping[int, int]) -> int:
+    """Bytes that pieces of advice take together: of the images of one process, those of the one
+    that takes most.
+    """
+    by_image: Counter[int | None] = Counter()
+    for item in items:
+        by_image[item.get("process")] += max(0, item["growth_bytes"])
+    most: dict[int | None, int] = {}
+    for image, growth in by_image.items():
+        chain = None if image is None else chains.get(image, image)
+        most[chain] = max(growth, most.get(chain, 0))
+    return sum(most.values())
 
 
 def _growth_share(items: Sequence[Record], growth: int) -> float | None:

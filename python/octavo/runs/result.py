@@ -19,7 +19,15 @@ from octavo.analysis.allocations import allocation_rows, allocations_record, sen
 from octavo.analysis.gain import ASSUMPTIONS
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
-from octavo.analysis.rows import COLUMNS, Row, machine_sizes, memory_by_size, rated_of, rows_of
+from octavo.analysis.rows import (
+    COLUMNS,
+    Row,
+    exec_chains,
+    machine_sizes,
+    memory_by_size,
+    rated_of,
+    rows_of,
+)
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
@@ -87,6 +95,7 @@ def advice_records(
     costs: WalkCosts | None = None,
     runtimes: Mapping[int, Runtime] | None = None,
     programs: Sequence[Program] = (),
+    chains: Mapping[int, int] | None = None,
     try_pages: TryPages = lambda: None,
 ) -> list[dict[str, Any]]:
     """Advice with its actions as plain data, the overall answer first.
@@ -94,8 +103,8 @@ def advice_records(
     With `costs`, those of the modelled machine's walks, it rests on walks. `command` is the program
     with its arguments; None where it is not known, and empty where there is no program, so that
     nothing can be done about it. `runtimes` are those of the processes, by stream number; regions
-    of `programs` are judged together, not in each of their processes. `try_pages` asks this kernel
-    for pages of a size.
+    of `programs` are judged together, not in each of their processes. `chains` says which images
+    replaced each other by exec (`exec_chains`). `try_pages` asks this kernel for pages of a size.
     """
     limits = limits or Thresholds()
     merged = rows_by_program(rows, programs)
@@ -133,6 +142,7 @@ def advice_records(
             walks=walks,
             memory=memory_by_size(merged),
             machine_sizes=machine_sizes(merged),
+            chains=chains or {},
         )
         text = answered.text
         more = {**answered.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
@@ -176,6 +186,7 @@ def finished(
         costs=None if modelled is None else walk_costs(modelled, note=manifest["notes"].append),
         runtimes=runtimes,
         programs=programs,
+        chains=exec_chains(result["processes"]),
         try_pages=try_pages,
     )
     if allocations is not None:
