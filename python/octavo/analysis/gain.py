@@ -5,6 +5,9 @@ cycles each, plus, for each walk, the walk and the data that the reference went 
 used lately either. The interval says what these assumptions leave open: `low` has slow
 instructions, cheap walks of which the core hides a half, and data from farther away; `high` has
 quick instructions, dear walks that hide behind nothing, and data that come quickly.
+
+How many cache lines of a page are used is not known: all are taken to be, as in the loads that were
+measured. Of few lines a page the data fit in nearer caches, and walks are more of the time.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ ASSUMPTIONS = (
     "Gains are shares of the time that the program takes with 4 KiB pages, estimated: "
     f"{CPI_LOW} to {CPI_HIGH:g} cycles an instruction beside walks and the data that they fetch, "
     f"and up to {HIDDEN_AT_MOST:.0%} of a walk hidden by the core. Page faults that larger pages "
-    "save, the kernel's own work and hits in the second-level TLB are not counted. octavo verify "
-    "measures."
+    "save, the kernel's own work and hits in the second-level TLB are not counted. All lines of "
+    "each page are taken to be used: where they are few, data come from nearer caches, and the "
+    "gain can be far above the expected one. octavo verify measures."
 )
 
 
