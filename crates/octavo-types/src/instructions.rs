@@ -16,7 +16,7 @@ pub enum InstructionSet {
     /// AVX2, BMI1 and BMI2, POPCNT.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 with its F, BW, DQ, VL and VBMI parts, and all of [`InstructionSet::Avx2`].
+    /// AVX-512 with its F, BW, DQ, VL, VBMI and VBMI2 parts, and all of [`InstructionSet::Avx2`].
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -83,6 +83,7 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512vbmi")
+        && is_x86_feature_detected!("avx512vbmi2")
 }
 
 /// Work with a hot loop, which [`Instructions::run`] compiles for each set of instructions.

@@ -5,12 +5,9 @@
 
 use octavo_types::{Compiled, Instructions};
 
+use super::by_class::{BATCH, ByClass};
 use super::layout::{CLASS_BYTES, NULL, base};
 
-/// How many addresses get symbols at once: few enough for the nearest cache.
-const BATCH: usize = 512;
-/// In parts of so many, deltas of classes that none of them has are passed over.
-const PART: usize = 16;
 /// How many addresses are kept from before a batch: as bases.
 const BEFORE: usize = 2;
 
@@ -78,6 +75,7 @@ struct Batch {
     /// For each NULL among them, how many others come before it.
     nulls: Vec<usize>,
     results: Results,
+    by_class: ByClass,
     instructions: Instructions,
 }
 
@@ -85,29 +83,17 @@ struct Batch {
 struct Results {
     symbols: [u8; BATCH],
     deltas: [u64; BATCH],
-    /// The deltas of each class from 1 on, one after the other.
-    one: [[u8; 1]; BATCH],
-    two: [[u8; 2]; BATCH],
-    four: [[u8; 4]; BATCH],
-    eight: [[u8; 8]; BATCH],
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        let results = Results {
-            symbols: [0; BATCH],
-            deltas: [0; BATCH],
-            one: [Default::default(); BATCH],
-            two: [Default::default(); BATCH],
-            four: [Default::default(); BATCH],
-            eight: [Default::default(); BATCH],
-        };
         Batch {
             addresses: [0; BEFORE + BATCH],
             sites: [0; BATCH],
             count: 0,
             nulls: Vec::new(),
-            results,
+            results: Results { symbols: [0; BATCH], deltas: [0; BATCH] },
+            by_class: ByClass::default(),
             instructions: Instructions::best(),
         }
     }
@@ -144,13 +130,15 @@ impl Batch {
     /// Appends the symbols and deltas of the batch, which is empty then.
     #[inline(never)]
     fn encode(&mut self, encoded: &mut Encoded) {
-        let Batch { addresses, sites, count, results, .. } = self;
-        let counts = self.instructions.run(Encode { addresses, sites, count: *count, results });
+        let Batch { addresses, sites, count, results, by_class, instructions, .. } = self;
+        instructions.run(Encode { addresses, sites, results });
+        results.symbols[*count..].fill(NULL);
+        let counts = by_class.gather(&results.symbols, &results.deltas, *instructions);
         let [_, one, two, four, eight] = &mut encoded.deltas;
-        one.extend_from_slice(results.one[..counts[0]].as_flattened());
-        two.extend_from_slice(results.two[..counts[1]].as_flattened());
-        four.extend_from_slice(results.four[..counts[2]].as_flattened());
-        eight.extend_from_slice(results.eight[..counts[3]].as_flattened());
+        one.extend_from_slice(by_class.one[..counts[0]].as_flattened());
+        two.extend_from_slice(by_class.two[..counts[1]].as_flattened());
+        four.extend_from_slice(by_class.four[..counts[2]].as_flattened());
+        eight.extend_from_slice(by_class.eight[..counts[3]].as_flattened());
         let mut from = 0;
         for null in self.nulls.drain(..) {
             encoded.symbols.extend_from_slice(&results.symbols[from..null]);
@@ -163,21 +151,19 @@ impl Batch {
     }
 }
 
-/// Fills the results of a batch with those of its first `count` addresses; returns the number of deltas of
-/// each class from 1 on.
+/// Fills the results of a batch.
 struct Encode<'b> {
     addresses: &'b [u64; BEFORE + BATCH],
     sites: &'b [u64; BATCH],
-    count: usize,
     results: &'b mut Results,
 }
 
 impl Compiled for Encode<'_> {
-    type Output = [usize; 4];
+    type Output = ();
 
     #[inline(always)]
-    fn run(self) -> [usize; 4] {
-        let Encode { addresses, sites, count, results } = self;
+    fn run(self) {
+        let Encode { addresses, sites, results } = self;
         for at in 0..BATCH {
             let address = addresses[BEFORE + at];
             let delta = |base: u64| address.wrapping_sub(base);
@@ -193,30 +179,6 @@ impl Compiled for Encode<'_> {
             results.symbols[at] = symbol as u8;
             results.deltas[at] = delta;
         }
-        results.symbols[count..].fill(NULL);
-        let [mut one, mut two, mut four, mut eight] = [0; 4];
-        // A delta is written for each class, over the one before where that was of another class.
-        let parts = results.symbols.chunks_exact(PART).zip(results.deltas.chunks_exact(PART));
-        for (symbols, deltas) in parts {
-            let greatest_class = symbols.iter().copied().max().unwrap_or(NULL) / 4;
-            if greatest_class >= 3 {
-                for (symbol, delta) in symbols.iter().zip(deltas) {
-                    results.four[four % BATCH] = (*delta as u32).to_le_bytes();
-                    results.eight[eight % BATCH] = delta.to_le_bytes();
-                    four += usize::from(symbol / 4 == 3);
-                    eight += usize::from(symbol / 4 == 4);
-                }
-            }
-            if greatest_class >= 1 {
-                for (symbol, delta) in symbols.iter().zip(deltas) {
-                    results.one[one % BATCH] = [*delta as u8];
-                    results.two[two % BATCH] = (*delta as u16).to_le_bytes();
-                    one += usize::from(symbol / 4 == 1);
-                    two += usize::from(symbol / 4 == 2);
-                }
-            }
-        }
-        [one, two, four, eight]
     }
 }
 

@@ -75,6 +75,7 @@
 //! address is decoded without a branch that could be mispredicted.
 
 mod addresses;
+mod by_class;
 mod decode;
 mod encode;
 mod layout;
