@@ -31,6 +31,7 @@ mod threads;
 mod time_slicing;
 mod window;
 mod window_log;
+mod words_hash;
 
 pub use code::CodeMap;
 pub use convert::{ConvertOptions, Converted, convert};

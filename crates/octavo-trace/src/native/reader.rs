@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use twox_hash::xxhash3_128;
-
 use super::bytes::Bytes;
 use super::codec::ChunkDecoder;
 use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
@@ -16,6 +14,7 @@ use crate::source::{
     Batch, Facts, Input, InputOptions, Place, Progress, Source, Step, StreamSource, Streams,
     TraceError,
 };
+use crate::words_hash::WordsHash;
 
 /// How many streams a trace may have.
 const MAX_STREAMS: usize = 1 << 16;
@@ -58,7 +57,7 @@ pub(super) struct FramePlace {
 struct Stream {
     totals: StreamTotals,
     /// The hash of all words, as long as none was skipped.
-    hash: Option<xxhash3_128::Hasher>,
+    hash: Option<WordsHash>,
     ended: bool,
 }
 
@@ -262,7 +261,7 @@ impl NativeSource {
         }
         let stream = Stream {
             totals: StreamTotals::default(),
-            hash: Some(xxhash3_128::Hasher::new()),
+            hash: Some(WordsHash::default()),
             ended: false,
         };
         if self.streams.insert(header.stream, stream).is_some() {
@@ -294,7 +293,7 @@ impl NativeSource {
                 ended.totals().references
             )));
         }
-        if hash.is_some_and(|hash| format!("{:032x}", hash.finish_128()) != ended.hash()) {
+        if hash.is_some_and(|hash| format!("{:032x}", hash.value()) != ended.hash()) {
             let stream = header.stream;
             return Err(
                 self.wrong(format!("stream {stream} is not what was written: its hash differs"))
@@ -386,7 +385,7 @@ impl Source for NativeSource {
                 let stream = self.streams.get_mut(&number).expect("its chunk has begun");
                 let more = self.decoder.next(&mut batch.words);
                 if let (Ok(true), Some(hash)) = (&more, &mut stream.hash) {
-                    hash.write(bytemuck::cast_slice(&batch.words));
+                    hash.write(&batch.words);
                 }
                 if more.map_err(|error| self.wrong(error))? {
                     return Ok(Some(Step::Batch(number)));

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use twox_hash::xxhash3_128;
-
 use super::chunks::Chunks;
 use super::codec::{Sections, Sorter};
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind, MAGIC, VERSION};
@@ -14,6 +12,7 @@ use super::manifest::{Manifest, StreamBegan, StreamEnded, StreamTotals};
 use crate::sink::{Output, Sink, Written};
 use crate::source::TraceError;
 use crate::stream::{StreamEnd, StreamIdentity};
+use crate::words_hash::WordsHash;
 
 /// About how many words a chunk holds. More compress better; fewer are lost when the writer is
 /// killed, and fewer are decoded in vain when a reader looks for an instruction.
@@ -72,7 +71,7 @@ impl NativeFile {
             identity: identity.clone(),
             began: false,
             waiting: Vec::new(),
-            hash: xxhash3_128::Hasher::new(),
+            hash: WordsHash::default(),
             sorter: Sorter::default(),
             chunk: Sections::default(),
             before: StreamTotals::default(),
@@ -162,7 +161,7 @@ pub struct StreamWriter {
     began: bool,
     /// Words that are not sorted yet.
     waiting: Vec<u64>,
-    hash: xxhash3_128::Hasher,
+    hash: WordsHash,
     sorter: Sorter,
     /// The chunk in the making.
     chunk: Sections,
@@ -195,7 +194,7 @@ impl StreamWriter {
         loop {
             let rest = &words[taken..];
             let more = self.sorter.executions(rest, CHUNK_WORDS, &mut self.chunk);
-            self.hash.write(bytemuck::cast_slice(&rest[..more]));
+            self.hash.write(&rest[..more]);
             taken += more;
             if !self.write_if_full()? {
                 return Ok(taken);
@@ -218,7 +217,7 @@ impl StreamWriter {
             let sorted = self.sorter.sort(rest, CHUNK_WORDS, &mut self.chunk);
             let failed = |error| self.file.error(format!("a chunk cannot be encoded: {error}"));
             let (taken, after) = rest.split_at(sorted.map_err(failed)?);
-            self.hash.write(bytemuck::cast_slice(taken));
+            self.hash.write(taken);
             rest = after;
             self.write_if_full()?;
         }
@@ -263,7 +262,7 @@ impl StreamWriter {
     pub fn end(mut self, end: &StreamEnd) -> Result<StreamTotals, TraceError> {
         self.flush()?;
         self.chunks.finish()?;
-        let ended = StreamEnded::new(end, &self.before, self.hash.finish_128());
+        let ended = StreamEnded::new(end, &self.before, self.hash.value());
         let json = ended.to_json();
         let header = FrameHeader::new(FrameKind::Ended, self.identity.stream, [&json, &[]]);
         self.file.append(header, [&json, &[]])?;

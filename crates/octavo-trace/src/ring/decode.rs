@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use octavo_types::{
     AddressRoom, AddressWidth, Consumer, DataItem, Event, Outline, Segment, VirtAddr,
 };
-use twox_hash::xxhash3_128::Hasher;
 
 use super::error::{DecodeError, MAX_ITEMS};
 use super::format::{self, kind};
 use super::record::{Start, read_definition, read_event, read_start};
+use crate::words_hash::WordsHash;
 
 /// The memory of a segment beside its items, in items.
 const SEGMENT_ITEMS: usize = 4;
@@ -174,8 +174,7 @@ pub struct Decoder {
     folded: FoldedReferences,
     /// By segment, how many of its fetch addresses were folded, and the first of them as written.
     folded_fetches: BTreeMap<u64, (u64, VirtAddr)>,
-    /// By a crate that uses AVX2 where the processor has it: every word of every stream is hashed.
-    hash: Hasher,
+    hash: WordsHash,
 }
 
 impl Decoder {
@@ -203,7 +202,7 @@ impl Decoder {
 
     /// The xxh3-128 of every word so far.
     pub fn hash(&self) -> u128 {
-        self.hash.finish_128()
+        self.hash.value()
     }
 
     /// Decodes `words`, whole items only, into `consumer`.
@@ -212,7 +211,7 @@ impl Decoder {
         words: &[u64],
         consumer: &mut C,
     ) -> Result<(), DecodeError> {
-        self.hash.write(bytemuck::cast_slice(words));
+        self.hash.write(words);
         let width = consumer.width();
         let mut rest = words;
         loop {
