@@ -132,7 +132,7 @@ def test_one_process_is_as_it_was() -> None:
 
 def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() -> None:
     """Seven regions, each of which would save fewer misses than are worth a change, of a program
-    whose data are advised 8 KiB pages.
+    with the advice of 8 KiB pages for data.
     """
     misses = (9000, *(0,) * (len(SIZES) - 1))
     regions = [

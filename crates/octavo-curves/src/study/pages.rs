@@ -29,7 +29,7 @@ pub struct Spot {
     upper_stamps: u32,
 }
 
-/// What is known of the base pages of 2 MiB.
+/// The state of the base pages of 2 MiB.
 pub struct Leaf {
     /// The base page number of its first page, shifted right by `LEAF_LOG2`.
     number: u64,
