@@ -148,6 +148,30 @@ def test_a_directory_that_is_filled_meanwhile_stays(tmp_path: Path) -> None:
     assert (tmp_path / "out-2").stat().st_mode == out.stat().st_mode
 
 
+def test_a_directory_without_room_beside_it_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a file system is mounted there, nothing of it can be renamed to a name outside."""
+    out = tmp_path / "out"
+    rename = Path.rename
+
+    def within(self: Path, target: Path) -> Path:
+        if not target.is_relative_to(out):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", within)
+    first, second = (OutputDirectory(str(out), force=False) for _ in range(2))
+    first.write({"manifest.json": text_writer("1")})
+    with pytest.raises(CannotRun, match="/out/out-2`"):
+        second.write({"manifest.json": text_writer("2")})
+    for directory in (first, second):
+        directory.close()
+    assert names_in(tmp_path) == ["out"]
+    assert names_in(out) == ["manifest.json", "out-2"]
+    assert (out / "out-2" / "manifest.json").read_text() == "2"
+
+
 def test_results_forced_into_one_directory_do_not_mix(tmp_path: Path) -> None:
     names = [f"part-{number}" for number in range(50)]
 

@@ -211,14 +211,14 @@ class OutputDirectory:
             os.close(handle)
 
     def _move_beside(self) -> Path:
-        """Makes the staging place a directory of its own, and returns its name."""
+        """Makes the staging place a directory of its own, and returns its name: one beside the
+        place, or inside it where nothing can be put beside it, as where a file system is mounted.
+        """
         self._staging.chmod(0o777 & ~_umask())
-        for other in _names_beside(self._place.resolve()):
-            if not os.path.lexists(other):
-                # It replaces no directory that holds files.
-                with suppress(FileExistsError, OSError):
-                    return self._staging.rename(other)
-        raise AssertionError("names do not end")
+        place = self._place.resolve()
+        with suppress(OSError):
+            return _rename_free(self._staging, place)
+        return _rename_free(self._staging, place / place.name)
 
     def close(self) -> None:
         """Removes the staging place, and the directory too when it is ours and empty."""
@@ -283,6 +283,20 @@ def _link_free(file: Path, place: Path) -> None:
             name = next(others)
     if name != place:
         raise _taken(place, name)
+
+
+def _rename_free(directory: Path, place: Path) -> Path:
+    """Gives a directory the first free name beside `place`, and returns it."""
+    for name in _names_beside(place):
+        if not os.path.lexists(name):
+            try:
+                # It replaces no directory that holds files.
+                return directory.rename(name)
+            except OSError:
+                # Unless another process has taken the name meanwhile.
+                if not os.path.lexists(name):
+                    raise
+    raise AssertionError("names do not end")
 
 
 def _is_special(place: Path) -> bool:
