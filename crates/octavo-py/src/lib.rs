@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 
 create_exception!(octavo._core, OctavoError, PyException, "A failure that a user can act on.");
 
-/// Memory that is full ends the process with a sentence: it may be so deep inside of an engine.
+/// Where memory is full, also deep inside an engine, the process ends with a sentence.
 #[global_allocator]
 static ALLOCATOR: octavo_trace::AllocatorOrExit = octavo_trace::AllocatorOrExit;
 

@@ -169,16 +169,14 @@ def verify(
                 on_progress=lambda progress: _show_progress(line, progress),
                 root=root,
             )
+
+        def write_text() -> None:
+            if output.out is not None:
+                shown.write_console(lambda target: _show(target, outcome))
+
         if output.out is None and not output.quiet:
             _show(console, outcome)
-        in_turn(
-            lambda: (
-                None
-                if output.out is None
-                else shown.write_console(lambda target: _show(target, outcome))
-            ),
-            lambda: shown.write_json(outcome.document),
-        )
+        in_turn(write_text, lambda: shown.write_json(outcome.document))
         if outcome.experiment.interrupted_by is not None:
             raise typer.Exit(128 + outcome.experiment.interrupted_by)
 

@@ -194,7 +194,7 @@ impl PageStream {
         let spot = self.pages.spot(page);
         let leaf = self.pages.leaf(spot);
         let (known, is_first, slot) = (leaf.region(page), leaf.touch(page), leaf.slot(page));
-        let region = known.unwrap_or_else(|| self.find_region(spot, page, memory.region(traced)));
+        let region = known.unwrap_or_else(|| self.note_region(spot, page, memory.region(traced)));
         if is_first {
             memory.touched(traced, page);
             self.tally(region).touched.insert(page);
@@ -281,9 +281,9 @@ impl PageStream {
         }
     }
 
-    /// Notes the region of a base page.
+    /// Notes the region of a base page, and returns it.
     #[cold]
-    fn find_region(&mut self, spot: Spot, page: u64, region: RegionId) -> RegionId {
+    fn note_region(&mut self, spot: Spot, page: u64, region: RegionId) -> RegionId {
         self.pages.leaf(spot).set_region(page, region);
         self.tally(region);
         region
