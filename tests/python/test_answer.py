@@ -246,6 +246,7 @@ def test_memory_that_is_too_much_is_named() -> None:
     ("gain", "walks", "said"),
     [
         ((0, 0.001, 0.004), 10**6, "; larger pages would save about 0.1% (0.0% to 0.4%) of"),
+        ((0, 0, 0.004), 10**6, "; larger pages would save at most 0.4% of the time"),
         ((0, 0, 0), 10**6, "; larger pages would save less than 0.1% of the time"),
         ((0, 0, 0), 9, ", which has only 9 page walks here."),
         ((0, 0, 0), 0, ", which has no page walks here."),

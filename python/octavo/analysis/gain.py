@@ -50,9 +50,11 @@ class Gain:
         return asdict(self)
 
     def __str__(self) -> str:
-        """`about 8.0% (2.1% to 19%)`; `less than 0.1%` where nothing of it could be shown."""
+        """`about 8.0% (2.1% to 19%)`; `at most 0.4%` where nothing is expected; `less than 0.1%`."""
         if self.high < _LEAST_SHOWN:
             return "less than 0.1%"
+        if self.expected < _LEAST_SHOWN:
+            return f"at most {format_share(self.high)}"
         return (
             f"about {format_share(self.expected)} ({format_share(self.low)} to "
             f"{format_share(self.high)})"
