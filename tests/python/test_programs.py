@@ -9,11 +9,17 @@ import pytest
 from fakes import FLAT, KIB, SIZES, process, region, result
 from octavo._core import Touched
 from octavo.analysis.advice import advise_all
-from octavo.analysis.programs import process_names, programs_of, rows_by_program
+from octavo.analysis.programs import (
+    process_names,
+    programs_of,
+    rows_by_program,
+    several_processes,
+)
 from octavo.analysis.rows import rows_of
 from octavo.analysis.view import process_grid, region_grid
 from octavo.hardware.tlb_levels import load_preset
 from octavo.report.charts import map_chart
+from octavo.tracing.manifest import subject_of
 
 MIB = 1024 * KIB
 LRU = load_preset("lru64")
@@ -150,3 +156,26 @@ def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() 
     own["anon 8.0MiB #3"].update(page_size=4096, reason="memory")
     (row,) = region_grid(rows, advice, 1).rows
     assert row[-1] == "4 KiB, 8 KiB"
+
+
+@pytest.mark.parametrize(
+    ("images", "subject", "processes"),
+    [
+        ([("env", None)], "/usr/bin/env", []),
+        ([("env", None), ("nice", 0), ("gzip", 1)], "/usr/bin/gzip (started by env)", []),
+        ([("sh", None), ("sh", None), ("ls", 1)], "/usr/bin/sh", ["2 processes"]),
+    ],
+)
+def test_a_program_executed_in_place_of_the_first_one_is_named(
+    images: list[tuple[str, int | None]], subject: str, processes: list[str]
+) -> None:
+    """Images with the streams that they replace; others are forked by the first one."""
+    manifest = {
+        "program": "/usr/bin/" + images[0][0],
+        "processes": [
+            process(stream, program="/usr/bin/" + name, replaces=replaced)
+            for stream, (name, replaced) in enumerate(images)
+        ],
+    }
+    assert subject_of(manifest) == subject
+    assert several_processes(manifest) == processes

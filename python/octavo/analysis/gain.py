@@ -50,7 +50,7 @@ class Gain:
         return asdict(self)
 
     def __str__(self) -> str:
-        """`about 8.0% (2.1% to 19%)`; `at most 0.4%` where nothing is expected; `less than 0.1%`."""
+        """`about 8.0% (2.1% to 19%)`; `at most 0.4%` where none is expected; `less than 0.1%`."""
         if self.high < _LEAST_SHOWN:
             return "less than 0.1%"
         if self.expected < _LEAST_SHOWN:

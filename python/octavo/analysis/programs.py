@@ -79,3 +79,11 @@ def process_names(processes: Sequence[Mapping[str, Any]]) -> dict[str | None, st
 def program_label(path: str, processes: int) -> str:
     """`postgres (12 processes)`."""
     return f"{PurePath(path).name} ({processes} processes)"
+
+
+def several_processes(manifest: Mapping[str, Any]) -> list[str]:
+    """`13 processes`, where there were several: images that replace each other by exec are one."""
+    images = manifest["processes"]
+    replaced = sum(one["began_by"] == "exec" and one["parent_stream"] is not None for one in images)
+    count = len(images) - replaced
+    return [f"{count} processes"] if count > 1 else []

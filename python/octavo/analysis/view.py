@@ -13,6 +13,7 @@ from octavo.analysis.programs import (
     process_names,
     program_label,
     rows_by_program,
+    several_processes,
 )
 from octavo.analysis.rows import (
     Row,
@@ -356,7 +357,6 @@ def one_of_each_family(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def headline(manifest: dict[str, Any], rows: Sequence[Row]) -> str:
     """The program, the amount of work counted and the time taken."""
     totals = stream_counters(rows)
-    several = totals["processes"] > 1
     peak = next(
         (
             row["peak_resident_bytes"]
@@ -370,7 +370,7 @@ def headline(manifest: dict[str, Any], rows: Sequence[Row]) -> str:
     parts = [
         f"{format_count(totals['references'])} references",
         f"{format_count(totals['instructions']) if totals['instructions'] else 'no'} instructions",
-        *([f"{totals['processes']} processes"] if several else []),
+        *several_processes(manifest),
         *([f"{format_bytes(peak)} resident at most"] if peak is not None else []),
         f"{manifest['elapsed_seconds']:.1f} s",
     ]

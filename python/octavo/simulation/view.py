@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from octavo.analysis.programs import several_processes
 from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count, format_cpi, format_mpki, format_share
 from octavo.simulation.api import SimResult
@@ -54,13 +55,12 @@ def work(result: SimResult) -> dict[str, int]:
 def headline(result: SimResult) -> str:
     """The amount of work simulated and the time taken."""
     configuration = result.configuration
-    processes = result.counted["processes"]
     references, instructions = work(result).values()
     warm = configuration.warm_up_instructions
     parts = [
         f"{format_count(references)} references",
         f"{format_count(instructions) if instructions else 'no'} instructions",
-        *([f"{len(processes)} processes"] if len(processes) > 1 else []),
+        *several_processes(result.manifest),
         *([f"after {format_count(warm)} instructions of warm-up"] if warm else []),
         f"{result.manifest['elapsed_seconds']:.1f} s",
     ]

@@ -5,13 +5,12 @@ from rich.console import Console
 from octavo.terminal.console import say, show_cautions, show_grid
 from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.page_sampling import sentence_on
-from octavo.tlb_curves.view import grids, headline
+from octavo.tlb_curves.view import grids
 
 
 def show_curves(console: Console, result: CurvesResult) -> None:
     """Prints what a reader wants first; the files have every number."""
-    manifest = result.manifest
-    say(console, f"{manifest['program']}: {headline(result)}", "bold")
+    say(console, result.headline(), "bold")
     show_cautions(console, result)
     sample = result.configuration.sample
     if sample is not None:

@@ -7,7 +7,6 @@ from rich.text import Text
 
 from octavo.analysis.allocations import line_grid, page_size_shown, site_grid
 from octavo.analysis.view import (
-    headline,
     machine_grid,
     notable_regions,
     one_of_each_family,
@@ -28,7 +27,7 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
     """Prints everything; long lists are cut here, never in the files."""
     manifest, rows = result.manifest, result.rows
     depth = len(manifest["configuration"]["machine"]["levels"])
-    say(console, f"{manifest['program']}: {headline(manifest, rows)}", "bold")
+    say(console, result.headline(), "bold")
     show_cautions(console, result)
     if advice:
         _show_answer(console, result.advice[0])

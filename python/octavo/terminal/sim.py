@@ -12,7 +12,7 @@ from octavo.tracing.manifest import of_what_ran
 def show_sim(console: Console, result: SimResult) -> None:
     """Prints what a reader wants first; the files have every number."""
     manifest = result.manifest
-    say(console, f"{manifest['program']}: {headline(result)}", "bold")
+    say(console, f"{result.subject}: {headline(result)}", "bold")
     show_cautions(console, result)
     for grid in grids(result):
         show_grid(console, grid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from octavo.analysis.programs import several_processes
 from octavo.base import metrics
 from octavo.base.table import Grid
 from octavo.base.units import (
@@ -49,7 +50,6 @@ def work(result: CurvesResult) -> dict[str, int]:
 
 def headline(result: CurvesResult) -> str:
     """The amount of work counted and the time taken."""
-    processes = result.counted["processes"]
     references, instructions = work(result).values()
     rpi = metrics.references_per_instruction(
         references, metrics.rated_instructions(instructions, references)
@@ -58,7 +58,7 @@ def headline(result: CurvesResult) -> str:
         f"{format_count(references)} references",
         f"{format_count(instructions) if instructions else 'no'} instructions",
         *([] if rpi is None else [f"{rpi:.3f} references per instruction"]),
-        *([f"{len(processes)} processes"] if len(processes) > 1 else []),
+        *several_processes(result.manifest),
         *_sharing(result),
         f"{result.manifest['elapsed_seconds']:.1f} s",
     ]

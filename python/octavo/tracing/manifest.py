@@ -285,6 +285,18 @@ def _identity(process: ProcessCounts) -> dict[str, Any]:
     }
 
 
+def subject_of(manifest: dict[str, Any]) -> str:
+    """The program of a run: `/usr/bin/postgres (started by setpriv)` where the first one has
+    executed another in its place, which does the work.
+    """
+    first = str(manifest["program"])
+    stream, program = 0, first
+    for process in manifest["processes"]:
+        if process["began_by"] == "exec" and process["parent_stream"] == stream:
+            stream, program = process["stream"], process["program"]
+    return first if program == first else f"{program} (started by {Path(first).name})"
+
+
 @dataclass(frozen=True, repr=False)
 class Finished(Tabular):
     """A run that is over, whatever it was to find out."""
@@ -293,8 +305,8 @@ class Finished(Tabular):
 
     @property
     def subject(self) -> str:
-        """The program, or the trace, that it is about."""
-        return str(self.manifest["program"])
+        """What it is about: see `subject_of`."""
+        return subject_of(self.manifest)
 
     @property
     def status(self) -> int:
