@@ -231,7 +231,8 @@ def _table(grid: Grid) -> str:
     more = len(grid.rows) - _ROWS
     rest = f"<p>and {more} more rows</p>" if more > 0 else ""
     caption = f"<caption>{_text(grid.title)}</caption>" if grid.title else ""
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{rest}"
+    names = f"<thead><tr>{head}</tr></thead>" if any(grid.head) else ""
+    return f"<table>{caption}{names}<tbody>{rows}</tbody></table>{rest}"
 
 
 def _cell(grid: Grid, row: int, at: int) -> str:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.base import metrics
+from octavo.tlb_curves.view import increase_in_words
 
 counts = st.integers(1, 10**15)
 alike = st.integers(10**6, 10**9)
@@ -56,3 +57,17 @@ def test_metrics_without_a_base_are_undefined() -> None:
     assert metrics.miss_ratio(0, 0) is None
     assert metrics.critical_penalty_increase(5, 0) is None
     assert metrics.normalised_working_set(5, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("increase", "said"),
+    [
+        (None, "no misses"),
+        (-0.25, "-25.0%"),
+        (0.3, "+30.0%"),
+        (8.5, "+850%"),
+        (6634.34, "6,635 times"),
+    ],
+)
+def test_an_increase_of_the_penalty_in_words(increase: float | None, said: str) -> None:
+    assert increase_in_words(increase) == said

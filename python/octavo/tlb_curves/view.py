@@ -349,9 +349,15 @@ def _critical(curves: StreamCurves, pair: Pair) -> str:
     base = curves.full_misses(pair.small, _CRITICAL_ENTRIES)
     if misses is None or base is None:
         return ""
-    increase = metrics.critical_penalty_increase(base, misses)
+    return increase_in_words(metrics.critical_penalty_increase(base, misses))
+
+
+def increase_in_words(increase: float | None) -> str:
+    """An increase of the miss penalty: `+30.0%`, or `6,635 times` of more than ten times."""
     if increase is None:
         return "no misses"
+    if increase > 9:
+        return f"{increase + 1:,.0f} times"
     return format_growth(increase) if increase >= 0 else format_share(increase)
 
 
