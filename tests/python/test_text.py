@@ -65,9 +65,11 @@ def test_names_command_no_terminal(is_terminal: bool, capsys: pytest.CaptureFixt
 def test_a_table_in_a_file_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """However wide it is; a screen is as wide as it is."""
     numbers = tuple(f"{number}{'0' * 20}" for number in range(10))
+    path = f"/opt/{'directory/' * 20}program"
     console = Console(force_terminal=False, color_system=None, width=120)
-    show_grid(console, Grid("Wide", ("name", *numbers), (("x", *numbers),)))
+    show_grid(console, Grid("Wide", ("name", *numbers), ((path, *numbers),)))
     out = capsys.readouterr().out
+    assert out.count(path) == 1
     assert all(out.count(number) == 2 for number in numbers)
     assert console.width == 120
 

@@ -132,8 +132,8 @@ def show_grid(console: Console, grid: Grid, shown: int | None = None) -> None:
     parts, ruled = _fitting(console, grid)
     width = console.width
     if not console.is_terminal:
-        # Nothing is cut off where no screen needs it.
-        console.width = max(width, _needed_width(grid, ruled=ruled))
+        # Nothing is cut off or folded where no screen needs it.
+        console.width = max(width, _needed_width(grid, ruled=ruled, folded=False))
     for number, part in enumerate(parts):
         if number:
             console.print()
@@ -167,11 +167,14 @@ def _fits(console: Console, grid: Grid, columns: Sequence[int]) -> bool:
     return _needed_width(grid.of_columns(columns), ruled=False) <= console.width
 
 
-def _needed_width(grid: Grid, *, ruled: bool) -> int:
-    """Columns of the screen below which the table would lose some of its own."""
+def _needed_width(grid: Grid, *, ruled: bool, folded: bool = True) -> int:
+    """Columns of the screen below which the table would lose some of its own, its long names
+    `folded` or whole.
+    """
     widths = [_widest(grid, index) for index in range(len(grid.head))]
-    for index in range(grid.left_columns):
-        widths[index] = min(_NAME_WIDTH, widths[index])
+    if folded:
+        for index in range(grid.left_columns):
+            widths[index] = min(_NAME_WIDTH, widths[index])
     edges = 2 if ruled else 0
     return sum(widths) + _GAP_WIDTH[ruled] * (len(widths) - 1) + edges
 
