@@ -46,6 +46,12 @@ def test_a_phase_begun_by_hand_begins_once() -> None:
     assert not never.look(at(1e9, counting=False))
 
 
+@pytest.mark.parametrize(("text", "shown"), [("1000h", "1000.0 h"), ("50ms", "0.05 s")])
+def test_a_wait_is_shown_in_a_unit_that_fits(text: str, shown: str) -> None:
+    phase = region_of_interest(text, None, skip=0, most=None)["phase"]
+    assert phase.uncounted == f"{shown} of --start-after"
+
+
 def test_instructions_end_it_softly() -> None:
     run = FakeRun(result())
     timer = Timer(Phase(ends_by_instructions=True), run)

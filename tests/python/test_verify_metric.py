@@ -189,5 +189,5 @@ def test_a_wrong_span_is_refused(text: str) -> None:
 
 
 def test_spans_are_shown() -> None:
-    shown = [format_duration(seconds) for seconds in (7, 180, 9000)]
-    assert shown == ["7 s", "3 min", "2.5 h"]
+    shown = [format_duration(seconds) for seconds in (0, 0.25, 7, 180, 9000)]
+    assert shown == ["0 s", "0.25 s", "7 s", "3 min", "2.5 h"]

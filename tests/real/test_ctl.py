@@ -405,7 +405,7 @@ def test_a_duration_ends_the_program_as_ctrl_c_does(serve: Any) -> None:
 
 
 def test_a_program_that_ends_before_it_counts_has_no_result(octavo: Octavo) -> None:
-    for value, what in [("1h", "3600 s of --start-after"), ("ctl", "octavo ctl PID start")]:
+    for value, what in [("1h", "60 min of --start-after"), ("ctl", "octavo ctl PID start")]:
         traced = octavo(workload("static_count"), "--start-after", value)
         assert traced.status == 125
         assert what in traced.stderr.decode()

@@ -240,7 +240,7 @@ def duration(text: str, option: str = "") -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """`7 s`, `3 min`, `2.5 h`."""
+    """`0.25 s`, `7 s`, `3 min`, `2.5 h`."""
     if seconds < 100:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

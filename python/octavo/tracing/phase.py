@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from octavo.base.errors import UsageError
 from octavo.base.text import quoted
-from octavo.base.units import count, duration
+from octavo.base.units import count, duration, format_duration
 
 if TYPE_CHECKING:
     from octavo._core import Progress
@@ -51,7 +51,7 @@ class Phase:
         if math.isinf(self.start_after_seconds):
             return "time before `octavo ctl PID start`"
         if self.start_after_seconds:
-            return f"{self.start_after_seconds:g} s of --start-after"
+            return f"{format_duration(self.start_after_seconds)} of --start-after"
         return None
 
 
