@@ -45,6 +45,8 @@ def test_other_rates_are_refused_with_the_range(text: str) -> None:
 def test_other_settings_are_refused() -> None:
     with pytest.raises(UsageError, match="seed"):
         parse_page_sample("1/64,sede=1")
+    with pytest.raises(UsageError, match="--sample-pages: `-1` is not a count"):
+        parse_page_sample("1/64,seed=-1")
     with pytest.raises(UsageError, match="from 0 to 18446744073709551615"):
         parse_page_sample(f"1/64,seed={2**64}")
 

@@ -33,6 +33,8 @@ def test_shares_that_are_none(text: str):
 def test_the_nearest_spelling_is_suggested():
     with pytest.raises(UsageError, match="did you mean `window`"):
         parse_sample("10%,windows=5")
+    with pytest.raises(UsageError, match="--sample: `-1` is not a count"):
+        parse_sample("10%,window=-1")
     with pytest.raises(UsageError, match="at least one instruction"):
         parse_sample("10%,window=0")
 

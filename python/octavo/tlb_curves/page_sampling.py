@@ -58,7 +58,7 @@ def parse_page_sample(text: str) -> PageSample:
     for setting in settings:
         name, _, value = setting.partition("=")
         choose(name, ["seed"], "part of --sample-pages")
-        seed = units.count(value)
+        seed = units.count(value, "--sample-pages")
     rate = read_share(share)
     if rate is None or not LEAST_RATE <= rate <= 1:
         raise UsageError(

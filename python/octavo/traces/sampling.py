@@ -37,11 +37,11 @@ def parse_sample(text: str) -> Sample:
         name, _, value = setting.partition("=")
         name = choose(name, ["window", "seed"], "part of --sample")
         if name == "window":
-            window = units.count(value)
+            window = units.count(value, "--sample")
             if window == 0:
                 raise UsageError("--sample: a window has at least one instruction.")
         else:
-            seed = units.count(value)
+            seed = units.count(value, "--sample")
     fraction = read_share(share)
     if fraction is None or not 0 < fraction < 1:
         raise UsageError(
