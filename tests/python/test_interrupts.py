@@ -208,7 +208,8 @@ def test_an_interrupted_read_is_marked_in_its_result(keeps_result: bool) -> None
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["run", "--help"], ["list", "machines"]]
+    "arguments",
+    [["--help"], ["--version"], ["run", "--help"], ["list", "machines"], ["completion", "bash"]],
 )
 def test_a_full_standard_output_is_one_sentence(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
@@ -220,6 +221,6 @@ def test_a_full_standard_output_is_one_sentence(arguments: list[str]) -> None:
             check=False,
         )
     assert done.returncode == 125
-    assert done.stderr.startswith(b"octavo: ")
+    assert done.stderr.startswith(b"octavo: cannot write ")
     assert done.stderr.endswith(b"No space left on device.\n")
     assert done.stderr.count(b"\n") == 1

@@ -50,11 +50,14 @@ def failing_with(what: str) -> Iterator[None]:
 
 
 def write_standard_output(text: str) -> None:
-    """Writes and flushes, so that a reader who has gone is noticed here and nowhere later."""
+    """Writes and flushes, so that a reader who has gone is noticed here and nowhere later. Raises
+    CannotRun, but BrokenPipeError for that reader.
+    """
     check_standard_output()
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        with failing_with("to standard output"):
+            sys.stdout.write(text)
+            sys.stdout.flush()
     except BrokenPipeError:
         discard_standard_output()
         raise
