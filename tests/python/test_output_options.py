@@ -76,6 +76,25 @@ def test_json_overwrites_a_file_only_with_force(name: str, tmp_path: Path) -> No
     assert place.read_text() == "kept"
 
 
+@pytest.mark.parametrize("name", ["run", "curves", "sim", "info", "head", "check", "convert"])
+def test_no_output_replaces_the_trace_that_is_read(name: str, csv: str, tmp_path: Path) -> None:
+    before = Path(csv).read_bytes()
+    Path(tmp_path / "link.csv").symlink_to(csv)
+    target = [str(tmp_path / "new.oct")] if name == "convert" else []
+    done = octavo(name, "--force", "--json", str(tmp_path / "link.csv"), csv, *target)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "link.csv` is read; give another file." in done.stderr
+    assert Path(csv).read_bytes() == before
+
+
+def test_a_document_does_not_replace_the_study_file(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text("")
+    done = octavo("study", "status", str(file), "--json", str(file), "--force")
+    assert (done.exit_code, file.read_text()) == (2, "")
+    assert "is read; give another file." in done.stderr
+
+
 def test_force_overwrites_json(csv: str, tmp_path: Path) -> None:
     place = tmp_path / "old.json"
     place.write_text("old")

@@ -49,7 +49,7 @@ def check(
     mappings and threads.
     """
     with guarded():
-        shown = output.shown()
+        shown = output.shown(trace)
         opened = open_trace(trace, format=format)
         with LiveLine(quiet=output.quiet, text=trace_text) as line:
             job = start_check(opened)

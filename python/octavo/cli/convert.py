@@ -98,7 +98,7 @@ def convert(
     """
     with guarded():
         place = _one_of(target, out)
-        write_document = output.document_file(beside=place)
+        write_document = output.document_file(beside=place, inputs=[source])
         console = make_console()
         with LiveLine(console, quiet=output.quiet, text=trace_text) as line:
             done = convert_trace(

@@ -41,7 +41,7 @@ def run_engine(
             command, processes=tracing.processes, verb=engine.verb, **tracing.of_traces()
         )
         configuration = engine.configure(**choices(), **tracing.scope())
-        files = Files(stack, output)
+        files = Files(stack, output, command if is_trace else ())
         text = trace_text if is_trace else progress_text
         with output.program_output(), LiveLine(quiet=output.quiet, text=text) as line:
             format = tracing.format if is_trace else None

@@ -46,7 +46,7 @@ def head(
     An instruction's number is how many of its process came before it.
     """
     with guarded():
-        shown = output.shown()
+        shown = output.shown(trace)
         opened = open_trace(trace, format=format)
         first = units.count(start, "--from")
         entries, fault = interruptible(

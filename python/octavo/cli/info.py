@@ -34,7 +34,7 @@ def info(
     For a trace that is cut off, describes the part before the cut.
     """
     with guarded():
-        shown = output.shown()
+        shown = output.shown(trace)
         with LiveLine(quiet=output.quiet, text=trace_text) as line:
             found = survey_trace(trace, line.show, format=format)
         shown.write_console(lambda console: _show(console, found, maps=maps))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -258,13 +258,16 @@ class DocumentOutput:
     quiet: bool = flag("Print nothing but errors on standard error.", "--quiet", "-q")
     force: bool = flag("Overwrite files that exist, and results in a DIR.")
 
-    def document_file(self, *, beside: str | None) -> Callable[[Callable[[], Any]], None]:
+    def document_file(
+        self, *, beside: str | None, inputs: Sequence[str] = ()
+    ) -> Callable[[Callable[[], Any]], None]:
         """Takes what makes the document, which is called if `--json` was given. `beside` is the
-        command's other output. Raises UsageError or CannotRun for a place that cannot be written.
+        command's other output; `inputs` are read. Raises UsageError or CannotRun for a place that
+        cannot be written.
         """
         from octavo.cli.shown import check_distinct
 
-        check_distinct(out=beside, json=self.json)
+        check_distinct(out=beside, json=self.json, inputs=inputs)
         file = None if self.json is None else JsonFile(self.json, force=self.force)
         return lambda document: None if file is None else file.write(document())
 
@@ -297,11 +300,11 @@ class TextOutput(DocumentOutput):
         None, "FILE", "Write the output to FILE; - is standard output.", "--out", "-o"
     )
 
-    def shown(self) -> Shown:
-        """The places, checked. Raises UsageError or CannotRun."""
+    def shown(self, *inputs: str) -> Shown:
+        """The places, checked; `inputs` are read. Raises UsageError or CannotRun."""
         from octavo.cli.shown import Shown
 
-        return Shown(out=self.out, json=self.json, force=self.force)
+        return Shown(out=self.out, json=self.json, force=self.force, inputs=inputs)
 
 
 def names_in(*texts: str) -> list[str]:

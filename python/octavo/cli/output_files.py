@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 class Files:
     """The files named by `--json` and `--out`, checked before anything runs."""
 
-    def __init__(self, stack: ExitStack, asked: Output) -> None:
-        """`stack` removes unfinished files if nothing is written in the end."""
+    def __init__(self, stack: ExitStack, asked: Output, inputs: Sequence[str] = ()) -> None:
+        """`stack` removes unfinished files if nothing is written in the end; `inputs` are read."""
         self._asked = asked
-        self._write_document = asked.document_file(beside=asked.out)
+        self._write_document = asked.document_file(beside=asked.out, inputs=inputs)
         self._place: OutputTarget | None = None
         if asked.out is not None:
             with uninterrupted():

@@ -110,7 +110,7 @@ def run(
         )
         if is_trace:
             check_no_phase(configuration.phase)
-        files = Files(stack, output)
+        files = Files(stack, output, command if is_trace else ())
         text = trace_text if is_trace else progress_text
         with output.program_output(), LiveLine(quiet=output.quiet, text=text) as line:
 

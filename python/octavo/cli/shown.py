@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,9 +28,11 @@ class Shown:
     The text goes to standard output where no file is named and the JSON does not go there.
     """
 
-    def __init__(self, *, out: str | None, json: str | None, force: bool) -> None:
-        """Raises UsageError or CannotRun for a place that cannot be written."""
-        check_distinct(out=out, json=json)
+    def __init__(
+        self, *, out: str | None, json: str | None, force: bool, inputs: Sequence[str] = ()
+    ) -> None:
+        """`inputs` are read. Raises UsageError or CannotRun for a place that cannot be written."""
+        check_distinct(out=out, json=json, inputs=inputs)
         self._file = None if out in (None, STANDARD_OUTPUT) else out
         if self._file is not None:
             check_new_file(self._file, force=force, option="--out")
@@ -54,8 +56,7 @@ class Shown:
             self._replace(self._file, "".join(pieces))
         elif not self._is_silent:
             for piece in pieces:
-                with failing_with("to standard output"):
-                    write_standard_output(piece)
+                write_standard_output(piece)
 
     def write_json(self, document: Callable[[], Any]) -> None:
         """Writes the document, made only where it was asked for."""
@@ -67,11 +68,24 @@ class Shown:
             replace_text(Path(name).resolve(), text, overwrite=self._force)
 
 
-def check_distinct(*, out: str | None, json: str | None) -> None:
-    """Refuses one place for two outputs. Raises UsageError."""
+def check_distinct(*, out: str | None, json: str | None, inputs: Sequence[str] = ()) -> None:
+    """Refuses one place for two outputs, and a file that is read, also where files may be
+    overwritten. Raises UsageError.
+    """
+    for option, name in (("--out", out), ("--json", json)):
+        for read in inputs:
+            if name and STANDARD_OUTPUT not in (name, read) and _is_one_file(name, read):
+                raise UsageError(f"{option}: `{name}` is read; give another file.")
     if not out or not json:
         return
     if out == json == STANDARD_OUTPUT:
         raise UsageError("--out - and --json - both go to standard output; name a file for one.")
     if STANDARD_OUTPUT not in (out, json) and Path(out).resolve() == Path(json).resolve():
         raise UsageError(f"--out and --json both name `{json}`; give each a file of its own.")
+
+
+def _is_one_file(name: str, other: str) -> bool:
+    try:
+        return Path(name).samefile(other)
+    except (OSError, ValueError):
+        return False

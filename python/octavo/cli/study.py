@@ -78,7 +78,7 @@ def study(
                 if wanted is None
                 else f"octavo study {action} FILE wants {wanted} after the file."
             )
-        write_document = output.document_file(beside=None)
+        write_document = output.document_file(beside=None, inputs=[file, more or ""])
         if action == "query":
             _query(file, str(more), write_document, output)
         elif action == "diff":
