@@ -243,7 +243,7 @@ def test_each_error_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> N
         (f'traces = "{STRIDED}"\ndesigns = "thpp"', "did you mean `thp`"),
         (f'traces = "{STRIDED}"\nparameters = {{"core.cpi" = 1}}', "core.cpi"),
         ('traces = "none.oct"', "none.oct"),
-        (f'traces = "{STRIDED}"\nwarm_up = "many"', "many"),
+        (f'traces = "{STRIDED}"\nwarm_up = "many"', "one.toml: warm_up: `many` is not a count"),
         (
             f'traces = "{STRIDED}"\nparameters = {{a = {[1] * 999}, b = {[1] * 999}, c = [1, 2]}}',
             "one.toml: 1,996,002 combinations of settings: a sweep has at most 1,000,000",

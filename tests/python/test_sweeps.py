@@ -23,6 +23,7 @@ from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.hardware.machines import resolve_machine
 from octavo.sweeps.content import file_hash, local_trace, trace_hash
 from octavo.sweeps.data_set import DataSet
+from octavo.sweeps.estimate import references_of
 from octavo.sweeps.local import MOST_ATTEMPTS, LocalWorkers
 from octavo.sweeps.plan import crossed, resolve, variants
 from octavo.sweeps.running import SweepProgress, prepare
@@ -405,6 +406,12 @@ def test_the_result_is_read_by_other_libraries(swept: octavo.SweepResult) -> Non
     assert page.count("<tr>") == 17
     hostile = octavo.sweep({"<script>": STRIDED}, designs="thp")
     assert "<script>" not in hostile._repr_html_()
+
+
+def test_an_estimate_reads_numbers_as_the_trace_does() -> None:
+    for text in ("2_000", "2e3", "2k", "2000"):
+        assert references_of(f"synth:zipf?references={text}&instructions=1e1") == 22_000
+    assert references_of("synth:rows") == references_of("synth:rows?references=1e8&instructions=4")
 
 
 def test_an_estimate_comes_before(tmp_path: Path) -> None:

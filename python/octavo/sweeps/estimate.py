@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import octavo._core as _core
-from octavo.base.units import count, format_bytes, format_count, format_duration
+from octavo.base.units import format_bytes, format_count, format_duration
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.tasks import Task
-from octavo.traces.by_name import SYNTHETIC, overview_of
+from octavo.traces.by_name import SYNTHETIC, open_trace, overview_of
 
 _READING_NS, _SIMULATION_NS = 2.5, 6.0
 """Of a reference, where nothing is known yet: the means of docs/results/machine.md."""
 _PROCESS_BYTES = 120 << 20
 """Of a worker before it simulates."""
 _STARTING_SECONDS = 0.4
-_DEFAULT_REFERENCES, _DEFAULT_INSTRUCTIONS = 100_000_000, "4"
-"""Of a synthetic trace: docs/traces.md."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def _measured(data_set: DataSet) -> tuple[float | None, dict[str, int]]:
 def references_of(uri: str) -> int | None:
     """The references of a trace; None where its headers do not say."""
     if uri.startswith(SYNTHETIC):
-        return _synthetic_references(parse_qs(uri.partition("?")[2]))
+        return _synthetic_references(uri)
     if "://" in uri or not Path(uri).is_file():
         return None
     overview = overview_of(uri)
@@ -116,11 +114,8 @@ def references_of(uri: str) -> int | None:
     return sum(chunk["references"] for chunk in overview["streams"])
 
 
-def _synthetic_references(given: Mapping[str, list[str]]) -> int:
-    """With the fetches of instructions."""
-    accesses = _DEFAULT_REFERENCES
-    for name, references in (("references", 1), ("length", 1), ("updates", 2)):
-        if name in given:
-            accesses = references * count(given[name][0])
-    instructions = given.get("instructions", [_DEFAULT_INSTRUCTIONS])[0]
-    return accesses * (1 + count(instructions))
+def _synthetic_references(uri: str) -> int:
+    """With the fetches of instructions, by the parameters that the trace has when it is made."""
+    note = open_trace(uri).facts()["notes"][0]
+    made = parse_qs(note.partition("?")[2])
+    return int(made["references"][0]) * (1 + int(made["instructions"][0]))

@@ -126,7 +126,7 @@ def read_study(name: str) -> Study:
     counting = {key: given[key] for key in COUNTING if key in given}
     for key in _NUMBERS:
         if isinstance(counting.get(key), str):
-            counting[key] = count(counting[key])
+            counting[key] = count(counting[key], f"{name}: {key}")
     return Study(
         path=path,
         out=path.parent / given.get("out", f"{path.stem}.results"),
