@@ -285,6 +285,10 @@ def test_options_name_the_range_of_whole_numbers(words: list[str], said: str) ->
         (["list", "designz"], "unknown kind of list `designz`; did you mean `designs`?"),
         (["explain", "tsp"], "unknown design `tsp`; did you mean `tps`?"),
         (["completion", "tcsh"], "unknown shell `tcsh`"),
+        (["calibrate", "--memory", "1q"], "--memory: `1q` is not a size"),
+        (["convert", SMALL, "-", "--max-expansion", "1q"], "--max-expansion: `1q` is not a size"),
+        (["sim", SMALL, "--quantum", "1q"], "--quantum: `1q` is not a count"),
+        (["curves", SMALL, "--first-quantum", "1q"], "--first-quantum: `1q` is not a count"),
     ],
 )
 def test_bad_input_is_one_sentence(words: list[str], said: str) -> None:

@@ -82,7 +82,7 @@ def calibrate(
     memory, what its core holds at once, its clock. No hardware counters are needed.
     """
     with guarded():
-        memory_bytes = None if memory is None else byte_size(memory)
+        memory_bytes = None if memory is None else byte_size(memory, "--memory")
         file = CalibrationFile(out, force=output.force)
         machine = None
         if out is None or machine_out is not None:

@@ -1,6 +1,7 @@
 """`octavo convert`: write a trace in another format."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -109,7 +110,9 @@ def convert(
                 read_format=read_format,
                 write_format=write_format,
                 force=output.force,
-                max_expanded_bytes=optional(units.byte_size, max_expansion),
+                max_expanded_bytes=optional(
+                    partial(units.byte_size, option="--max-expansion"), max_expansion
+                ),
             )
         if not output.quiet:
             say(console, _headline(source, place, done), "bold")

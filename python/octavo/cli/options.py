@@ -204,8 +204,8 @@ class SharedTracing(Tracing):
 
     def scope(self) -> dict[str, Any]:
         """The arguments of `resolve_scope` and of `choose_processes`. Raises UsageError."""
-        quantum = optional(count, self.quantum)
-        first = optional(count, self.first_quantum)
+        quantum = optional(partial(count, option="--quantum"), self.quantum)
+        first = optional(partial(count, option="--first-quantum"), self.first_quantum)
         turns = {"quantum": quantum, "first_quantum": first}
         return {**super().scope(), "processes": self.processes, **turns}
 
