@@ -15,6 +15,7 @@ import pytest
 
 import octavo
 from octavo.sweeps.data_set import DataSet
+from traces_made import SOME, write_csv
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/developing/python-designs.md").read_text(encoding="utf-8")
@@ -341,6 +342,9 @@ def test_two_designs_of_one_name_are_refused(lru: Any) -> None:
         ({"check": "yes"}, "check: `'yes'` is not allowed: give True or False."),
         ({"settings": "a=1"}, "settings: `'a=1'` is not allowed: give a mapping or a list."),
         ({"max_instructions": "1k"}, "max_instructions: `'1k'` is not allowed: give a whole"),
+        ({"max_instructions": True}, "max_instructions: `True` is not allowed: give a whole"),
+        ({"settings": 5}, "settings: `5` is not allowed: give a mapping or a list."),
+        ({"settings": ["core.count=2", 5]}, "settings[1]: `5` is not allowed: give a text."),
         ({"designs": [5]}, "5 is no design: give a name, or a subclass of octavo.Design."),
     ],
 )
@@ -354,6 +358,24 @@ def test_arguments_of_other_types_are_refused_in_a_sentence(
     if shared:
         with pytest.raises(octavo.OctavoError, match=re.escape(said)):
             octavo.sweep(trace, **shared)
+
+
+@pytest.mark.parametrize("call", [octavo.run, octavo.curves, octavo.sim])
+def test_a_trace_is_named_by_a_text_or_a_path(call: Any, tmp_path: Path) -> None:
+    file = Path(write_csv(tmp_path / "some.csv", SOME))
+    assert call(file).rows == call([file]).rows == call(str(file)).rows
+    for other, place in [(None, ""), (b"some.csv", ""), ([file, None], "[1]"), ([["ls"]], "[0]")]:
+        with pytest.raises(octavo.OctavoError, match=rf"^command{re.escape(place)}: .* give a "):
+            call(other)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    np = pytest.importorskip("numpy")
+    trace = "synth:gups?table=1MiB&updates=100"
+    limited = octavo.run(trace, max_instructions=np.int64(100), max_growth=np.float32(0.5))
+    assert limited.rows == octavo.run(trace, max_instructions=100, max_growth=0.5).rows
+    with pytest.raises(octavo.OctavoError, match="page_sizes: `4096` is not allowed: give a list"):
+        octavo.run(trace, page_sizes=4096)  # type: ignore[arg-type]
 
 
 def test_one_design_is_taken_for_a_list_of_one() -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import wraps
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from octavo.base.errors import UsageError, choose
 from octavo.base.text import quoted
@@ -55,31 +55,50 @@ def with_checked_names(
             for name, parameter in inspect.signature(function).parameters.items()
         }
         signature = inspect.signature(call)
+        variable = inspect.Parameter.VAR_KEYWORD
+        others = [name for name, of in signature.parameters.items() if of.kind is variable]
 
         @wraps(call)
         def checked(*given: Parameters.args, **named: Parameters.kwargs) -> Found:
             for name in named:
                 choose(name, allowed, f"argument of octavo.{call.__name__}")
-            bound = signature.bind_partial(*given, **named).arguments
-            for name, value in {**bound, **named}.items():
-                _check_type(name, value, annotated.get(name, ""))
-            return call(*given, **named)
+            bound = signature.bind_partial(*given, **named)
+            for values in (bound.arguments, *(bound.arguments.get(name, {}) for name in others)):
+                for name, value in values.items():
+                    values[name] = _checked(name, value, annotated.get(name, ""))
+            return cast("Callable[..., Found]", call)(*bound.args, **bound.kwargs)
 
         return checked
 
     return decorate
 
 
-def _check_type(name: str, value: object, annotation: str) -> None:
-    """Refuses a value that is of none of the annotation's types. Annotations with other types than
-    simple ones are not checked, but that a text is no list.
+def _checked(name: str, value: object, annotation: str) -> object:
+    """The value, with NumPy's numbers and paths as Python's own numbers and texts. Refuses one that
+    is of none of the annotation's types. Annotations with other types than simple ones are not
+    checked, but that a text is no list.
     """
-    while annotation != (annotation := re.sub(r"\[[^\[\]]*\]", "", annotation)):
+    plain = annotation
+    while plain != (plain := re.sub(r"\[[^\[\]]*\]", "", plain)):
         pass
-    kinds = [kind.strip() for kind in annotation.split("|")]
+    kinds = [kind.strip() for kind in plain.split("|")]
     is_text_for_list = isinstance(value, str) and "str" not in kinds and _LISTS & {*kinds}
-    if not is_text_for_list and not all(kind in _KINDS and kind not in _LISTS for kind in kinds):
-        return
-    if not any(isinstance(value, _KINDS[kind][0]) for kind in kinds if kind in _KINDS):
-        allowed = " or ".join(_KINDS[kind][1] for kind in kinds if kind in _KINDS)
+    if not is_text_for_list and not all(kind in _KINDS for kind in kinds):
+        return value
+    is_one = isinstance(value, str | bytes | dict | os.PathLike)
+    if "Sequence" in kinds and isinstance(value, Iterable) and not is_one:
+        texts = "Sequence[str]" in annotation
+        return [
+            _checked(f"{name}[{place}]", one, "str") if texts else one
+            for place, one in enumerate(value)
+        ]
+    known = [_KINDS[kind] for kind in kinds if kind in _KINDS]
+    is_truth_for_number = isinstance(value, bool) and "bool" not in kinds
+    if is_truth_for_number or not any(isinstance(value, types) for types, _ in known):
+        allowed = " or ".join(words for _, words in known)
         raise UsageError(f"{name}: `{quoted(repr(value))}` is not allowed: give {allowed}.")
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, Integral) else value
