@@ -45,7 +45,7 @@ _PLACES = {
     "CurvesResult": ("octavo.tlb_curves.api", "CurvesResult"),
     "curves": ("octavo.tlb_curves.api", "curves"),
     "Design": ("octavo.simulation.python_design", "Design"),
-    "ctl": ("octavo.control.client", "ask"),
+    "ctl": ("octavo.control.client", "ctl"),
     "OctavoError": ("octavo._core", "OctavoError"),
     "RecordedTrace": ("octavo.tracing.recording", "RecordedTrace"),
     "RunResult": ("octavo.runs.result", "RunResult"),

@@ -378,6 +378,28 @@ def test_numbers_of_numpy_are_numbers() -> None:
         octavo.run(trace, page_sizes=4096)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda api: api.run("x", entries=64), "entries: `64` is not allowed: give a pair"),
+        (lambda api: api.run("x", entries=[1, "x"]), "--entries must be from 1 to 1048576."),
+        (lambda api: api.run("x", on_progress=5), "on_progress: `5` is not allowed: give a func"),
+        (lambda api: api.sim("x", designs=None), "designs: `None` is not allowed: give a list"),
+        (lambda api: api.sweep(5), "traces: `5` is not allowed: give a name, or a list"),
+        (lambda api: api.sweep(["x", None]), "traces: `None` is no name: give a text or a path."),
+        (lambda api: api.sweep("x", out=5), "out: `5` is not allowed: give a text or a path"),
+        (lambda api: api.sweep("x", settings=5), "settings: `5` is not allowed: give a mapping"),
+        (lambda api: api.machine(5), "name: `5` is not allowed: give a text or a path."),
+        (lambda api: api.machine("zen4", ["a=1"]), "settings: `['a=1']` is not allowed: give a m"),
+        (lambda api: api.ctl("1", "status"), "pid: `'1'` is not allowed: give a whole number."),
+        (lambda api: api.verify([]), "no program given: name it"),
+    ],
+)
+def test_other_types_are_refused_wherever_they_are_given(call: Any, said: str) -> None:
+    with pytest.raises(octavo.OctavoError, match=re.escape(said)):
+        call(octavo)
+
+
 def test_one_design_is_taken_for_a_list_of_one() -> None:
     trace = "synth:gups?table=1MiB&updates=100"
     assert octavo.sim(trace, designs="thp").rows == octavo.sim(trace, designs=["thp"]).rows

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from octavo.base.errors import CannotRun
-from octavo.control.client import ask
+from octavo.control.client import ctl
 from octavo.control.place import places
 from schemas import first_error, validator_of
 
@@ -59,7 +59,7 @@ class Server:
 
     def ctl(self, action: str, pid: int | None = None) -> dict[str, Any]:
         """The answer of the run."""
-        return ask(pid or self.pid, action)
+        return ctl(pid or self.pid, action)
 
     def status(self) -> dict[str, Any]:
         return self.ctl("status")

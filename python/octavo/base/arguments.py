@@ -26,6 +26,14 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "None": ((type(None),), "None"),
     "Sequence": ((list, tuple), "a list"),
     "Mapping": ((dict,), "a mapping"),
+    "tuple": ((list, tuple), "a pair of numbers"),
+    "type": ((type,), "a class"),
+    "Path": ((os.PathLike,), "a path"),
+    "os.PathLike": ((os.PathLike,), "a path"),
+    "Callable": ((Callable,), "a function"),  # type: ignore[dict-item]
+    "OnProgress": ((Callable,), "a function"),  # type: ignore[dict-item]
+    "Names": ((str, os.PathLike, list, tuple, dict), "a name, or a list or a mapping of names"),
+    "Variants": ((list, tuple, dict), "a mapping or a list of mappings"),
 }
 """Annotations whose values are checked: the types that are taken, and their name."""
 _LISTS = {"Sequence", "Mapping"}
@@ -89,7 +97,7 @@ def _checked(name: str, value: object, annotation: str) -> object:
     if "Sequence" in kinds and isinstance(value, Iterable) and not is_one:
         texts = "Sequence[str]" in annotation
         return [
-            _checked(f"{name}[{place}]", one, "str") if texts else one
+            _checked(f"{name}[{place}]", one, "str") if texts else _plain(one)
             for place, one in enumerate(value)
         ]
     known = [_KINDS[kind] for kind in kinds if kind in _KINDS]
@@ -97,8 +105,15 @@ def _checked(name: str, value: object, annotation: str) -> object:
     if is_truth_for_number or not any(isinstance(value, types) for types, _ in known):
         allowed = " or ".join(words for _, words in known)
         raise UsageError(f"{name}: `{quoted(repr(value))}` is not allowed: give {allowed}.")
-    if isinstance(value, os.PathLike):
+    if isinstance(value, tuple | list) and "tuple" in kinds:
+        return tuple(map(_plain, value))
+    if isinstance(value, os.PathLike) and "str" in kinds:
         return os.fspath(value)
+    return _plain(value)
+
+
+def _plain(value: object) -> object:
+    """Other numbers, such as those of NumPy, as Python's own."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     return float(value) if isinstance(value, Real) and not isinstance(value, Integral) else value

@@ -71,10 +71,10 @@ def ctl(
             return
         if output.out is not None:
             raise UsageError(f"--out is for a snapshot; `{action}` has nothing to write there.")
-        from octavo.control.client import ask
+        from octavo.control import client
 
         place = None if output.json is None else JsonFile(output.json, force=output.force)
-        status = ask(pid, action)
+        status = client.ctl(pid, action)
         if place is not None:
             place.write(status)
         if not output.quiet and output.json != STANDARD_OUTPUT:
@@ -83,13 +83,13 @@ def ctl(
 
 def _snapshot(stack: ExitStack, pid: int, output: options.Output) -> None:
     from octavo.cli.output_files import Files
-    from octavo.control.client import ask
+    from octavo.control import client
     from octavo.runs.result import RunResult
     from octavo.terminal.console import make_console, make_output_console
     from octavo.terminal.run import show_result
 
     files = Files(stack, output)
-    document = ask(pid, "snapshot")
+    document = client.ctl(pid, "snapshot")
     result = RunResult(
         manifest=document["run"],
         rows=document["rows"],

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun
 from octavo.base.processes import ancestors, is_alive
 from octavo.control.place import Place, places, remove_stale
@@ -16,10 +17,11 @@ from octavo.control.server import WAIT, peer_of
 _POLL_SECONDS = 0.05
 
 
-def ask(pid: int, action: str) -> dict[str, Any]:
+@with_checked_names()
+def ctl(pid: int, action: str) -> dict[str, Any]:
     """The answer of the run of a process: octavo's, the program's, or one of its children.
 
-    `octavo.ctl`. `action` is "status", "start", "stop", "snapshot" or "wait": the status as soon as
+    `action` is "status", "start", "stop", "snapshot" or "wait": the status as soon as
     the run can be asked. Raises CannotRun where there is no such run, with "wait" once the process
     has ended, or with what the run says.
     """

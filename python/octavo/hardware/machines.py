@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import octavo._core as _core
+from octavo.base.arguments import with_checked_names
 from octavo.base.errors import UsageError
 from octavo.base.host import configuration_directory
 from octavo.base.table import Grid, Shown, Tabular, arrow_table
@@ -96,6 +97,7 @@ def machines() -> Machines:
     return Machines({key: config[key] for key in _LISTED} for config in configs)
 
 
+@with_checked_names()
 def machine(name: str | os.PathLike[str], settings: Mapping[str, Setting] | None = None) -> Machine:
     """A machine with every key: a preset, a TOML file whose name ends with `.toml`, or `host`.
 

@@ -112,7 +112,9 @@ def configure(
     if entries is not None and tlb is not None:
         raise UsageError("--entries and --tlb exclude each other: a preset has its own entries.")
     resolved = resolve_scope(**scope)
-    if entries is not None and not 1 <= min(entries) <= max(entries) <= _MOST_ENTRIES:
+    if entries is not None and not (
+        len(entries) == 2 and all(one in range(1, _MOST_ENTRIES + 1) for one in entries)
+    ):
         raise UsageError(f"--entries must be from 1 to {_MOST_ENTRIES}.")
     machine, modelled = single_level(*entries) if entries else load_preset(DEFAULT_PRESET), None
     if tlb in preset_names("levels"):

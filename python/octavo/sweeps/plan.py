@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from octavo.base.errors import UsageError
+from octavo.base.text import quoted
 from octavo.hardware.machines import Setting
 from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.content import trace_hash
@@ -76,10 +77,12 @@ def named(given: Names, what: str) -> dict[str, str]:
     """The names that users gave, or the texts themselves, with the texts. Raises UsageError."""
     if isinstance(given, str | os.PathLike):
         given = [given]
-    if isinstance(given, Mapping):
-        found = {str(name): os.fspath(value) for name, value in given.items()}
-    else:
-        found = {os.fspath(value): os.fspath(value) for value in given}
+    values = list(given.values() if isinstance(given, Mapping) else given)
+    for value in values:
+        if not isinstance(value, str | os.PathLike):
+            raise UsageError(f"{what}: `{quoted(repr(value))}` is no name: give a text or a path.")
+    names = map(str, given) if isinstance(given, Mapping) else map(os.fspath, values)
+    found = dict(zip(names, map(os.fspath, values), strict=True))
     if not found or not all(found.values()):
         raise UsageError(f"a sweep needs {what}.")
     return found

@@ -61,6 +61,8 @@ def verify(
     time after which no round begins. `root` is where sysfs is found. An interrupt ends the
     measurement and keeps finished rounds. Raises OctavoError with one clear sentence.
     """
+    if not command:
+        raise UsageError("no program given: name it, and its arguments after it.")
     measured = parse_metric(metric, better)
     if not measured.is_of_server and (ready is not None or prepare is not None):
         option = "--ready" if ready is not None else "--prepare"
