@@ -137,9 +137,10 @@ pub fn designs() -> Vec<&'static NamedDesign> {
     designs
 }
 
-/// The tables of the machine description that a design may set for itself.
-pub fn own_settings() -> impl Iterator<Item = &'static str> {
-    families().filter_map(|family| family.settings).map(|table| table.name)
+/// The table of the machine description that designs with this hardware may set for themselves, if there is one.
+pub fn own_table(hardware: &TranslationHardware) -> Option<&'static str> {
+    let is_of = |family: &&Family| family.hardware.iter().any(|of| of.name == hardware.name);
+    Some(families().find(is_of)?.settings?.name)
 }
 
 /// All policies of page sizes: those of the operating system, then those of designs.

@@ -38,7 +38,7 @@ pub enum SpecError {
         meant: String,
     },
     /// An unknown or invalid policy setting.
-    #[error("{design}: policy {policy}: {error}")]
+    #[error("{design}: policy {policy}: {error}{own}")]
     Setting {
         /// As given by the user.
         design: String,
@@ -46,18 +46,17 @@ pub enum SpecError {
         policy: String,
         /// The error.
         error: Box<SettingError>,
+        /// The beginning of the settings of the hardware, for an unknown one.
+        own: String,
     },
     /// A setting of the machine part that all designs share.
-    #[error(
-        "{design}: `{setting}`: all designs share one machine, except for settings that begin with {own}: \
-         give it by --set"
-    )]
+    #[error("{design}: `{setting}`: all designs share one machine{own}: give it by --set")]
     SharedMachineSetting {
         /// As given by the user.
         design: String,
         /// The setting.
         setting: String,
-        /// The beginnings of settings that a design may have.
+        /// The beginning of settings that the design may have for itself.
         own: String,
     },
     /// A setting without a value.
@@ -135,10 +134,11 @@ impl DesignSpec {
             let names: Vec<&str> = registry::hardware().map(|known| known.name).collect();
             return Err(unknown("hardware", hardware, &names));
         };
-        let (machine_settings, policy_settings) = split(name, settings)?;
+        let own = registry::own_table(hardware);
+        let (machine_settings, policy_settings) = split(name, own, settings)?;
         let os = registry::policies()
             .named(policy, policy_settings.into_iter())
-            .map_err(|error| SpecError::of_policy(name, error))?;
+            .map_err(|error| SpecError::of_policy(name, own, error))?;
         check_fit(hardware, policy, &os)?;
         Ok(DesignSpec {
             name: name.to_owned(),
@@ -153,7 +153,7 @@ impl DesignSpec {
     pub fn outside(name: &str, policy: &str, make: MakeLevel) -> Result<Self, SpecError> {
         let os = registry::policies()
             .parse(policy)
-            .map_err(|error| SpecError::of_policy(name, error))?;
+            .map_err(|error| SpecError::of_policy(name, None, error))?;
         check_fit(&outside::HARDWARE, policy, &os)?;
         let (hardware, settings) = (&outside::HARDWARE, Vec::new());
         Ok(DesignSpec { name: name.to_owned(), hardware, os, settings, outside: Some(make) })
@@ -191,9 +191,10 @@ impl DesignSpec {
     }
 }
 
-/// The settings of a design for the machine, and those for its policy.
+/// The settings of a design for its own table of the machine, and those for its policy.
 fn split<'a>(
     name: &str,
+    own: Option<&str>,
     settings: impl Iterator<Item = &'a str>,
 ) -> Result<(Vec<String>, Vec<&'a str>), SpecError> {
     let (mut of_machine, mut of_policy) = (Vec::new(), Vec::new());
@@ -201,16 +202,13 @@ fn split<'a>(
         let key = setting.split_once('=').map_or("", |(key, _)| key);
         match key.split_once('.') {
             None => of_policy.push(setting),
-            Some((table, _)) if registry::own_settings().any(|own| own == table) => {
-                of_machine.push(setting.to_owned());
-            }
+            Some((table, _)) if own == Some(table) => of_machine.push(setting.to_owned()),
             Some(_) => {
-                let own: Vec<String> =
-                    registry::own_settings().map(|own| format!("`{own}.`")).collect();
+                let except = |own| format!(", except for settings that begin with `{own}.`");
                 return Err(SpecError::SharedMachineSetting {
                     design: quoted(name),
                     setting: quoted(setting),
-                    own: own.join(" or "),
+                    own: own.map_or_else(String::new, except),
                 });
             }
         }
@@ -243,8 +241,8 @@ fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Res
 }
 
 impl SpecError {
-    /// The error of a design's policy.
-    fn of_policy(design: &str, error: PolicyError) -> Self {
+    /// The error of a design's policy; `own` is the table of its hardware.
+    fn of_policy(design: &str, own: Option<&str>, error: PolicyError) -> Self {
         match error {
             PolicyError::Unknown { name, allowed, meant } => {
                 SpecError::Unknown { kind: "policy", name, allowed, meant }
@@ -253,7 +251,13 @@ impl SpecError {
                 SpecError::NoValue { design: quoted(design), setting }
             }
             PolicyError::Setting { policy, error } => {
-                SpecError::Setting { design: quoted(design), policy, error: Box::new(error) }
+                let own = match error {
+                    SettingError::Unknown { .. } => own.map_or_else(String::new, |own| {
+                        format!("; settings of the hardware begin with `{own}.`")
+                    }),
+                    _ => String::new(),
+                };
+                SpecError::Setting { design: quoted(design), policy, error: Box::new(error), own }
             }
         }
     }
@@ -322,8 +326,19 @@ mod tests {
         assert_eq!(
             sentence("softvm:cache.line_bytes=32"),
             "softvm:cache.line_bytes=32: `cache.line_bytes=32`: all designs share one machine, except \
-             for settings that begin with `gtsm.` or `softvm.`: give it by --set"
+             for settings that begin with `softvm.`: give it by --set"
         );
+        assert_eq!(
+            sentence("thp:gtsm.bitmap_entries=2"),
+            "thp:gtsm.bitmap_entries=2: `gtsm.bitmap_entries=2`: all designs share one machine: give it by --set"
+        );
+        let unknown = sentence("gtsm:bitmap_entries=2");
+        assert!(
+            unknown
+                .starts_with("gtsm:bitmap_entries=2: policy gtsm: no setting `bitmap_entries`: ")
+        );
+        assert!(unknown.ends_with("; settings of the hardware begin with `gtsm.`"), "{unknown}");
+        assert!(!sentence("thp:bitmap_entries=2").contains("of the hardware"));
         assert_eq!(sentence("tps:span"), "tps:span: `span`: give KEY=VALUE");
         assert_eq!(
             sentence("tps+base"),
