@@ -79,7 +79,7 @@ def test_an_estimate_runs_nothing(path: str, tmp_path: Path) -> None:
 
 
 def test_status_resume_query_and_diff(path: str, tmp_path: Path) -> None:
-    assert "no data set" in study("status", path).stderr
+    assert "no data set of results: `octavo study run`" in study("status", path).stderr
     assert "no data set" in study("resume", path).stderr
     study("run", path, "-q")
     removed = next((tmp_path / "study.results").rglob("*.parquet"))
@@ -158,6 +158,25 @@ def test_a_query_is_one_select(
     assert (done.exit_code, done.stdout) == (2, "")
     assert "query: give one select" in done.stderr
     assert not Path("written").exists()
+
+
+@pytest.mark.parametrize(
+    ("sql", "near"),
+    [
+        ("select * from simulation", 'Did you mean "simulations"'),
+        ("select desig from simulations", 'Candidate bindings: "design"'),
+        ("select walker.walks from simulations", 'Candidate tables: "simulations"'),
+    ],
+)
+def test_an_unknown_name_in_a_query_is_answered_with_known_ones(
+    sql: str, near: str, path: str
+) -> None:
+    study("run", path, "-q")
+    done = study("query", path, sql)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert near in done.stderr
+    assert done.stderr.endswith(".\n")
+    assert "!" not in done.stderr
 
 
 def test_a_long_table_is_cut_off_and_says_so(path: str) -> None:

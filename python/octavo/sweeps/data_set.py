@@ -85,7 +85,10 @@ class DataSet:
 
     def _make(self, create: bool) -> None:
         if not create:
-            raise UsageError(f"`{self.directory}` is no data set of results.")
+            raise UsageError(
+                f"`{self.directory}` is no data set of results: `octavo study run` makes one, "
+                "or `octavo.sweep`."
+            )
         if self.directory.exists() and not self.directory.is_dir():
             raise CannotRun(f"cannot write to `{self.directory}`: it is not a directory.")
         self.directory.mkdir(parents=True, exist_ok=True)

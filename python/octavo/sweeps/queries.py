@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _KEPT = ("key", "stopped", "is_bound")
+_NEAR = ("Did you mean", "Candidate bindings", "Candidate tables")
+"""How DuckDB's second line begins where it names tables or columns in place of an unknown one."""
 
 
 def query(result: SweepResult, sql: str) -> pa.Table:
@@ -34,8 +36,10 @@ def query(result: SweepResult, sql: str) -> pa.Table:
         try:
             found = interruptible(lambda: _answer(connection, sql), connection.interrupt)
         except duckdb.Error as error:
-            first = str(error).strip().splitlines()[0].rstrip(".")
-            raise UsageError(f"query: {first}.") from None
+            first, *others = str(error).strip().splitlines()
+            near = [line for line in others[:1] if line.startswith(_NEAR)]
+            said = "; ".join(line.rstrip(".!?") for line in (first, *near))
+            raise UsageError(f"query: {said}.") from None
     return found.rename_columns(_distinct(found.column_names))
 
 
