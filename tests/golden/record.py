@@ -16,7 +16,7 @@ def main(names: list[str]) -> None:
     cases = corpus.Cases.read()
     unknown = [name for name in names if name not in cases.commands]
     if unknown:
-        sys.exit(f"cases.toml has no case `{unknown[0]}`")
+        sys.exit(f"cases.toml has no case `{unknown[0]}`: give SECTION-NAME, such as sim-pages")
     if corpus.Renames.read(corpus.RENAMES.read_text()).all():
         # Rows recorded before a rename and rows recorded after it are indistinguishable.
         if names:

@@ -1,6 +1,8 @@
 //! The translation designs: each has its own file or folder and one line in the list below.
 
 mod build;
+#[cfg(test)]
+mod last_page;
 mod outside;
 pub mod registry;
 mod spec;

@@ -6,7 +6,6 @@ mod core_time;
 mod cores;
 mod degenerate;
 mod designs;
-mod developing;
 mod developing_tables;
 mod exhausted_tables;
 mod footprint;

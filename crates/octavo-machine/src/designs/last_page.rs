@@ -1,19 +1,32 @@
-//! The example of docs/developing/designs.md: a complete design, run against the one that it extends.
+//! A register for each side in front of the TLBs, which keeps the page used last. A hit takes the place of a
+//! look-up of the first level; a store hits where the register was filled by a store.
 
-use octavo_machine::{AddressSpace, Counters, Design, Env, LineAccess, Lookups};
-
+use octavo_config::MachineConfig;
 use octavo_hw::Asid;
-use octavo_machine::designs::Conventional;
-use octavo_oracle::strategies::stream;
-use octavo_os::page_table::Format;
-use octavo_os::policy::{BaseConfig, PolicySettings};
+use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, PageNumber};
-use proptest::prelude::*;
 
-use crate::common::{bounds, tiny};
+use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
+use super::{Conventional, build};
+use crate::counters::{Counters, Lookups};
+use crate::design::{AddressSpace, Design};
+use crate::env::Env;
+use crate::front::LineAccess;
 
-// The design of the page begins here.
+/// The design that remembers the last page.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family::new(
+    &[TranslationHardware::new("last_page", make)],
+    &[NamedDesign { name: "last_page", hardware: "last_page", policy: "base", about: "the page used last", figure: "translation" }],
+);
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    build::machine(config, setup, os, || {
+        Ok(LastPage::new(Conventional::new(&config.tlb, setup.instructions)?))
+    })
+}
+
 /// A register for each side in front of the TLBs: the page that it used last.
 struct LastPage {
     tlbs: Conventional,
@@ -78,7 +91,12 @@ impl Design for LastPage {
         self.lookups.report("tlb.last", counters);
     }
 }
-// The design of the page ends here.
+// The file of the page ends here.
+
+use proptest::prelude::*;
+
+use crate::designs::registry::policies;
+use crate::designs::twins::{actions, configs, counted, machine, setup, tiny};
 
 proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
@@ -86,14 +104,14 @@ proptest! {
     /// Every translation is checked against the page table, and the registers take their hits from the first
     /// level.
     #[test]
-    fn last_page_register_takes_hits_from_the_tlbs(stream in stream(1..150)) {
-        let config = tiny();
-        let policy = || BaseConfig {}.build();
-        let counted = bounds::play_checked(&config, &stream, vec![
-            bounds::machine(&config, Format::default(), policy(), bounds::conventional(&config)),
-            bounds::machine(&config, Format::default(), policy(), LastPage::new(bounds::conventional(&config))),
-        ]);
-        let accesses = |machine: usize, component| counted[machine].get(component, "accesses").unwrap();
+    fn last_page_register_takes_hits_from_the_tlbs(config in configs(&[]), actions in actions()) {
+        let config = MachineConfig { memory: tiny(&[]).memory, ..config };
+        let os = policies().parse(FAMILY.designs[0].policy).unwrap();
+        let last_page = FAMILY.hardware[0].make(&config, &setup(&config), &os).unwrap();
+        let machines = vec![machine("conventional", &config, "base"), last_page];
+        let counted = counted(&config, machines, &actions);
+        let accesses =
+            |machine: usize, component| counted[machine].get(component, "accesses").unwrap();
         let first = |machine| accesses(machine, "tlb.l1i") + accesses(machine, "tlb.l1d");
         let hits = counted[1].get("tlb.last", "hits").unwrap();
         prop_assert_eq!(hits + first(1), first(0));
@@ -103,9 +121,8 @@ proptest! {
 }
 
 #[test]
-fn page_shows_the_design_as_it_is_tested() {
-    let (_, from) = include_str!("developing.rs").split_once("begins here.\n").unwrap();
-    let (code, _) = from.split_once("// The design of the page ends").unwrap();
+fn page_shows_the_file_as_it_is_tested() {
+    let (file, _) = include_str!("last_page.rs").split_once("// The file of the page").unwrap();
     let page = include_str!("../../../../docs/developing/designs.md");
-    assert!(page.contains(&format!("```rust\n{code}```")), "docs/developing/designs.md differs");
+    assert!(page.contains(&format!("```rust\n{file}```")), "docs/developing/designs.md differs");
 }
