@@ -27,8 +27,9 @@ Examples:
   octavo ctl 4711 stop
 
 \b
-PID is the process of octavo, of the program that it runs, or of a child of that. Only the same user
-and root are answered.
+PID is the process of octavo, of the program that it runs, or of a child of that; or one that
+started octavo, such as sudo, where it started no other run. Only the same user and root are
+answered.
 
 \b
 Exit status: 0, or

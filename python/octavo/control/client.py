@@ -19,7 +19,8 @@ _POLL_SECONDS = 0.05
 
 @with_checked_names()
 def ctl(pid: int, action: str) -> dict[str, Any]:
-    """The answer of the run of a process: octavo's, the program's, or one of its children.
+    """The answer of the run of a process: octavo's, the program's, one of its children, or a
+    process that started octavo and no other run.
 
     `action` is "status", "start", "stop", "snapshot" or "wait": the status as soon as
     the run can be asked. Raises CannotRun where there is no such run, with "wait" once the process
@@ -59,7 +60,7 @@ def _awaited(pid: int) -> socket.socket:
 def _connect(pid: int) -> socket.socket:
     known = [*places()]
     wanted = ancestors(pid)
-    live = []
+    live, started = [], []
     for place in known:
         connection = _open(place)
         if connection is None:
@@ -69,6 +70,10 @@ def _connect(pid: int) -> socket.socket:
             return connection
         connection.close()
         live.append(place)
+        if pid in ancestors(place.octavo_pid):
+            started.append(place)
+    if len(started) == 1 and (connection := _open(started[0])) is not None:
+        return connection
     raise CannotRun(_no_such_run(pid, live))
 
 
