@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from octavo.actions.settings import SHARED, needed_for_shared
 from octavo.analysis.advice import Advice, Thresholds
 from octavo.analysis.gain import Gain
 from octavo.analysis.present_pages import ASKED, ASKED_SMALL, HUGETLB, leave_as_is
@@ -66,3 +67,26 @@ def test_pages_of_hugetlbfs_are_there_and_refused_ones_are_not(
     tmp_path: Path, thp: str, counter: str, asked: int, has: bool
 ) -> None:
     assert judged(tmp_path, thp, asked, 950, counter)[1] == ("already" if has else "gain")
+
+
+@pytest.mark.parametrize(
+    ("setting", "has"),
+    [
+        ("always", True),
+        ("within_size", True),
+        ("force", True),
+        ("advise", False),
+        ("never", False),
+        (None, False),
+    ],
+)
+def test_shared_memory_has_a_setting_of_its_own(
+    tmp_path: Path, setting: str | None, has: bool
+) -> None:
+    region = walking(region_advice("anon 8MiB #1"), 950)
+    region = replace(region, case=replace(region.case, region_kind="shared"))
+    host = replace(machine(tmp_path, thp="[always] madvise never"), shared_thp=setting)
+    (found,) = leave_as_is([region], [], host, Thresholds())
+    assert found.reason == ("already" if has else "gain")
+    if has:
+        assert needed_for_shared(host, "always") == {SHARED: setting}

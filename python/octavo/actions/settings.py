@@ -87,8 +87,8 @@ def needed_for_shared(host: HugePages, value: str) -> Settings | None:
     now = host.shared_thp
     if now in (None, "deny"):
         return None
-    enough = ("always", "force") if value == "always" else ("advise", "within_size", "always")
-    return {SHARED: now if now in (*enough, "force") else value}
+    enough = ("within_size", "always", "force", *(() if value == "always" else ("advise",)))
+    return {SHARED: now if now in enough else value}
 
 
 def needed_pool(host: HugePages, pages: int, size: int = PMD_PAGE) -> Settings | None:

@@ -1,9 +1,9 @@
 """Memory that has 2 MiB pages as the program and this system are: nothing is to be done about it.
 
 The kernel gives them to anonymous memory where a program asks (`madvise`), or everywhere
-(`always`), if it does not ask for none; see transhuge.rst of the kernel's documentation. Memory of
-hugetlbfs has them in any case. Whether it had some at the time is not
-known here.
+(`always`), if it does not ask for none; see transhuge.rst of the kernel's documentation. Shared
+memory has a setting of its own. Memory of hugetlbfs has them in any case. Whether it had some at
+the time is not known here.
 """
 
 from __future__ import annotations
@@ -83,6 +83,9 @@ def is_nearly_all(part: int, touched_bytes: int) -> bool:
 def _has(case: Case, host: HugePages, *, is_asked: bool) -> bool:
     if case.path is not None:
         return False
+    if case.region_kind == "shared":
+        unasked = host.shared_thp in ("always", "within_size", "force")
+        return unasked and (case.bytes or 0) >= _LARGE_MAPPING
     setting = host.thp_sizes.get(PMD_PAGE)
     if setting == "always":
         # Other memory grows by steps that 2 MiB pages do not fit into.
