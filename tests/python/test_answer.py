@@ -44,6 +44,7 @@ def answer(
     growth: int = 1000 * MIB,
     sizes: tuple[int, ...] = (BASE, HUGE, 1024 * MIB),
     chains: dict[int, int] | None = None,
+    is_server: bool = False,
 ) -> Answer:
     memory = {BASE: 100 * MIB, HUGE: 100 * MIB + growth}
     cost = "walk cost measured"
@@ -57,6 +58,7 @@ def answer(
         memory=memory,
         machine_sizes=sizes,
         chains=chains or {},
+        is_server=is_server,
     )
 
 
@@ -120,6 +122,28 @@ def test_a_stream_of_the_whole_program() -> None:
     )
     assert (found.changes, found.settings, found.undo) == (True, "A=1 server", "echo never > x")
     assert found.verify.endswith("verify --allow-system -- server --port '7 7'")
+
+
+def test_a_server_is_measured_under_a_load() -> None:
+    switch = act("malloc", "A=1 server")
+    data = item("data", HUGE, (0.02, 0.08, 0.19), actions=[switch])
+    note, command = answer(data, is_server=True).verify.splitlines()
+    assert note == "# Put the command of a load generator in place of LOAD."
+    assert command.endswith("verify --metric cpu:LOAD -- server --port '7 7'")
+
+
+def test_the_memory_that_a_pool_reserves_is_said() -> None:
+    pool = {"path": "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"}
+    switch: Record = {"path": "/sys/kernel/mm/transparent_hugepage/shmem_enabled"}
+    switch |= {"value": "always", "now": "never"}
+
+    def text(*settings: Record) -> str:
+        action = act("hugetlbfs", "x") | {"settings": [*settings], "page_size": HUGE}
+        return answer(item("data", HUGE, (0.02, 0.08, 0.19), actions=[action])).text
+
+    reserved = "The lines to paste reserve 552 MiB, which nothing else can use then."
+    assert text({**pool, "value": "286", "now": "10"}).endswith(reserved)
+    assert "reserve" not in text(switch)
 
 
 def test_regions_where_the_whole_is_refused() -> None:

@@ -21,6 +21,7 @@ import pytest
 from octavo.base.errors import CannotRun
 from octavo.control.client import ctl
 from octavo.control.place import places
+from octavo.runs.configuration import MEMORY_WARNING
 from schemas import first_error, validator_of
 
 from .conftest import OCTAVO, TIMEOUT_SECONDS, WORKLOADS, Octavo, Traced, natively, workload
@@ -168,6 +169,7 @@ def test_start_and_stop_bound_what_counts(serve: Any) -> None:
     final = server.end()
     assert final.status == 0
     assert not final.run["partial"]
+    assert MEMORY_WARNING in final.run["warnings"]
     assert _misses_and_memory(final) == _misses_and_memory(last)
     assert final.count("references") == last.count("references")
 
@@ -248,6 +250,20 @@ def test_a_run_is_awaited_and_so_is_its_failure() -> None:
         assert waited.status == 125
         assert f"process {octavo.pid} has ended, and no run of it answers" in waited.stderr.decode()
         octavo.wait()
+
+
+def test_a_run_is_found_by_what_started_octavo_alone() -> None:
+    """`sudo octavo run … &` leaves the process of sudo in `$!`."""
+    run = [OCTAVO, "run", "-q", "--start-after", "ctl", "--", WORKLOADS / "requests"]
+    started = ["/bin/sh", "-c", '"$@" <&3 & wait', "sh", *map(str, run)]
+    with subprocess.Popen(
+        ["/bin/sh", "-c", '"$@" 3<&0', "sh", *started],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as launcher:
+        waited = natively([OCTAVO, "ctl", str(launcher.pid), "wait"])
+        assert waited.status == 0, waited.stderr
+        assert b"not counting" in waited.stdout
 
 
 def test_a_status_names_the_program_as_it_was_started(tmp_path: Path) -> None:

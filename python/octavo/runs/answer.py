@@ -23,6 +23,8 @@ Record = dict[str, Any]
 
 _NOT_SETTINGS = ("note", "madvise", "linker")
 """Kinds of actions that are no lines for a shell, or none that help without building anew."""
+LOAD = "LOAD"
+"""Stands for the command of a load generator."""
 _NAMED = 4
 """Regions that the sentence names."""
 
@@ -42,7 +44,7 @@ class Answer:
     """Lines of shell, the program among them; empty where there is nothing to paste."""
     undo: str
     verify: str
-    """The command that measures it; empty without a program."""
+    """Lines of shell that measure it; empty without a program."""
 
     def record(self) -> Record:
         """Plain data for the JSON."""
@@ -67,13 +69,15 @@ def answer_of(
     memory: Mapping[int, int],
     machine_sizes: Collection[int],
     chains: Mapping[int, int],
+    is_server: bool = False,
 ) -> Answer:
     """The answer from the records of the advice, code and data of the whole program first.
 
     `machine` and `cost_label` say what the gains were estimated for and from. `program` is the
     command, where there is one. `walks` are those in 4 KiB pages, and `memory` has by page size the
     bytes of all memory. `machine_sizes` are the page sizes that the machine has. `chains` are those
-    of `exec_chains`.
+    of `exec_chains`. `is_server` says whether the command starts a server, which is
+    measured under a load.
     """
     chosen = _chosen(items)
     if not chosen:
@@ -94,6 +98,7 @@ def answer_of(
     text += _left_out(items, chosen, action, gain, limits)
     if not lines:
         text += " No setting of this system does it: the evidence below says what would."
+    text += _pool(action)
     if "caution" in action:
         text += f" {action['caution']}"
     verify = ""
@@ -103,7 +108,11 @@ def answer_of(
         if name.startswith(SHARED_FOR_ALL):
             # Only named, or with a result that shows shared memory, is it among what is tried.
             options += ["--settings", name]
+        if is_server:
+            options += ["--metric", f"cpu:{LOAD}"]
         verify = shell_line([*own_command(), "verify", *options, "--", *program])
+        if is_server:
+            verify = f"# Put the command of a load generator in place of {LOAD}.\n{verify}"
     return Answer(text, True, gain, growth, lines, undo, verify)
 
 
@@ -234,6 +243,20 @@ def _growth(items: Sequence[Record], chains: Mapping[int, int]) -> int:
 def _growth_share(items: Sequence[Record], growth: int) -> float | None:
     base = sum(item["touched_bytes_base"] for item in items if item["scope"] == "program")
     return growth / base if base else None
+
+
+def _pool(action: Record) -> str:
+    """A sentence about the memory that the lines to paste add to pools of huge pages; empty where
+    they add none.
+    """
+    added = sum(
+        (int(one["value"]) - int(one["now"])) * action["page_size"]
+        for one in action.get("settings", ())
+        if one["path"].endswith("/nr_hugepages")
+    )
+    if not added:
+        return ""
+    return f" The lines to paste reserve {format_bytes(added)}, which nothing else can use then."
 
 
 def _memory(growth: int, share: float | None) -> str:

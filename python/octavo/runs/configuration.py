@@ -44,6 +44,10 @@ MEMORY_NOTE = (
     "Memory is what was touched, in whole pages; nothing is taken from the operating system's "
     "own placement of huge pages."
 )
+MEMORY_WARNING = (
+    "MEMORY: only pages touched while the run counted are in memory and growth; memory that the "
+    "program used at other times is left out, so its real growth is likely a smaller share."
+)
 LEVEL_CYCLES_NOTE = (
     "Added cycles are misses times the stated cost of a miss: an additive estimate that leaves "
     "out what an out-of-order core hides."

@@ -35,6 +35,7 @@ from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.base.table import arrow_table
 from octavo.hardware.tlb_levels import Machine
 from octavo.runs.answer import answer_of
+from octavo.runs.configuration import MEMORY_WARNING
 from octavo.runtimes.detect import Runtime
 from octavo.runtimes.naming import name_regions, runtimes_of
 from octavo.tracing.manifest import Circumstances, Finished, build_manifest, of_what_ran
@@ -116,11 +117,12 @@ def advice_records(
     usable = [usable_size(item, host, limits) for item in advice]
     program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
     subjects = Subjects(rows, runtimes or {}, command or ())
-    records = []
+    records, is_server = [], False
     for item, size in zip(advice, usable, strict=True):
         actions = []
         if program and item.reason != "already":
             subject = subjects.of(item.case)
+            is_server |= subject.is_started_directly and subject.runtime.is_server
             actions = actions_for(item, host, program, limits, subject=subject, try_pages=try_pages)
         records.append(
             {
@@ -143,6 +145,7 @@ def advice_records(
             memory=memory_by_size(merged),
             machine_sizes=machine_sizes(merged),
             chains=chains or {},
+            is_server=is_server,
         )
         text = answered.text
         more = {**answered.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
@@ -172,6 +175,8 @@ def finished(
         rows += allocation_rows(allocations, rated_of(result["processes"]))
     programs = [] if per_process else programs_of(result["processes"], configuration.machine)
     manifest = build_manifest(result, circumstances)
+    if configuration.uncounted or configuration.between_marks or "windows" in manifest:
+        manifest["warnings"].append(MEMORY_WARNING)
     modelled = configuration.modelled
     limits = Thresholds(
         max_growth=configuration.max_growth, memory_bytes=manifest["host"]["memory_bytes"]

@@ -91,6 +91,11 @@ class Runtime:
         dynamic = () if "static" in self.facts else ("dynamic",)
         return (self.kind, self.allocator, *dynamic, "any")
 
+    @property
+    def is_server(self) -> bool:
+        """Whether the program works for clients until it is stopped."""
+        return self.kind in ("postgres", "memcached", "mariadb", "redis")
+
     def __str__(self) -> str:
         """`Java virtual machine 17.0.17`, `Redis, jemalloc 5.3.0`, `glibc's malloc`."""
         parts = [
