@@ -15,12 +15,12 @@ from octavo.applying.budget import Budget
 from octavo.applying.collapse import ENDED, Work, perform, plan
 from octavo.applying.drop_in import drop_in
 from octavo.applying.launch import Launch, prepare
-from octavo.applying.mappings import Mapping, parse_mappings
+from octavo.applying.mappings import Kind, Mapping, parse_mappings
 from octavo.applying.preload import PreloadSettings, elf_of, is_static
 from octavo.applying.running import ProcessReport
 from octavo.applying.selection import ALL_LARGE, Rule, Selection, read_selection, selection_of
 from octavo.applying.unit_files import Unit, read_unit
-from octavo.applying.view import headline, regions_grid, remarks
+from octavo.applying.view import headline, ranges_left_alone, regions_grid, remarks
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.huge_pages import read_huge_pages
 from octavo.cli import app
@@ -185,6 +185,20 @@ def test_pages_below_2_mib_are_those_of_the_runtime_where_settings_give_them(
     assert ("glibc.malloc.hugetlb=1" in tunables) == (by == "runtime")
 
 
+@pytest.mark.parametrize(
+    ("kind", "setting", "warns"),
+    [("shared", "never", True), ("shared", "advise", False), ("heap", "never", False)],
+)
+def test_shared_memory_that_is_not_aligned_is_said(
+    kind: Kind, setting: str, warns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = replace(read_huge_pages(), shared_thp=setting)
+    monkeypatch.setattr("octavo.applying.launch.read_huge_pages", lambda: host)
+    settings = PreloadSettings(Selection((Rule(kind),), "as `r` advises"))
+    text = prepare(["sort"], settings, "preload").text
+    assert text.endswith("shmem_enabled is never" if warns else "as `r` advises")
+
+
 def test_other_files_are_no_results(tmp_path: Path) -> None:
     assert read_selection(None) is ALL_LARGE
     file = tmp_path / "result.json"
@@ -267,6 +281,12 @@ def test_shared_memory_must_lie_as_its_file_does() -> None:
         assert sum(work.left_alone.values()) == left_alone
     (work,) = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, offset=BASE))
     assert not work.left_alone
+
+
+def test_the_reasons_of_several_processes_are_added_up() -> None:
+    works = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, "shared", offset=BASE))
+    (sentence,) = ranges_left_alone([ProcessReport(number, "postgres", works) for number in (7, 8)])
+    assert sentence.startswith("Left as they are: 2 ranges of 2 MiB; the mapping begins elsewhere")
 
 
 def run(process: FakeProcess, works: list[Work], most: int = 100) -> str | None:

@@ -193,14 +193,18 @@ def _is_preferred(action: Action, program: Path, settings: PreloadSettings) -> b
 
 def _by_preload(program: Path, command: Sequence[str], settings: PreloadSettings) -> Launch:
     library = find_library()
-    return Launch(
-        program,
-        tuple(command),
-        "preload",
+    text = (
         "a preloaded library makes 2 MiB pages of its memory as it comes into use; "
-        f"{settings.selection.origin}",
-        settings.environment(library, os.environ),
+        f"{settings.selection.origin}"
     )
+    means_shared = any(rule.wanted for rule in settings.selection.rules if rule.kind == "shared")
+    if means_shared and read_huge_pages().shared_thp == "never":
+        text += (
+            "; shared memory gets none unless its mapping is aligned to 2 MiB, and Linux aligns no "
+            "shared memory while transparent_hugepage/shmem_enabled is never"
+        )
+    variables = settings.environment(library, os.environ)
+    return Launch(program, tuple(command), "preload", text, variables)
 
 
 def check_reachable(program: Path) -> None:

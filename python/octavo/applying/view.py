@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from octavo.applying.collapse import ENDED, Work
@@ -45,6 +46,15 @@ def family_headline(reports: Sequence[ProcessReport], *, dry_run: bool) -> str:
     return f"{len(reports)} processes: {_pages(pages)} {'would be made' if dry_run else 'made'}."
 
 
+def ranges_left_alone(reports: Sequence[ProcessReport]) -> list[str]:
+    """The ranges that were left alone, with the reasons."""
+    counts = sum((report.left_alone for report in reports), Counter[str]())
+    return [
+        f"Left as {'it is' if count == 1 else 'they are'}: {_ranges(count)}; {reason}."
+        for reason, count in counts.most_common()
+    ]
+
+
 def remarks(report: ProcessReport, *, dry_run: bool) -> list[str]:
     """The cost, and the ranges that were left alone, with the reasons."""
     found = []
@@ -56,11 +66,7 @@ def remarks(report: ProcessReport, *, dry_run: bool) -> list[str]:
         )
     if report.stopped is not None and report.stopped != ENDED:
         found.append(f"Stopped: {report.stopped}.")
-    found += [
-        f"Left as {'it is' if count == 1 else 'they are'}: {_ranges(count)}; {reason}."
-        for reason, count in report.left_alone.most_common()
-    ]
-    return found
+    return found + ranges_left_alone([report])
 
 
 def regions_grid(report: ProcessReport, *, dry_run: bool) -> Grid:

@@ -282,7 +282,14 @@ def _apply_to_process(
 
 
 def _show(console: Console, reports: list[ProcessReport], order: Order) -> None:
-    from octavo.applying.view import UNDO, family_headline, headline, regions_grid, remarks
+    from octavo.applying.view import (
+        UNDO,
+        family_headline,
+        headline,
+        ranges_left_alone,
+        regions_grid,
+        remarks,
+    )
 
     say(console, f"Chosen: {order.selection.origin}.")
     is_detailed = len(reports) <= _DETAILED_PROCESSES
@@ -298,6 +305,8 @@ def _show(console: Console, reports: list[ProcessReport], order: Order) -> None:
         say(console, f"and {hidden} more processes; --json has all.", "dim")
     if not is_detailed:
         say(console, family_headline(reports, dry_run=order.dry_run), "bold")
+        for sentence in ranges_left_alone(reports):
+            say(console, sentence, indent=2)
     if any(report.made for report in reports):
         say(console, UNDO)
 
