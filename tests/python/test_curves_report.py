@@ -22,8 +22,8 @@ from octavo.report.curves import answer as curves_answer
 from octavo.report.curves import curves_figures, render_curves
 from octavo.report.curves_data import report_data
 from octavo.report.figures import FORMATS, figure_files
-from octavo.report.labels import spread
-from octavo.report.theme import ordered_colours
+from octavo.report.labels import spread, with_labels
+from octavo.report.theme import ordered_colours, wide_legend
 from octavo.report.thinning import TOLERANCE, thinned
 from octavo.results.archive import files_of
 from octavo.tlb_curves.api import CurvesResult
@@ -172,6 +172,21 @@ def test_names_of_lines_stand_apart(places: list[float]) -> None:
     assert by_end == ordered
     if all(later - sooner >= 13 for sooner, later in pairwise(sorted(places))):
         assert found == pytest.approx(places)
+
+
+@pytest.mark.parametrize("lowest", [2, 1])
+def test_names_of_equal_lines_stand_apart(lowest: int) -> None:
+    values = [{"of": of, "x": 1, "y": 2} for of in "abc"] + [{"of": "a", "x": 0, "y": lowest}]
+    placed = with_labels(values, "of", "x", "y", height=100)
+    below = sorted(value["label_dy"] for value in placed if "label_dy" in value)
+    assert len(below) == 3
+    assert all(b - a >= 13 for a, b in pairwise(below))
+
+
+def test_long_names_of_a_legend_are_one_below_another_on_a_phone() -> None:
+    short, long = (wide_legend(None, ["a", "b" * size])["columns"]["expr"] for size in (9, 30))
+    assert short.endswith("? 2 : 5")
+    assert long.endswith("? 1 : 5")
 
 
 def test_colours_run_from_end_to_end() -> None:

@@ -25,6 +25,8 @@ sync_api = pytest.importorskip("playwright.sync_api")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DESK, PHONE = 1400, 390
 TRACE = "synth:zipf?table=16MiB&references=40k"
+ONE_PAGE = "synth:sequential?table=4KiB&references=10k"
+"""A trace without misses but the first, so that lines of figures are one."""
 HOSTILE = "</script><img src=x onerror=alert(1)><b>\u202e\x1b[31m'\"&amp;{{7*7}}"
 """A name that would close an element, run a script, turn text round, or be a template."""
 
@@ -47,7 +49,21 @@ def sim_page() -> str:
     return render_sim(sim_data.report_data(result))
 
 
-PAGES: dict[str, Callable[[], str]] = {"run": run_page, "curves": curves_page, "sim": sim_page}
+def equal_run_page() -> str:
+    return render_run(octavo.run(ONE_PAGE).document())
+
+
+def equal_curves_page() -> str:
+    return render_curves(curves_data.report_data(octavo.curves(ONE_PAGE)))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "run": run_page,
+    "curves": curves_page,
+    "sim": sim_page,
+    "run, equal lines": equal_run_page,
+    "curves, equal lines": equal_curves_page,
+}
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from octavo.analysis.programs import (
 from octavo.analysis.rows import rows_of
 from octavo.analysis.view import process_grid, region_grid
 from octavo.hardware.tlb_levels import load_preset
-from octavo.report.charts import map_chart
+from octavo.report.charts import gains_chart, map_chart
 from octavo.tracing.manifest import subject_of
 
 MIB = 1024 * KIB
@@ -107,6 +107,32 @@ def test_a_process_alone_is_named_by_its_program() -> None:
     assert chart is not None
     drawn = {value["region"] for value in chart["data"]["values"]}
     assert {"sh (process 3): heap", "server (3 processes): heap"} <= drawn
+
+
+def gain_of(scope: str, **more: Any) -> dict[str, Any]:
+    gain = {"low": 0.02, "expected": 0.03, "high": 0.04}
+    about = {"stream": "data", "page_size": 1 << 21, "reason": "gain", "gain": gain}
+    return {"scope": scope, **about, **more}
+
+
+def gains_named(*items: dict[str, Any]) -> list[str]:
+    names = process_names(
+        [{"stream": 3, "program": "/bin/wc"}, {"stream": 4, "program": "/bin/wc"}]
+    )
+    chart = gains_chart(items, names)
+    return [] if chart is None else [value["name"] for value in chart["data"]["values"]]
+
+
+def test_gains_of_regions_have_the_names_of_their_processes() -> None:
+    heaps = [gain_of("region", region="heap", process=process) for process in (3, 4)]
+    assert gains_named(heaps[0]) == ["heap, 2 MiB"]
+    assert gains_named(*heaps) == ["wc (process 3): heap, 2 MiB", "wc (process 4): heap, 2 MiB"]
+
+
+def test_no_gain_is_drawn_where_page_walks_are_too_few() -> None:
+    assert gains_named(gain_of("program")) == ["data, 2 MiB"]
+    no_gain = [gain_of("program", reason="no-gain"), gain_of("region", reason="no-gain")]
+    assert gains_named(*no_gain) == []
 
 
 @pytest.mark.parametrize("per_process", [False, True])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from octavo.analysis.advice import Thresholds
+from octavo.analysis.programs import owner_of
 from octavo.analysis.rows import Row, component_of
-from octavo.analysis.view import regions_of, whole_program
+from octavo.analysis.view import notable_regions, regions_of, whole_program
 from octavo.base.units import BASE_PAGE, format_bytes, format_growth, format_mpki, format_share
 from octavo.report import vegalite as vl
 from octavo.report.labels import label_room, labelled_lines, with_labels
@@ -41,7 +43,7 @@ def misses_chart(rows: Sequence[Row], depth: int, advised: dict[str, int]) -> Sp
                 if row["component"] == component_of(level, stream):
                     is_advised = level == depth and row["page_size"] == advised.get(stream)
                     values.append({**_miss_point(row), "line": line, "advised": is_advised})
-    return _lines(values, "rate", rate_name(rows), "~g")
+    return _lines(values, "rate", rate_name(rows))
 
 
 def memory_chart(rows: Sequence[Row], advised: dict[str, int]) -> Spec:
@@ -65,12 +67,16 @@ def memory_chart(rows: Sequence[Row], advised: dict[str, int]) -> Spec:
                         "figure": figure,
                     }
                 )
-    return _lines(values, "rate", "memory touched, over 4 KiB pages", ".3~g")
+    return _lines(values, "rate", "memory touched, over 4 KiB pages")
 
 
-def gains_chart(advice: Sequence[dict[str, Any]]) -> Spec | None:
-    """Time that larger pages would save, with its interval; None where that is next to nothing."""
-    values = list(_gains(advice))
+def gains_chart(
+    advice: Sequence[dict[str, Any]], processes: Mapping[str | None, str]
+) -> Spec | None:
+    """Time that larger pages would save, with its interval; None where that is next to nothing.
+    `processes` are names of owners.
+    """
+    values = list(_gains(advice, processes))
     if all(value["high"] < _LEAST_GAIN for value in values):
         return None
     y = vl.Y("name:N", sort=None, title=None, axis=row_axis())
@@ -94,8 +100,12 @@ def gains_chart(advice: Sequence[dict[str, Any]]) -> Spec | None:
     return finished(chart.properties(width=_WIDTH, height=38 * len(values)))
 
 
-def _gains(advice: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for item in advice:
+def _gains(
+    advice: Sequence[dict[str, Any]], processes: Mapping[str | None, str]
+) -> Iterator[dict[str, Any]]:
+    regions = notable_regions(advice)
+    is_one = len({owner_of(item) for item in regions}) == 1
+    for item in [*(item for item in advice if item["scope"] != "region"), *regions]:
         gain = item.get("gain")
         if gain is None:
             continue
@@ -105,10 +115,17 @@ def _gains(advice: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 continue
         else:
             size = format_bytes(item.get("gain_page_size") or item["page_size"])
-            of = STREAM_NAMES[item["stream"]]
-            name = f"{of}, {size}" if item["scope"] == "program" else f"{item['region']}, {size}"
-            if item["scope"] == "region" and gain["high"] < _LEAST_GAIN:
-                continue
+            if item["scope"] == "program":
+                of = STREAM_NAMES[item["stream"]]
+                if item["reason"] == "no-gain" and gain["expected"] >= Thresholds.min_gain:
+                    continue  # page walks too few to change anything
+            else:
+                of, owner = item["region"], owner_of(item)
+                if gain["high"] < _LEAST_GAIN:
+                    continue
+                if not is_one:
+                    of = f"{processes.get(owner, owner)}: {of}"
+            name = f"{of}, {size}"
         expected, low, high = (format_share(gain[of]) for of in ("expected", "low", "high"))
         figure = f"{expected} ({low} to {high})"
         yield {"name": name, **gain, "figure": figure}
@@ -213,7 +230,7 @@ def _miss_point(row: Row) -> dict[str, Any]:
     }
 
 
-def _lines(values: Values, field: str, title: str, form: str) -> Spec:
+def _lines(values: Values, field: str, title: str) -> Spec:
     values = [value for value in values if value[field] > 0]
     names = list(dict.fromkeys(value["line"] for value in values))
     colours = {name: COLOURS[name.partition(",")[0]] for name in names}
@@ -228,7 +245,7 @@ def _lines(values: Values, field: str, title: str, form: str) -> Spec:
         f"{field}:Q",
         title=title,
         scale=vl.Scale(type="log", nice=False),
-        axis=vl.Axis(format=form, values=log_ticks(*_range(value[field] for value in values))),
+        axis=vl.Axis(format="~g", values=log_ticks(*_range(value[field] for value in values))),
     )
     tooltip = [
         vl.Tooltip("line:N", title=" "),

@@ -114,7 +114,13 @@ def needed_chart(data: dict[str, Any], values: Values) -> Spec:
         "entries:Q",
         title=f"entries for so many misses per {per}",
         scale=vl.Scale(type="log", base=2, nice=False),
-        axis=vl.Axis(values=[1 << power for power in range(13)], format="d", labelOverlap="greedy"),
+        axis=vl.Axis(
+            values=[1 << power for power in range(13)],
+            # Where all values are one, the other ticks would be at its place.
+            labelExpr="inrange(datum.value, domain('y')) ? datum.label : ''",
+            format="d",
+            labelOverlap="greedy",
+        ),
     )
     tooltip = [
         vl.Tooltip("pages:N", title="pages"),
@@ -180,7 +186,7 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
         "normalised:Q",
         title="working set, over 4 KiB pages",
         scale=vl.Scale(type="log", base=2, nice=False),
-        axis=vl.Axis(format=".3~g", tickCount=6),
+        axis=vl.Axis(format="~g", tickCount=6),
     )
     colours = dict(zip(data["windows"], ordered_colours(len(data["windows"])), strict=True))
     tooltip = [

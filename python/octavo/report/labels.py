@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import exp, log
+from math import log
 from typing import Any
 
 from octavo.report import vegalite as vl
@@ -47,15 +47,16 @@ def labelled_lines(
     )
     names = (
         vl.Chart()
-        .filter("isValid(datum.label_y)")
+        .filter("isValid(datum.label_dy)")
         .mark(
             "text",
             align="left",
             dx=_LABEL_DISTANCE,
+            dy=vl.expression("datum.label_dy"),
             fontSize=11,
             limit=LONGEST * _CHARACTER_PIXELS,
         )
-        .encode(x=x, y={**y, "field": "label_y"}, color=colour, text=vl.Field(f"{key}:N"))
+        .encode(x=x, y=y, color=colour, text=vl.Field(f"{key}:N"))
     )
     return vl.layer(lines, names, data={"values": values})
 
@@ -63,8 +64,8 @@ def labelled_lines(
 def with_labels(
     values: Values, key: str, x: str, y: str, *, height: int, is_log: bool = True
 ) -> Values:
-    """The records, those at the ends of lines with the place of the name: `label_y`, near the
-    line's end, and apart from the other names in a figure of so many pixels.
+    """The records, those at the ends of lines with `label_dy`: by how many pixels the name is
+    below the line's end, to be apart from the other names in a figure of such a height.
     """
     if not values:
         return []
@@ -79,21 +80,18 @@ def with_labels(
     if not is_log:
         low = min(low, 0.0)
     start, span = (log(low), log(high / low)) if is_log else (low, high - low)
-    if span == 0:
-        return [
-            {**value, **({"label_y": value[y]} if value in ends.values() else {})}
-            for value in values
-        ]
+    # One value alone is drawn at half of the height.
     pixels = [
-        ((log(end[y]) if is_log else end[y]) - start) / span * height for end in ends.values()
+        ((log(end[y]) if is_log else end[y]) - start) / span * height if span else height / 2
+        for end in ends.values()
     ]
-    placed = [start + pixel / height * span for pixel in spread(pixels, _LABEL_PIXELS, height)]
-    places = {
-        id(end): exp(place) if is_log else place
-        for end, place in zip(ends.values(), placed, strict=True)
+    places = spread(pixels, _LABEL_PIXELS, height)
+    below = {
+        id(end): pixel - place
+        for end, pixel, place in zip(ends.values(), pixels, places, strict=True)
     }
     return [
-        {**value, "label_y": places[id(value)]} if id(value) in places else value
+        {**value, "label_dy": round(below[id(value)], 1)} if id(value) in below else value
         for value in values
     ]
 

@@ -63,15 +63,16 @@ def run_charts(document: dict[str, Any]) -> dict[str, Spec]:
     """The figures, by name."""
     rows, advice, depth = document["rows"], document["advice"], _depth(document)
     advised = {item["stream"]: item["page_size"] for item in advice if item["scope"] == "program"}
+    processes = process_names(document["run"]["processes"])
     charts = {
-        "gains": gains_chart(advice),
+        "gains": gains_chart(advice, processes),
         "misses": misses_chart(rows, depth, advised),
         "memory": memory_chart(rows, advised),
         "map": map_chart(
             rows_by_program(rows, document.get("programs", [])),
             advice,
             depth,
-            process_names(document["run"]["processes"]),
+            processes,
         ),
     }
     return {name: chart for name, chart in charts.items() if chart is not None}

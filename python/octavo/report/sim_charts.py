@@ -321,7 +321,7 @@ def _by(values: Values, field: str) -> dict[str, Values]:
 
 def _colours(field: str, names: Sequence[str]) -> vl.Field:
     colours = [UNORDERED[at % len(UNORDERED)] for at in range(len(names))]
-    return vl.named(f"{field}:N", names, colours, legend=wide_legend(None))
+    return vl.named(f"{field}:N", names, colours, legend=wide_legend(None, names))
 
 
 def _rounded(value: float) -> float:

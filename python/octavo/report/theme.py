@@ -108,6 +108,8 @@ def size_axis(sizes: Sequence[tuple[int, str]], **more: Any) -> vl.Part:
 
 _NARROW = "windowSize()[0] < 600"
 """A test of a phone; its figures are narrow as well."""
+_HALF_PHONE = 18
+"""Characters of a name in a legend of two columns on a phone."""
 
 
 def row_axis(**more: Any) -> vl.Part:
@@ -119,7 +121,7 @@ def row_axis(**more: Any) -> vl.Part:
     half = f"({_NARROW} ? {few // 2 - 1} : {many // 2 - 1})"
     label = f"slice({name}, 0, {half}) + '…' + slice({name}, -{half})"
     axis = {
-        "labelLimit": vl.expression(f"{_NARROW} ? 130 : 220"),
+        "labelLimit": vl.expression(f"{_NARROW} ? 150 : 220"),
         "labelExpr": f"length({name}) > {longest} ? {label} : {name}",
         "domain": False,
         "ticks": False,
@@ -144,7 +146,7 @@ def heat(field: str, title: str) -> vl.Field:
             symbolSize=160,
             tickCount=4,
             columns=vl.expression(f"{_NARROW} ? 2 : 6"),
-            titleLimit=170,
+            titleLimit=240,
         ),
     )
 
@@ -160,14 +162,17 @@ def log_ticks(low: float, high: float) -> list[float]:
     return list(dict.fromkeys(float(f"{tick:.3g}") for tick in shown))
 
 
-def wide_legend(title: str | None, **more: Any) -> vl.Part:
-    """A legend below the figure, in as many columns as there is room for."""
+def wide_legend(title: str | None, names: Sequence[str] = (), **more: Any) -> vl.Part:
+    """A legend below the figure, in as many columns as there is room for: a phone has room for
+    one where `names` are long.
+    """
+    is_long = max(map(len, names), default=0) > _HALF_PHONE
     return vl.Legend(
         title=title,
         orient="bottom",
         direction="horizontal",
         # The figure's own width changes while it is laid out, and the last rows would be cut off.
-        columns=vl.expression(f"{_NARROW} ? 2 : 5"),
+        columns=vl.expression(f"{_NARROW} ? {1 if is_long else 2} : 5"),
         symbolStrokeWidth=2,
         columnPadding=10,
         **more,
