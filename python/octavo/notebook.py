@@ -12,7 +12,7 @@ from typing import Any
 
 from octavo.analysis.view import machine_grid, page_size_grid
 from octavo.base.table import Grid, Shown, Tabular, beginning, cell_text
-from octavo.base.text import printable
+from octavo.base.text import html_with_code, printable
 from octavo.hardware.machines import Machine
 from octavo.report import vegalite as vl
 from octavo.report.curves import curves_figures
@@ -48,9 +48,9 @@ def html_of(result: Shown) -> str:
     parts = [f"<p><b>{_text(type(result).__name__)}</b> {_text(result.headline())}</p>"]
     if isinstance(result, Finished):
         limits = (*cautions(result.manifest), *warnings(result.manifest))
-        parts += [f"<p><b>{_text(limit)}</b></p>" for limit in limits]
+        parts += [f"<p><b>{_sentences(limit)}</b></p>" for limit in limits]
     if result.conclusion():
-        parts.append(f"<p>{_text(result.conclusion())}</p>")
+        parts.append(f"<p>{_sentences(result.conclusion())}</p>")
     parts += [_table(grid) for grid in tables_of(result) if grid.rows]
     figure = figure_of(result)
     if figure is not None:
@@ -246,3 +246,7 @@ def _lines(text: str) -> str:
 
 def _text(text: str) -> str:
     return escape(printable(text))
+
+
+def _sentences(text: str) -> str:
+    return html_with_code(printable(text))

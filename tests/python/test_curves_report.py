@@ -262,6 +262,15 @@ def test_text_in_a_figure_is_text(result: CurvesResult, tmp_path: Path) -> None:
         assert any(word.endswith(size) for word in words), (name, words)
 
 
+def test_a_page_explains_the_critical_penalty_and_names_the_layout() -> None:
+    explains = "The critical penalty is by how much a miss may become dearer"
+    pages = [
+        render_curves(report_data(made(two_sizes=pairs))) for pairs in ([(4 * KIB, 64 * KIB)], [])
+    ]
+    assert [explains in page for page in pages] == [True, False]
+    assert all(" Native layout." in page for page in pages)
+
+
 def test_working_sets_of_processes_that_share_a_core(tmp_path: Path) -> None:
     """No process has curves of its own there."""
     traces = [f"synth:gups?table=4MiB&updates={number}k" for number in (5, 9)]

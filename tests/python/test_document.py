@@ -101,5 +101,17 @@ def test_a_report_says_whose_misses_its_figures_have(finish: Callable[..., RunRe
     assert f"{tlb}." in render_run(document)
 
 
+def test_a_report_shows_code_and_no_backticks(finish: Callable[..., RunResult]) -> None:
+    document = finish(RESULTS["one"]).document()
+    document["run"]["notes"] = ["Of `notes`."]
+    document["run"]["warnings"] = ["Of `warnings`."]
+    for item in document["advice"]:
+        item["text"] = "Which page size? Of `lead`. Of `advice`."
+        item["actions"] = [{"text": "Of `actions`.", "command": "run"}]
+    page = render_run(document)
+    for name in ("notes", "warnings", "lead", "advice", "actions"):
+        assert f'Of <code class="inline">{name}</code>.' in page
+
+
 def test_a_partial_report_is_marked(finish: Callable[..., RunResult]) -> None:
     assert "killed by SIGSEGV" in render_run(finish(RESULTS["crashed"]).document())

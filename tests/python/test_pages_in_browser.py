@@ -159,6 +159,8 @@ _BROKEN_WORDS = """() => {
         if (range.getClientRects().length > 1) found.push(`"${word[0]}" is broken`);
       }
   }
+  for (const cell of document.querySelectorAll("th"))
+    if (!cell.textContent.trim()) found.push("a header without a name");
   for (const caption of document.querySelectorAll("caption"))
     if (caption.getBoundingClientRect().right > innerWidth)
       found.push(`"${caption.textContent}" is cut`);
@@ -172,6 +174,7 @@ def test_tables_on_a_phone_have_whole_words_and_captions(
 ) -> None:
     page = Opened(browser, written(kind), PHONE, "light").page
     assert page.evaluate(_BROKEN_WORDS) == []
+    assert "`" not in page.locator("main").inner_text()
     page.close()
 
 

@@ -128,7 +128,7 @@ class _Hostile(Tabular):
         return self.name
 
     def conclusion(self) -> str:
-        return self.name * 100
+        return f"{self.name * 100} `code`"
 
     def table(self) -> pa.Table:
         return pa.table({self.name: [self.name]})
@@ -142,6 +142,7 @@ def test_a_hostile_name_is_inert() -> None:
     for shown in (text.replace("\n", ""), html):
         assert printable(shown) == shown
     assert "<script" not in html
+    assert '<code class="inline">code</code>' in html
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,14 @@ from rich.console import Console
 from octavo.base import units
 from octavo.base.errors import UsageError, choose
 from octavo.base.table import Grid
-from octavo.base.text import MOST_QUOTED, printable, printable_document, quoted, shell_line
+from octavo.base.text import (
+    MOST_QUOTED,
+    html_with_code,
+    printable,
+    printable_document,
+    quoted,
+    shell_line,
+)
 from octavo.report import page
 from octavo.terminal.console import say, show_grid
 
@@ -81,6 +88,12 @@ def test_pages_hold_no_control_characters() -> None:
     )
     assert made == rf'&lt;{SHOWN}&gt;|{{"name":"a\\x1b[2J\\x07b"}}'
     assert printable_document([{"a": HOSTILE, "b": "x\ny"}, 1]) == [{"a": SHOWN, "b": "x\ny"}, 1]
+
+
+def test_what_is_between_backticks_is_code_in_html() -> None:
+    shown = html_with_code("`a<b` & `c`, but not `of\ntwo lines`")
+    code = '<code class="inline">{}</code>'.format
+    assert shown == f"{code('a&lt;b')} &amp; {code('c')}, but not `of\ntwo lines`"
 
 
 def test_errors_command_no_terminal(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable
+from html import escape
 from typing import Any
 
 MOST_QUOTED = 60
@@ -13,6 +14,7 @@ MOST_QUOTED = 60
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, those that change the direction of writing, and halves of characters."""
+_CODE = re.compile("`([^`\n]+)`")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _SURROGATE_BYTES = range(0xDC80, 0xDD00)
@@ -31,6 +33,11 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """The same of a text that may have several lines."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def html_with_code(text: str) -> str:
+    """A text of sentences as HTML: what is between backticks is code there."""
+    return _CODE.sub(r'<code class="inline">\1</code>', escape(printable_lines(text), quote=False))
 
 
 def shell_word(word: str) -> str:

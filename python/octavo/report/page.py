@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from octavo.base.text import printable_document, printable_lines
+from octavo.base.text import html_with_code, printable_document, printable_lines
 from octavo.report.bundle import read_bundle
 from octavo.report.theme import for_page
 from octavo.tracing.manifest import cautions, warnings
@@ -103,4 +103,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["in_parts"] = in_parts
+    environment.filters["coded"] = lambda text: Markup(html_with_code(text))
     return environment
