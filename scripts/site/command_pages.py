@@ -47,5 +47,7 @@ def _table(command: click.Command, context: click.Context) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown and HTML leave as it is."""
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", text)
+    """Text that Markdown and HTML leave as it is; what is between backticks stays code."""
+    parts = re.split(r"(`[^`]+`)", text)
+    parts[::2] = [re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)

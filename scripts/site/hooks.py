@@ -84,13 +84,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links of the page as the site has them; blocks of code stay as they are."""
+    """Links of the page as the site has them; blocks of code stay as they are, but for the word by
+    which rustdoc leaves them out, which no highlighter knows.
+    """
     place = page.file.src_uri
     generated = {site: name for name, site in OUTSIDE.items() if site != "index.md"}
     source = generated.get(place, f"docs/{place}")
     markdown = FIGURE.sub(lambda figure: _drawing(source, figure[1]), markdown)
     parts = FENCE.split(markdown)
     parts[::2] = [LINK.sub(lambda link: _link(link, source, place), part) for part in parts[::2]]
+    parts[1::2] = [part.replace("```rust,ignore\n", "```rust\n", 1) for part in parts[1::2]]
     return "".join(parts)
 
 

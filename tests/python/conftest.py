@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,27 @@ from octavo.runs.result import RunResult, advice_records
 from octavo.tracing.manifest import Circumstances, build_manifest
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from octavo._core import Result
 
 
 use_profile()
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The browser that is installed, without a window; skips the test where there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip("no browser")
+    with sync_api.sync_playwright() as playwright:
+        yield playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
+        )
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +20,12 @@ from pages import charts_of
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-sync_api = pytest.importorskip("playwright.sync_api")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DESK, PHONE = 1400, 390
 TRACE = "synth:zipf?table=16MiB&references=40k"
 ONE_PAGE = "synth:sequential?table=4KiB&references=10k"
 """A trace without misses but the first, so that lines of figures are one."""
 HOSTILE = "</script><img src=x onerror=alert(1)><b>\u202e\x1b[31m'\"&amp;{{7*7}}"
 """A name that would close an element, run a script, turn text round, or be a template."""
-
-pytestmark = pytest.mark.skipif(not any(map(shutil.which, BROWSERS)), reason="no browser")
 
 
 def run_page() -> str:
@@ -64,15 +59,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "run, equal lines": equal_run_page,
     "curves, equal lines": equal_curves_page,
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = next(found for name in BROWSERS if (found := shutil.which(name)))
-    with sync_api.sync_playwright() as playwright:
-        yield playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
-        )
 
 
 @pytest.fixture(scope="module")

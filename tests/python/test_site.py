@@ -1,15 +1,21 @@
 """The documentation site: it is built without a warning, and loads nothing from elsewhere."""
 
+from __future__ import annotations
+
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pytest
 
 from octavo.cli import COMMANDS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[2]
 LOADING = {
@@ -20,6 +26,8 @@ LOADING = {
     "object": "data",
     "link": "href",
 }
+CODE = {"code", "pre", "script", "style"}
+CONTEXTS = {*CODE, "th"}
 RENDERED_BY_MAKE_DOCS = ("reference/python/index.html", "reference/rust/octavo_types/index.html")
 
 
@@ -33,7 +41,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Page(HTMLParser):
-    """The names that a page's elements have, its links, and all that it loads."""
+    """The names that a page's elements have, its links, all that it loads, its text outside of
+    code, and the heads of its tables.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -41,6 +51,9 @@ class _Page(HTMLParser):
         self.names: set[str] = set()
         self.links: list[str] = []
         self.loaded: list[str] = []
+        self.text: list[str] = []
+        self.heads: list[list[str]] = []
+        self._open: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -51,6 +64,22 @@ class _Page(HTMLParser):
             self.links.append(given["href"])
         if LOADING.get(tag) in given:
             self.loaded.append(given[LOADING[tag]])
+        if tag == "tr":
+            self.heads.append([])
+        if tag == "th":
+            self.heads[-1].append("")
+        if tag in CONTEXTS:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in CONTEXTS:
+            assert self._open.pop() == tag, self.path
+
+    def handle_data(self, data: str) -> None:
+        if "th" in self._open:
+            self.heads[-1][-1] += data
+        if not CODE & set(self._open):
+            self.text.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +111,40 @@ def test_every_link_within_the_site_leads_somewhere(site: Path, pages: dict[Path
             assert wanted.exists(), (path, link)
             if name and wanted.suffix == ".html":
                 assert unquote(name) in pages[wanted].names, (path, link)
+
+
+def test_no_page_shows_backticks(pages: dict[Path, _Page]) -> None:
+    shown = {path.name: [text for text in page.text if "`" in text] for path, page in pages.items()}
+    assert {name: texts for name, texts in shown.items() if texts} == {}
+
+
+def test_the_last_column_of_a_table_has_a_name(pages: dict[Path, _Page]) -> None:
+    """The first may have none: its cells are names themselves. Notebooks show tables of pandas."""
+    for path, page in pages.items():
+        for head in page.heads:
+            if len(head) > 1 and path.parent.name != "notebooks":
+                assert head[-1].strip(), (path, head)
+
+
+def test_the_facts_of_a_notebook_have_no_empty_head(pages: dict[Path, _Page]) -> None:
+    for path, page in pages.items():
+        assert ["", ""] not in page.heads, path
+
+
+def test_tables_suit_a_phone(browser: Browser, site: Path) -> None:
+    """Captions are in sight, and options leave room for their meaning."""
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.goto((site / "notebooks/first-steps.html").as_uri())
+    boxes = [one.bounding_box() for one in page.locator("caption").all()]
+    assert boxes
+    assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
+    page.goto((site / "reference/commands/run.html").as_uri())
+    cells = page.locator("tbody tr").first.locator("td")
+    option, meaning = (cell.bounding_box() for cell in cells.all())
+    assert option
+    assert meaning
+    assert meaning["width"] > option["width"]
+    page.close()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
