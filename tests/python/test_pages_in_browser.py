@@ -263,6 +263,32 @@ def test_long_names_of_rows_keep_their_ends(browser: Browser, tmp_path: Path, wi
     page.close()
 
 
+def test_long_names_leave_room_for_other_columns(browser: Browser, tmp_path: Path) -> None:
+    document = octavo.run(TRACE).document()
+    for row in document["rows"]:
+        if "region" in row:
+            row["region"] = f"{'long_' * 20}{row['region']}"
+    file = tmp_path / "long.html"
+    file.write_text(render_run(document), encoding="utf-8")
+    page = Opened(browser, file, PHONE, "light").page
+    table = page.locator("table", has=page.locator("caption", has_text="Regions")).first
+    box = table.locator("tbody tr").first.locator("td").nth(1).bounding_box()
+    assert box
+    assert box["x"] + box["width"] <= PHONE
+    page.close()
+
+
+def test_long_names_of_lines_keep_their_ends(browser: Browser, tmp_path: Path) -> None:
+    designs = ["base4k", "conventional+thp", "conventional+mthp"]
+    result = octavo.sim(TRACE, designs=designs, interval=2000)
+    file = tmp_path / "sim.html"
+    file.write_text(render_sim(sim_data.report_data(result)), encoding="utf-8")
+    page = Opened(browser, file, PHONE, "light").page
+    names = page.locator("#series-0 .role-mark text").all_text_contents()
+    assert {"conven…al+thp", "conven…l+mthp"} <= set(names)
+    page.close()
+
+
 def test_a_long_table_does_not_push_the_rest_away(browser: Browser, tmp_path: Path) -> None:
     document = octavo.run(TRACE).document()
     rows = document["rows"]

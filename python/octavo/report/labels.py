@@ -7,11 +7,11 @@ from math import log
 from typing import Any
 
 from octavo.report import vegalite as vl
-from octavo.report.theme import Values
+from octavo.report.theme import Values, without_middle
 
 LONGEST = 14
-"""Characters of a name; the rest is cut."""
-_CHARACTER_PIXELS, _LABEL_DISTANCE = 6.4, 11
+"""Characters of a name; a longer one loses its middle."""
+_CHARACTER_PIXELS, _LABEL_DISTANCE = 7, 11
 _LABEL_PIXELS = 13
 """Between two names below one another."""
 
@@ -54,9 +54,10 @@ def labelled_lines(
             dx=_LABEL_DISTANCE,
             dy=vl.expression("datum.label_dy"),
             fontSize=11,
+            text=vl.expression(without_middle(f"datum['{key}']", LONGEST, LONGEST // 2 - 1)),
             limit=LONGEST * _CHARACTER_PIXELS,
         )
-        .encode(x=x, y=y, color=colour, text=vl.Field(f"{key}:N"))
+        .encode(x=x, y=y, color=colour)
     )
     return vl.layer(lines, names, data={"values": values})
 

@@ -286,7 +286,9 @@ def _series(what: str, values: Values, designs: Sequence[str]) -> Spec:
 def _together(designs: Sequence[str]) -> str:
     """Designs that share a line."""
     named = ", ".join(designs)
-    return named if len(named) <= LONGEST else f"{designs[0]} +{len(designs) - 1}"
+    return (
+        named if len(designs) == 1 or len(named) <= LONGEST else f"{designs[0]} +{len(designs) - 1}"
+    )
 
 
 def _cycles(data: dict[str, Any]) -> Totals:

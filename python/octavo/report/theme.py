@@ -112,6 +112,12 @@ _HALF_PHONE = 18
 """Characters of a name in a legend of two columns on a phone."""
 
 
+def without_middle(name: str, longest: str | int, half: str | int) -> str:
+    """Vega's expression for a name of at most so many characters; of a longer one, both halves."""
+    label = f"slice({name}, 0, {half}) + '…' + slice({name}, -{half})"
+    return f"length({name}) > {longest} ? {label} : {name}"
+
+
 def row_axis(**more: Any) -> vl.Part:
     """An axis with a name for each row. A long name loses its middle: the end often has the
     number or the size in which rows differ.
@@ -119,10 +125,9 @@ def row_axis(**more: Any) -> vl.Part:
     name, (few, many) = "datum.label", (22, 36)
     longest = f"({_NARROW} ? {few} : {many})"
     half = f"({_NARROW} ? {few // 2 - 1} : {many // 2 - 1})"
-    label = f"slice({name}, 0, {half}) + '…' + slice({name}, -{half})"
     axis = {
         "labelLimit": vl.expression(f"{_NARROW} ? 150 : 220"),
-        "labelExpr": f"length({name}) > {longest} ? {label} : {name}",
+        "labelExpr": without_middle(name, longest, half),
         "domain": False,
         "ticks": False,
         "labelPadding": 6,

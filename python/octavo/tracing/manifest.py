@@ -305,7 +305,7 @@ class Finished(Tabular):
 
     @property
     def subject(self) -> str:
-        """What it is about: see `subject_of`."""
+        """The program or trace that it is about: see `subject_of`."""
         return subject_of(self.manifest)
 
     @property
