@@ -132,7 +132,9 @@ def test_the_facts_of_a_notebook_have_no_empty_head(pages: dict[Path, _Page]) ->
 
 
 def test_tables_suit_a_phone(browser: Browser, site: Path) -> None:
-    """Captions are in sight, and options leave room for their meaning."""
+    """Captions are in sight, options leave room for their meaning, and a number has its unit
+    beside it.
+    """
     page = browser.new_page(viewport={"width": 390, "height": 900})
     page.goto((site / "notebooks/first-steps.html").as_uri())
     boxes = [one.bounding_box() for one in page.locator("caption").all()]
@@ -144,6 +146,15 @@ def test_tables_suit_a_phone(browser: Browser, site: Path) -> None:
     assert option
     assert meaning
     assert meaning["width"] > option["width"]
+    page.goto((site / "results/tailored-page-sizes.html").as_uri())
+    number = page.locator("td", has_text=re.compile(r"^[\d.]+ M$")).first
+    assert (
+        number.evaluate(
+            "cell => { const range = document.createRange(); range.selectNodeContents(cell);"
+            " return range.getClientRects().length; }"
+        )
+        == 1
+    )
     page.close()
 
 
