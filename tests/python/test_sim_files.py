@@ -19,7 +19,7 @@ from octavo._core import designs
 from octavo.cli import app
 from octavo.report.page import in_parts
 from octavo.report.sim import render_sim, sim_figures
-from octavo.report.sim_charts import difference_panels
+from octavo.report.sim_charts import difference_panels, same_misses
 from octavo.report.sim_data import MOST_POINTS, report_data
 from octavo.report.theme import UNORDERED, log_ticks
 from octavo.simulation.api import SimResult
@@ -293,6 +293,15 @@ def test_invalid_options_are_refused(words: list[str], said: str, tmp_path: Path
     assert said in error
     assert error.count("\n") == 1
     assert not json_file.exists()
+
+
+def test_equal_misses_are_those_of_the_designs_that_have_the_level() -> None:
+    misses = [("L1", "base4k"), ("L1", "thp"), ("L2", "base4k"), ("L2", "thp"), ("L2", "ideal")]
+    values = [{"level": level, "design": of, "rate": 0.5} for level, of in misses]
+    assert same_misses({"unit": "instructions", "misses": values}) == [
+        "L1: 0.500 misses per 1000 instructions in base4k, thp.",
+        "L2: 0.500 misses per 1000 instructions in each design.",
+    ]
 
 
 def test_the_report_is_a_page_that_stands_alone() -> None:

@@ -182,13 +182,15 @@ def misses_panels(data: dict[str, Any]) -> Panels:
 
 
 def same_misses(data: dict[str, Any]) -> list[str]:
-    """A sentence for each TLB level where the designs do not differ."""
-    return [
-        f"{level}: {format_mpki(values[0]['rate'])} misses per 1000 {data['unit']} in "
-        f"{'each design' if len(values) > 1 else values[0]['design']}."
-        for level, values in _by(data["misses"], "level").items()
-        if _all_same(value["rate"] for value in values)
-    ]
+    """A sentence for each TLB level where the designs that have it do not differ."""
+    found, every = [], len(_by(data["misses"], "design"))
+    for level, values in _by(data["misses"], "level").items():
+        if _all_same(value["rate"] for value in values):
+            names = [value["design"] for value in values]
+            of = "each design" if 1 < len(names) == every else ", ".join(names)
+            rate = format_mpki(values[0]["rate"])
+            found.append(f"{level}: {rate} misses per 1000 {data['unit']} in {of}.")
+    return found
 
 
 def _all_same(rates: Iterable[float]) -> bool:
