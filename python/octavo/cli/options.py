@@ -265,9 +265,10 @@ class DocumentOutput:
         command's other output; `inputs` are read. Raises UsageError or CannotRun for a place that
         cannot be written.
         """
-        from octavo.cli.shown import check_distinct
+        from octavo.cli.shown import check_distinct, check_not_read
 
-        check_distinct(out=beside, json=self.json, inputs=inputs)
+        check_not_read("--json", self.json, inputs)
+        check_distinct(out=beside, json=self.json)
         file = None if self.json is None else JsonFile(self.json, force=self.force)
         return lambda document: None if file is None else file.write(document())
 

@@ -12,6 +12,7 @@ from octavo.base.errors import CannotRun
 from octavo.base.files import in_turn
 from octavo.base.signals import uninterrupted
 from octavo.cli.options import Output
+from octavo.cli.shown import check_not_read
 from octavo.results.target import OutputTarget
 from octavo.terminal.console import say
 from octavo.tracing.manifest import Finished
@@ -27,6 +28,7 @@ class Files:
 
     def __init__(self, stack: ExitStack, asked: Output, inputs: Sequence[str] = ()) -> None:
         """`stack` removes unfinished files if nothing is written in the end; `inputs` are read."""
+        check_not_read("--out", asked.out, inputs)
         self._asked = asked
         self._write_document = asked.document_file(beside=asked.out, inputs=inputs)
         self._place: OutputTarget | None = None

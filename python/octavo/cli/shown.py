@@ -32,7 +32,9 @@ class Shown:
         self, *, out: str | None, json: str | None, force: bool, inputs: Sequence[str] = ()
     ) -> None:
         """`inputs` are read. Raises UsageError or CannotRun for a place that cannot be written."""
-        check_distinct(out=out, json=json, inputs=inputs)
+        check_not_read("--out", out, inputs)
+        check_not_read("--json", json, inputs)
+        check_distinct(out=out, json=json)
         self._file = None if out in (None, STANDARD_OUTPUT) else out
         if self._file is not None:
             check_new_file(self._file, force=force, option="--out")
@@ -68,14 +70,17 @@ class Shown:
             replace_text(Path(name).resolve(), text, overwrite=self._force)
 
 
-def check_distinct(*, out: str | None, json: str | None, inputs: Sequence[str] = ()) -> None:
-    """Refuses one place for two outputs, and a file that is read, also where files may be
-    overwritten. Raises UsageError.
+def check_not_read(option: str, name: str | None, inputs: Iterable[str]) -> None:
+    """Refuses to write to a file that is read, also where files may be overwritten. Raises
+    UsageError.
     """
-    for option, name in (("--out", out), ("--json", json)):
-        for read in inputs:
-            if name and STANDARD_OUTPUT not in (name, read) and _is_one_file(name, read):
-                raise UsageError(f"{option}: `{name}` is read; give another file.")
+    for read in inputs:
+        if name and STANDARD_OUTPUT not in (name, read) and _is_one_file(name, read):
+            raise UsageError(f"{option}: `{name}` is read; give another file.")
+
+
+def check_distinct(*, out: str | None, json: str | None) -> None:
+    """Refuses one place for two outputs. Raises UsageError."""
     if not out or not json:
         return
     if out == json == STANDARD_OUTPUT:
