@@ -83,7 +83,5 @@ def program_label(path: str, processes: int) -> str:
 
 def several_processes(manifest: Mapping[str, Any]) -> list[str]:
     """`13 processes`, where there were several: images that replace each other by exec are one."""
-    images = manifest["processes"]
-    replaced = sum(one["began_by"] == "exec" and one["parent_stream"] is not None for one in images)
-    count = len(images) - replaced
+    count = len(set(exec_chains(manifest["processes"]).values()))
     return [f"{count} processes"] if count > 1 else []
