@@ -87,8 +87,7 @@ def needed_for_shared(host: HugePages, value: str) -> Settings | None:
     now = host.shared_thp
     if now in (None, "deny"):
         return None
-    enough = ("within_size", "always", "force", *(() if value == "always" else ("advise",)))
-    return {SHARED: now if now in enough else value}
+    return {SHARED: now if host.shares_huge_pages else value}
 
 
 def needed_pool(host: HugePages, pages: int, size: int = PMD_PAGE) -> Settings | None:

@@ -84,8 +84,7 @@ def _has(case: Case, host: HugePages, *, is_asked: bool) -> bool:
     if case.path is not None:
         return False
     if case.region_kind == "shared":
-        unasked = host.shared_thp in ("always", "within_size", "force")
-        return unasked and (case.bytes or 0) >= _LARGE_MAPPING
+        return host.shares_huge_pages and (case.bytes or 0) >= _LARGE_MAPPING
     setting = host.thp_sizes.get(PMD_PAGE)
     if setting == "always":
         # Other memory grows by steps that 2 MiB pages do not fit into.

@@ -54,6 +54,11 @@ class HugePages:
     """Pages of hugetlbfs that nothing uses or has reserved, by size in bytes."""
 
     @property
+    def shares_huge_pages(self) -> bool:
+        """Whether shared memory gets huge pages without being asked for."""
+        return self.shared_thp in ("always", "within_size", "force")
+
+    @property
     def has_collapse(self) -> bool:
         """Whether madvise knows MADV_COLLAPSE."""
         return self.kernel >= _COLLAPSE_SINCE
