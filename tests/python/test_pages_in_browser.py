@@ -246,16 +246,21 @@ def test_hostile_names_are_inert(browser: Browser, tmp_path: Path) -> None:
     opened.page.close()
 
 
-@pytest.mark.parametrize("width", [DESK, PHONE])
-def test_long_names_of_rows_keep_their_ends(browser: Browser, tmp_path: Path, width: int) -> None:
+def regions_named(beginning: str, browser: Browser, directory: Path, width: int) -> Page:
+    """The page of a run whose regions' names begin so."""
     document = octavo.run(TRACE).document()
-    long = "the arena of a library that has a long name"
     for row in document["rows"]:
         if "region" in row:
-            row["region"] = f"{long} {row['region']}"
-    file = tmp_path / "long.html"
+            row["region"] = f"{beginning}{row['region']}"
+    file = directory / "long.html"
     file.write_text(render_run(document), encoding="utf-8")
-    page = Opened(browser, file, width, "light").page
+    return Opened(browser, file, width, "light").page
+
+
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_long_names_of_rows_keep_their_ends(browser: Browser, tmp_path: Path, width: int) -> None:
+    long = "the arena of a library that has a long name"
+    page = regions_named(f"{long} ", browser, tmp_path, width)
     labels = page.locator("#map .role-axis-label text").all_text_contents()
     ends = {text.partition("…")[2] for text in labels if text.startswith(long[:8])}
     assert len(ends) == 2
@@ -264,13 +269,7 @@ def test_long_names_of_rows_keep_their_ends(browser: Browser, tmp_path: Path, wi
 
 
 def test_long_names_leave_room_for_other_columns(browser: Browser, tmp_path: Path) -> None:
-    document = octavo.run(TRACE).document()
-    for row in document["rows"]:
-        if "region" in row:
-            row["region"] = f"{'long_' * 20}{row['region']}"
-    file = tmp_path / "long.html"
-    file.write_text(render_run(document), encoding="utf-8")
-    page = Opened(browser, file, PHONE, "light").page
+    page = regions_named("long_" * 20, browser, tmp_path, PHONE)
     table = page.locator("table", has=page.locator("caption", has_text="Regions")).first
     box = table.locator("tbody tr").first.locator("td").nth(1).bounding_box()
     assert box

@@ -23,7 +23,7 @@ Record = dict[str, Any]
 
 _NOT_SETTINGS = ("note", "madvise", "linker")
 """Kinds of actions that are no lines for a shell, or none that help without building anew."""
-LOAD = "LOAD"
+_LOAD = "LOAD"
 """Stands for the command of a load generator."""
 _NAMED = 4
 """Regions that the sentence names."""
@@ -76,8 +76,8 @@ def answer_of(
     `machine` and `cost_label` say what the gains were estimated for and from. `program` is the
     command, where there is one. `walks` are those in 4 KiB pages, and `memory` has by page size the
     bytes of all memory. `machine_sizes` are the page sizes that the machine has. `chains` are those
-    of `exec_chains`. `is_server` says whether the command starts a server, which is
-    measured under a load.
+    of `exec_chains`. `is_server` says whether the command starts a server, which is measured under
+    a load.
     """
     chosen = _chosen(items)
     if not chosen:
@@ -109,10 +109,10 @@ def answer_of(
             # Only named, or with a result that shows shared memory, is it among what is tried.
             options += ["--settings", name]
         if is_server:
-            options += ["--metric", f"cpu:{LOAD}"]
+            options += ["--metric", f"cpu:{_LOAD}"]
         verify = shell_line([*own_command(), "verify", *options, "--", *program])
         if is_server:
-            verify = f"# Put the command of a load generator in place of {LOAD}.\n{verify}"
+            verify = f"# Put the command of a load generator in place of {_LOAD}.\n{verify}"
     return Answer(text, True, gain, growth, lines, undo, verify)
 
 
