@@ -89,6 +89,16 @@ class Footprint(TypedDict):
     """The most that was touched and still mapped at one time (for stream "all" of a process
     only, None elsewhere)."""
 
+class PageFaults(TypedDict):
+    """Page faults at first touches of memory of the process's own, none of shared memory and files."""
+
+    base: int
+    """Where all pages have 4 KiB."""
+    huge: int
+    """With 2 MiB pages wherever they fit: those that give one."""
+    left: int
+    """The same: those that give a 4 KiB page."""
+
 class Region(TypedDict):
     """One part of a process's address space and what the streams did to it."""
 
@@ -117,6 +127,7 @@ class Region(TypedDict):
     """Those of the machine, if there is one."""
     footprints: list[Footprint]
     """stream "fetch", "data" and "all"."""
+    page_faults: PageFaults
     touched: Touched
 
 class Touched:

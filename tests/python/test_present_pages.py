@@ -18,11 +18,12 @@ GAIN = Gain(0.02, 0.08, 0.19)
 
 
 def walking(item: Advice, walks: int) -> Advice:
-    """The advice with 2 MiB pages and so many walks in 4 KiB pages."""
+    """The advice with 2 MiB pages and so many walks of 1000 in 4 KiB pages."""
     case = item.case
     points = tuple(replace(point, walks=walks) for point in case.points)
     case = replace(case, points=points, bytes=None if case.region is None else 64 * MIB)
-    return replace(item, case=case, page_size=PMD_PAGE, gain=GAIN, reason="gain", basis="walks")
+    gain = Gain(*(walks / 1000 * share for share in (GAIN.low, GAIN.expected, GAIN.high)))
+    return replace(item, case=case, page_size=PMD_PAGE, gain=gain, reason="gain", basis="walks")
 
 
 def judged(

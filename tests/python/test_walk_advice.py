@@ -1,18 +1,21 @@
 """Advice by page walks: gains as intervals, memory, and what walks cost."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes import MachineCurve, footprints, result
+from fakes import MachineCurve, footprints, region, result
 from fakes import process as made_process
 from octavo._core import OctavoError
 from octavo.analysis.advice import Advice, Thresholds
-from octavo.analysis.gain import Program, gain
+from octavo.analysis.gain import PageFaults, Program, gain
 from octavo.analysis.rows import rows_of
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
@@ -21,12 +24,20 @@ from octavo.calibration.file import Spread, processor
 from octavo.hardware.modelled import given_machine, this_machine
 from octavo.hardware.tlb_levels import load_preset
 
+if TYPE_CHECKING:
+    from octavo._core import PageFaults as CountedFaults
+
 LRU = load_preset("lru64")
 ZEN3 = given_machine("zen3")
 
 
-def costs() -> WalkCosts:
+def estimated() -> WalkCosts:
     return replace(walk_costs(ZEN3), source="preset", measured={}, entry_bytes={}, is_nested=True)
+
+
+def counted(faults: PageFaults) -> CountedFaults:
+    """Page faults as the extension gives them."""
+    return {"base": faults.base, "huge": faults.large, "left": faults.left}
 
 
 def advise(
@@ -37,9 +48,13 @@ def advise(
     growth: float = 0.0,
     limits: Thresholds | None = None,
     instructions: int = 10**9,
+    costs: WalkCosts | None = None,
+    faults: PageFaults | None = None,
+    with_faults: bool = True,
 ) -> Advice:
     """Advice on data that walk so often with 4 KiB pages and with 2 MiB pages."""
-    made = made_process(0, data_base=base, instructions=instructions)
+    regions = () if faults is None else [{**region(), "page_faults": counted(faults)}]
+    made = made_process(0, data_base=base, instructions=instructions, regions=regions)
     grown = [0.0, *[growth] * 9]
     made["footprints"] = [
         *footprints("fetch", (0.0,) * 10, base=MIB),
@@ -59,7 +74,8 @@ def advise(
                     misses=missed,
                 )
             )
-    advice = advise_by_walks(rows_of(result(made), LRU), LRU, costs(), limits)
+    rows = rows_of(result(made), LRU)
+    advice = advise_by_walks(rows, LRU, costs or estimated(), limits, with_faults=with_faults)
     return next(item for item in advice if item.case.stream == "data")
 
 
@@ -121,7 +137,7 @@ def test_gains_are_shares_in_order(
     instructions: int, walks: int, walks_huge: int, touched: int
 ) -> None:
     program = Program(instructions, walks, touched)
-    found = gain(program, costs(), 2 * MIB, walks, min(walks, walks_huge), touched)
+    found = gain(program, estimated(), 2 * MIB, walks, min(walks, walks_huge), touched)
     assert 0 <= found.low <= found.expected <= found.high <= 1
 
 
@@ -168,11 +184,81 @@ def test_measured_gains_are_shares_in_order(
     assert 0 <= found.low <= found.expected <= found.high <= 1
 
 
+FAULTS = """
+[fault_cycles]
+"4KiB" = {low = 4000, median = 5000, high = 8000}
+"2MiB" = {low = 300000, median = 400000, high = 500000}
+"""
+
+
+def test_page_faults_are_part_of_the_time_and_of_what_is_saved(tmp_path: Path) -> None:
+    measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS)
+    program = Program(10**9, 0, 64 * MIB, page_faults=20_000)
+    found = gain(program, measured, 2 * MIB, 0, 0, 64 * MIB, PageFaults(16_000, 30, 1000))
+    assert found.low == pytest.approx((15e3 * 4000 - 30 * 500_000) / (2e9 + 20_000 * 4000))
+    assert found.expected == pytest.approx((15e3 * 5000 - 30 * 400_000) / (0.75e9 + 20_000 * 5000))
+    assert found.high == pytest.approx((15e3 * 8000 - 30 * 300_000) / (0.4e9 + 20_000 * 8000))
+
+
+def test_large_pages_of_which_little_is_touched_save_nothing(tmp_path: Path) -> None:
+    """A fault of 2 MiB costs as much as 80 of 4 KiB."""
+    measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS)
+    program = Program(10**9, 0, 64 * MIB, page_faults=20_000)
+    found = gain(program, measured, 2 * MIB, 0, 0, 64 * MIB, PageFaults(1000, 40, 0))
+    assert found.expected == 0
+
+
+@given(
+    st.integers(1, 10**10),
+    st.integers(0, 10**9),
+    st.integers(8 * MIB, 1 << 40),
+    st.integers(0, 10**6),
+    st.integers(0, 10**5),
+    st.integers(0, 10**6),
+)
+def test_gains_with_page_faults_are_shares_in_order(
+    instructions: int, walks: int, touched: int, base: int, huge: int, left: int
+) -> None:
+    with TemporaryDirectory() as place:
+        by_loads = calibration(Path(place) / "calibration.toml", LOADS + FAULTS)
+        by_walks = calibration(Path(place) / "calibration.toml", FAULTS)
+    program = Program(instructions, walks, touched, page_faults=base)
+    faults = PageFaults(base, huge, min(left, base))
+    for measured in (by_loads, by_walks):
+        found = gain(program, measured, 2 * MIB, walks, 0, touched, faults)
+        assert 0 <= found.low <= found.expected <= found.high <= 1
+
+
+def test_page_faults_decide_where_their_cost_is_known(tmp_path: Path) -> None:
+    """Of a whole run that walks little and touches 64 MiB once."""
+    measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS)
+    faults = PageFaults(16_384, 32, 12)
+    found = advise(1000, costs=measured, faults=faults)
+    assert (found.page_size, found.reason) == (2 * MIB, "gain")
+    assert "page faults from 16.4 k to 44, which saves about" in found.text
+    assert "walk and page fault cost measured on this machine" in found.text
+    assert (found.record()["page_faults_base"], found.record()["page_faults"]) == (16_384, 44)
+    for other in (
+        advise(1000, costs=measured, faults=faults, with_faults=False),
+        advise(1000, faults=faults),
+    ):
+        assert other.reason == "no-gain"
+        assert "page fault" not in other.text.replace("walk and page fault cost", "")
+
+
+def test_few_page_faults_are_no_gain_however_short_the_run(tmp_path: Path) -> None:
+    measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS)
+    few = PageFaults(99, 0, 20)
+    found = advise(0, costs=measured, faults=few, instructions=10**5, base=8 * MIB)
+    assert (found.reason, found.page_size) == ("no-gain", 4 * KIB)
+    assert "would save 0 page walks and 79 page faults in all" in found.text
+
+
 def test_walks_cost_more_where_the_page_table_is_large() -> None:
-    small, large = costs().walk(4 * KIB, 16 * MIB), costs().walk(4 * KIB, 64 * GIB)
+    small, large = estimated().walk(4 * KIB, 16 * MIB), estimated().walk(4 * KIB, 64 * GIB)
     assert small.median < large.median
     assert small.low <= small.median <= small.high
-    assert costs().walk(2 * MIB, 64 * GIB).median < large.median
+    assert estimated().walk(2 * MIB, 64 * GIB).median < large.median
 
 
 def calibration(file: Path, more: str = "") -> WalkCosts:

@@ -156,18 +156,19 @@ impl Residency {
         Residency { sizes, pages: PageSet::default(), current, peak, base_pages: 0 }
     }
 
-    /// A base page is touched.
-    pub fn insert(&mut self, page: u64) {
+    /// A base page is touched; whether it was not resident.
+    pub fn insert(&mut self, page: u64) -> bool {
         let fresh: Vec<bool> =
             self.sizes.iter().map(|s| !self.pages.any_in_page_of(s, page)).collect();
         if !self.pages.insert(page) {
-            return;
+            return false;
         }
         self.base_pages += 1;
         for (size, fresh) in fresh.into_iter().enumerate() {
             self.current[size] += u64::from(fresh);
             self.peak[size] = self.peak[size].max(self.current[size]);
         }
+        true
     }
 
     /// The base pages in `first..end` are unmapped; returns those that were resident.

@@ -141,6 +141,13 @@ struct Mapping {
     asked: Option<Asked>,
 }
 
+impl Mapping {
+    /// Whether its memory is the process's own, and none of hugetlbfs.
+    fn is_own(&self) -> bool {
+        self.backing == Backing::Own && self.asked != Some(Asked::Hugetlb)
+    }
+}
+
 /// Where the pages of a mapping come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Backing {
@@ -219,6 +226,38 @@ impl AddressSpace {
             };
             addr < mapping.end && shared
         })
+    }
+
+    /// Whether a traced base page lies in memory of the process's own: anonymous memory, the heap, the stack;
+    /// of pages of hugetlbfs it does not.
+    pub fn is_own(&self, page: PageNumber) -> bool {
+        let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
+        let mapping = self.next_mapping(addr, addr);
+        mapping.is_some_and(|(_, mapping)| mapping.is_own())
+    }
+
+    /// Whether a page of `size` that begins with a traced base page would lie in memory of the process's own
+    /// that has the same rights and that it may have such pages in. The heap is taken to grow by whole pages of
+    /// that size, as an allocator that asks for them has it.
+    pub fn fits(&self, first: PageNumber, size: PageSize) -> bool {
+        let start = VirtAddr::new(first.raw() << PageSize::BASE.log2());
+        let end = AddrRange::new(start, size.bytes()).end();
+        let (mut at, mut last) = (start, None::<Mapping>);
+        while at < end {
+            let next = self.next_mapping(at, end);
+            let Some((_, mapping)) = next.filter(|(begin, _)| *begin <= at) else {
+                let is_heap = |mapping: Mapping| {
+                    self.regions[usize::from(mapping.region.0)].kind == RegionKind::Heap
+                };
+                return next.is_none() && last.is_some_and(is_heap);
+            };
+            let differs = last.is_some_and(|last| last.writable != mapping.writable);
+            if differs || !mapping.is_own() || mapping.asked == Some(Asked::Small) {
+                return false;
+            }
+            (at, last) = (mapping.end, Some(mapping));
+        }
+        true
     }
 
     /// Takes an event in. Returns whether it is one that changes mappings.
@@ -505,6 +544,49 @@ mod tests {
 
     fn space() -> AddressSpace {
         AddressSpace::new(Relocation::default(), Some(range(0x7000_0000, 0x10_0000)))
+    }
+
+    const HUGE: u64 = PageSize::HUGE.bytes();
+
+    fn fits(space: &AddressSpace, start: u64) -> bool {
+        space.fits(VirtAddr::new(start).page(PageSize::BASE), PageSize::HUGE)
+    }
+
+    #[test]
+    fn a_large_page_fits_into_memory_of_one_kind_and_right() {
+        let mut space = space();
+        let base = 16 * HUGE;
+        space.apply(&map(base, HUGE / 2, RW, MapSource::Anonymous, 0));
+        assert!(!fits(&space, base), "the other half is unmapped");
+        space.apply(&map(base + HUGE / 2, HUGE / 2 + 4096, RW, MapSource::Anonymous, 0));
+        assert!(fits(&space, base), "the kernel merges neighbours");
+        assert!(!fits(&space, base + HUGE));
+        assert!(!fits(&space, base - HUGE));
+        space.apply(&Event::Protect { range: range(base + 4096, 4096), protection: RX });
+        assert!(!fits(&space, base), "the rights differ");
+        for source in [MapSource::Shared, file("/tmp/data")] {
+            space.apply(&map(base, HUGE, RW, source, 0));
+            assert!(!fits(&space, base));
+            assert!(!space.is_own(VirtAddr::new(base).page(PageSize::BASE)));
+        }
+        space.apply(&map(base, HUGE, RW, MapSource::Anonymous, 0));
+        assert!(fits(&space, base));
+        space.apply(&Event::Advise { range: range(base, 4096), advice: MADV_NOHUGEPAGE });
+        assert!(!fits(&space, base));
+        assert!(space.is_own(VirtAddr::new(base).page(PageSize::BASE)));
+        space.apply(&map(base, HUGE, RW, MapSource::Anonymous, MAP_HUGETLB));
+        assert!(!space.is_own(VirtAddr::new(base).page(PageSize::BASE)));
+    }
+
+    #[test]
+    fn the_heap_grows_by_whole_large_pages() {
+        let mut space = space();
+        let base = 16 * HUGE;
+        space.apply(&map(base + 4096, HUGE, RW, MapSource::Heap, 0));
+        assert!(!fits(&space, base), "the heap begins behind it");
+        assert!(fits(&space, base + HUGE));
+        space.apply(&map(base + 2 * HUGE - 4096, 4096, RW, MapSource::Anonymous, 0));
+        assert!(!fits(&space, base + HUGE), "the heap cannot grow so far");
     }
 
     #[test]

@@ -18,6 +18,9 @@ from typing import Any, Literal
 
 from octavo.analysis.gain import Gain
 from octavo.analysis.rows import (
+    FAULTS,
+    HUGE_PAGE_FAULTS,
+    PAGE_FAULTS,
     Row,
     component_of,
     machine_component,
@@ -114,6 +117,10 @@ class Point:
     """Page walks of the modelled machine; None where there is none, or none with such entries."""
     walks_mpki: float | None = None
     """The same per 1000 instructions."""
+    page_faults: int | None = None
+    """Page faults at first touches of the data; None where they are not known."""
+    huge_page_faults: int = 0
+    """How many of these faults give a page of this size."""
 
 
 @dataclass(frozen=True)
@@ -220,11 +227,15 @@ class Advice:
         if self.basis != "walks":
             return {}
         cycles = self.walk_cycles
+        faults = {"page_faults_base": base.page_faults, "page_faults": chosen.page_faults}
+        if base.page_faults is None:
+            faults = {}
         return {
             "walks_base": base.walks,
             "walks": chosen.walks,
             "walks_mpki_base": base.walks_mpki,
             "walks_mpki": chosen.walks_mpki,
+            **faults,
             "gain": None if self.gain is None else self.gain.record(),
             "gain_page_size": self.gain_page_size,
             "walk_cycles_base": None if cycles is None else cycles[0].record(),
@@ -271,13 +282,20 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
         memory = {row["page_size"]: row for row in members if row["component"] == "memory"}
         if BASE_PAGE not in misses or BASE_PAGE not in memory:
             continue
+        faults = _page_faults(members)
         first = members[0]
         at_once = peaks if region is None else {}
         base_bytes = _at_most(memory[BASE_PAGE], at_once)
         yield Case(
             stream=stream,
             points=tuple(
-                _point(misses[size], _at_most(memory[size], at_once), base_bytes, walks.get(size))
+                _point(
+                    misses[size],
+                    _at_most(memory[size], at_once),
+                    base_bytes,
+                    walks.get(size),
+                    faults.get(size),
+                )
                 for size in sorted(misses)
             ),
             process=process,
@@ -348,7 +366,28 @@ def _at_most(memory: Row, peaks: Mapping[int, int]) -> int:
     return min(touched, peaks.get(memory["page_size"], touched))
 
 
-def _point(misses: Row, touched_bytes: int, base_bytes: int, walks: Row | None) -> Point:
+def _page_faults(rows: Iterable[Row]) -> dict[int, tuple[int, int]]:
+    """By page size, all page faults and those that give a page of that size above 4 KiB."""
+    counts = {
+        (row["page_size"], row["counter"]): row["value"]
+        for row in rows
+        if row["component"] == FAULTS
+    }
+    return {
+        size: (value, counts.get((size, HUGE_PAGE_FAULTS), 0))
+        for (size, counter), value in counts.items()
+        if counter == PAGE_FAULTS
+    }
+
+
+def _point(
+    misses: Row,
+    touched_bytes: int,
+    base_bytes: int,
+    walks: Row | None,
+    faults: tuple[int, int] | None,
+) -> Point:
+    all_faults, huge_faults = faults or (None, 0)
     return Point(
         page_size=misses["page_size"],
         misses=misses["misses"],
@@ -357,6 +396,8 @@ def _point(misses: Row, touched_bytes: int, base_bytes: int, walks: Row | None) 
         growth=touched_bytes / base_bytes - 1 if base_bytes else None,
         walks=None if walks is None else walks["misses"],
         walks_mpki=None if walks is None else walks["mpki"],
+        page_faults=all_faults,
+        huge_page_faults=huge_faults,
     )
 
 

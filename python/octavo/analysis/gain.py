@@ -1,10 +1,13 @@
-"""The gain from fewer page walks: a share of the program's time, as an interval.
+"""The gain from fewer page walks and page faults: a share of the program's time, as an interval.
 
 The time of a program is not measured by a trace. It is taken to be its instructions at so many
 cycles each, plus, for each walk, the walk and the data that the reference went for, which were not
 used lately either. The interval says what these assumptions leave open: `low` has slow
 instructions, cheap walks of which the core hides a half, and data from farther away; `high` has
 quick instructions, dear walks that hide behind nothing, and data that come quickly.
+
+Page faults at first touches are added where their cost was measured: to the time, and what larger
+pages save of them to what is saved.
 
 How many cache lines of a page are used is not known: all are taken to be, as in the loads that were
 measured. Of few lines a page the data fit in nearer caches, and walks are more of the time.
@@ -18,6 +21,7 @@ from statistics import fmean
 
 from octavo.analysis.walk_costs import LoadThatWalks, WalkCosts
 from octavo.base.units import BASE_PAGE, format_share
+from octavo.calibration.file import Spread
 
 CPI_LOW, CPI_EXPECTED, CPI_HIGH = 0.4, 0.75, 2.0
 """Cycles of an instruction without misses of TLBs and of the caches beside them."""
@@ -26,8 +30,10 @@ HIDDEN_AT_MOST, HIDDEN_EXPECTED = 0.5, 0.25
 ASSUMPTIONS = (
     "Gains are shares of the time that the program takes with 4 KiB pages, estimated: "
     f"{CPI_LOW} to {CPI_HIGH:g} cycles an instruction beside walks and the data that they fetch, "
-    f"and up to {HIDDEN_AT_MOST:.0%} of a walk hidden by the core. Page faults that larger pages "
-    "save, the kernel's own work and hits in the second-level TLB are not counted. All lines of "
+    f"and up to {HIDDEN_AT_MOST:.0%} of a walk hidden by the core. Page faults at first touches of "
+    "memory are counted where octavo calibrate has measured their cost and the whole run of a "
+    "program was traced that is no known server; a longer run with the same memory has no more of "
+    "them. Other work of the kernel and hits in the second-level TLB are not counted. All lines of "
     "each page are taken to be used: where they are few, data come from nearer caches, and the "
     "gain can be far above the expected one. octavo verify measures."
 )
@@ -74,6 +80,36 @@ class Program:
     """With 4 KiB pages, of code and data."""
     touched_bytes: int
     """With 4 KiB pages."""
+    page_faults: int = 0
+    """With 4 KiB pages; 0 where they do not count."""
+
+
+@dataclass(frozen=True)
+class PageFaults:
+    """Page faults at first touches of the memory that is to have larger pages."""
+
+    base: int
+    """With 4 KiB pages."""
+    large: int
+    """With larger pages: those that give one."""
+    left: int
+    """With larger pages: those that give 4 KiB where none fits."""
+
+
+NO_FAULTS = PageFaults(0, 0, 0)
+
+
+@dataclass(frozen=True)
+class _FaultCycles:
+    """Cycles of page faults."""
+
+    all: Spread
+    """All of the program's, with 4 KiB pages."""
+    saved: Spread
+    """What larger pages save of these; negative where faults of larger pages cost more."""
+
+
+_NO_FAULT_CYCLES = _FaultCycles(Spread(0, 0, 0), Spread(0, 0, 0))
 
 
 def gain(
@@ -83,30 +119,62 @@ def gain(
     walks_base: int,
     walks: int,
     touched_bytes: int,
+    faults: PageFaults = NO_FAULTS,
 ) -> Gain:
     """The gain of `walks` to pages of `page_size` over `walks_base` to 4 KiB pages.
 
-    `touched_bytes` is the program's memory in pages of that size.
+    `touched_bytes` is the program's memory in pages of that size. What such pages save of `faults`
+    is a part of the gain.
     """
-    if walks_base == 0 or program.instructions == 0:
+    if program.instructions == 0:
+        return NO_GAIN
+    fault_cycles = _fault_cycles(program, costs, page_size, faults)
+    if walks_base == 0 and fault_cycles is _NO_FAULT_CYCLES:
         return NO_GAIN
     measured = costs.loads(page_size, program.touched_bytes)
     if measured is not None:
-        return _by_loads(program, measured, walks_base - walks)
-    return _by_walks(program, costs, page_size, walks_base, walks, touched_bytes)
+        return _by_loads(program, measured, walks_base - walks, fault_cycles)
+    return _by_walks(program, costs, page_size, walks_base, walks, touched_bytes, fault_cycles)
 
 
-def _by_loads(program: Program, loads: Sequence[LoadThatWalks], avoided: int) -> Gain:
+def _fault_cycles(
+    program: Program, costs: WalkCosts, page_size: int, faults: PageFaults
+) -> _FaultCycles:
+    base, large = costs.fault(BASE_PAGE), costs.fault(page_size)
+    if base is None or large is None or not program.page_faults:
+        return _NO_FAULT_CYCLES
+
+    def cycles(base: float, large: float) -> float:
+        return (faults.base - faults.left) * base - faults.large * large
+
+    return _FaultCycles(
+        all=Spread(*(program.page_faults * cost for cost in (base.low, base.median, base.high))),
+        saved=Spread(
+            cycles(base.low, large.high),
+            cycles(base.median, large.median),
+            cycles(base.high, large.low),
+        ),
+    )
+
+
+def _by_loads(
+    program: Program, loads: Sequence[LoadThatWalks], avoided: int, faults: _FaultCycles
+) -> Gain:
     """From loads over a working set as large as the program's memory, measured in both sizes."""
 
-    def share(cpi: float, load: LoadThatWalks) -> float:
-        time = program.instructions * cpi + program.walks * load.cycles
-        return max(0.0, avoided * load.saved / time)
+    def share(cpi: float, load: LoadThatWalks, saved: float, of_faults: float) -> float:
+        time = program.instructions * cpi + program.walks * load.cycles + of_faults
+        return max(0.0, (avoided * load.saved + saved) / time)
 
     low, expected, high = (
-        [share(cpi, load) for load in loads] for cpi in (CPI_HIGH, CPI_EXPECTED, CPI_LOW)
+        [share(cpi, load, saved, of_faults) for load in loads]
+        for cpi, saved, of_faults in (
+            (CPI_HIGH, faults.saved.low, faults.all.low),
+            (CPI_EXPECTED, faults.saved.median, faults.all.median),
+            (CPI_LOW, faults.saved.high, faults.all.high),
+        )
     )
-    return Gain(min(low), fmean(expected), max(high))
+    return Gain(*sorted((min(low), fmean(expected), max(high))))
 
 
 def _by_walks(
@@ -116,6 +184,7 @@ def _by_walks(
     walks_base: int,
     walks: int,
     touched_bytes: int,
+    faults: _FaultCycles,
 ) -> Gain:
     """From the cost of a walk, and of the data that are fetched after it."""
     base, large = costs.walk(BASE_PAGE, program.touched_bytes), costs.walk(page_size, touched_bytes)
@@ -126,16 +195,33 @@ def _by_walks(
         # Entries are of smaller pages all the same: walks become shorter, and no fewer.
         walks = max(walks, walks_base)
 
-    def share(cpi: float, walk: float, larger: float, fetched: float, hidden: float) -> float:
+    def share(
+        cpi: float,
+        walk: float,
+        larger: float,
+        fetched: float,
+        hidden: float,
+        saved: float,
+        of_faults: float,
+    ) -> float:
         seen = 1 - hidden
-        time = program.instructions * cpi + program.walks * (fetched + seen * walk)
-        return max(0.0, seen * (walks_base * walk - walks * larger) / time)
+        time = program.instructions * cpi + program.walks * (fetched + seen * walk) + of_faults
+        return max(0.0, (seen * (walks_base * walk - walks * larger) + saved) / time)
 
+    saved, time = faults.saved, faults.all
     shares = sorted(
         (
-            share(CPI_HIGH, base.low, large.low, data.high, hidden),
-            share(CPI_EXPECTED, base.median, large.median, data.median, HIDDEN_EXPECTED),
-            share(CPI_LOW, base.high, large.high, data.low, 0.0),
+            share(CPI_HIGH, base.low, large.low, data.high, hidden, saved.low, time.low),
+            share(
+                CPI_EXPECTED,
+                base.median,
+                large.median,
+                data.median,
+                HIDDEN_EXPECTED,
+                saved.median,
+                time.median,
+            ),
+            share(CPI_LOW, base.high, large.high, data.low, 0.0, saved.high, time.high),
         )
     )
     return Gain(*shares)

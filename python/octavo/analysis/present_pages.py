@@ -55,16 +55,17 @@ def leave_as_is(
             )
         )
     }
-    walks = sum(item.case.base.walks or 0 for item in advice if id(item) in has)
-    return [_judged(item, id(item) in has, walks, limits) for item in advice]
+    gains = (item.gain.expected for item in advice if id(item) in has and item.gain is not None)
+    had = sum(gains)
+    return [_judged(item, id(item) in has, had, limits) for item in advice]
 
 
-def _judged(item: Advice, has: bool, walks: int, limits: Thresholds) -> Advice:
+def _judged(item: Advice, has: bool, had: float, limits: Thresholds) -> Advice:
+    """`had` is the gain that is there without any change."""
     if not item.changes or item.page_size != PMD_PAGE or item.gain is None:
         return item
     if item.case.region is None:
-        rest = 1 - walks / max(item.case.base.walks or 0, walks, 1)
-        has = item.case.stream == "data" and item.gain.expected * rest < limits.min_gain
+        has = item.case.stream == "data" and item.gain.expected - had < limits.min_gain
     if not has:
         return item
     subject = item.case.subject[0].upper() + item.case.subject[1:]

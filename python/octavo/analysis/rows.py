@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, TypeVar, get_args
 
 from octavo._core import OctavoError, memory_counted_again
+from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.metrics import rated_instructions
 from octavo.base.table import columns_of
 from octavo.base.units import BASE_PAGE
@@ -72,6 +73,11 @@ class Row(TypedDict, total=False):
     """Touched memory over that in 4 KiB pages, less one; None where nothing was touched."""
     peak_resident_bytes: int | None
 
+
+FAULTS = "memory.faults"
+"""The component of page faults."""
+PAGE_FAULTS, HUGE_PAGE_FAULTS = "page_faults", "huge_page_faults"
+"""Its counters: all of them, and those that give a 2 MiB page."""
 
 COLUMNS = columns_of(Row, without=("program", "processes"))
 """The columns of rows.parquet and their types in Arrow, the same from run to run."""
@@ -231,6 +237,7 @@ def _sums(
     footprints = [(process["stream"], process["footprints"]) for process in processes]
     regions = [(process, region) for process in processes for region in process["regions"]]
     yield from _footprint_rows(_summed_footprints(footprints, regions, processes, chains))
+    yield from _fault_rows(regions)
 
 
 def _region_rows(
@@ -289,6 +296,7 @@ def _rows_of_region(
     yield from _machine_rows(_summed_curves(machine_curves), rated)
     footprints = [(process["stream"], region["footprints"]) for process, region in members]
     yield from _footprint_rows(_summed_footprints(footprints, members, processes, chains))
+    yield from _fault_rows(members)
 
 
 def rated_of(processes: Sequence[Process]) -> int:
@@ -491,6 +499,19 @@ def _footprint_rows(footprints: Iterable[Footprint]) -> Iterator[Row]:
             growth=touched / in_base_pages - 1 if in_base_pages else None,
             peak_resident_bytes=footprint["peak_resident_bytes"],
         )
+
+
+def _fault_rows(regions: Iterable[tuple[Process, Region]]) -> Iterator[Row]:
+    """Page faults of the regions; a forked process has the pages of its parent, and is left out."""
+    faults = [region["page_faults"] for process, region in regions if process["began_by"] != "fork"]
+    base, huge, left = (sum(one[name] for one in faults) for name in ("base", "huge", "left"))
+    if base:
+        for size, counter, value in (
+            (BASE_PAGE, PAGE_FAULTS, base),
+            (PMD_PAGE, PAGE_FAULTS, huge + left),
+            (PMD_PAGE, HUGE_PAGE_FAULTS, huge),
+        ):
+            yield Row(component=FAULTS, counter=counter, value=value, stream="data", page_size=size)
 
 
 _NUMBERED = re.compile(r" (?:[\d.]+(?:KiB|MiB|GiB)(?: #\d+)?|\(small\))$")

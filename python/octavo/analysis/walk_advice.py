@@ -1,10 +1,10 @@
-"""Advice from the page walks of a modelled machine: is the time that larger pages save worth their
-memory?
+"""Advice from the page walks of a modelled machine, and from page faults: is the time that larger
+pages save worth their memory?
 
 Only page sizes that the machine has entries for are judged, 4 KiB and 2 MiB on most. For each the
-saved walks are turned into a share of the program's time (`octavo.analysis.gain`), an interval. A
-size is advised where the expected gain reaches `Thresholds.min_gain` and the memory that it takes
-is acceptable.
+saved walks and page faults are turned into a share of the program's time (`octavo.analysis.gain`),
+an interval. A size is advised where the expected gain reaches `Thresholds.min_gain` and the memory
+that it takes is acceptable.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from octavo.analysis.advice import (
     cases_to_advise,
     first_growth,
 )
-from octavo.analysis.gain import NO_GAIN, Gain, Program, gain
-from octavo.analysis.rows import Row, memory_by_size, stream_counters
+from octavo.analysis.gain import NO_FAULTS, NO_GAIN, Gain, PageFaults, Program, gain
+from octavo.analysis.rows import FAULTS, Row, memory_by_size, stream_counters
 from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.units import (
     BASE_PAGE,
@@ -33,8 +33,10 @@ from octavo.base.units import (
 )
 from octavo.hardware.tlb_levels import Machine
 
-_NONE_SHARE = 0.25
+NONE_SHARE = 0.25
 """Of the least gain worth a change: an expected gain below it is said to be none."""
+_WALKS_A_FAULT = 100
+"""Page walks in near caches that take no longer than a page fault."""
 _BEST_SHARE = 0.95
 """Of the best gain, what a smaller size must reach to be preferred."""
 
@@ -44,9 +46,16 @@ def advise_by_walks(
     machine: Machine,
     costs: WalkCosts,
     thresholds: Thresholds | None = None,
+    *,
+    with_faults: bool = True,
 ) -> list[Advice]:
-    """Advice for code, for data, then for each large region, most walks first."""
+    """Advice for code, for data, then for each large region, most walks first.
+
+    `with_faults` says whether page faults at first touches count, where their cost is known.
+    """
     limits = thresholds or Thresholds()
+    if not with_faults or costs.fault(BASE_PAGE) is None:
+        rows = [row for row in rows if row["component"] != FAULTS]
     whole, large = cases_to_advise(rows, machine)
     program = program_of(rows, whole)
     return [_advise(case, program, costs, limits) for case in (*whole, *large)]
@@ -59,6 +68,7 @@ def program_of(rows: Sequence[Row], whole: Sequence[Case]) -> Program:
         instructions=counted.get("instructions") or counted.get("references", 0),
         walks=sum(case.base.walks or 0 for case in whole),
         touched_bytes=memory_by_size(rows).get(BASE_PAGE, 0),
+        page_faults=sum(case.base.page_faults or 0 for case in whole),
     )
 
 
@@ -104,6 +114,17 @@ def _gain(case: Case, point: Point, program: Program, costs: WalkCosts) -> Gain:
         case.base.walks or 0,
         point.walks or 0,
         _memory(program, case, point),
+        _faults(case, point),
+    )
+
+
+def _faults(case: Case, point: Point) -> PageFaults:
+    if point.page_faults is None:
+        return NO_FAULTS
+    return PageFaults(
+        base=case.base.page_faults or 0,
+        large=point.huge_page_faults,
+        left=point.page_faults - point.huge_page_faults,
     )
 
 
@@ -121,8 +142,7 @@ def _choose(
     if not gains:
         return BASE_PAGE, "largest-size", None
     best = _best(gains)
-    few = _saved_walks(case, best) < limits.negligible_misses
-    if gains[best].expected < limits.min_gain or few:
+    if gains[best].expected < limits.min_gain or _is_few(case, best, limits):
         return BASE_PAGE, "no-gain", best
     if allowed:
         size = _best(allowed)
@@ -134,6 +154,18 @@ def _choose(
 def _saved_walks(case: Case, size: int) -> int:
     """The page walks that pages of a size save, in all."""
     return (case.base.walks or 0) - (case.at(size).walks or 0)
+
+
+def _saved_faults(case: Case, size: int) -> int:
+    """The page faults that pages of a size save, in all; 0 where they are not known."""
+    left = case.at(size).page_faults
+    return 0 if left is None else (case.base.page_faults or 0) - left
+
+
+def _is_few(case: Case, size: int, limits: Thresholds) -> bool:
+    """Whether what pages of a size save is too little in all to change anything."""
+    walks = _saved_walks(case, size) + _WALKS_A_FAULT * _saved_faults(case, size)
+    return walks < limits.negligible_misses
 
 
 def _best(gains: dict[int, Gain]) -> int:
@@ -157,21 +189,22 @@ def _sentence(
     if judged is None:
         return f"{subject}: keep 4 KiB, the only page size measured that the machine has."
     base, point = case.base, case.at(judged)
-    walks = f"Page walks fall from {_walks(base)} to {_walks(point)}"
     if reason == "no-gain":
-        if (base.walks or 0) == 0:
+        if (base.walks or 0) == 0 and not base.page_faults:
             return f"{subject}: keep 4 KiB. No gain expected: no page walks."
         if found.expected >= limits.min_gain:
+            faults = _saved_faults(case, judged)
+            also = f" and {format_count(faults)} page faults" if faults > 0 else ""
             return (
                 f"{subject}: keep 4 KiB. No gain expected: {format_bytes(judged)} pages would save "
-                f"{format_count(_saved_walks(case, judged))} page walks in all, and fewer than "
-                f"{format_count(limits.negligible_misses)} are no reason to change anything."
+                f"{format_count(_saved_walks(case, judged))} page walks{also} in all, and fewer "
+                f"than {format_count(limits.negligible_misses)} are no reason to change anything."
             )
-        small = found.expected < _NONE_SHARE * limits.min_gain
+        small = found.expected < NONE_SHARE * limits.min_gain
         lead = "No gain expected" if small else "Little gain expected"
         return (
-            f"{subject}: keep 4 KiB. {lead}: page walks are {_walks(base)}, and "
-            f"{format_bytes(judged)} pages would save {found} of the time "
+            f"{subject}: keep 4 KiB. {lead}: page walks are {_walks(base)}, "
+            f"{_faults_of(base)}and {format_bytes(judged)} pages would save {found} of the time "
             f"({costs.label()})."
         )
     # Of the case alone: the answer and the tables have the growth of the whole program.
@@ -184,10 +217,20 @@ def _sentence(
             "(--max-growth)."
         )
     beyond = " Larger pages take too much memory." if reason == "memory" else ""
+    falls = f"Page walks fall from {_walks(base)} to {_walks(point)}"
+    if base.page_faults and point.page_faults is not None:
+        falls += f", page faults from {format_count(base.page_faults)} to "
+        falls += format_count(point.page_faults)
     return (
-        f"{subject}: {format_bytes(chosen)}. {walks}, which saves {found} of the time "
+        f"{subject}: {format_bytes(chosen)}. {falls}, which saves {found} of the time "
         f"({costs.label()}); its memory grows by {memory}{limits.exception(point.growth)}.{beyond}"
     )
+
+
+def _faults_of(point: Point) -> str:
+    """`page faults are 26.6 k in all, `; empty where there are none, or they are not known."""
+    faults = point.page_faults
+    return f"page faults are {format_count(faults)} in all, " if faults else ""
 
 
 def _walks(point: Point) -> str:

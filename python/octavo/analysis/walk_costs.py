@@ -98,6 +98,10 @@ class WalkCosts:
         )
         return Spread(low, median, high)
 
+    def fault(self, size: int) -> Spread | None:
+        """Cycles of a page fault that gives a page of `size`, where they were measured."""
+        return None if self.calibration is None else self.calibration.fault_cycles.get(size)
+
     def loads(self, size: int, touched_bytes: int) -> list[LoadThatWalks] | None:
         """Loads that walk where so much memory is in use, where they were measured: independent
         ones, then such as wait for each other.
@@ -146,7 +150,8 @@ class WalkCosts:
     def label(self) -> str:
         """Where the costs come from, for a sentence."""
         if self.source == "calibration":
-            return "walk cost measured on this machine by octavo calibrate"
+            of = "walk and page fault" if self.fault(BASE_PAGE) is not None else "walk"
+            return f"{of} cost measured on this machine by octavo calibrate"
         where = " for a virtual machine" if self.is_nested else ""
         return f"walk cost estimated from the machine's cache latencies{where}"
 

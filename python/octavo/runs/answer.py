@@ -16,6 +16,7 @@ from octavo.actions.model import own_command
 from octavo.analysis.advice import Thresholds
 from octavo.analysis.gain import Gain
 from octavo.analysis.rows import family_of
+from octavo.analysis.walk_advice import NONE_SHARE
 from octavo.base.text import shell_line
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_share
 
@@ -166,7 +167,9 @@ def _keep(
         return Answer(text, False, gain, 0, "", "", "")
     text = f"Which page size? Keep 4 KiB: no gain is expected on {machine}"
     saves = f"would save {gain} of the time ({cost_label})"
-    if walks < limits.negligible_misses:
+    by_faults = any(item.get("page_faults_base") for item in whole)
+    by_faults &= gain.expected >= NONE_SHARE * limits.min_gain
+    if walks < limits.negligible_misses and not by_faults:
         number = f"only {format_count(walks)}" if walks else "no"
         text += f", which has {number} page walks here"
     elif not whole:

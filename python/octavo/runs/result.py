@@ -112,7 +112,11 @@ def advice_records(
     if costs is None:
         advice = advise_all(merged, machine, limits)
     else:
-        found = advise_by_walks(merged, machine, costs, limits)
+        # A server's first touches are few in the time that it works.
+        with_faults = not (
+            manifest["partial"] or any(one.is_server for one in (runtimes or {}).values())
+        )
+        found = advise_by_walks(merged, machine, costs, limits, with_faults=with_faults)
         advice = leave_as_is(found, merged, host, limits)
     usable = [usable_size(item, host, limits) for item in advice]
     program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
@@ -158,6 +162,13 @@ def advice_records(
     return [answer, *records]
 
 
+def _forget_page_faults(result: Result) -> None:
+    """Of a part of a run it is not known which pages were touched before."""
+    for process in result["processes"]:
+        for region in process["regions"]:
+            region["page_faults"] = {"base": 0, "huge": 0, "left": 0}
+
+
 def finished(
     result: Result,
     configuration: Configuration,
@@ -167,6 +178,12 @@ def finished(
     per_process: bool,
 ) -> RunResult:
     """The result of a run, from what the engine has counted."""
+    manifest = build_manifest(result, circumstances)
+    is_sampled = manifest.get("trace", {}).get("sample") is not None
+    has_gaps = "windows" in manifest or is_sampled
+    is_part = configuration.uncounted or configuration.between_marks or has_gaps
+    if is_part:
+        _forget_page_faults(result)
     runtimes = runtimes_of(result["processes"])
     name_regions(result["processes"], runtimes)
     rows = rows_of(result, configuration.machine)
@@ -174,8 +191,7 @@ def finished(
     if allocations is not None:
         rows += allocation_rows(allocations, rated_of(result["processes"]))
     programs = [] if per_process else programs_of(result["processes"], configuration.machine)
-    manifest = build_manifest(result, circumstances)
-    if configuration.uncounted or configuration.between_marks or "windows" in manifest:
+    if is_part:
         manifest["warnings"].append(MEMORY_WARNING)
     modelled = configuration.modelled
     limits = Thresholds(

@@ -29,6 +29,7 @@ pub use allocations::{
 };
 
 use crate::footprint::{PageSet, Residency};
+use crate::page_faults::{HUGE_PAGES, HugePages, PageFaults};
 use crate::sharing::Touched;
 use crate::sizes::Sizes;
 use front::STEP;
@@ -95,6 +96,8 @@ pub struct RegionResult {
     pub footprints: Vec<Footprint>,
     /// The pages of that memory.
     pub touched: Touched,
+    /// Page faults of memory of the process's own.
+    pub page_faults: PageFaults,
 }
 
 /// A study under way: a consumer of one stream.
@@ -123,6 +126,9 @@ struct Checkpoint {
 struct ProcessMemory {
     space: AddressSpace,
     residency: Residency,
+    huge_pages: HugePages,
+    /// Page faults by region.
+    page_faults: Vec<PageFaults>,
     /// Pages touched where no other process can have them in the same frame.
     own: PageSet,
     machine: Option<Box<MachineState>>,
@@ -137,8 +143,10 @@ impl Memory for ProcessMemory {
         self.space.region_of(PageNumber::new(traced))
     }
 
-    fn touched(&mut self, traced: u64, page: u64) {
-        self.residency.insert(page);
+    fn touched(&mut self, traced: u64, page: u64, region: RegionId) {
+        if self.residency.insert(page) {
+            self.fault(traced, page, region);
+        }
         if !self.space.may_be_shared(PageNumber::new(traced)) {
             self.own.insert(page);
         }
@@ -146,6 +154,25 @@ impl Memory for ProcessMemory {
 
     fn machine(&mut self) -> Option<&mut MachineState> {
         self.machine.as_deref_mut()
+    }
+}
+
+impl ProcessMemory {
+    /// The page faults of a base page that is not resident.
+    fn fault(&mut self, traced: u64, page: u64, region: RegionId) {
+        let traced = PageNumber::new(traced);
+        if !self.space.is_own(traced) {
+            return;
+        }
+        let region = usize::from(region.0);
+        if self.page_faults.len() <= region {
+            self.page_faults.resize(region + 1, PageFaults::default());
+        }
+        let fits = || {
+            let first = traced.raw().checked_sub(page % HUGE_PAGES).map(PageNumber::new);
+            first.is_some_and(|first| self.space.fits(first, PageSize::HUGE))
+        };
+        self.huge_pages.touch(page, fits, &mut self.page_faults[region]);
     }
 }
 
@@ -160,6 +187,8 @@ impl Study {
             memory: ProcessMemory {
                 space: AddressSpace::new(Relocation::default(), None),
                 residency: Residency::new(sizes.clone()),
+                huge_pages: HugePages::default(),
+                page_faults: Vec::new(),
                 own: PageSet::default(),
                 machine: config.machine.as_ref().map(|tlbs| Box::new(MachineState::new(tlbs))),
             },
@@ -289,7 +318,17 @@ impl Study {
             data_machine: machine(Side::Data, &data),
             footprints,
             touched,
+            page_faults: self.page_faults(region),
         }
+    }
+
+    /// Page faults of one region or all.
+    fn page_faults(&self, region: Option<usize>) -> PageFaults {
+        let all = &self.memory.page_faults;
+        let of = region.map_or(all.as_slice(), |region| all.get(region..=region).unwrap_or(&[]));
+        let mut sum = PageFaults::default();
+        of.iter().for_each(|faults| sum.add(*faults));
+        sum
     }
 
     #[inline(always)]
@@ -412,22 +451,29 @@ impl Study {
         self.data.mapping_changed(first, end, page);
     }
 
-    /// The memory of a range, as traced, is given back; returns the relocated base pages that it
-    /// had.
-    fn release(&mut self, range: AddrRange) -> Vec<u64> {
+    /// The memory of a range, as traced, is unmapped; returns the relocated base pages that it had.
+    fn unmap(&mut self, range: AddrRange) -> Vec<u64> {
+        let (page, end) = self.relocated(range);
+        self.memory.huge_pages.unmap(page, end);
+        self.memory.residency.remove(page, end)
+    }
+
+    /// The relocated base pages of a range as traced, the first and the one past the last.
+    fn relocated(&mut self, range: AddrRange) -> (u64, u64) {
         let (first, end) = base_pages(range);
         let page = self.memory.relocate(first);
-        self.memory.residency.remove(page, page + end.saturating_sub(first))
+        (page, page + end.saturating_sub(first))
     }
 
     fn remap(&mut self, from: AddrRange, to: AddrRange) {
-        let moved = self.release(from);
-        self.release(to);
+        let moved = self.unmap(from);
+        self.unmap(to);
         let (old, _) = base_pages(from);
         let (new, end) = base_pages(to);
         let (old, new, pages) = (self.memory.relocate(old), self.memory.relocate(new), end - new);
         for page in moved.into_iter().filter(|page| page - old < pages) {
             self.memory.residency.insert(page - old + new);
+            self.memory.huge_pages.moved_to(page - old + new);
         }
     }
 }
@@ -504,9 +550,11 @@ impl Consumer for Study {
         match event {
             // Memory that grows replaces nothing.
             Event::Map { source: MapSource::Stack | MapSource::Heap, .. } => {}
-            Event::Map { range, .. } | Event::Unmap { range } => drop(self.release(*range)),
+            Event::Map { range, .. } | Event::Unmap { range } => drop(self.unmap(*range)),
             Event::Advise { range, advice: MADV_DONTNEED | MADV_REMOVE } => {
-                self.release(*range);
+                let (page, end) = self.relocated(*range);
+                self.memory.huge_pages.give_back(page, end);
+                self.memory.residency.remove(page, end);
                 self.mapping_changed(*range);
             }
             Event::Remap { from, to } => self.remap(*from, *to),
@@ -550,6 +598,7 @@ impl Observer for Study {
         self.fetch.keep_results_only();
         self.data.keep_results_only();
         self.memory.residency.keep_results_only();
+        self.memory.huge_pages = HugePages::default();
         if let Some(attribution) = &mut self.attribution {
             **attribution = attribution.results_only();
         }
@@ -562,6 +611,8 @@ impl Observer for Study {
         let memory = ProcessMemory {
             space: self.memory.space.clone(),
             residency: self.memory.residency.results_only(),
+            huge_pages: HugePages::default(),
+            page_faults: self.memory.page_faults.clone(),
             own: self.memory.own.clone(),
             machine: self.memory.machine.as_ref().map(|machine| Box::new(machine.results_only())),
         };

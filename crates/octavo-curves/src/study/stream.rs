@@ -74,9 +74,9 @@ pub trait Memory {
     fn relocate(&mut self, traced: u64) -> u64;
     /// The region of a traced base page.
     fn region(&mut self, traced: u64) -> RegionId;
-    /// The traced base page `traced`, `page` when relocated, is touched for the first time since it
-    /// was mapped.
-    fn touched(&mut self, traced: u64, page: u64);
+    /// The traced base page `traced`, `page` when relocated, of a region is touched for the first time
+    /// since it was mapped.
+    fn touched(&mut self, traced: u64, page: u64, region: RegionId);
     /// The TLBs of a machine that see all references, too, if there is one.
     fn machine(&mut self) -> Option<&mut MachineState>;
 }
@@ -196,7 +196,7 @@ impl PageStream {
         let (known, is_first, slot) = (leaf.region(page), leaf.touch(page), leaf.slot(page));
         let region = known.unwrap_or_else(|| self.note_region(spot, page, memory.region(traced)));
         if is_first {
-            memory.touched(traced, page);
+            memory.touched(traced, page, region);
             self.tally(region).touched.insert(page);
         }
         let touch = |slot| Touch { side: self.side, traced, page, region, slot, stores, order };
@@ -470,7 +470,7 @@ mod tests {
         fn region(&mut self, _: u64) -> RegionId {
             RegionId(0)
         }
-        fn touched(&mut self, _: u64, _: u64) {}
+        fn touched(&mut self, _: u64, _: u64, _: RegionId) {}
         fn machine(&mut self) -> Option<&mut MachineState> {
             None
         }

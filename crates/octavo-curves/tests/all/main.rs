@@ -3,6 +3,7 @@
 mod allocations;
 mod machine;
 mod oracle;
+mod page_faults;
 mod sampling;
 mod sharing;
 mod time_slicing;

@@ -1,8 +1,8 @@
 //! Results of a study of misses and memory as Python data.
 
 use octavo_curves::{
-    AllocationSite, Allocations, CodePlace, Curve, Footprint, MachineCurve, RegionResult, Stream,
-    Study,
+    AllocationSite, Allocations, CodePlace, Curve, Footprint, MachineCurve, PageFaults,
+    RegionResult, Stream, Study,
 };
 use octavo_trace::{Region, StreamResult};
 use pyo3::prelude::*;
@@ -124,8 +124,13 @@ fn region<'py>(py: Python<'py>, region: &Region, result: &RegionResult) -> Dict<
         curves: curves(py, result)?,
         machine_curves: machine_curves(py, result)?,
         footprints: footprints(py, &result.footprints)?,
+        page_faults: page_faults(py, result.page_faults)?,
         touched: Bound::new(py, TouchedPages(result.touched.clone()))?,
     ))
+}
+
+fn page_faults<'py>(py: Python<'py>, faults: PageFaults) -> Dict<'py> {
+    Ok(dict!(py, base: faults.base, huge: faults.huge, left: faults.left))
 }
 
 fn curves<'py>(py: Python<'py>, result: &RegionResult) -> PyResult<Bound<'py, PyList>> {

@@ -1,0 +1,236 @@
+//! Page faults of a process's own memory: in 4 KiB pages, and with 2 MiB pages wherever they fit.
+//!
+//! Linux gives an anonymous mapping a 2 MiB page at the first touch of a naturally aligned range of 2 MiB
+//! that lies in the mapping and has no page table; in a range that has one, it gives 4 KiB pages until all
+//! of the range is unmapped or given back (`do_huge_pmd_anonymous_page` in mm/huge_memory.c). Pages that `khugepaged`
+//! would collapse later fault no less.
+
+use octavo_types::PageSize;
+use rustc_hash::FxHashMap;
+
+/// Base pages of a 2 MiB page, as a logarithm.
+const HUGE_LOG2: u8 = PageSize::HUGE.base_shift();
+/// The same, as a number.
+pub const HUGE_PAGES: u64 = 1 << HUGE_LOG2;
+
+/// Page faults at first touches of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PageFaults {
+    /// Where all pages have 4 KiB.
+    pub base: u64,
+    /// With 2 MiB pages wherever they fit: those that give one.
+    pub huge: u64,
+    /// The same: those that give a 4 KiB page.
+    pub left: u64,
+}
+
+impl PageFaults {
+    /// Adds those of other memory.
+    pub fn add(&mut self, other: PageFaults) {
+        self.base += other.base;
+        self.huge += other.huge;
+        self.left += other.left;
+    }
+}
+
+/// The base pages that are present in 2 MiB, a bit each.
+type Present = [u64; 8];
+
+/// The pages that are present where memory has 2 MiB pages wherever they fit.
+#[derive(Clone, Default)]
+pub struct HugePages {
+    /// By the number of 2 MiB; those with a page table are in it also where no page is present.
+    ranges: FxHashMap<u64, Present>,
+}
+
+impl HugePages {
+    /// A base page is touched that is not present in 4 KiB pages. `fits` says whether a 2 MiB page around it
+    /// would lie in memory that can have one. Adds the faults of both.
+    pub fn touch(&mut self, page: u64, fits: impl FnOnce() -> bool, faults: &mut PageFaults) {
+        faults.base += 1;
+        let number = page >> HUGE_LOG2;
+        match self.ranges.get_mut(&number) {
+            Some(present) => faults.left += u64::from(insert(present, page)),
+            None if fits() => {
+                faults.huge += 1;
+                self.ranges.insert(number, [u64::MAX; 8]);
+            }
+            None => {
+                faults.left += 1;
+                self.moved_to(page);
+            }
+        }
+    }
+
+    /// A base page comes to be present without a fault.
+    pub fn moved_to(&mut self, page: u64) {
+        insert(self.ranges.entry(page >> HUGE_LOG2).or_default(), page);
+    }
+
+    /// The base pages in `first..end` are unmapped. A page table without a page goes, too.
+    pub fn unmap(&mut self, first: u64, end: u64) {
+        self.remove(first, end, |present, _| *present == Present::default());
+    }
+
+    /// The base pages in `first..end` are given back, and stay mapped (`MADV_DONTNEED`): a page table goes with
+    /// them where all of its range is given back, since Linux 6.14.
+    pub fn give_back(&mut self, first: u64, end: u64) {
+        self.remove(first, end, |_, is_whole| is_whole);
+    }
+
+    /// Takes the base pages in `first..end` out. `goes` says whether a range has no page table any more,
+    /// from the pages that stay and from whether it lies in `first..end` as a whole.
+    fn remove(&mut self, first: u64, end: u64, goes: impl Fn(&Present, bool) -> bool) {
+        if first >= end {
+            return;
+        }
+        let numbers = first >> HUGE_LOG2..=(end - 1) >> HUGE_LOG2;
+        let goes = |number: u64, present: &mut Present| {
+            let start = number << HUGE_LOG2;
+            let (first, end) = (first.saturating_sub(start), (end - start).min(HUGE_PAGES));
+            take_out(present, first, end);
+            goes(present, end - first == HUGE_PAGES)
+        };
+        if numbers.end() - numbers.start() < self.ranges.len() as u64 {
+            for number in numbers {
+                if self.ranges.get_mut(&number).is_some_and(|present| goes(number, present)) {
+                    self.ranges.remove(&number);
+                }
+            }
+        } else {
+            self.ranges
+                .retain(|number, present| !numbers.contains(number) || !goes(*number, present));
+        }
+    }
+}
+
+/// Puts a base page in; whether it was not there.
+fn insert(present: &mut Present, page: u64) -> bool {
+    let (word, bit) = (&mut present[(page % HUGE_PAGES / 64) as usize], 1 << (page % 64));
+    let is_new = *word & bit == 0;
+    *word |= bit;
+    is_new
+}
+
+/// Takes the base pages `first..end` of a range out.
+fn take_out(present: &mut Present, first: u64, end: u64) {
+    let below = |end: u64| if end >= 64 { u64::MAX } else { (1 << end) - 1 };
+    for (word, start) in present.iter_mut().zip((0..).step_by(64)) {
+        let (first, end) = (first.saturating_sub(start), end.saturating_sub(start));
+        *word &= below(first) | !below(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use octavo_oracle::cases;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn touch(pages: &mut HugePages, page: u64, fits: bool) -> PageFaults {
+        let mut faults = PageFaults::default();
+        pages.touch(page, || fits, &mut faults);
+        faults
+    }
+
+    const BASE: PageFaults = PageFaults { base: 1, huge: 0, left: 1 };
+    const HUGE: PageFaults = PageFaults { base: 1, huge: 1, left: 0 };
+    const NONE: PageFaults = PageFaults { base: 1, huge: 0, left: 0 };
+
+    #[test]
+    fn a_huge_page_saves_the_faults_of_all_its_other_pages() {
+        let mut pages = HugePages::default();
+        assert_eq!(touch(&mut pages, 512, true), HUGE);
+        assert_eq!(touch(&mut pages, 1023, true), NONE);
+        assert_eq!(touch(&mut pages, 1024, false), BASE);
+        // The range has a page table by now.
+        assert_eq!(touch(&mut pages, 1025, true), BASE);
+    }
+
+    #[test]
+    fn a_page_table_stays_while_a_part_of_it_is_given_back() {
+        let mut pages = HugePages::default();
+        touch(&mut pages, 0, false);
+        touch(&mut pages, 1, false);
+        pages.give_back(0, 511);
+        assert_eq!(touch(&mut pages, 0, true), BASE);
+        pages.unmap(0, 1);
+        assert_eq!(touch(&mut pages, 0, true), HUGE);
+    }
+
+    #[test]
+    fn a_huge_page_is_split_where_a_part_of_it_goes() {
+        let mut pages = HugePages::default();
+        touch(&mut pages, 5, true);
+        pages.unmap(0, 256);
+        assert_eq!(touch(&mut pages, 300, true), NONE);
+        assert_eq!(touch(&mut pages, 255, true), BASE);
+        pages.give_back(0, 2000);
+        assert_eq!(touch(&mut pages, 300, true), HUGE);
+    }
+
+    /// One page at a time, each as the kernel's documents have it.
+    #[derive(Default)]
+    struct Plain {
+        tables: BTreeMap<u64, BTreeSet<u64>>,
+    }
+
+    impl Plain {
+        fn touch(&mut self, page: u64, fits: bool) -> PageFaults {
+            let number = page / 512;
+            if !self.tables.contains_key(&number) && fits {
+                self.tables.insert(number, (512 * number..512 * number + 512).collect());
+                return HUGE;
+            }
+            if self.tables.entry(number).or_default().insert(page) { BASE } else { NONE }
+        }
+
+        fn remove(&mut self, first: u64, end: u64, unmapped: bool) {
+            for number in 0..8 {
+                let all: Vec<u64> = (512 * number..512 * number + 512).collect();
+                let Some(table) = self.tables.get_mut(&number) else { continue };
+                let gone: Vec<u64> =
+                    all.iter().copied().filter(|page| (first..end).contains(page)).collect();
+                if gone.is_empty() {
+                    continue;
+                }
+                table.retain(|page| !gone.contains(page));
+                if if unmapped { table.is_empty() } else { gone == all } {
+                    self.tables.remove(&number);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(cases(200))]
+
+        #[test]
+        fn faults_are_those_of_one_page_at_a_time(
+            steps in proptest::collection::vec((0u8..8, 0u64..4096, 0u64..1500, any::<bool>()), 1..300),
+        ) {
+            let (mut fast, mut plain) = (HugePages::default(), Plain::default());
+            for (kind, page, length, fits) in steps {
+                let end = (page + length).min(4096);
+                match kind {
+                    0 => {
+                        fast.unmap(page, end);
+                        plain.remove(page, end, true);
+                    }
+                    1 => {
+                        fast.give_back(page, end);
+                        plain.remove(page, end, false);
+                    }
+                    2 => {
+                        fast.moved_to(page);
+                        plain.tables.entry(page / 512).or_default().insert(page);
+                    }
+                    _ => prop_assert_eq!(touch(&mut fast, page, fits), plain.touch(page, fits)),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Page faults of a process's own memory, by region.
+
+use octavo_curves::{PageFaults, Sizes, Study, StudyConfig};
+use octavo_types::{
+    AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
+};
+
+const HUGE: u64 = PageSize::HUGE.bytes();
+const BASE: u64 = 64 * HUGE;
+const MADV_DONTNEED: u64 = 4;
+
+fn study() -> Study {
+    Study::new(&StudyConfig {
+        sizes: Sizes::new(vec![PageSize::BASE, PageSize::HUGE]),
+        fetch_levels: vec![64],
+        data_levels: vec![64],
+        machine: None,
+        native_layout: true,
+        allocation_wrappers: Vec::new(),
+    })
+}
+
+fn range(start: u64, bytes: u64) -> AddrRange {
+    AddrRange::new(VirtAddr::new(start), bytes)
+}
+
+fn map(study: &mut Study, start: u64, bytes: u64, source: MapSource) {
+    let protection = Protection { read: true, write: true, execute: false };
+    study.event(&Event::Map { range: range(start, bytes), protection, source, flags: 0 });
+}
+
+/// Stores into each base page of a range.
+fn touch(study: &mut Study, start: u64, bytes: u64) {
+    let item = |kind, addr| Item {
+        kind,
+        guarded: false,
+        atomic: false,
+        size_bytes: 8,
+        addr: VirtAddr::new(addr),
+    };
+    let items = vec![item(ItemKind::Fetch, 0x1000), item(ItemKind::Store, 0)];
+    let segment = Segment::new(items, vec![]).unwrap();
+    for addr in (start..start + bytes).step_by(4096) {
+        study.segment(&segment, &[VirtAddr::new(addr)]);
+    }
+}
+
+fn faults(study: &Study) -> (u64, u64, u64) {
+    let PageFaults { base, huge, left } = study.total().page_faults;
+    (base, huge, left)
+}
+
+#[test]
+fn a_mapping_has_huge_pages_where_they_are_aligned_in_it() {
+    let mut study = study();
+    map(&mut study, BASE - 3 * 4096, 2 * HUGE, MapSource::Anonymous);
+    touch(&mut study, BASE - 3 * 4096, 2 * HUGE);
+    touch(&mut study, BASE - 3 * 4096, 2 * HUGE);
+    assert_eq!(faults(&study), (1024, 1, 512));
+}
+
+#[test]
+fn memory_that_others_share_and_files_do_not_count() {
+    let mut study = study();
+    map(&mut study, BASE, HUGE, MapSource::Shared);
+    map(&mut study, BASE + HUGE, HUGE, MapSource::File { path: "/x".into(), offset_bytes: 0 });
+    touch(&mut study, BASE, 2 * HUGE);
+    assert_eq!(faults(&study), (0, 0, 0));
+}
+
+#[test]
+fn memory_that_is_mapped_again_and_again_faults_each_time() {
+    let mut study = study();
+    for _ in 0..10 {
+        map(&mut study, BASE, HUGE, MapSource::Anonymous);
+        touch(&mut study, BASE, HUGE);
+        study.event(&Event::Unmap { range: range(BASE, HUGE) });
+    }
+    assert_eq!(faults(&study), (5120, 10, 0));
+}
+
+#[test]
+fn what_is_given_back_in_part_faults_in_small_pages() {
+    let mut study = study();
+    map(&mut study, BASE, HUGE, MapSource::Anonymous);
+    touch(&mut study, BASE, HUGE);
+    study.event(&Event::Advise { range: range(BASE, HUGE / 2), advice: MADV_DONTNEED });
+    touch(&mut study, BASE, HUGE);
+    assert_eq!(faults(&study), (768, 1, 256));
+    study.event(&Event::Advise { range: range(BASE, HUGE), advice: MADV_DONTNEED });
+    touch(&mut study, BASE, HUGE);
+    assert_eq!(faults(&study), (1280, 2, 256), "a page table goes with all of its pages");
+}
+
+#[test]
+fn memory_that_moves_does_not_fault_again() {
+    let mut study = study();
+    map(&mut study, BASE, HUGE, MapSource::Anonymous);
+    touch(&mut study, BASE, HUGE);
+    let to = range(BASE + 8 * HUGE, HUGE);
+    study.event(&Event::Remap { from: range(BASE, HUGE), to });
+    touch(&mut study, BASE + 8 * HUGE, HUGE);
+    assert_eq!(faults(&study), (512, 1, 0));
+}
