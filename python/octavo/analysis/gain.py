@@ -6,8 +6,8 @@ used lately either. The interval says what these assumptions leave open: `low` h
 instructions, cheap walks of which the core hides a half, and data from farther away; `high` has
 quick instructions, dear walks that hide behind nothing, and data that come quickly.
 
-Page faults at first touches are added where their cost was measured: to the time, and what larger
-pages save of them to what is saved.
+Page faults at first touches are added: all of them to the time, and what larger pages save of them
+to what is saved.
 
 How many cache lines of a page are used is not known: all are taken to be, as in the loads that were
 measured. Of few lines a page the data fit in nearer caches, and walks are more of the time.
@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
-from octavo.analysis.walk_costs import LoadThatWalks, WalkCosts
+from octavo.analysis.walk_costs import FAULT_CYCLES, LoadThatWalks, WalkCosts
+from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE, format_share
 from octavo.calibration.file import Spread
 
@@ -27,15 +28,22 @@ CPI_LOW, CPI_EXPECTED, CPI_HIGH = 0.4, 0.75, 2.0
 """Cycles of an instruction without misses of TLBs and of the caches beside them."""
 HIDDEN_AT_MOST, HIDDEN_EXPECTED = 0.5, 0.25
 """Shares of a walk that a core hides behind other work."""
+
+
+def _range(cycles: Spread) -> str:
+    return f"{cycles.low:,.0f} to {cycles.high:,.0f}"
+
+
 ASSUMPTIONS = (
     "Gains are shares of the time that the program takes with 4 KiB pages, estimated: "
     f"{CPI_LOW} to {CPI_HIGH:g} cycles an instruction beside walks and the data that they fetch, "
     f"and up to {HIDDEN_AT_MOST:.0%} of a walk hidden by the core. Page faults at first touches of "
-    "memory are counted where octavo calibrate has measured their cost and the whole run of a "
-    "program was traced that is no known server; a longer run with the same memory has no more of "
-    "them. Other work of the kernel and hits in the second-level TLB are not counted. All lines of "
-    "each page are taken to be used: where they are few, data come from nearer caches, and the "
-    "gain can be far above the expected one. octavo verify measures."
+    "memory are counted where the whole run of a program was traced that is no known server, at "
+    f"the cost that octavo calibrate has measured, or else {_range(FAULT_CYCLES[BASE_PAGE])} "
+    f"cycles for 4 KiB and {_range(FAULT_CYCLES[PMD_PAGE])} for 2 MiB; a longer run with the same "
+    "memory has no more of them. Other work of the kernel and hits in the second-level TLB are not "
+    "counted. All lines of each page are taken to be used: where they are few, data come from "
+    "nearer caches, and the gain can be far above the expected one. octavo verify measures."
 )
 
 

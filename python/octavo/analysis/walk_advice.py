@@ -51,10 +51,10 @@ def advise_by_walks(
 ) -> list[Advice]:
     """Advice for code, for data, then for each large region, most walks first.
 
-    `with_faults` says whether page faults at first touches count, where their cost is known.
+    `with_faults` says whether page faults at first touches count.
     """
     limits = thresholds or Thresholds()
-    if not with_faults or costs.fault(BASE_PAGE) is None:
+    if not with_faults:
         rows = [row for row in rows if row["component"] != FAULTS]
     whole, large = cases_to_advise(rows, machine)
     program = program_of(rows, whole)
