@@ -8,6 +8,8 @@ pub mod registry;
 mod spec;
 #[cfg(test)]
 mod twins;
+#[cfg(test)]
+mod unwalked;
 
 pub use conventional::Conventional;
 pub use direct_segment::DirectSegment;

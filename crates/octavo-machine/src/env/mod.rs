@@ -75,7 +75,8 @@ pub struct Env {
     /// Fixed cost of a walk, in addition to its reads.
     walk_overhead_cycles: u32,
     walk_start: WalkStart,
-    /// Latency of the last second-level look-up if it missed; the walk that follows may overlap it.
+    /// Latency of the second-level look-up of the current translation, if it missed: a walk of that translation may
+    /// overlap it.
     missed_lookup_cycles: u32,
     address_spaces: AddressSpaces,
     /// The host, if programs run in a guest.
@@ -288,8 +289,8 @@ impl Env {
         self.charge_l2_lookup(latency_cycles, true);
     }
 
-    /// Charges a look-up of the second-level TLB or its substitute. A miss is followed by [`Env::walk`],
-    /// which may overlap the look-up, or by [`Env::resolve`].
+    /// Charges a look-up of the second-level TLB or its substitute. After a miss, a walk of the same translation
+    /// may overlap the look-up.
     pub(crate) fn charge_l2_lookup(&mut self, latency_cycles: u32, is_hit: bool) {
         self.cycles.tlb_l2 += u64::from(latency_cycles);
         self.missed_lookup_cycles = if is_hit { 0 } else { latency_cycles };
@@ -299,6 +300,8 @@ impl Env {
     /// line, which for a guest half of a translation is the host's, or `None` when memory has run out.
     #[inline(always)]
     pub fn access_line(&mut self, access: LineAccess, frame: FrameNumber) -> Option<FrameNumber> {
+        // The translation has ended: later walks do not overlap its look-up.
+        self.missed_lookup_cycles = 0;
         if self.caches_halves | self.prefetches {
             return self.access_line_at_length(access, frame);
         }

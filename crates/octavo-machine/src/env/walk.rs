@@ -115,7 +115,6 @@ impl Env {
     /// Translates a base page by page table and operating system, without memory reads or walker counters.
     /// For ideal bounds.
     pub fn resolve(&mut self, page: PageNumber, kind: Access) -> Option<Translation> {
-        self.missed_lookup_cycles = 0;
         loop {
             let walk = self.table_walk(page);
             if let Some(WalkedPage { translation, .. }) = self.finish_walk(&walk, page, kind) {
