@@ -15,7 +15,7 @@ use crate::design::{AddressSpace, Design};
 use crate::env::Env;
 use crate::front::LineAccess;
 use crate::tlb::{
-    Entry, EntryArray, Evicted, KnownPartBits, L1Tlb, Lookup, Tlb, TlbEntry, Translation,
+    Entry, EntrySettings, Evicted, KnownPartBits, L1Tlb, Lookup, Tlb, TlbEntry, Translation,
 };
 
 use super::build;
@@ -50,20 +50,27 @@ fn make_unfragmented(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> Ma
 /// Entries that walks fill.
 pub trait OfWalk: Entry {
     /// The entry of a walked page, with what the walk has seen of its neighbours.
-    fn of_walk(env: &Env, page: PageNumber, walked: Translation) -> Translation<Self>;
+    fn of_walk(
+        settings: EntrySettings<Self>,
+        env: &Env,
+        page: PageNumber,
+        walked: Translation,
+    ) -> Translation<Self>;
 }
 
 impl OfWalk for TlbEntry {
     #[inline(always)]
-    fn of_walk(_env: &Env, _page: PageNumber, walked: Translation) -> Translation {
+    fn of_walk((): (), _env: &Env, _page: PageNumber, walked: Translation) -> Translation {
         walked
     }
 }
 
-/// The conventional design, with entries of the format `E`.
-pub struct Conventional<E: Entry = TlbEntry> {
+/// The conventional design, with entries of the format `E` in the first level and `F` in the second.
+pub struct Conventional<E: Entry = TlbEntry, F: Entry = E> {
     l1: L1Tlb<E>,
-    l2: Option<Tlb<E>>,
+    l2: Option<Tlb<F>>,
+    /// Settings of the entries that walks make.
+    settings: EntrySettings<F>,
     /// Whether a second-level hit fills the whole page into the first level, of which the second holds a
     /// part.
     fills_whole_pages: bool,
@@ -77,24 +84,26 @@ impl Conventional {
     /// # Errors
     /// If an array's entries and ways do not fit.
     pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
-        Self::with_settings(config, (), instructions)
+        Self::with_settings(config, (), (), instructions)
     }
 }
 
-impl<E: OfWalk> Conventional<E> {
-    /// A unit with empty TLBs and these settings of their entries.
+impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
+    /// A unit with empty TLBs and these settings of the entries of the first and the second level.
     ///
     /// # Errors
     /// If an array's entries and ways do not fit.
     pub fn with_settings(
         config: &TlbConfig,
-        settings: <E::Array as EntryArray<E>>::Settings,
+        first: EntrySettings<E>,
+        second: EntrySettings<F>,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
-        let l1 = L1Tlb::new(&config.first, settings, instructions)?;
-        let l2 = config.l2.as_ref().map(|config| Tlb::new(config, settings, instructions));
+        let l1 = L1Tlb::new(&config.first, first, instructions)?;
+        let l2 = config.l2.as_ref().map(|config| Tlb::new(config, second, instructions));
         let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
-        Ok(Conventional { l1, l2, fills_whole_pages: false, parts: None })
+        let l2 = l2.map(|l2| l2.with_additional(second));
+        Ok(Conventional { l1, l2, settings: second, fills_whole_pages: false, parts: None })
     }
 
     /// Makes second-level hits fill whole pages into the first level.
@@ -197,9 +206,9 @@ impl<E: OfWalk> Conventional<E> {
         held: Lookup<E>,
     ) -> Option<Translation<E>> {
         let translation = self.walk(env, page, access, held.is_clean())?;
-        let translation = E::of_walk(env, page, translation);
+        let translation = F::of_walk(self.settings, env, page, translation);
         self.fill_l2(env.asid(), page, translation, held);
-        Some(translation)
+        Some(translation.in_format())
     }
 
     /// Looks a page up in the first level.
@@ -218,7 +227,11 @@ impl<E: OfWalk> Conventional<E> {
         let asid = env.asid();
         let Some(l2) = &mut self.l2 else { return Lookup::Miss };
         let lookup = Lookup::of(env.look_up_l2(l2, page), access.is_store());
-        let Lookup::Hit(translation) = lookup else { return lookup };
+        let translation: Translation<E> = match lookup {
+            Lookup::Hit(translation) => translation.in_format(),
+            Lookup::PermissionMiss { is_clean } => return Lookup::PermissionMiss { is_clean },
+            Lookup::Miss => return Lookup::Miss,
+        };
         if l2.holds_victims() {
             l2.remove(asid, page);
         }
@@ -238,7 +251,7 @@ impl<E: OfWalk> Conventional<E> {
         &mut self,
         asid: Asid,
         page: PageNumber,
-        translation: Translation<E>,
+        translation: Translation<F>,
         in_second: Lookup<E>,
     ) {
         if let Some(l2) = &mut self.l2 {
@@ -290,12 +303,12 @@ impl<E: OfWalk> Conventional<E> {
         if let (Some(l2), Some((asid, page, translation))) = (&mut self.l2, evicted)
             && l2.holds_victims()
         {
-            l2.fill(asid, page, translation, 1);
+            l2.fill(asid, page, translation.in_format(), 1);
         }
     }
 }
 
-impl<E: OfWalk> Design for Conventional<E> {
+impl<E: Entry + From<F>, F: OfWalk + From<E>> Design for Conventional<E, F> {
     #[inline(always)]
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
         let page = env.page(access);

@@ -8,14 +8,18 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 use super::entry::Entry;
 use super::key::{key, parts};
 use super::{Translation, size_of};
+use crate::counters::Counters;
 
 /// An evicted entry: its address space, its first base page, and what it translates.
 pub type Evicted<E> = (Asid, PageNumber, Translation<E>);
 
+/// The settings of the arrays of an entry format.
+pub type EntrySettings<E> = <<E as Entry>::Array as EntryArray<E>>::Settings;
+
 /// An array of a TLB level: how entries of a format are looked up, which pages they cover, and how they merge.
 pub trait EntryArray<E: Entry>: Sized + Send {
     /// Settings of a level, beside those of a machine.
-    type Settings: Copy;
+    type Settings: Copy + Send;
 
     /// An empty array. `holds_victims` is set for an array that is filled by evictions instead of misses.
     ///
@@ -28,7 +32,8 @@ pub trait EntryArray<E: Entry>: Sized + Send {
         instructions: Instructions,
     ) -> Result<Self, GeometryError>;
 
-    /// The array that the first-level data TLB has in addition, and its name. It is looked up last.
+    /// The array that the first-level data TLB, or the second level, has in addition, and its name. It is looked up
+    /// last.
     fn additional(_settings: Self::Settings) -> Option<(&'static str, Self)> {
         None
     }
@@ -68,6 +73,9 @@ pub trait EntryArray<E: Entry>: Sized + Send {
 
     /// Removes all entries.
     fn clear(&mut self);
+
+    /// Adds counters beside those of its look-ups, as `component`.
+    fn report(&self, _component: &str, _counters: &mut Counters) {}
 }
 
 /// An array whose entries each hold one page.

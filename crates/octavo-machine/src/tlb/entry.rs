@@ -153,6 +153,12 @@ impl<E: Entry> Translation<E> {
         Translation { size: self.size, entry: self.entry.page() }
     }
 
+    /// The page with its entry in another format.
+    #[inline(always)]
+    pub fn in_format<F: From<E>>(self) -> Translation<F> {
+        Translation { size: self.size, entry: F::from(self.entry) }
+    }
+
     /// The base frame of one of its base pages.
     #[inline(always)]
     pub fn frame_of(&self, page: PageNumber) -> FrameNumber {

@@ -5,7 +5,7 @@ use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, Instructions, PageNumber, PageSize};
 
-use super::{Entry, EntryArray, Evicted, Tlb, TlbEntry, Translation};
+use super::{Entry, EntrySettings, Evicted, Tlb, TlbEntry, Translation};
 use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::front::LineAccess;
@@ -60,7 +60,7 @@ impl<E: Entry> L1Tlb<E> {
     /// If an array's entries and ways do not fit.
     pub fn new(
         config: &FirstLevel,
-        settings: <E::Array as EntryArray<E>>::Settings,
+        settings: EntrySettings<E>,
         instructions: Instructions,
     ) -> Result<Self, ConfigError> {
         let new = |level, config: &TlbLevel| {

@@ -16,7 +16,7 @@ use octavo_types::{Instructions, PageNumber, PageSize};
 use crate::counters::{Counters, Lookups};
 use recent::Recent;
 
-pub use array::{EntryArray, Evicted, PageArray};
+pub use array::{EntryArray, EntrySettings, Evicted, PageArray};
 pub use entry::{Entry, TlbEntry, Translation};
 pub use l1::{L1Tlb, Lookup};
 pub(crate) use part_bits::KnownPartBits;
@@ -58,7 +58,7 @@ impl<E: Entry> Tlb<E> {
     /// If an array's entries and ways do not fit.
     pub fn new(
         config: &TlbLevel,
-        settings: <E::Array as EntryArray<E>>::Settings,
+        settings: EntrySettings<E>,
         instructions: Instructions,
     ) -> Result<Self, GeometryError> {
         let arrays = &config.arrays;
@@ -99,7 +99,7 @@ impl<E: Entry> Tlb<E> {
     }
 
     /// The level with the [additional](EntryArray::additional) array of its entries, if they have one.
-    fn with_additional(mut self, settings: <E::Array as EntryArray<E>>::Settings) -> Self {
+    pub(crate) fn with_additional(mut self, settings: EntrySettings<E>) -> Self {
         if let Some((name, entries)) = E::Array::additional(settings) {
             self.arrays.push(Array { name: name.to_owned(), retouch_changes: false, entries });
             self.hits = vec![0; self.arrays.len()].into();
@@ -296,7 +296,9 @@ impl<E: Entry> Tlb<E> {
         let accesses = hits + self.misses;
         for (array, &hits) in self.arrays.iter().zip(&self.hits) {
             let lookups = Lookups { hits, misses: accesses - hits };
-            lookups.report(&format!("{component}.{}", array.name), counters);
+            let component = format!("{component}.{}", array.name);
+            lookups.report(&component, counters);
+            array.entries.report(&component, counters);
         }
     }
 }

@@ -18,6 +18,13 @@ pub struct Coalescing {
     pub long_runs: Option<LongRuns>,
 }
 
+impl Coalescing {
+    /// The settings of the second level, which has no array for longer runs.
+    pub fn of_second_level(self) -> Self {
+        Coalescing { long_runs: None, ..self }
+    }
+}
+
 /// A fully associative array of runs of base pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LongRuns {

@@ -60,7 +60,8 @@ fn make(
     coalescing: Coalescing,
 ) -> MachineResult {
     build::machine(config, setup, os, || {
-        Conventional::<RunEntry>::with_settings(&config.tlb, coalescing, setup.instructions)
+        let second = coalescing.of_second_level();
+        Conventional::<RunEntry>::with_settings(&config.tlb, coalescing, second, setup.instructions)
     })
 }
 
@@ -92,7 +93,7 @@ pub const ALL: Coalescing = Coalescing {
 impl OfWalk for RunEntry {
     /// Adds the run of neighbours that the walk has seen to a walked page; in a guest, the neighbours that
     /// both the guest's line and the host's show.
-    fn of_walk(env: &Env, page: PageNumber, walked: Translation) -> Translation<Self> {
+    fn of_walk(_: Coalescing, env: &Env, page: PageNumber, walked: Translation) -> Translation<Self> {
         let entry = RunEntry::of_page(walked.entry);
         let translation = Translation { size: walked.size, entry };
         if translation.size > PageSize::BASE {

@@ -249,8 +249,9 @@ impl NestedDesign {
         let (tlb, parts, on) = (&config.tlb, (env, config.core.count), instructions);
         match self {
             NestedDesign::Conventional(_) => boxed(parts, on, || Conventional::new(tlb, on)),
-            NestedDesign::Coalescing(_, coalescing) => {
-                boxed(parts, on, || Conventional::<RunEntry>::with_settings(tlb, coalescing, on))
+            NestedDesign::Coalescing(_, first) => {
+                let second = first.of_second_level();
+                boxed(parts, on, || Conventional::<RunEntry>::with_settings(tlb, first, second, on))
             }
             NestedDesign::Ranges => boxed(parts, on, || Rmm::new(tlb, on)),
             NestedDesign::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),
