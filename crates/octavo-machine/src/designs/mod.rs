@@ -38,6 +38,7 @@ families! {
     granule "granule.rs"
     tps "tps/mod.rs"
     colt "colt/mod.rs"
+    clustered_tlb "clustered_tlb/mod.rs"
     rmm "rmm.rs"
     direct_segment "direct_segment.rs"
     perforated "perforated/mod.rs"
