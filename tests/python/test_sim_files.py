@@ -28,7 +28,7 @@ from octavo.simulation.rows import COLUMNS
 from octavo.simulation.view import PARTS
 from pages import assert_loads_nothing, charts_of
 from schemas import first_error, validator_of
-from sim_fakes import counts, machine, sim_process, sim_result
+from sim_fakes import STRIDED, counts, machine, sim_process, sim_result
 from traces_made import write_csv
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -293,6 +293,21 @@ def test_invalid_options_are_refused(words: list[str], said: str, tmp_path: Path
     assert said in error
     assert error.count("\n") == 1
     assert not json_file.exists()
+
+
+@pytest.mark.parametrize(("memory", "status"), [("4KiB", 125), ("4MiB", 125), ("4128KiB", 0)])
+def test_the_command_fails_where_no_design_ran_to_its_end(
+    memory: str, status: int, tmp_path: Path
+) -> None:
+    """In 4128 KiB there is room for the page table of thp alone. What was counted is kept."""
+    json_file = tmp_path / "it.json"
+    words = ["-q", "--set", f"memory.bytes={memory}", "--json", str(json_file), STRIDED]
+    found, error = octavo_sim(*words)
+    assert found == status
+    said = "octavo: no design ran to its end; base4k stopped: no block of 4KiB is free: "
+    assert error.startswith(said) if status else not error
+    assert error.count("\n") == bool(status)
+    assert "base4k stopped: " in json.loads(json_file.read_text())["run"]["notes"][0]
 
 
 def test_equal_misses_are_those_of_the_designs_that_have_the_level() -> None:

@@ -53,8 +53,8 @@ class Files:
 
 
 def end(result: Finished) -> None:
-    """Leaves with the program's own status. Raises CannotRun where tracing failed."""
-    if result.manifest["exit"]["reason"] in ("tracer-failed", "trace-broken"):
-        raise CannotRun(f"{result.manifest['partial_reason']}; the result is partial.")
+    """Leaves with the program's own status. Raises CannotRun where Octavo could not do its part."""
+    if result.failure is not None:
+        raise CannotRun(result.failure)
     if result.status:
         raise typer.Exit(result.status)

@@ -89,6 +89,16 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         has_dependences = any(process["dependences"] for process in self.counted["processes"])
         return choose_timing(self.configuration, has_dependences=has_dependences)
 
+    @property
+    def failure(self) -> str | None:
+        """Why Octavo could not do its part, a sentence: also where no design ran to its end."""
+        first = self.total[0]
+        if any(one.stopped is None for one in self.total):
+            return super().failure
+        return (
+            super().failure or f"no design ran to its end; {first.design} stopped: {first.stopped}."
+        )
+
     def design(self, name: str) -> Simulated:
         """The results of a design for the whole program. Raises KeyError."""
         return {one.design: one for one in self.total}[name]

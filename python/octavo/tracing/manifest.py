@@ -315,6 +315,13 @@ class Finished(Tabular):
         return int(status)
 
     @property
+    def failure(self) -> str | None:
+        """Why Octavo could not do its part, a sentence; None where it could."""
+        if self.manifest["exit"]["reason"] in ("tracer-failed", "trace-broken"):
+            return f"{self.manifest['partial_reason']}; the result is partial."
+        return None
+
+    @property
     def partial(self) -> bool:
         """Whether the result stops short of the program's own end."""
         return bool(self.manifest["partial"])
