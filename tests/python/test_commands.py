@@ -269,9 +269,18 @@ def test_a_result_that_is_not_whole_is_refused(words: list[str], tmp_path: Path)
         (["head", "x.oct", "--lines", "-4"], "`-4`: give a whole number from 1 on."),
         (["head", "x.oct", "--lines", "9" * 5000], "give a whole number from 1 on."),
         (["verify", "--repetitions", "all", "true"], "`all`: give a whole number from 1 to 10000."),
+        (["study", "run", "x", "--workers", "\u0662"], "`\u0662`: give a whole number from 1 on."),
+        (
+            ["curves", SMALL, "--miss-penalty", "\u0662"],
+            "`\u0662`: give a number such as 20 or 2.5.",
+        ),
+        (
+            ["curves", SMALL, "--two-sizes-penalty", "1_0"],
+            "`1_0`: give a number such as 20 or 2.5.",
+        ),
     ],
 )
-def test_options_name_the_range_of_whole_numbers(words: list[str], said: str) -> None:
+def test_options_that_take_numbers_say_so(words: list[str], said: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
     assert said in done.stderr

@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from math import inf, isnan
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +53,26 @@ def test_a_range_runs_upwards() -> None:
 )
 def test_counts(text: str, value: int) -> None:
     assert units.count(text) == value
+
+
+ARABIC = "\u0662\u0665"
+"""25 in other digits than those of ASCII."""
+
+
+@pytest.mark.parametrize(
+    "read", [units.count, units.counts, units.byte_size, units.percentage, units.duration]
+)
+@pytest.mark.parametrize("text", [ARABIC, "1_0", "\uff12"])
+def test_digits_are_those_of_ascii(read: Callable[[str], object], text: str) -> None:
+    with pytest.raises(UsageError, match=f"`{text}`"):
+        read(text)
+
+
+def test_numbers_with_a_fraction() -> None:
+    texts = ("2.5", " 20 ", "1e3", "5.", ".5", "-1", "1E400")
+    assert [units.decimal(text) for text in texts] == [2.5, 20, 1000, 5, 0.5, -1, inf]
+    for text in (ARABIC, "1_0", "", ".", "e3", "nan", "inf", "0x10", "1 0"):
+        assert isnan(units.decimal(text))
 
 
 @pytest.mark.parametrize("digits", [61, 400, 4400])

@@ -262,6 +262,11 @@ def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
         (["--time", "soon", "--", "true"], 2, "`soon` is not a duration"),
         (["--ready", "true", "--", "true"], 2, "--ready goes with a server"),
         (["--ready", "port:x", "--metric", "time:x", "--", "true"], 2, "from 1 to 65535"),
+        (
+            ["--ready", "port:\u0668\u0660", "--metric", "time:x", "--", "true"],
+            2,
+            "from 1 to 65535",
+        ),
         (["--try", "", "--", "true"], 2, "--try is empty"),
         (["--try", "'", "--", "true"], 2, "No closing quotation"),
         (["--restore", "true"], 2, "--restore takes no PROGRAM"),

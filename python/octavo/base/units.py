@@ -206,14 +206,19 @@ def _three_digits(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
+def decimal(text: str) -> float:
+    """`2.5` or `1e3` in ASCII digits → 2.5, 1000.0; nan for any other text."""
+    match = re.fullmatch(
+        r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?", text.strip().lower()
+    )
+    return float(match[0]) if match else nan
+
+
 def percentage(text: str, option: str = "percentage", most: float | None = None) -> float:
     """`25`, `25%` or `2.5%` → 0.25, 0.25, 0.025. Raises UsageError, which names the option, also
     above `most`, a percentage.
     """
-    try:
-        number = float(text.strip().removesuffix("%"))
-    except ValueError:
-        number = nan
+    number = decimal(text.strip().removesuffix("%"))
     if not 0 <= number < inf or (most is not None and number > most):
         bounds = "0 up" if most is None else f"0 to {most:g}"
         raise UsageError(

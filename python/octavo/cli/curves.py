@@ -89,9 +89,14 @@ class CurvesOptions:
         "referenced in the policy's window for it to be large.",
     )
     policy_window: str = option("10M", "T", "Window of the policy, in references of the program.")
-    miss_penalty: float = option(MISS_PENALTY_CYCLES, "CYCLES", "Cost of a TLB miss.")
+    miss_penalty: float = option(
+        MISS_PENALTY_CYCLES, "CYCLES", "Cost of a TLB miss.", parser=options.number
+    )
     two_sizes_penalty: float = option(
-        TWO_SIZES_PENALTY_CYCLES, "CYCLES", "Cost of a TLB miss with two page sizes."
+        TWO_SIZES_PENALTY_CYCLES,
+        "CYCLES",
+        "Cost of a TLB miss with two page sizes.",
+        parser=options.number,
     )
     presets: str | None = option(
         None, "NAMES", f"Machines to look up: {', '.join(preset_names('tlbs'))}, or all of them."

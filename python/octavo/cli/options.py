@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from math import isnan
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ import typer
 from octavo.base.errors import UsageError
 from octavo.base.files import STANDARD_OUTPUT, JsonFile, output_to_error
 from octavo.base.text import quoted
-from octavo.base.units import count
+from octavo.base.units import count, decimal
 from octavo.cli.groups import flag, option, optional
 from octavo.tracing.phase import region_of_interest
 
@@ -38,6 +39,14 @@ def whole_number(
         raise typer.BadParameter(f"`{quoted(text)}`: {what} {bounds}.")
 
     return read
+
+
+def number(given: Any) -> float:
+    """A parser of numbers, which raises BadParameter."""
+    value = decimal(str(given))
+    if isnan(value):
+        raise typer.BadParameter(f"`{quoted(str(given))}`: give a number such as 20 or 2.5.")
+    return value
 
 
 process_id = whole_number(1, 2**22, "give the number of a process,")

@@ -62,7 +62,10 @@ def study(
         "local", "local|ray|ray://HOST:PORT", "Run on this machine, or on a Ray cluster."
     ),
     workers: int | None = option(
-        None, "N", "Processes on this machine (default: as many as it has processors)."
+        None,
+        "N",
+        "Processes on this machine (default: as many as it has processors).",
+        parser=options.whole_number(1),
     ),
     estimate: bool = flag("Of run and resume: only say what it would take."),
     *,

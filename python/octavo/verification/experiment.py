@@ -6,6 +6,7 @@ Each setting is run once beforehand, untimed: that run fills caches and looks at
 from __future__ import annotations
 
 import random
+import re
 import socket
 import tempfile
 import time
@@ -386,7 +387,7 @@ def check_ready(ready: str) -> None:
         raise UsageError("--ready is empty; give a command, or port:N.")
     if ready.startswith(_PORT):
         port = ready.removeprefix(_PORT)
-        if not port.isdecimal() or not 1 <= int(port) <= 65535:
+        if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
             raise UsageError(f"--ready `{quoted(ready)}`: ports are from 1 to 65535.")
 
 
