@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +375,9 @@ def test_numbers_of_numpy_are_numbers() -> None:
     trace = "synth:gups?table=1MiB&updates=100"
     limited = octavo.run(trace, max_instructions=np.int64(100), max_growth=np.float32(0.5))
     assert limited.rows == octavo.run(trace, max_instructions=100, max_growth=0.5).rows
+    pair = np.array([4096, 32768])
+    both = octavo.curves(trace, two_sizes=np.array([pair]), windows=np.array([1000]))
+    assert both.rows == octavo.curves(trace, two_sizes=[(4096, 32768)], windows=[1000]).rows
     with pytest.raises(octavo.OctavoError, match="page_sizes: `4096` is not allowed: give a list"):
         octavo.run(trace, page_sizes=4096)  # type: ignore[arg-type]
 
@@ -393,6 +397,27 @@ def test_numbers_of_numpy_are_numbers() -> None:
         (lambda api: api.machine("zen4", ["a=1"]), "settings: `['a=1']` is not allowed: give a m"),
         (lambda api: api.ctl("1", "status"), "pid: `'1'` is not allowed: give a whole number."),
         (lambda api: api.verify([]), "no program given: name it"),
+        (lambda api: api.verify(["ls"], repetitions=0), "repetitions 0: give a number from 1 to 1"),
+        (
+            lambda api: api.verify(["ls"], repetitions=array("i", [8])),
+            "is not allowed: give a whol",
+        ),
+        (
+            lambda api: api.curves("x", windows=["1k"]),
+            "windows[0]: `'1k'` is not allowed: give a w",
+        ),
+        (
+            lambda api: api.curves("x", two_sizes=[1, 2]),
+            "two_sizes[0]: `1` is not allowed: give a p",
+        ),
+        (
+            lambda api: api.curves("x", two_sizes=[[1]]),
+            "two_sizes[0]: `[1]` is not allowed: give a",
+        ),
+        (
+            lambda api: api.sweep("x", seeds=[1, "x"]),
+            "seeds[1]: `'x'` is not allowed: give a whole",
+        ),
     ],
 )
 def test_other_types_are_refused_wherever_they_are_given(call: Any, said: str) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 from collections.abc import Callable, Iterable
 from functools import wraps
 from numbers import Integral, Real
@@ -26,7 +25,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "None": ((type(None),), "None"),
     "Sequence": ((list, tuple), "a list"),
     "Mapping": ((dict,), "a mapping"),
-    "tuple": ((list, tuple), "a pair of numbers"),
+    "tuple": ((), "a pair of numbers"),
     "type": ((type,), "a class"),
     "Path": ((os.PathLike,), "a path"),
     "os.PathLike": ((os.PathLike,), "a path"),
@@ -37,6 +36,8 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 """Annotations whose values are checked: the types that are taken, and their name."""
 _LISTS = {"Sequence", "Mapping"}
+_NO_LISTS = (str, bytes, dict, os.PathLike)
+"""Iterables that are one value."""
 
 
 def keywords_of(call: Callable[..., Any]) -> list[str]:
@@ -83,33 +84,43 @@ def with_checked_names(
 
 def _checked(name: str, value: object, annotation: str) -> object:
     """The value, with NumPy's numbers and paths as Python's own numbers and texts. Refuses one that
-    is of none of the annotation's types. Annotations with other types than simple ones are not
-    checked, but that a text is no list.
+    is of none of the annotation's types, and elements of lists likewise. Annotations with other
+    types than simple ones are not checked, but that a text is no list; nor are elements of several
+    types.
     """
-    plain = annotation
-    while plain != (plain := re.sub(r"\[[^\[\]]*\]", "", plain)):
-        pass
-    kinds = [kind.strip() for kind in plain.split("|")]
-    is_text_for_list = isinstance(value, str) and "str" not in kinds and _LISTS & {*kinds}
-    if not is_text_for_list and not all(kind in _KINDS for kind in kinds):
-        return value
-    is_one = isinstance(value, str | bytes | dict | os.PathLike)
-    if "Sequence" in kinds and isinstance(value, Iterable) and not is_one:
-        texts = "Sequence[str]" in annotation
-        return [
-            _checked(f"{name}[{place}]", one, "str") if texts else _plain(one)
-            for place, one in enumerate(value)
-        ]
-    known = [_KINDS[kind] for kind in kinds if kind in _KINDS]
-    is_truth_for_number = isinstance(value, bool) and "bool" not in kinds
+    inside = dict(_alternatives(annotation))
+    is_text_for_list = isinstance(value, str) and "str" not in inside and _LISTS & {*inside}
+    if not is_text_for_list and not all(kind in _KINDS for kind in inside):
+        return _plain(value)
+    if isinstance(value, Iterable) and not isinstance(value, _NO_LISTS):
+        if "Sequence" in inside:
+            of = inside["Sequence"] if len(_alternatives(inside["Sequence"])) == 1 else ""
+            return [_checked(f"{name}[{place}]", one, of) for place, one in enumerate(value)]
+        if "tuple" in inside:
+            several = tuple(map(_plain, value))
+            if len(several) == len(inside["tuple"].split(",")):
+                return several
+    known = [_KINDS[kind] for kind in inside if kind in _KINDS]
+    is_truth_for_number = isinstance(value, bool) and "bool" not in inside
     if is_truth_for_number or not any(isinstance(value, types) for types, _ in known):
         allowed = " or ".join(words for _, words in known)
         raise UsageError(f"{name}: `{quoted(repr(value))}` is not allowed: give {allowed}.")
-    if isinstance(value, tuple | list) and "tuple" in kinds:
-        return tuple(map(_plain, value))
-    if isinstance(value, os.PathLike) and "str" in kinds:
+    if isinstance(value, os.PathLike) and "str" in inside:
         return os.fspath(value)
     return _plain(value)
+
+
+def _alternatives(annotation: str) -> list[tuple[str, str]]:
+    """`Sequence[tuple[int, int]] | None` → (`Sequence`, `tuple[int, int]`) and (`None`, ``)."""
+    parts, depth = [""], 0
+    for letter in annotation:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    split = (part.strip().removesuffix("]").partition("[") for part in parts)
+    return [(kind, inside) for kind, _, inside in split]
 
 
 def _plain(value: object) -> object:

@@ -45,7 +45,7 @@ def page_sizes(text: str) -> list[int]:
     return _sizes(text, page_size, "page sizes")
 
 
-def with_base(sizes: Sequence[int]) -> tuple[int, ...]:
+def with_base(sizes: Sequence[int | str]) -> tuple[int, ...]:
     """The page sizes and 4 KiB, checked, ascending, each once."""
     return tuple(sorted({BASE_PAGE, *(page_size(str(size)) for size in sizes)}))
 

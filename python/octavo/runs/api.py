@@ -26,7 +26,7 @@ def run(
     command: Sequence[str] | str,
     *,
     format: str | None = None,
-    page_sizes: Sequence[int] | None = None,
+    page_sizes: Sequence[int | str] | None = None,
     entries: tuple[int, int] | None = None,
     tlb: str | None = None,
     layout: str = "native",

@@ -102,7 +102,7 @@ class Configuration(Scope):
 
 def configure(
     *,
-    sizes: Sequence[int] | None = None,
+    sizes: Sequence[int | str] | None = None,
     entries: tuple[int, int] | None = None,
     tlb: str | None = None,
     max_growth: float = MAX_GROWTH,

@@ -110,7 +110,7 @@ def curves(
     command: Sequence[str] | str,
     *,
     format: str | None = None,
-    page_sizes: Sequence[int] | None = None,
+    page_sizes: Sequence[int | str] | None = None,
     tracer: str | None = None,
     follow_children: bool | None = None,
     on_progress: OnProgress | None = None,

@@ -224,7 +224,7 @@ class CurvesConfiguration(SharedScope):
 
 def configure_curves(
     *,
-    sizes: Sequence[int] | None = None,
+    sizes: Sequence[int | str] | None = None,
     streams: Sequence[str] = STREAMS,
     entries: int = MAX_ENTRIES,
     sets: int = MAX_SETS,
@@ -236,7 +236,7 @@ def configure_curves(
     miss_penalty: float = MISS_PENALTY_CYCLES,
     two_sizes_penalty: float = TWO_SIZES_PENALTY_CYCLES,
     presets: Sequence[str] = (),
-    cache_lines: Sequence[int] = (),
+    cache_lines: Sequence[int | str] = (),
     without: Sequence[str] = (),
     classify: str | None = None,
     classify_sizes: str | None = None,

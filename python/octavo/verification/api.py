@@ -9,7 +9,7 @@ from pathlib import Path
 
 from octavo.analysis.stored_result import read_run
 from octavo.base.arguments import with_checked_names
-from octavo.base.errors import CannotRun, Interrupted, UsageError
+from octavo.base.errors import CannotRun, Interrupted, UsageError, check_range
 from octavo.base.huge_pages import read_huge_pages
 from octavo.base.signals import Interrupts
 from octavo.tracing.program import locate_program
@@ -63,6 +63,7 @@ def verify(
     """
     if not command:
         raise UsageError("no program given: name it, and its arguments after it.")
+    check_range("repetitions", repetitions, 1, MOST_REPETITIONS)
     measured = parse_metric(metric, better)
     if not measured.is_of_server and (ready is not None or prepare is not None):
         option = "--ready" if ready is not None else "--prepare"
