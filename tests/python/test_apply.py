@@ -12,12 +12,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from octavo.applying.budget import Budget
-from octavo.applying.collapse import ENDED, Work, perform, plan
+from octavo.applying.collapse import ENDED, FORBIDDEN, FORKED, MISPLACED, Work, perform, plan
 from octavo.applying.drop_in import drop_in
 from octavo.applying.launch import Launch, prepare
 from octavo.applying.mappings import Kind, Mapping, parse_mappings
 from octavo.applying.preload import PreloadSettings, elf_of, is_static
-from octavo.applying.running import ProcessReport
+from octavo.applying.running import ProcessReport, obstacle
 from octavo.applying.selection import ALL_LARGE, Rule, Selection, read_selection, selection_of
 from octavo.applying.unit_files import Unit, read_unit
 from octavo.applying.view import headline, ranges_left_alone, regions_grid, remarks
@@ -210,12 +210,13 @@ def test_other_files_are_no_results(tmp_path: Path) -> None:
         read_selection(str(tmp_path / "nothing"))
 
 
+Pages = dict[int, tuple[int, int] | None]
+
+
 class FakeProcess:
     """A process whose 2 MiB ranges have so many pages: present and exclusive, or huge."""
 
-    def __init__(
-        self, pages: dict[int, tuple[int, int] | None], errors: dict[int, int] | None = None
-    ) -> None:
+    def __init__(self, pages: Pages, errors: dict[int, int] | None = None) -> None:
         self.pages = pages
         self.errors = errors or {}
         self.calls = 0
@@ -245,7 +246,7 @@ def work_on(process: FakeProcess, *mappings: Mapping, fill: float = 0.5) -> list
     return plan(process, mappings, shared_too, fill)  # type: ignore[arg-type]
 
 
-def full(*numbers: int) -> dict[int, tuple[int, int] | None]:
+def full(*numbers: int) -> Pages:
     return {HUGE * number: (512, 512) for number in numbers}
 
 
@@ -287,6 +288,29 @@ def test_the_reasons_of_several_processes_are_added_up() -> None:
     works = work_on(FakeProcess(full(1)), mapping(HUGE, HUGE, "shared", offset=BASE))
     (sentence,) = ranges_left_alone([ProcessReport(number, "postgres", works) for number in (7, 8)])
     assert sentence.startswith("Left as they are: 2 ranges of 2 MiB; the mapping begins elsewhere")
+
+
+def test_a_run_fails_where_no_page_could_be_made() -> None:
+    def reason(pages: Pages, **more: Any) -> str | None:
+        process = FakeProcess(pages, more.pop("errors", {}))
+        works = work_on(process, mapping(HUGE, 3 * HUGE, **more))
+        run(process, works)
+        return obstacle([ProcessReport(7, "prog", works)])
+
+    sparse: Pages = {HUGE: (10, 10)}
+    misplaced = {"kind": "shared", "offset": BASE}
+    assert reason(full(1, 2)) is reason(sparse) is reason({}) is None
+    assert reason(full(1, 2), **misplaced) == MISPLACED
+    # Less than --min-fill is in use, as of the stack of a thread.
+    assert reason(sparse, **misplaced) is reason(sparse, flags=frozenset({"nh"})) is None
+    # The others have huge pages already.
+    assert reason(full(1), huge=HUGE, **misplaced) is None
+    assert reason(full(1), flags=frozenset({"nh"})) == FORBIDDEN
+    assert reason({HUGE: (512, 0)}) == FORKED
+    busy = {HUGE: errno.EAGAIN, 2 * HUGE: errno.EAGAIN}
+    assert reason(full(1, 2), errors={HUGE: errno.EAGAIN}) is None
+    assert "(EAGAIN)" in (reason(full(1, 2), errors=busy) or "")
+    assert reason(full(1, 2), errors={HUGE: errno.ESRCH}) == ENDED
 
 
 def run(process: FakeProcess, works: list[Work], most: int = 100) -> str | None:

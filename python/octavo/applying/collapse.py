@@ -52,6 +52,8 @@ class Work:
     done: int = 0
     left_alone: Counter[str] = field(default_factory=Counter)
     """Ranges in use that are not to be collapsed, by the reason."""
+    blocked: Counter[str] = field(default_factory=Counter)
+    """Ranges of `left_alone` that would be collapsed but for the reason."""
     refused: Counter[str] = field(default_factory=Counter)
     """Ranges that the kernel did not collapse, by the reason."""
     huge_after: int | None = None
@@ -99,17 +101,21 @@ def _survey(process: RemoteProcess, mapping: Mapping, min_fill: float) -> Work:
 def _judge(process: RemoteProcess, work: Work, address: int, min_fill: float) -> None:
     present, exclusive = process.pages_in_use(address)
     own = present if work.mapping.kind == "shared" else exclusive
+    is_filled = present >= min_fill * _RANGE_PAGES
     if not present:
         return
     if "nh" in work.mapping.flags:
-        work.left_alone[FORBIDDEN] += 1
+        reason = FORBIDDEN
     elif not work.mapping.is_aligned:
-        work.left_alone[MISPLACED] += 1
+        reason = MISPLACED
     elif own >= min_fill * _RANGE_PAGES:
         work.todo.append(address)
         work.growth += PMD_PAGE - present * BASE_PAGE
+        return
     else:
-        work.left_alone[FORKED if present >= min_fill * _RANGE_PAGES else SPARSE] += 1
+        reason = FORKED if is_filled else SPARSE
+    work.left_alone[reason] += 1
+    work.blocked[reason] += is_filled
 
 
 def perform(

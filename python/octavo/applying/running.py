@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -214,6 +214,20 @@ def memory_in_huge_pages(reports: Iterable[ProcessReport]) -> int:
     """Bytes that the reports have in 2 MiB pages at their end, hugetlbfs not counted."""
     works = (work for report in reports for work in report.works)
     return sum(work.mapping.huge if work.huge_after is None else work.huge_after for work in works)
+
+
+def obstacle(reports: Sequence[ProcessReport]) -> str | None:
+    """The most frequent reason why no page was made of memory in use; None where some were, or none
+    was needed: no range is in use enough, or huge pages hold the others already.
+    """
+    if any(report.made for report in reports):
+        return None
+    works = [work for report in reports for work in report.works]
+    reasons = sum((work.refused for work in works), Counter())
+    reasons[ENDED] += sum(len(work.todo) for work in works)
+    if not reasons.total() and not memory_in_huge_pages(reports):
+        reasons = sum((work.blocked for work in works), Counter())
+    return max(reasons, key=reasons.__getitem__) if reasons.total() else None
 
 
 def bytes_made(reports: Iterable[ProcessReport]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from octavo.base.errors import FAILED, UsageError
+from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import failing_with
 from octavo.base.signals import Interruption, Interrupts
 from octavo.base.text import printable, quoted
@@ -251,6 +251,7 @@ def _apply_to_process(
         apply_to_all,
         check_can_have_huge_pages,
         family,
+        obstacle,
     )
 
     order = Order(settings.selection, settings.fill_percent / 100, asked.dry_run)
@@ -275,10 +276,9 @@ def _apply_to_process(
     shown.write_json(lambda: _document(pid, order, reports, watcher))
     if number is not None:
         raise typer.Exit(128 + number)
-    planned = sum(report.planned for report in reports)
-    made = sum(report.made for report in reports)
-    if planned and not made and not order.dry_run:
-        raise typer.Exit(FAILED)
+    reason = obstacle(reports)
+    if reason is not None and not order.dry_run and not (watcher and watcher.made):
+        raise CannotRun(f"no page of 2 MiB was made: {reason}.")
 
 
 def _show(console: Console, reports: list[ProcessReport], order: Order) -> None:
