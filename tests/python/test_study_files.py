@@ -236,7 +236,8 @@ designs = "thp"
         ('trace = "x"', "unknown key `trace`; did you mean `traces`?"),
         ('combine = "zip"', "`combine` is crossed or zipped, not `zip`."),
         ("designs = 3", "`designs` is a text or a list."),
-        ("seeds = [1.5]", "`seeds` has a value that is no whole number."),
+        ("seeds = [1.5]", "`seeds` has a value that is no whole number from 0."),
+        ("seeds = -1", "`seeds` has a value that is no whole number from 0."),
         ("machines = []", "`machines` is empty."),
         ("programs = {ls = 'ls'}", "`programs.ls` is a list of texts"),
         ("programs = {'../ls' = ['ls']}", "`programs.../ls`: the name is part of a file's name"),
@@ -260,7 +261,18 @@ def test_each_error_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> N
         ("traces = ", "is no TOML file"),
         (f'traces = "{STRIDED}"\nmachines = "skylak"', "did you mean `skylake`"),
         (f'traces = "{STRIDED}"\ndesigns = "thpp"', "did you mean `thp`"),
-        (f'traces = "{STRIDED}"\nparameters = {{"core.cpi" = 1}}', "core.cpi"),
+        (
+            f'traces = "{STRIDED}"\nparameters = {{"core.cpi" = 1}}',
+            "=1: `parameters`: core.cpi: there",
+        ),
+        (
+            f'traces = "{STRIDED}"\ndesigns = "thp:gtsm.bitmap_entries=2"',
+            "all designs share one machine: give it by `parameters`.",
+        ),
+        (
+            f'traces = "{STRIDED}"\ninterval = 5',
+            "one.toml: interval 5: give instructions from 1000",
+        ),
         ('traces = "none.oct"', "none.oct"),
         (f'traces = "{STRIDED}"\nwarm_up = "many"', "one.toml: warm_up: `many` is not a count"),
         (

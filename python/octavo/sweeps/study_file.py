@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "timing": (str,),
 }
 """The keys, each with the types of its value."""
+_OPTIONS = {"--set": "`parameters`", **{f"--{key.replace('_', '-')}": key for key in COUNTING}}
+"""The keys that stand for options of the command line."""
 _WORDS = {str: "a text", list: "a list", dict: "a table", int: "a whole number", bool: "true/false"}
 
 
@@ -83,7 +86,7 @@ class Study:
             combinations = self._zipped(traces) if self.is_zipped else self._crossed(traces)
             return resolve(combinations, traces, self.machines, format=self.format, **self.counting)
         except OctavoError as error:
-            raise UsageError(f"{self.path}: {error}") from None
+            raise UsageError(f"{self.path}: {_in_keys(str(error))}") from None
 
     def _crossed(self, traces: Mapping[str, str]) -> list[Combination]:
         return crossed(traces, self.machines, self.designs, self.parameters, self.seeds)
@@ -165,8 +168,8 @@ def _errors(given: Mapping[str, Any]) -> Any:
         values = values.values() if isinstance(values, dict) else _listed(values)
         if not all(isinstance(value, str) and value for value in values):
             yield f"`{key}` has a value that is no text."
-    if not all(type(seed) is int for seed in _listed(given.get("seeds", []))):
-        yield "`seeds` has a value that is no whole number."
+    if not all(type(seed) is int and seed >= 0 for seed in _listed(given.get("seeds", []))):
+        yield "`seeds` has a value that is no whole number from 0."
     programs = given.get("programs", {})
     if isinstance(programs, dict):
         traces = given.get("traces")
@@ -182,6 +185,11 @@ def _errors(given: Mapping[str, Any]) -> Any:
                 isinstance(word, str) for word in command
             ):
                 yield f'`programs.{quoted(name)}` is a list of texts, as ["gzip", "-k", "file"].'
+
+
+def _in_keys(sentence: str) -> str:
+    """The sentence of an error with the keys of a study file in place of options."""
+    return re.sub(r"--[a-z-]+", lambda option: _OPTIONS.get(option[0], option[0]), sentence)
 
 
 def _holds_nul(value: Any) -> bool:
