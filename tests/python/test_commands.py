@@ -298,6 +298,15 @@ def test_options_that_take_numbers_say_so(words: list[str], said: str) -> None:
         (["convert", SMALL, "-", "--max-expansion", "1q"], "--max-expansion: `1q` is not a size"),
         (["sim", SMALL, "--quantum", "1q"], "--quantum: `1q` is not a count"),
         (["curves", SMALL, "--first-quantum", "1q"], "--first-quantum: `1q` is not a count"),
+        *(
+            ([command, "--format", format, SMALL], f"no format to choose: leave out `{format}`.")
+            for command in ("run", "curves", "sim", "info", "check", "head")
+            for format in ("csv", "parquet")
+        ),
+        (
+            ["convert", "--from", "din", "--to", "csv", SMALL, "-"],
+            f"`{SMALL}` is a synthetic trace and has no",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(words: list[str], said: str) -> None:

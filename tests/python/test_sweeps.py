@@ -261,6 +261,22 @@ def test_what_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+def test_a_format_is_that_of_the_traces_that_are_files(tmp_path: Path) -> None:
+    file = str(tmp_path / "data")
+    Path(file).write_text("2 400000\n0 1000\n")
+    plain, both = (
+        {one.labels["trace"]: one.simulation.key for one in result.plan.planned}
+        for result in (octavo.sweep(ZIPF), octavo.sweep([ZIPF, file], format="din"))
+    )
+    assert both.keys() == {ZIPF, file}
+    assert both[ZIPF] == plain[ZIPF]
+    alone, shared = (
+        octavo.sim(names, format=of, processes="flush").total[0].references
+        for names, of in (([ZIPF], None), ([ZIPF, file], "din"))
+    )
+    assert shared == alone + 2
+
+
 def test_a_broken_trace_fails_alone(tmp_path: Path) -> None:
     good = convert(ZIPF, tmp_path / "good.oct")
     content = Path(good).read_bytes()

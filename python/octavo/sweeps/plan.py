@@ -23,7 +23,7 @@ from octavo.sweeps.simulation import (
     resolve_counting,
     resolve_on,
 )
-from octavo.traces.by_name import check_format
+from octavo.traces.by_name import check_format, format_among
 
 MOST_PLANNED = 1_000_000
 """Of a plan."""
@@ -149,7 +149,10 @@ def resolve(
     if format is not None:
         check_format(format)
     counted = resolve_counting(**counting)
-    contents = {name: TraceContent(uri, trace_hash(uri), format) for name, uri in traces.items()}
+    contents = {
+        name: TraceContent(uri, trace_hash(uri), format_among(uri, format))
+        for name, uri in traces.items()
+    }
     resolved: dict[tuple[str, str, str | type[Design]], Machine] = {}
     packed = {one.design: pack(one.design) for one in combinations}
     planned = []

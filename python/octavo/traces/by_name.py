@@ -153,6 +153,11 @@ def _or(names: Sequence[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
+def format_among(name: str, format: str | None) -> str | None:
+    """The format of a trace among others to which `format` applies: a synthetic one has its own."""
+    return None if name.startswith(SYNTHETIC) else format
+
+
 def open_trace(
     name: str,
     *,
@@ -162,6 +167,11 @@ def open_trace(
     """Opens a file, standard input or a synthetic trace. Raises OctavoError."""
     if format is not None:
         check_format(format)
+        if format != SYNTHETIC_FORMAT and name.startswith(SYNTHETIC):
+            raise UsageError(
+                f"`{quoted(name)}` is a synthetic trace and has no format to choose: leave out "
+                f"`{format}`."
+            )
     if name == STANDARD_STREAM and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError("standard input is a terminal; give it a trace: octavo … - < TRACE.")
     if name != STANDARD_STREAM and not name.startswith(SYNTHETIC):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import Trace, TraceRun
 from octavo.base.background import interruptible, see_through
 from octavo.base.errors import CannotRun, Interrupted, UsageError
-from octavo.traces.by_name import manifest_of, open_trace
+from octavo.traces.by_name import format_among, manifest_of, open_trace
 from octavo.traces.survey import notes_on, sample_of
 from octavo.tracing.manifest import Circumstances, Found, TraceFacts
 from octavo.tracing.program import use_started_name
@@ -37,7 +37,8 @@ def replay_trace(
             "--window is for a program that runs; octavo convert --sample keeps windows of a trace."
         )
     started_at = datetime.now(timezone.utc)
-    traces = [open_trace(name, format=format) for name in names]
+    of_each = [format_among(name, format) for name in names] if len(names) > 1 else [format]
+    traces = [open_trace(name, format=of) for name, of in zip(names, of_each, strict=True)]
     all_said = [manifest_of(name, trace) for name, trace in zip(names, traces, strict=True)]
     for name, trace, said in zip(names, traces, all_said, strict=True):
         _refuse_samples(name, trace.facts(), said)
