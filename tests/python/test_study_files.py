@@ -78,6 +78,19 @@ def test_an_estimate_runs_nothing(path: str, tmp_path: Path) -> None:
     assert not files(tmp_path / "study.results")
 
 
+def test_one_simulation_is_singular(tmp_path: Path) -> None:
+    path = written(tmp_path, f'traces = "{STRIDED}"\ndesigns = "thp"')
+    assert study("run", path, "--estimate").stderr.startswith("1 simulation: about ")
+    shown = study("run", path).stderr.splitlines()
+    assert shown[0].startswith("1 simulation: about ")
+    assert shown[-1].endswith("one.results: 1 simulation.")
+    again = study("run", path).stderr
+    assert again.startswith("1 simulation, there already: nothing is left to do.")
+    failing = written(tmp_path, 'traces = "broken.csv"\ndesigns = "thp"')
+    (tmp_path / "broken.csv").write_text("load,1000,8\nload,x,8\n")
+    assert study("run", failing).stderr.endswith("octavo: 1 simulation failed.\n")
+
+
 def test_status_resume_query_and_diff(path: str, tmp_path: Path) -> None:
     assert "no data set of results: `octavo study run`" in study("status", path).stderr
     assert "no data set" in study("resume", path).stderr

@@ -75,6 +75,11 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
+def plural(count: int, noun: str) -> str:
+    """The noun, with an `s` unless there is one: `simulation` or `simulations`."""
+    return noun if count == 1 else f"{noun}s"
+
+
 def quoted(value: object, most: int = MOST_QUOTED) -> str:
     """The beginning of a value, printable and short enough for a sentence."""
     text = str(value)

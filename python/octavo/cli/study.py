@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from octavo.base.errors import CannotRun, UsageError, choose
+from octavo.base.text import plural
 from octavo.cli import options
 from octavo.cli.groups import flag, option, with_groups
 from octavo.cli.guard import guarded
@@ -123,7 +124,8 @@ def _run(
     if result.is_partial:
         raise KeyboardInterrupt
     if result.failed:
-        raise CannotRun(f"{len(result.failed)} simulations failed.")
+        failed = len(result.failed)
+        raise CannotRun(f"{failed} {plural(failed, 'simulation')} failed.")
 
 
 def _record(given: Study, data_set: DataSet, console: Any, output: Any) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.progress import NotebookLine, is_notebook, is_watched
+from octavo.base.text import plural
 from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, configure_sim
 from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.data_set import DataSet
@@ -132,7 +133,9 @@ def shown_progress(wanted: bool | None) -> Iterator[Callable[[SweepProgress], No
     if is_notebook():
         line = NotebookLine()
         try:
-            yield lambda of: line.show(lambda: f"{of.done} of {of.total} simulations")
+            yield lambda of: line.show(
+                lambda: f"{of.done} of {of.total} {plural(of.total, 'simulation')}"
+            )
         finally:
             line.close()
         return

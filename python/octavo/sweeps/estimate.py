@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import octavo._core as _core
+from octavo.base.text import plural
 from octavo.base.units import format_bytes, format_count, format_duration
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.tasks import Task
@@ -49,15 +50,16 @@ class Estimate:
 
     def sentence(self, where: str) -> str:
         """For people."""
-        there = f", {format_count(self.there)} of them there already" if self.there else ""
+        simulations = f"{format_count(self.simulations)} {plural(self.simulations, 'simulation')}"
         if not self.tasks:
-            return f"{format_count(self.simulations)} simulations{there}: nothing is left to do."
+            return f"{simulations}, there already: nothing is left to do."
+        there = f", {format_count(self.there)} of them there already" if self.there else ""
         time = (
             "a time not known" if self.seconds is None else f"about {format_duration(self.seconds)}"
         )
         basis = "" if self.is_measured or self.seconds is None else " (by usual speeds)"
         return (
-            f"{format_count(self.simulations)} simulations{there}: {time}{basis} on {where}, and "
+            f"{simulations}{there}: {time}{basis} on {where}, and "
             f"{format_bytes(self.memory_bytes)} of memory or more."
         )
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from octavo.base.table import Tabular
+from octavo.base.text import plural
 from octavo.simulation.configuration import ADDITIVE, OUT_OF_ORDER, OVERLAPPED
 from octavo.simulation.model import STACK
 from octavo.sweeps.data_set import DataSet, Stored
@@ -142,7 +143,7 @@ class SweepResult(Tabular):
         count, all_of = len(self._stored), len(self.plan.planned)
         missing = "" if count == all_of else f" of {all_of}"
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"{count}{missing} simulations{failed}"
+        return f"{count}{missing} {plural(all_of, 'simulation')}{failed}"
 
 
 def _plain(value: Any) -> Any:
