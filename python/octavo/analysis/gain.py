@@ -63,11 +63,16 @@ class Gain:
         """Plain data for the JSON."""
         return asdict(self)
 
+    @property
+    def is_expected(self) -> bool:
+        """Whether the expected share is shown as a number above 0."""
+        return self.expected >= _LEAST_SHOWN
+
     def __str__(self) -> str:
         """`about 8.0% (2.1% to 19%)`; `at most 0.4%` where none is expected; `less than 0.1%`."""
         if self.high < _LEAST_SHOWN:
             return "less than 0.1%"
-        if self.expected < _LEAST_SHOWN:
+        if not self.is_expected:
             return f"at most {format_share(self.high)}"
         return (
             f"about {format_share(self.expected)} ({format_share(self.low)} to "

@@ -33,8 +33,6 @@ from octavo.base.units import (
 )
 from octavo.hardware.tlb_levels import Machine
 
-NONE_SHARE = 0.25
-"""Of the least gain worth a change: an expected gain below it is said to be none."""
 _WALKS_A_FAULT = 100
 """Page walks in near caches that take no longer than a page fault."""
 _BEST_SHARE = 0.95
@@ -200,8 +198,7 @@ def _sentence(
                 f"{format_count(_saved_walks(case, judged))} page walks{also} in all, and fewer "
                 f"than {format_count(limits.negligible_misses)} are no reason to change anything."
             )
-        small = found.expected < NONE_SHARE * limits.min_gain
-        lead = "No gain expected" if small else "Little gain expected"
+        lead = "Little gain expected" if found.is_expected else "No gain expected"
         return (
             f"{subject}: keep 4 KiB. {lead}: page walks are {_walks(base)}, "
             f"{_faults_of(base)}and {format_bytes(judged)} pages would save {found} of the time "

@@ -16,7 +16,6 @@ from octavo.actions.model import own_command
 from octavo.analysis.advice import Thresholds
 from octavo.analysis.gain import Gain
 from octavo.analysis.rows import family_of
-from octavo.analysis.walk_advice import NONE_SHARE
 from octavo.base.text import shell_line
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_share
 
@@ -167,14 +166,21 @@ def _keep(
         return Answer(text, False, gain, 0, "", "", "")
     text = f"Which page size? Keep 4 KiB: no gain is expected on {machine}"
     saves = f"would save {gain} of the time ({cost_label})"
-    by_faults = any(item.get("page_faults_base") for item in whole)
-    by_faults &= gain.expected >= NONE_SHARE * limits.min_gain
+    by_faults = gain.is_expected and any(item.get("page_faults_base") for item in whole)
     if walks < limits.negligible_misses and not by_faults:
         number = f"only {format_count(walks)}" if walks else "no"
         text += f", which has {number} page walks here"
     elif not whole:
         text = f"Which page size? {_not_measured(machine, machine_sizes)}"
+    elif any(_saves_few_walks(item, limits) for item in whole):
+        least = format_count(limits.negligible_misses)
+        text += (
+            f": larger pages would save fewer than {least} page walks of code or data, which are "
+            "no reason to change anything"
+        )
     elif gain.expected < limits.min_gain:
+        if gain.is_expected:
+            text = f"Which page size? Keep 4 KiB: the gain expected on {machine} is too small"
         text += f"; larger pages {saves}"
     else:
         text = (
@@ -182,6 +188,11 @@ def _keep(
             f"on {machine}; larger pages for both {saves}"
         )
     return Answer(f"{text}.", False, gain, 0, "", "", "")
+
+
+def _saves_few_walks(item: Record, limits: Thresholds) -> bool:
+    """Whether only the number of page walks spoke against a change, and not their share."""
+    return bool(item["reason"] == "no-gain" and item["gain"]["expected"] >= limits.min_gain)
 
 
 def _not_measured(machine: str, sizes: Collection[int]) -> str:
