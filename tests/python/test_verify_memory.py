@@ -146,6 +146,19 @@ def test_huge_pages_are_counted_by_kind() -> None:
     assert sum(region.huge_bytes for region in twice.regions) == twice.all_huge_bytes
 
 
+def test_anonymous_regions_are_called_so() -> None:
+    text = (
+        HEAD.format("rw-p", "00:00 0", "")
+        + fields(Rss=4096, Pss=4096)
+        + HEAD.format("rw-p", "00:0f 1337", "     /anon_hugepage (deleted)")
+        + fields(Rss=0, Pss=0, Private_Hugetlb=2048)
+        + HEAD.format("rw-s", "00:0f 5", "       /dev/hugepages/pool")
+    ).encode()
+    regions = memory_of([parse_smaps(text)]).regions
+    names = ["anonymous", "anonymous, pages of hugetlbfs", "/dev/hugepages/pool"]
+    assert [region.name for region in regions] == names
+
+
 def test_neighbours_without_a_name_are_one_region() -> None:
     parts = [
         Mapping("", 0, 8192, None, 4096, 4096, {"anonymous": 2}),

@@ -12,8 +12,8 @@ from octavo.base.smaps import Mapping
 KINDS = ("anonymous", "shared", "file", "hugetlb")
 """Of huge pages: private memory, shared memory, cached files, and the reserved pool."""
 
-ANONYMOUS = "anonymous"
-"""The name of regions whose mappings have none."""
+_NAMES = {"": "anonymous", "/anon_hugepage (deleted)": "anonymous, pages of hugetlbfs"}
+"""Of regions whose mappings have no name, or one that only the kernel knows (`MAP_HUGETLB`)."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ def _region(members: Sequence[Mapping]) -> Region:
                 others[place] = max(others.get(place, 0), size)
     pool = sum(size for (kind, _), size in others.items() if kind == "hugetlb")
     return Region(
-        members[0].name or ANONYMOUS,
+        _NAMES.get(members[0].name, members[0].name),
         min(member.start for member in members),
         sum(member.proportional_bytes for member in members) + pool,
         anonymous + sum(others.values()),
