@@ -97,8 +97,6 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, _Page]) 
 
 def test_every_link_within_the_site_leads_somewhere(site: Path, pages: dict[Path, _Page]) -> None:
     for path, page in pages.items():
-        if path.name == "404.html":
-            continue
         for link in page.links:
             target, _, name = link.partition("#")
             if re.match(r"\w+:", target):
@@ -111,6 +109,15 @@ def test_every_link_within_the_site_leads_somewhere(site: Path, pages: dict[Path
             assert wanted.exists(), (path, link)
             if name and wanted.suffix == ".html":
                 assert unquote(name) in pages[wanted].names, (path, link)
+
+
+def test_the_page_of_missing_pages_suits_every_address(
+    site: Path, pages: dict[Path, _Page]
+) -> None:
+    missing = pages[site / "404.html"]
+    assert (missing.loaded, missing.links) == ([], [])
+    assert "<style>" in missing.path.read_text()
+    assert "Page not found" in missing.text
 
 
 def test_no_page_shows_backticks(pages: dict[Path, _Page]) -> None:
