@@ -196,7 +196,7 @@ def test_shared_memory_that_is_not_aligned_is_said(
     monkeypatch.setattr("octavo.applying.launch.read_huge_pages", lambda: host)
     settings = PreloadSettings(Selection((Rule(kind),), "as `r` advises"))
     text = prepare(["sort"], settings, "preload").text
-    assert text.endswith("shmem_enabled is never" if warns else "as `r` advises")
+    assert text.endswith("shmem_enabled of this size is never" if warns else "as `r` advises")
 
 
 def test_other_files_are_no_results(tmp_path: Path) -> None:

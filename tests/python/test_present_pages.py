@@ -10,7 +10,7 @@ from octavo.analysis.advice import Advice, Thresholds
 from octavo.analysis.gain import Gain
 from octavo.analysis.present_pages import ASKED, ASKED_SMALL, HUGETLB, leave_as_is
 from octavo.analysis.rows import Row
-from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.huge_pages import PMD_PAGE, SHARED_OF_SIZE
 from octavo.base.units import MIB
 from test_actions import MISS_UNTIL_2M, data_advice, machine, region_advice
 
@@ -68,6 +68,46 @@ def test_pages_of_hugetlbfs_are_there_and_refused_ones_are_not(
     tmp_path: Path, thp: str, counter: str, asked: int, has: bool
 ) -> None:
     assert judged(tmp_path, thp, asked, 950, counter)[1] == ("already" if has else "gain")
+
+
+@pytest.mark.parametrize(
+    ("general", "own", "found", "needed"),
+    [
+        ("never", "inherit", "never", {SHARED: "always"}),
+        ("always", "inherit", "always", {SHARED: "always"}),
+        ("never", "always", "always", {SHARED: "always", SHARED_OF_SIZE: "always"}),
+        ("always", "never", "never", {SHARED: "always", SHARED_OF_SIZE: "inherit"}),
+        ("within_size", "advise", "advise", {SHARED: "within_size", SHARED_OF_SIZE: "inherit"}),
+        ("never", "within_size", "within_size", {SHARED: "always", SHARED_OF_SIZE: "within_size"}),
+        # Under `force` the kernel gives sizes that inherit it alone.
+        ("force", "inherit", "force", {SHARED: "force"}),
+        ("force", "always", "never", {SHARED: "force", SHARED_OF_SIZE: "inherit"}),
+        ("deny", "always", "deny", None),
+        (None, "always", None, None),
+    ],
+)
+def test_shared_memory_without_a_file_has_the_setting_of_the_size(
+    tmp_path: Path, general: str | None, own: str, found: str, needed: dict[str, str] | None
+) -> None:
+    directory = tmp_path / "sys/kernel/mm/transparent_hugepage"
+    (directory / "hugepages-2048kB").mkdir(parents=True)
+    words = ("always", "inherit", "within_size", "advise", "never")
+    text = " ".join(f"[{word}]" if word == own else word for word in words)
+    (directory / "hugepages-2048kB/shmem_enabled").write_text(f"{text}\n")
+    if general is not None:
+        (directory / "shmem_enabled").write_text(f"[{general}]\n")
+    host = machine(tmp_path)
+    assert host.anonymous_shared_thp == found
+    assert host.shares_huge_pages == (found in ("always", "within_size", "force"))
+    assert needed_for_shared(host, "always") == needed
+    if needed is not None:
+        assert needed.keys() <= host.settings.keys()
+        after = replace(host, shared_thp=needed[SHARED], settings={**host.settings, **needed})
+        assert after.shares_huge_pages
+    region = walking(region_advice("anon 8MiB #1"), 950)
+    region = replace(region, case=replace(region.case, region_kind="shared"))
+    (judged,) = leave_as_is([region], [], host, Thresholds())
+    assert (judged.reason == "already") == host.shares_huge_pages
 
 
 @pytest.mark.parametrize(

@@ -393,7 +393,7 @@ class _Chooser:
                 "note", f"This kernel gives no {format_bytes(size)} pages to shared memory."
             )
             return
-        if self._host.shared_thp == "force":
+        if self._host.shared_thp == "force" and self._host.shares_huge_pages:
             text = f"{format_bytes(size)} pages are switched on for all shared memory already."
             yield Action("note", text)
             return

@@ -6,7 +6,7 @@ and the JVM read the general one, and ask for nothing unless it says `madvise` (
 Reference: Documentation/admin-guide/mm/transhuge.rst of Linux.
 """
 
-from octavo.base.huge_pages import HUGETLB, PMD_PAGE, THP, HugePages
+from octavo.base.huge_pages import HUGETLB, PMD_PAGE, SHARED_OF_SIZE, THP, UNASKED, HugePages
 from octavo.base.units import KIB
 
 ENABLED = f"/{THP}/enabled"
@@ -82,12 +82,17 @@ def needed_for_all(host: HugePages, size: int) -> Settings | None:
 def needed_for_shared(host: HugePages, value: str) -> Settings | None:
     """Settings under which shared memory gets 2 MiB pages: `advise` where asked for, or `always`.
 
-    None where this kernel has none for shared memory.
+    The size's own setting decides for memory without a file, unless it is `inherit`, and the
+    general one for the rest. None where this kernel has none for shared memory.
     """
-    now = host.shared_thp
-    if now in (None, "deny"):
+    now, own = host.shared_thp, host.settings.get(SHARED_OF_SIZE, "inherit")
+    if now is None or now == "deny":
         return None
-    return {SHARED: now if host.shares_huge_pages else value}
+    needed = {SHARED: now if now in UNASKED else value}
+    if own != "inherit":
+        suits = host.anonymous_shared_thp in (*UNASKED, value)
+        needed[SHARED_OF_SIZE] = own if suits else "inherit"
+    return needed
 
 
 def needed_pool(host: HugePages, pages: int, size: int = PMD_PAGE) -> Settings | None:

@@ -198,10 +198,10 @@ def _by_preload(program: Path, command: Sequence[str], settings: PreloadSettings
         f"{settings.selection.origin}"
     )
     means_shared = any(rule.wanted for rule in settings.selection.rules if rule.kind == "shared")
-    if means_shared and read_huge_pages().shared_thp == "never":
+    if means_shared and read_huge_pages().anonymous_shared_thp == "never":
         text += (
             "; shared memory gets none unless its mapping is aligned to 2 MiB, and Linux aligns no "
-            "shared memory while transparent_hugepage/shmem_enabled is never"
+            "shared memory while transparent_hugepage/shmem_enabled of this size is never"
         )
     variables = settings.environment(library, os.environ)
     return Launch(program, tuple(command), "preload", text, variables)

@@ -18,10 +18,14 @@ from octavo.base.units import BASE_PAGE, GIB, KIB, MIB
 THP = Path("sys/kernel/mm/transparent_hugepage")
 HUGETLB = Path("sys/kernel/mm/hugepages")
 PMD_PAGE = 2 * MIB
+SHARED_OF_SIZE = f"/{THP}/hugepages-{PMD_PAGE // KIB}kB/shmem_enabled"
+"""The setting of 2 MiB pages of shared memory without a file, of Linux 6.11 and later."""
 MIN_FILL = 0.5
 """Share of a 2 MiB range in use from which `octavo apply` makes a page of it, by default. The
 preloaded library has the same default (`preload/settings.c`).
 """
+UNASKED = ("always", "within_size", "force")
+"""Settings under which shared memory gets huge pages without being asked for."""
 
 _COLLAPSE_SINCE = (6, 1)
 _MALLOC_TUNABLE_SINCE = (2, 35)
@@ -38,7 +42,8 @@ class HugePages:
     """Setting by size in bytes, `inherit` resolved; before Linux 6.8 the 2 MiB of `thp` alone.
     Sizes that only shared memory can have (8 KiB) are not among them."""
     shared_thp: str | None
-    """The same for shared memory: `never`, `advise`, `within_size`, `always`, `deny` or `force`."""
+    """The same for shared memory: `never`, `advise`, `within_size`, `always`, `deny` or `force`.
+    See `anonymous_shared_thp` for memory without a file."""
     hugetlb_sizes: frozenset[int]
     """Sizes that hugetlbfs can reserve."""
     kernel: tuple[int, ...]
@@ -54,9 +59,19 @@ class HugePages:
     """Pages of hugetlbfs that nothing uses or has reserved, by size in bytes."""
 
     @property
+    def anonymous_shared_thp(self) -> str | None:
+        """`shared_thp` for 2 MiB pages of shared memory without a file, which have a setting of
+        their own. Memory of `memfd_create` and System V has the general one.
+        """
+        general, own = self.shared_thp, self.settings.get(SHARED_OF_SIZE, "inherit")
+        if own == "inherit" or general in (None, "deny"):
+            return general
+        return "never" if general == "force" else own
+
+    @property
     def shares_huge_pages(self) -> bool:
-        """Whether shared memory gets huge pages without being asked for."""
-        return self.shared_thp in ("always", "within_size", "force")
+        """Whether shared memory without a file gets 2 MiB pages without being asked for."""
+        return self.anonymous_shared_thp in UNASKED
 
     @property
     def has_collapse(self) -> bool:
@@ -103,6 +118,7 @@ def read_huge_pages(
 
 def _settings(root: Path) -> Iterator[tuple[str, str]]:
     files = [root / THP / name for name in ("enabled", "shmem_enabled")]
+    files.append(root / SHARED_OF_SIZE.lstrip("/"))
     files += [path / "enabled" for path in _sizes_in(root / THP).values()]
     files += [path / "nr_hugepages" for path in _sizes_in(root / HUGETLB).values()]
     for file in files:
