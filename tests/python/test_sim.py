@@ -96,6 +96,23 @@ def test_the_table_by_hand(strided: SimResult) -> None:
     assert not any(name.startswith("L1 TLB misses of code") for name, _ in best)
 
 
+def test_structures_of_a_design_beside_the_levels_are_in_the_table() -> None:
+    own = {("tlb.own", "accesses"): 40, ("tlb.own", "misses"): 10, ("tlb.own.4k", "misses"): 10}
+    others = {("tlb.l2", "misses"): 20, ("tlb.flushes", "made"): 3}
+    made = [machine("plain", {**counts(), **others}), machine("special", {**counts(), **own})]
+    grid = next(grids(sim_result([sim_process(made)])))
+    rows = {cells[0]: cells[1:] for cells in grid.rows if "tlb." in cells[0]}
+    assert rows == {
+        "look-ups of tlb.own, per 1000 instructions": ("", "40.000"),
+        "misses of tlb.own, per 1000 instructions": ("", "10.000"),
+    }
+    result = octavo.sim(STRIDED, designs=["base4k", "rmm"])
+    names = [cells[0] for cells in next(grids(result)).rows]
+    at = names.index("L2 TLB misses, per 1000 instructions")
+    assert names[at + 1] == "look-ups of tlb.range, per 1000 instructions"
+    assert next(grids(result)).rows[at + 1][1] == ""
+
+
 def test_cycles_are_all_accounted_for(strided: SimResult) -> None:
     for one in strided.total:
         core = {name: value for (of, name), value in one.counts.items() if of == "core"}

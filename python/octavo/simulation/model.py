@@ -71,6 +71,10 @@ class Simulated:
         """A counter, 0 where the machine has none."""
         return self.counts.get((component, counter), 0)
 
+    def counted(self, component: str, counter: str) -> int | None:
+        """A counter, None where the machine has none."""
+        return self.counts.get((component, counter))
+
     @property
     def is_timed(self) -> bool:
         """Whether an out-of-order core executed the instructions."""
@@ -155,7 +159,7 @@ class Simulated:
         """Misses of a level: `l1i`, `l1d`, `l1` (where it is one for both), `l2`. None where the
         machine has no such level.
         """
-        return self.counts.get((f"tlb.{level}", "misses"))
+        return self.counted(f"tlb.{level}", "misses")
 
 
 def translation_cycles(counts: Counts) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from octavo.analysis.programs import several_processes
@@ -105,7 +107,7 @@ def _grid(machine: str, designs: Sequence[Simulated]) -> Grid:
     first = next((one for one in designs if one.stopped is None), designs[0])
     body: list[tuple[str, ...]] = []
     best: list[tuple[int, int]] = []
-    for measure in _measures(first):
+    for measure in _measures(first, _other_tlbs(designs)):
         values = [
             None if one.stopped is not None and measure.needs_end else measure.of(one)
             for one in designs
@@ -141,7 +143,20 @@ def _least(values: Sequence[Value], designs: Sequence[Simulated], resolution: fl
     return [] if len(best) == len(ran) else best
 
 
-def _measures(first: Simulated) -> Iterator[_Measure]:
+def _other_tlbs(designs: Iterable[Simulated]) -> list[str]:
+    """The components `tlb.NAME` that count misses and are no levels: structures that a design, or
+    the machine of a guest, has in addition.
+    """
+    found = (
+        component
+        for one in designs
+        for component, counter in one.counts
+        if counter == "misses" and re.fullmatch(r"tlb\.\w+", component)
+    )
+    return [name for name in dict.fromkeys(found) if name.removeprefix("tlb.") not in _LEVELS]
+
+
+def _measures(first: Simulated, other_tlbs: Iterable[str]) -> Iterator[_Measure]:
     """All rows; times are relative to those of `first`."""
     per = first.instructions or first.references
     unit = "instructions" if first.instructions else "references"
@@ -178,6 +193,11 @@ def _measures(first: Simulated) -> Iterator[_Measure]:
     for level, name in _LEVELS.items():
         misses = rate(_misses_of(level))
         yield _Measure(f"{name}, per 1000 {unit}", misses, format_mpki)
+    for component in other_tlbs:
+        for counter, name in (("accesses", "look-ups"), ("misses", "misses")):
+            counted = rate(partial(Simulated.counted, component=component, counter=counter))
+            title = f"{name} of {component}, per 1000 {unit}"
+            yield _Measure(title, counted, format_mpki, is_marked=False)
     yield _Measure(f"page walks, per 1000 {unit}", rate(lambda one: one.walks), format_mpki)
     yield _Measure(
         "references of a walk",
