@@ -71,3 +71,31 @@ def test_a_table_without_columns_to_spare_is_parted(width: int) -> None:
         assert all(words.count(cell) == 1 for cell in row[1:])
         named = [line for line in lines if line.startswith(row[0])]
         assert len(named) == sum(line.startswith("design") for line in lines) > 1
+
+
+def test_long_names_of_columns_are_folded_before_a_table_is_parted() -> None:
+    """As those of designs with settings; a wide terminal has each in one line."""
+    names = (
+        "base4k",
+        "tps:promotion_threshold_percent=50:span=round-up",
+        "tps:promotion_threshold_percent=75:span=round-up",
+        "thp:max_ptes_none=0:khugepaged_defrag=false\n(stopped)",
+    )
+    row = ("page walks, per 1000 instructions", "456.567", "321.992", "378.083", "11.342")
+    grid = Grid("On skylake", ("", *names), (row,))
+    lines = shown(grid, 100)
+    assert sum("456.567" in line for line in lines) == 1
+    assert next(line for line in lines if "456.567" in line).split()[-4:] == list(row[1:])
+    head = lines[2 : next(at for at, line in enumerate(lines) if "456.567" in line)]
+    assert [line.split() for line in head] == [
+        ["thp:"],
+        ["tps:", "tps:", "max_ptes_none=0:"],
+        ["promotion_threshold_", "promotion_threshold_", "khugepaged_defrag="],
+        ["percent=50:", "percent=75:", "false"],
+        ["base4k", "span=round-up", "span=round-up", "(stopped)"],
+    ]
+    assert any(names[1] in line and names[2] in line for line in shown(grid, 240))
+    piped = Console(width=80)
+    with piped.capture() as captured:
+        show_grid(piped, grid)
+    assert names[1] in captured.get()

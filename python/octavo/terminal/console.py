@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 from octavo.base.files import check_standard_output, discard_standard_output
@@ -27,7 +29,8 @@ PLAIN_WIDTH = 120
 _GAP_WIDTH = {True: 3, False: 2}
 """Columns between those of a table, with rules and without."""
 _NAME_WIDTH = 20
-"""Columns that a name keeps on a narrow terminal before it is folded."""
+"""Columns that a name keeps on a narrow terminal before it is folded, in a row as at the head of a
+column."""
 
 
 class Forgiving:
@@ -144,13 +147,16 @@ def show_grid(console: Console, grid: Grid, shown: int | None = None) -> None:
 
 
 def _fitting(console: Console, grid: Grid) -> tuple[list[Grid], bool]:
-    """The fullest form of the table that fits: rules go first, then the less needed columns. What
-    is still too wide for a terminal becomes several tables, each with the names.
+    """The fullest form of the table that fits: rules go first, then long names of columns are
+    folded, then the less needed columns go. What is still too wide for a terminal becomes several
+    tables, each with the names.
     """
     if not console.is_terminal:
         return [grid], False
     if _needed_width(grid, ruled=True) <= console.width:
         return [grid], True
+    if not _fits(console, grid, range(len(grid.head))):
+        grid = _with_folded_head(grid)
     columns, spare = list(range(len(grid.head))), list(grid.spare)
     while spare and not _fits(console, grid, columns):
         columns.remove(spare.pop(0))
@@ -161,6 +167,30 @@ def _fitting(console: Console, grid: Grid) -> tuple[list[Grid], bool]:
             parts.append(names)
         parts[-1] = [*parts[-1], column]
     return [grid.of_columns(part) for part in parts], False
+
+
+def _with_folded_head(grid: Grid) -> Grid:
+    """The table with long names of columns in lines, such as those of designs with settings."""
+    names, others = grid.head[: grid.left_columns], grid.head[grid.left_columns :]
+    return replace(grid, head=(*names, *map(_folded, others)))
+
+
+def _folded(name: str) -> str:
+    """A name in lines of at most `_NAME_WIDTH` characters where it has places to break: after each
+    setting, and within one where that is too long.
+    """
+    if max(map(len, name.split("\n"))) <= _NAME_WIDTH:
+        return name
+    lines = []
+    for part in re.findall(r"[^:\n]+:?|:", name):
+        line = ""
+        for piece in re.findall(r"[^=_.+-]*[=_.+-]|[^=_.+-]+", part):
+            if line and len(line + piece) > _NAME_WIDTH:
+                lines.append(line)
+                line = ""
+            line += piece
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _fits(console: Console, grid: Grid, columns: Sequence[int]) -> bool:
