@@ -91,13 +91,11 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
 
     @property
     def failure(self) -> str | None:
-        """Why Octavo could not do its part, a sentence: also where no design ran to its end."""
+        """Why Octavo could not do its part, a sentence: also where no design counted anything."""
         first = self.total[0]
-        if any(one.stopped is None for one in self.total):
+        if any(one.has_counted for one in self.total):
             return super().failure
-        return (
-            super().failure or f"no design ran to its end; {first.design} stopped: {first.stopped}."
-        )
+        return super().failure or f"no design counted anything; {first.design}: {first.stopped}."
 
     def design(self, name: str) -> Simulated:
         """The results of a design for the whole program. Raises KeyError."""

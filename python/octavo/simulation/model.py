@@ -67,6 +67,16 @@ class Simulated:
         """Whether it ran to its end, and can be built."""
         return self.stopped is None and not self.is_bound
 
+    @property
+    def has_counted(self) -> bool:
+        """Whether any reference was counted: not where it stopped in the warm-up, or before the
+        first one had a page.
+        """
+        changed = {component for (component, _), value in self.counts.items() if value}
+        has_pages = any(component.startswith("os.pages.") for component in changed)
+        is_past_warm_up = any(not component.startswith("os") for component in changed)
+        return self.stopped is None or (has_pages and is_past_warm_up)
+
     def count(self, component: str, counter: str) -> int:
         """A counter, 0 where the machine has none."""
         return self.counts.get((component, counter), 0)
