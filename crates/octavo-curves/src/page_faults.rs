@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 /// Base pages of a 2 MiB page, as a logarithm.
 const HUGE_LOG2: u8 = PageSize::HUGE.base_shift();
-/// The same, as a number.
+/// The number of base pages of a 2 MiB page.
 pub const HUGE_PAGES: u64 = 1 << HUGE_LOG2;
 
 /// Page faults at first touches of memory.
@@ -20,7 +20,7 @@ pub struct PageFaults {
     pub base: u64,
     /// With 2 MiB pages wherever they fit: those that give one.
     pub huge: u64,
-    /// The same: those that give a 4 KiB page.
+    /// With 2 MiB pages wherever they fit: those that give a 4 KiB page.
     pub left: u64,
 }
 

@@ -119,7 +119,7 @@ class _FaultCycles:
     all: Spread
     """All of the program's, with 4 KiB pages."""
     saved: Spread
-    """What larger pages save of these; negative where faults of larger pages cost more."""
+    """The part that larger pages save; negative where their own faults cost more."""
 
 
 _NO_FAULT_CYCLES = _FaultCycles(Spread(0, 0, 0), Spread(0, 0, 0))
