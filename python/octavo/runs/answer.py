@@ -85,8 +85,8 @@ def answer_of(
     gain = _sum(chosen)
     growth = _growth(chosen, chains)
     largest = max(item["usable_page_size"] for item in chosen)
-    if len(chosen) > 1 and largest in memory:
-        # Large pages that hold both code and data are in both.
+    if largest in memory:
+        # Large pages that hold both code and data are in both, and in the growth of each alone.
         growth = min(growth, memory[largest] - memory[BASE_PAGE])
     action = _first_to_paste(chosen)
     lines, undo = action.get("command", ""), action.get("undo", "")
