@@ -39,8 +39,9 @@ CPPFLAGS := -DVGA_amd64=1 -DVGO_linux=1 -DVGP_amd64_linux=1 -DVGPV_amd64_linux_v
 
 # 0x58000000 is where Valgrind's own tools sit, clear of the program's text and heap. The wrapped
 # functions are the core's decisions on where mappings go (placement.c), how a program is executed
-# (execution.c) and what becomes of descriptors (descriptors.c), its way into translations
-# (windows.c), where a superblock may go on (allocations.c), and VEX's checks (checks.c).
+# (execution.c), which calls wait (blocking.c) and what becomes of descriptors (descriptors.c), its way
+# into translations (windows.c), where a superblock may go on (allocations.c), and VEX's checks
+# (checks.c).
 LDFLAGS := -static -no-pie -nodefaultlibs -nostartfiles -u _start -Wl,--build-id=none \
 	-Wl,-Ttext-segment=0x58000000 \
 	-Wl,--wrap=vgPlain_am_get_advisory \
@@ -49,6 +50,7 @@ LDFLAGS := -static -no-pie -nodefaultlibs -nostartfiles -u _start -Wl,--build-id
 	-Wl,--wrap=vgPlain_am_extend_into_adjacent_reservation_client \
 	-Wl,--wrap=vgSysWrap_generic_sys_execve_before \
 	-Wl,--wrap=vgSysWrap_linux_sys_execveat_before \
+	-Wl,--wrap=vgSysWrap_linux_sys_io_uring_enter_before \
 	-Wl,--wrap=vgPlain_nuke_all_threads_except \
 	-Wl,--wrap=vgPlain_env_setenv \
 	-Wl,--wrap=vgPlain_check_executable \

@@ -61,6 +61,7 @@ CASES = {
     "shell": Case(["sh", "-c", SHELL_SCRIPT], processes=7),
     "threads": Case(workload("threads", 4, 1, 3)),
     "forks": Case(workload("forks", 5), processes=8),
+    "ring": Case(workload("ring_wait")),
     "selfmod": Case(workload("selfmod", 300)),
     "bfs": Case(workload("bfs", 5000, 8)),
     "matmul": Case(workload("matmul", 40)),
