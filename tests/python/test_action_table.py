@@ -567,6 +567,40 @@ def test_the_pool_of_a_jvm_holds_its_heap_and_its_code(
     assert found.arguments == ("-XX:+UseLargePages",)
 
 
+MARIADB_HELP = """\
+innodb-buffer-pool-size-max                                  8796093022208
+innodb-buffer-pool-size                                      {pool}
+innodb-log-buffer-size                                       16777216
+key-buffer-size                                              8388608
+aria-pagecache-buffer-size                                   {aria}
+large-pages                                                  FALSE
+"""
+
+
+@pytest.mark.parametrize(
+    ("pool", "aria", "touched", "pages"),
+    [
+        # Its caches, each in whole pages, and two log buffers of 16 MiB.
+        (512 * MIB, 3 * MIB, 9 * MIB, 256 + 2 + 4 + 2 * 8),
+        # It does not say: the memory of the run.
+        ("", "", 9 * MIB, 5),
+    ],
+)
+def test_the_pool_of_mariadb_holds_its_caches(
+    tmp_path: Path, pool: int, aria: int, touched: int, pages: int
+) -> None:
+    server = tmp_path / "mariadbd"
+    text = MARIADB_HELP.format(pool=pool, aria=aria)
+    server.write_text(
+        f'#!/bin/sh\n[ "$*" = "--port=1 --datadir=/dev/null --verbose --help" ] && echo "{text}"\n'
+    )
+    server.chmod(0o755)
+    runtime = Runtime(str(server), "mariadb", allocator="glibc")
+    actions = candidate_actions(runtime, host(tmp_path), ["--port=1"], touched_bytes=touched)
+    found = next(action for action in actions if action.name == "mariadb-large-pages 2MiB")
+    assert list(found.changes.values()) == [str(pages)]
+
+
 def test_the_pool_of_malloc_is_as_large_as_the_memory_of_a_run(tmp_path: Path) -> None:
     name = "glibc-hugetlb 2MiB"
     assert name not in {action.name for action in candidate_actions(GLIBC, host(tmp_path))}

@@ -25,6 +25,11 @@ def test_options_go_behind_the_program() -> None:
     assert with_options(["gzip"], ["--fast"]) == ["gzip", "--fast"]
 
 
+def test_options_go_behind_those_that_have_to_be_first() -> None:
+    first = ["mariadbd", "--defaults-file=my.cnf", "--defaults-group-suffix=1"]
+    assert with_options([*first, "-P1"], ["--large-pages"]) == [*first, "--large-pages", "-P1"]
+
+
 def test_options_that_are_there_are_known() -> None:
     words = ["server", "-c", "a=1", "-c", "b=2"]
     assert has_options(words, ["-c", "b=2"])

@@ -32,6 +32,8 @@ def pool_pages(subject: Subject, touched_bytes: int) -> int:
         asked = ask_postgres(subject.words)
     elif subject.runtime.kind == "jvm":
         asked = _jvm_pages(subject.words)
+    elif subject.runtime.kind == "mariadb" and subject.is_started_directly:
+        asked = _ask_mariadb(subject.words)
     return asked if asked is not None else -(-touched_bytes // PMD_PAGE)
 
 
@@ -69,11 +71,43 @@ def ask_postgres(words: Sequence[str]) -> int | None:
     if len(words) < 2:
         return None
     server, *arguments = words[program_at(words) :]
-    command = [server, "-C", _SETTING, *arguments]
     try:
         user, group = _owner(words) if os.geteuid() == 0 else (None, None)
+    except OSError:
+        return None
+    text = _output_of([server, "-C", _SETTING, *arguments], user, group).strip()
+    return int(text) if text.isdigit() else None
+
+
+_CACHES = {
+    "key-buffer-size": 1,
+    "aria-pagecache-buffer-size": 1,
+    "innodb-buffer-pool-size": 1,
+    "innodb-log-buffer-size": 2,
+}
+"""Sizes of what MariaDB takes from huge pages, and how many it has of each."""
+_CACHE_LINE = re.compile(rf"^({'|'.join(_CACHES)})\s+([0-9]+)$", re.MULTILINE)
+
+
+def _ask_mariadb(words: Sequence[str]) -> int | None:
+    """Huge pages of 2 MiB that the server of a command line wants; None where it does not say.
+
+    Its help ends with the values that its options have under these arguments and its files of
+    options. It tries files in its data directory then, so it is given none.
+    """
+    output = _output_of([*words[program_at(words) :], "--datadir=/dev/null", "--verbose", "--help"])
+    sizes = {name: int(value) for name, value in _CACHE_LINE.findall(output)}
+    if "innodb-buffer-pool-size" not in sizes:
+        return None
+    return sum(_CACHES[name] * -(-size // PMD_PAGE) for name, size in sizes.items())
+
+
+def _output_of(command: Sequence[str], user: int | None = None, group: int | None = None) -> str:
+    """What a server prints about its settings; empty where it fails."""
+    try:
         done = subprocess.run(
             command,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_SECONDS,
             check=False,
@@ -82,9 +116,8 @@ def ask_postgres(words: Sequence[str]) -> int | None:
             group=group,
         )
     except (OSError, subprocess.SubprocessError):
-        return None
-    text = done.stdout.strip()
-    return int(text) if done.returncode == 0 and text.isdigit() else None
+        return ""
+    return done.stdout if done.returncode == 0 else ""
 
 
 def _owner(words: Sequence[str]) -> tuple[int | None, int | None]:

@@ -13,6 +13,12 @@ _LAUNCHERS = frozenset(
     ]
 )
 
+_FIRST_OPTIONS = (
+    *("--no-defaults", "--print-defaults"),
+    *("--defaults-file=", "--defaults-extra-file=", "--defaults-group-suffix="),
+)
+"""Beginnings of options of MariaDB's and MySQL's programs that have to come before all others."""
+
 
 def program_at(words: Sequence[str]) -> int:
     """The place in a command line of the program that is started in the end; 0 without launchers.
@@ -30,8 +36,12 @@ def program_at(words: Sequence[str]) -> int:
 
 
 def with_options(words: Sequence[str], options: Sequence[str]) -> list[str]:
-    """The command line with options inserted behind the name of the program that it starts."""
+    """The command line with options inserted behind the name of the program that it starts, and
+    behind options that the program accepts in the first place alone.
+    """
     behind = program_at(words) + 1
+    while behind < len(words) and words[behind].startswith(_FIRST_OPTIONS):
+        behind += 1
     return [*words[:behind], *options, *words[behind:]]
 
 
