@@ -12,6 +12,25 @@
 
 static ThreadId running = 1;
 
+static void advise_record(Addr start, SizeT bytes, ULong advice)
+{
+   ULong payload[] = {start, VG_PGROUNDUP(bytes), advice};
+   ring_record(OCTAVO_ADVISE, 3, payload);
+}
+
+/* ---- mappings ---- */
+
+#define MADV_HUGEPAGE 14
+#define MADV_NOHUGEPAGE 15
+#define MADV_COLLAPSE 25
+#ifndef VKI_PR_SET_THP_DISABLE
+#define VKI_PR_SET_THP_DISABLE 41
+#endif
+
+/* Whether the process has switched transparent huge pages off for itself. Each mapping is reported as one
+   that asks for none then. */
+static Bool forbids_huge_pages;
+
 static void map_record(Addr start, SizeT bytes, ULong protection, ULong flags,
                        enum octavo_source source, ULong offset, const HChar* path)
 {
@@ -24,6 +43,8 @@ static void map_record(Addr start, SizeT bytes, ULong protection, ULong flags,
    ring_word(offset);
    ring_text(path ? path : "");
    ring_end();
+   if (forbids_huge_pages)
+      advise_record(start, bytes, MADV_NOHUGEPAGE);
 }
 
 static ULong protection_of(const NSegment* seg)
@@ -72,7 +93,7 @@ static void map_segment(const NSegment* seg)
    }
 }
 
-static void map_client_segments(void)
+static void for_client_segments(void (*use)(const NSegment* seg))
 {
    const UInt kinds = SkFileC | SkAnonC | SkShmC;
    Int room = 64, count;
@@ -84,8 +105,28 @@ static void map_client_segments(void)
       room = -count;
    } while (count < 0);
    for (Int i = 0; i < count; i++)
-      map_segment(VG_(am_find_nsegment)(starts[i]));
+      use(VG_(am_find_nsegment)(starts[i]));
    VG_(free)(starts);
+}
+
+static void forbid_in_segment(const NSegment* seg)
+{
+   advise_record(seg->start, seg->end + 1 - seg->start, MADV_NOHUGEPAGE);
+}
+
+/* prctl(PR_SET_THP_DISABLE): for all memory, or with flags for what is not advised. */
+static void switch_huge_pages(Bool off, ULong flags)
+{
+   forbids_huge_pages = off && !flags;
+   if (forbids_huge_pages)
+      for_client_segments(forbid_in_segment);
+}
+
+static void advised(const UWord* args)
+{
+   const Bool asks = args[2] == MADV_HUGEPAGE || args[2] == MADV_COLLAPSE;
+   if (!(asks && forbids_huge_pages))
+      advise_record(args[0], args[1], args[2]);
 }
 
 void events_describe_process(void)
@@ -98,7 +139,7 @@ void events_describe_process(void)
    ring_text(placement_program());
    ring_end();
    sharing_read();
-   map_client_segments();
+   for_client_segments(map_segment);
 }
 
 /* ---- memory ---- */
@@ -276,11 +317,11 @@ static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sy
          ring_record(OCTAVO_PROTECT, 3, payload);
          break;
       }
-      case __NR_madvise: {
-         ULong payload[] = {args[0], VG_PGROUNDUP(args[1]), args[2]};
-         ring_record(OCTAVO_ADVISE, 3, payload);
+      case __NR_madvise: advised(args); break;
+      case __NR_prctl:
+         if (args[0] == VKI_PR_SET_THP_DISABLE)
+            switch_huge_pages(args[1] != 0, args[2]);
          break;
-      }
       case __NR_shmget: sharing_made(value, args[2]); break;
       case __NR_shmat: attached(value, args[0]); break;
       case __NR_shmdt: {

@@ -451,6 +451,13 @@ def test_memory_that_is_to_have_no_huge_pages_gets_none(
         assert ("MADV_NOHUGEPAGE" in actions[0].text) == refuses
 
 
+def test_a_server_that_refuses_them_can_have_a_pool_of_its_own(tmp_path: Path) -> None:
+    server = Runtime("/usr/sbin/mariadbd", "mariadb", allocator="glibc")
+    subject = Subject(server, ("prog",), refuses=True, pool_pages=10)
+    actions = actions_for(data_advice(MISS_UNTIL_2M), host(tmp_path), subject=subject)
+    assert [action.name for action in actions] == ["", "mariadb-large-pages 2MiB"]
+
+
 def test_blocks_of_threads_need_one_arena_too() -> None:
     """Memory that malloc no longer maps block by block goes to the thread's arena, which asks for
     nothing."""

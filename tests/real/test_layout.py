@@ -220,3 +220,13 @@ def test_a_forked_child_has_the_huge_pages_of_its_parent(octavo: Octavo, tmp_pat
     found = {(row["process"], row["region_kind"], row["value"]) for row in rows if row["value"]}
     kinds = ("anonymous", "shared")
     assert found == {(process, kind, 4 * MIB) for process in (0, 1) for kind in kinds}
+
+
+def test_a_program_that_switches_huge_pages_off_asks_for_none_in_all_its_memory(octavo: Octavo):
+    traced = octavo(workload("no_huge_pages", 4))
+    assert traced.document is not None
+    rows = [row for row in traced.document["rows"] if row.get("counter") == "asked_small_bytes"]
+    found = {row["bytes"]: row["value"] for row in rows if row.get("region_kind") == "anonymous"}
+    # Mapped before the call, and after it.
+    for mib in (4, 8):
+        assert found[mib * MIB] == mib * MIB

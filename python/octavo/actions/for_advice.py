@@ -216,9 +216,17 @@ class _Chooser:
         if self._subject.refuses:
             yield Action(
                 "note",
-                "The program asks for no huge pages in this memory (MADV_NOHUGEPAGE), so that no "
-                "setting and no library gives it any; only its source can leave that out.",
+                "The program asks for no transparent huge pages in this memory (MADV_NOHUGEPAGE, "
+                "or PR_SET_THP_DISABLE for all of it), so that no setting and no library gives it "
+                "any; only its source can leave that out.",
             )
+            for line in lines_for(self._subject, host, "heap"):
+                if (
+                    line.needed == "pool"
+                    and runtime.kind in line.names
+                    and size in line.gives(host)
+                ):
+                    yield from self._acted(line, size)
             return
         if size == GIB:
             yield from self._pool(size)
