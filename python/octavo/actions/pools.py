@@ -103,7 +103,7 @@ def _ask_mariadb(words: Sequence[str]) -> int | None:
 
 
 def _output_of(command: Sequence[str], user: int | None = None, group: int | None = None) -> str:
-    """What a server prints about its settings; empty where it fails."""
+    """The standard output of a server; empty where it fails."""
     try:
         done = subprocess.run(
             command,
