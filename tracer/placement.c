@@ -288,6 +288,16 @@ void placement_syscall(UInt number, const UWord* args)
       number == __NR_mmap && !(pending_flags & VKI_MAP_ANONYMOUS) ? args[5] : 0;
 }
 
+/* A message for the consumer, of the first mapping alone: a program may ask for less and less. */
+static void report_lack_of_room(SizeT bytes)
+{
+   static Bool reported;
+   if (!reported)
+      VG_(umsg)("octavo tracer: %s asked for %llu MiB of address space in one piece and got none: "
+                "a traced program has less than 128 GiB in all\n", placement_program(), bytes / MIB);
+   reported = True;
+}
+
 Addr __wrap_vgPlain_am_get_advisory(const MapRequest* req, Bool for_client, Bool* ok)
 {
    if (!for_client || req->rkind == MFixed || req->rkind == MAlign || req->len == 0)
@@ -302,7 +312,10 @@ Addr __wrap_vgPlain_am_get_advisory(const MapRequest* req, Bool for_client, Bool
       *ok = True;
       return placed;
    }
-   return __real_vgPlain_am_get_advisory(req, for_client, ok);
+   Addr advised = __real_vgPlain_am_get_advisory(req, for_client, ok);
+   if (!*ok)
+      report_lack_of_room(req->len);
+   return advised;
 }
 
 Addr __wrap_vgPlain_am_get_advisory_client_simple(Addr start, SizeT len, Bool* ok)

@@ -1,4 +1,10 @@
-from octavo.tracing.valgrind import diagnose, first_line, seccomp_death, untraced_program
+from octavo.tracing.valgrind import (
+    diagnose,
+    first_line,
+    lack_of_room,
+    seccomp_death,
+    untraced_program,
+)
 
 
 def test_ordinary_messages_need_no_diagnosis() -> None:
@@ -36,3 +42,9 @@ def test_the_first_untraced_program_is_named() -> None:
     )
     assert untraced_program(said) == ("/bin/a", "no /proc")
     assert untraced_program("") is None
+
+
+def test_a_program_that_asked_for_too_much_address_space_is_named() -> None:
+    said = "a asked for 9 MiB of address space in one piece and got none: why"
+    assert lack_of_room(f"==7== octavo tracer: {said}\n") == said
+    assert lack_of_room("octavo tracer: /bin/a ran untraced: no /proc") is None

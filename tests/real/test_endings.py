@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import OCTAVO, TIMEOUT_SECONDS, Octavo, read_document, workload
+from .conftest import OCTAVO, TIMEOUT_SECONDS, Octavo, natively, read_document, workload
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,19 @@ def test_an_instruction_that_valgrind_does_not_know(octavo: Octavo):
     traced.check()
     assert traced.run["partial"]
     assert "Unrecognised instruction" in traced.run["exit"]["diagnostics"]
+
+
+def test_a_program_that_reserves_more_than_the_tracer_has(octavo: Octavo):
+    code = "import mmap; mmap.mmap(-1, 8 << 40, flags=0x4022, prot=mmap.PROT_READ)"
+    argv = [sys.executable, "-I", "-c", code]
+    assert natively(argv).status == 0
+    asked = "asked for 8388608 MiB of address space in one piece and got none"
+    traced = octavo(argv)
+    assert traced.status == 1
+    assert asked in traced.run["exit"]["diagnostics"]
+    traced = octavo(argv, "--start-after", "1min")
+    assert traced.status == 125
+    assert asked in traced.stderr.decode()
 
 
 def test_a_childs_death_is_the_childs_own(octavo: Octavo):

@@ -14,7 +14,13 @@ from octavo.base.host import describe_host, versions
 from octavo.base.metrics import rated_instructions
 from octavo.base.table import Tabular
 from octavo.tracing.scope import Scope
-from octavo.tracing.valgrind import diagnose, first_line, seccomp_death, untraced_program
+from octavo.tracing.valgrind import (
+    diagnose,
+    first_line,
+    lack_of_room,
+    seccomp_death,
+    untraced_program,
+)
 from octavo.tracing.windows import Windows, windows_of, windows_warning
 
 _MOST_ADDRESS_BITS = 57
@@ -146,7 +152,9 @@ def failure_of(ended: Exit) -> str | None:
     """How a program that ended by itself failed, without a full stop; None where it did not."""
     if ended["reason"] != "exited" or not ended["code"]:
         return None
-    return f"STATUS {ended['code']}: the program ended with this error status"
+    lack = lack_of_room(ended["diagnostics"])
+    why = f" ({lack})" if lack else ""
+    return f"STATUS {ended['code']}: the program ended with this error status{why}"
 
 
 def warnings(manifest: dict[str, Any]) -> list[str]:

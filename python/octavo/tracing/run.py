@@ -22,7 +22,7 @@ from octavo.tracing.program import (
 )
 from octavo.tracing.scope import Processes, Scope
 from octavo.tracing.session import Run, drive
-from octavo.tracing.valgrind import find_valgrind, first_line
+from octavo.tracing.valgrind import find_valgrind, first_line, lack_of_room
 
 if TYPE_CHECKING:
     from octavo._core import Analysis, Progress, Result
@@ -202,10 +202,14 @@ def _check_counted(result: Counted, scope: Scope) -> None:
     """Zero references are no result."""
     if any(process["references"] for process in result["processes"]):
         return
+    diagnostics = result["exit"]["diagnostics"]
+    lack = lack_of_room(diagnostics)
     if scope.between_marks:
         why = "it met no begin mark (--marks wants the marks of octavo.h)"
     elif scope.uncounted is not None:
         why = f"it ended within the {scope.uncounted}"
     else:
-        why = first_line(result["exit"]["diagnostics"]) or "the tracer saw nothing"
+        why = lack or first_line(diagnostics) or "the tracer saw nothing"
+    if lack not in (None, why):
+        why += f"; {lack}"
     raise CannotRun(f"the program ran, but no reference was counted: {why}.")

@@ -23,6 +23,7 @@ _UNKNOWN_INSTRUCTION = re.compile(r"Unrecognised instruction at address (0x[0-9a
 _BYTES = re.compile(r"unhandled instruction bytes: ((?:0x[0-9A-F]{2} ?)+)", re.I)
 _CONFINED = re.compile(r"^octavo tracer: (.+ confined its system calls .+)", re.M)
 _UNTRACED = re.compile(r"^octavo tracer: (.+) ran untraced: (.+)", re.M)
+_LACKS_ROOM = re.compile(r"^octavo tracer: (.+ of address space in one piece .+)", re.M)
 _COMPLAINT = re.compile(r"^(?:valgrind: +)(.+)", re.M)
 
 
@@ -138,6 +139,12 @@ def seccomp_death(diagnostics: str) -> str | None:
     """Which program died of seccomp, and why that may be the tracer's doing."""
     confined = _CONFINED.search(_bare(diagnostics))
     return confined[1] if confined else None
+
+
+def lack_of_room(diagnostics: str) -> str | None:
+    """Which program asked for more address space than it has under the tracer, where one did."""
+    lacking = _LACKS_ROOM.search(_bare(diagnostics))
+    return lacking[1] if lacking else None
 
 
 def untraced_program(diagnostics: str) -> tuple[str, str] | None:
