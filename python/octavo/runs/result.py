@@ -180,8 +180,9 @@ def finished(
     """The result of a run, from what the engine has counted."""
     manifest = build_manifest(result, circumstances)
     is_sampled = manifest.get("trace", {}).get("sample") is not None
-    has_gaps = "windows" in manifest or is_sampled
-    is_part = configuration.uncounted or configuration.between_marks or has_gaps
+    windows = manifest.get("windows")
+    has_gaps = windows is not None and windows["instructions"] != windows["executed_instructions"]
+    is_part = configuration.uncounted or configuration.between_marks or has_gaps or is_sampled
     if is_part:
         _forget_page_faults(result)
     runtimes = runtimes_of(result["processes"])
