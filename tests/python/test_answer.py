@@ -45,6 +45,7 @@ def answer(
     sizes: tuple[int, ...] = (BASE, HUGE, 1024 * MIB),
     chains: dict[int, int] | None = None,
     is_server: bool = False,
+    was_stopped: bool = False,
 ) -> Answer:
     memory = {BASE: 100 * MIB, HUGE: 100 * MIB + growth}
     cost = "walk cost measured"
@@ -59,6 +60,7 @@ def answer(
         machine_sizes=sizes,
         chains=chains or {},
         is_server=is_server,
+        was_stopped=was_stopped,
     )
 
 
@@ -137,6 +139,14 @@ def test_a_server_is_measured_under_a_load() -> None:
     note, command = answer(data, is_server=True).verify.splitlines()
     assert note == "# Put the command of a load generator in place of LOAD."
     assert command.endswith("verify --metric cpu:LOAD -- server --port '7 7'")
+
+
+def test_a_program_that_was_stopped_may_be_a_server() -> None:
+    data = item("data", HUGE, (0.02, 0.08, 0.19), actions=[act("malloc", "A=1 server")])
+    note, command = answer(data, was_stopped=True).verify.splitlines()
+    assert note.startswith("# For a server, add --metric cpu:LOAD, ")
+    assert command.endswith("verify -- server --port '7 7'")
+    assert answer(data, is_server=True, was_stopped=True) == answer(data, is_server=True)
 
 
 def test_the_memory_that_a_pool_reserves_is_said() -> None:

@@ -70,6 +70,7 @@ def answer_of(
     machine_sizes: Collection[int],
     chains: Mapping[int, int],
     is_server: bool = False,
+    was_stopped: bool = False,
 ) -> Answer:
     """The answer from the records of the advice, code and data of the whole program first.
 
@@ -77,7 +78,7 @@ def answer_of(
     command, where there is one. `walks` are those in 4 KiB pages, and `memory` has by page size the
     bytes of all memory. `machine_sizes` are the page sizes that the machine has. `chains` are those
     of `exec_chains`. `is_server` says whether the command starts a server, which is measured under
-    a load.
+    a load; `was_stopped` says that the program did not end by itself, so that it may be one.
     """
     chosen = _chosen(items)
     if not chosen:
@@ -113,6 +114,11 @@ def answer_of(
         verify = shell_line([*own_command(), "verify", *options, "--", *program])
         if is_server:
             verify = f"# Put the command of a load generator in place of {_LOAD}.\n{verify}"
+        elif was_stopped:
+            verify = (
+                f"# For a server, add --metric cpu:{_LOAD}, with the command of a load generator "
+                f"in place of {_LOAD}.\n{verify}"
+            )
     return Answer(text, True, gain, growth, lines, undo, verify)
 
 

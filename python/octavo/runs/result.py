@@ -150,6 +150,7 @@ def advice_records(
             machine_sizes=machine_sizes(merged),
             chains=chains or {},
             is_server=is_server,
+            was_stopped=manifest["exit"]["reason"] in ("interrupted", "limit", "running"),
         )
         text = answered.text
         more = {**answered.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
