@@ -166,6 +166,27 @@ def test_huge_pages_are_those_that_a_setting_leaves(tmp_path: Path) -> None:
     assert without["minor_faults"] > size // 4096
 
 
+SWITCH = """\
+import ctypes, pathlib, signal, sys
+assert ctypes.CDLL(None).prctl(41, int(sys.argv[1]), 0, 0, 0) == 0
+pathlib.Path(sys.argv[2]).touch()
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("off", [True, False])
+def test_a_program_that_switches_huge_pages_off_is_noted(tmp_path: Path, off: bool) -> None:
+    mark = tmp_path / "mark"
+    found = document(
+        *("--repetitions", "1", "--metric", "time:true", "--ready", f"rm {mark}"),
+        # This setting does so too, which is no doing of the program.
+        *("--settings", "thp-disable", "--"),
+        *(PYTHON, "-S", "-c", SWITCH, str(int(off)), str(mark)),
+    )
+    notes = [text for text in found["notes"] if "PR_SET_THP_DISABLE" in text]
+    assert len(notes) == off
+
+
 @pytest.mark.parametrize(
     ("page_size", "peak", "huge", "lacks"),
     [

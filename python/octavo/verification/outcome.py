@@ -355,6 +355,12 @@ def _differ(one: Measured, other: Measured, better: Better, level: float) -> boo
 
 def _notes(experiment: Experiment) -> list[str]:
     notes = []
+    look = experiment.measured[0].look
+    if look is not None and look.ended is not None and look.ended.refuses_huge_pages:
+        notes.append(
+            "The program switches transparent huge pages off for itself (PR_SET_THP_DISABLE): from "
+            "then on no setting gives it any but those of hugetlbfs."
+        )
     if any(one.look and one.look.ended and one.look.ended.left_over for one in experiment.measured):
         notes.append("The program left processes behind; they were ended after each run.")
     if any(run.others for one in experiment.measured for run in _counted(one)):

@@ -28,7 +28,12 @@ from octavo.base.errors import CannotRun
 from octavo.base.host import read_setting
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.linux import PR_SET_CHILD_SUBREAPER, PR_SET_THP_DISABLE
-from octavo.base.processes import descendants, is_alive, peak_resident
+from octavo.base.processes import (
+    descendants,
+    has_huge_pages_disabled,
+    is_alive,
+    peak_resident,
+)
 from octavo.base.smaps import Mapping as MemoryMapping
 from octavo.base.smaps import mappings_of
 from octavo.base.units import KIB
@@ -90,6 +95,8 @@ class Ended:
     processes' own may not be read."""
     regions: tuple[Region, ...] = ()
     """The largest, at the moment with most memory in huge pages."""
+    refuses_huge_pages: bool = False
+    """Whether a process of it has switched transparent huge pages off for itself."""
     samples: int = 0
     left_over: int = 0
     """Processes that it left behind and that were ended."""
@@ -225,6 +232,7 @@ class _Supervisor:
         self._status: int | None = None
         self._largest_usage = 0
         self._own_peak = 0
+        self._has_huge_pages = True
         self._smaller_before = _smaller_bytes(launch.root)
         self._folios = Folios() if self._smaller_before else None
 
@@ -235,6 +243,7 @@ class _Supervisor:
             self._channel.send(("refused", "this kernel refuses PR_SET_THP_DISABLE", 0.0))
             return
         self._own_peak = peak_resident(os.getpid())
+        self._has_huge_pages = not has_huge_pages_disabled(os.getpid())
         # It returns when the program is executed, and shares memory until then (vfork). On a busy
         # machine the return may come late, and must not count.
         began = time.monotonic()
@@ -281,6 +290,8 @@ class _Supervisor:
         processes = {pid: found for pid in pids if (found := mappings_of(pid)) is not None}
         if processes:
             self._note(memory_of(processes.values()), max(map(peak_resident, pids)))
+        if self._has_huge_pages and any(map(has_huge_pages_disabled, pids)):
+            self._ended.refuses_huge_pages = True
         for size, now in self._smaller_now(processes).items():
             if now > self._ended.smaller_bytes.get(size, 0):
                 self._ended.smaller_bytes[size] = now
