@@ -203,6 +203,23 @@ def test_a_stationary_program_is_estimated_within_the_interval(octavo: Octavo):
     assert found["low"] <= truth <= found["high"]
 
 
+def test_advice_on_windows_is_that_on_the_whole_execution(octavo: Octavo):
+    """The windows have fewer than 10 000 walks, and the whole execution has more."""
+    argv = workload("gups", 64, 60_000)
+
+    def advised(*options: str) -> int:
+        traced = octavo(argv, "--tlb", "zen5", *options)
+        assert traced.document is not None
+        (data,) = (
+            item
+            for item in traced.document["advice"][1:]
+            if item["stream"] == "data" and item.get("region") is None
+        )
+        return int(data["page_size"])
+
+    assert advised("--window", "100k/900k") == advised() == 2 << 20
+
+
 def test_what_warms_does_not_count_and_is_in_the_tlbs(octavo: Octavo):
     cold = octavo(STATIC, "--window", "30k/30k")
     warm = octavo(STATIC, "--window", "30k/30k", "--window-warm", "10k")

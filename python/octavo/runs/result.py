@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from octavo.actions.for_advice import TryPages, actions_for, usable_size
@@ -39,6 +39,7 @@ from octavo.runs.configuration import MEMORY_WARNING
 from octavo.runtimes.detect import Runtime
 from octavo.runtimes.naming import name_regions, runtimes_of
 from octavo.tracing.manifest import Circumstances, Finished, build_manifest, of_what_ran
+from octavo.tracing.windows import traced_share
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,6 +200,9 @@ def finished(
     limits = Thresholds(
         max_growth=configuration.max_growth, memory_bytes=manifest["host"]["memory_bytes"]
     )
+    if "windows" in manifest:
+        scaled = round(limits.negligible_misses * traced_share(manifest["windows"]))
+        limits = replace(limits, negligible_misses=scaled)
     advice = advice_records(
         rows,
         configuration.machine,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LEAST_INSTRUCTIONS = 10_000
 LEAST_SECONDS = 0.01
 """The tracer looks whether a window begins or ends once a time slice, some milliseconds long."""
+_FEW_INSTRUCTIONS = 1_000_000
+"""In windows of fewer, most misses of a second level are those that fill it anew."""
 _MOST_INSTRUCTIONS = 1 << 53
 _MOST_SECONDS = 10**9
 
@@ -167,7 +169,33 @@ def windows_warning(found: dict[str, Any]) -> str:
             f"{format_mpki(shown['misses_per_kilo_instruction'])}, 95% interval "
             f"{format_mpki(shown['low'])} to {format_mpki(shown['high'])}"
         )
+    mean = _instructions_each(found)
+    if found["periodic"] and found["periodic"]["unit"] == "seconds" and mean < _FEW_INSTRUCTIONS:
+        text += (
+            f". A window has {format_count(round(mean))} instructions on average, too few for "
+            "these misses: translating the program's code anew may take most of its time, so that "
+            "longer windows (--window) have many more"
+        )
     return f"{text}."
+
+
+def _instructions_each(found: dict[str, Any]) -> float:
+    """The mean of the windows of the process that executed most in them."""
+    counts = [[one["instructions"] for one in process["kept"]] for process in found["processes"]]
+    most: list[int] = max(counts, key=sum)
+    return sum(most) / max(len(most), 1)
+
+
+def traced_share(found: dict[str, Any]) -> float:
+    """The share of the execution in its windows: an upper bound for those by time, which go by more
+    slowly than the gaps. 1 for windows that were begun and ended by hand.
+    """
+    periodic, executed = found["periodic"], found["executed_instructions"]
+    if periodic is None:
+        return 1.0
+    if executed:
+        return float(found["instructions"] / executed)
+    return float(periodic["traced"] / (periodic["traced"] + periodic["gap"]))
 
 
 def _name_of(shown: dict[str, Any]) -> str:

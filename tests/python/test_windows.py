@@ -1,0 +1,43 @@
+"""Windows of a live run: the share of the execution that they are, and what is said of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from octavo.tracing.windows import traced_share, windows_warning
+
+
+def found(unit: str, *each: int, executed: int | None = None) -> dict[str, Any]:
+    """Windows as the manifest has them, of a process and of one that idles."""
+    kept = [{"instructions": instructions} for instructions in each]
+    return {
+        "periodic": {"unit": unit, "traced": 0.1, "gap": 0.9, "warm": 0} if unit else None,
+        "windows": len(each),
+        "instructions": sum(each),
+        "executed_instructions": executed,
+        "processes": [{"kept": kept}, {"kept": [{"instructions": 0}]}],
+        "intervals": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("windows", "share"),
+    [
+        (found("instructions", 10, 30, executed=80), 0.5),
+        (found("seconds", 10, 30), 0.1),
+        # Begun and ended by hand.
+        (found("", 10, 30), 1.0),
+    ],
+)
+def test_the_share_of_the_execution(windows: dict[str, Any], share: float) -> None:
+    assert traced_share(windows) == pytest.approx(share)
+
+
+def test_windows_by_time_that_hold_few_instructions_are_named() -> None:
+    few = windows_warning(found("seconds", 20_000, 40_000))
+    assert "A window has 30.0 k instructions on average" in few
+    assert "on average" not in windows_warning(found("seconds", 2_000_000, 4_000_000))
+    # As many as were asked for.
+    assert "on average" not in windows_warning(found("instructions", 20_000, 40_000))
