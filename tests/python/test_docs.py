@@ -51,6 +51,7 @@ GUIDES = {
     "how-to/16k-pages.md": "curves/manifest.json",
     "how-to/foreign-traces.md": "made.csv",
     "how-to/jvm.md": "sums.txt",
+    "how-to/mariadb.md": "sizes.txt",
     "how-to/page-walk-budget.md": "change/manifest.json",
     "how-to/postgresql.md": "data/PG_VERSION",
     "how-to/ray.md": "study.results",
@@ -61,6 +62,7 @@ GUIDES = {
 INSTALLED = {
     "javac": ("java", "javac"),
     "initdb": ("initdb", "postgres"),
+    "mariadbd": ("mariadbd",),
     "redis-server": ("redis-server", "redis-cli", "redis-benchmark"),
 }
 """Words of examples that need programs, which are not installed for them."""
