@@ -9,7 +9,6 @@ mod caches;
 mod classes;
 mod curves;
 mod footprint;
-mod page_faults;
 mod page_sample;
 mod sampling;
 mod sets;
@@ -26,7 +25,6 @@ pub use classes::{ClassCounts, ClassesConfig, FunctionMisses, MissClasses};
 pub use curves::{AtContextSwitch, CoreCurves, Curves, CurvesConfig, StreamCurves, Threads};
 pub use footprint::{PageSet, Residency};
 pub use octavo_trace::{Counts, Stream};
-pub use page_faults::PageFaults;
 pub use page_sample::{Estimate, PageSample, SampledSize};
 pub use sampling::{SampleSpec, Sampled};
 pub use sets::{MAX_SETS_LOG2, MAX_WAYS, SetCurves, SetIndex, SingleSets};
@@ -35,8 +33,8 @@ pub use sizes::Sizes;
 pub use stack::{MAX_ENTRIES, StackCurve};
 pub use study::{
     AllocationSite, Allocations, ArrayShape, AttributedMisses, CodePlace, Curve, Footprint, Levels,
-    MachineCurve, MachineTlbs, MissColumn, NamedStack, NotModelled, RegionResult, Study,
-    StudyConfig, TlbsOfSize,
+    MachineCurve, MachineTlbs, MissColumn, NamedStack, NotModelled, PageFaults, RegionResult,
+    Study, StudyConfig, TlbsOfSize,
 };
 pub use two_sizes::{
     TwoSizesConfig, TwoSizesIndex, TwoSizesResult, TwoSizesSets, TwoSizesStack, TwoSizesTlbs,

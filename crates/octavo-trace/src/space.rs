@@ -564,7 +564,7 @@ mod tests {
         assert!(!fits(&space, base - HUGE));
         space.apply(&Event::Protect { range: range(base + 4096, 4096), protection: RX });
         assert!(!fits(&space, base), "the rights differ");
-        for source in [MapSource::Shared, file("/tmp/data")] {
+        for source in [MapSource::Shared, file("/srv/data")] {
             space.apply(&map(base, HUGE, RW, source, 0));
             assert!(!fits(&space, base));
             assert!(!space.is_own(VirtAddr::new(base).page(PageSize::BASE)));

@@ -9,6 +9,9 @@ pub struct Bits512 {
 }
 
 impl Bits512 {
+    /// The set of all of them.
+    pub const ALL: Self = Bits512 { words: [u64::MAX; 8], members: 512 };
+
     /// Puts a number in; whether it was not there.
     #[inline(always)]
     pub fn insert(&mut self, number: usize) -> bool {

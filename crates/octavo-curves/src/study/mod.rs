@@ -19,6 +19,7 @@ mod bits;
 mod front;
 mod hits;
 mod machine;
+mod page_faults;
 mod pages;
 mod recency;
 mod stream;
@@ -29,13 +30,14 @@ pub use allocations::{
 };
 
 use crate::footprint::{PageSet, Residency};
-use crate::page_faults::{HUGE_PAGES, HugePages, PageFaults};
 use crate::sharing::Touched;
 use crate::sizes::Sizes;
 use front::STEP;
 pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
 use machine::{MachineState, Side};
 use octavo_trace::{Counts, Stream};
+pub use page_faults::PageFaults;
+use page_faults::{HUGE_PAGES, HugePages};
 use stream::{Access, Memory, PageStream, RegionTally};
 pub use stream::{Curve, Levels};
 

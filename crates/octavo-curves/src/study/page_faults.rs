@@ -8,6 +8,8 @@
 use octavo_types::PageSize;
 use rustc_hash::FxHashMap;
 
+use super::bits::Bits512;
+
 /// Base pages of a 2 MiB page, as a logarithm.
 const HUGE_LOG2: u8 = PageSize::HUGE.base_shift();
 /// The number of base pages of a 2 MiB page.
@@ -33,14 +35,12 @@ impl PageFaults {
     }
 }
 
-/// The base pages that are present in 2 MiB, a bit each.
-type Present = [u64; 8];
-
 /// The pages that are present where memory has 2 MiB pages wherever they fit.
 #[derive(Clone, Default)]
 pub struct HugePages {
-    /// By the number of 2 MiB; those with a page table are in it also where no page is present.
-    ranges: FxHashMap<u64, Present>,
+    /// By the number of 2 MiB, those of its base pages that are present; ranges with a page table are in it also
+    /// where none is.
+    ranges: FxHashMap<u64, Bits512>,
 }
 
 impl HugePages {
@@ -50,10 +50,10 @@ impl HugePages {
         faults.base += 1;
         let number = page >> HUGE_LOG2;
         match self.ranges.get_mut(&number) {
-            Some(present) => faults.left += u64::from(insert(present, page)),
+            Some(present) => faults.left += u64::from(present.insert(place(page))),
             None if fits() => {
                 faults.huge += 1;
-                self.ranges.insert(number, [u64::MAX; 8]);
+                self.ranges.insert(number, Bits512::ALL);
             }
             None => {
                 faults.left += 1;
@@ -64,12 +64,12 @@ impl HugePages {
 
     /// A base page comes to be present without a fault.
     pub fn moved_to(&mut self, page: u64) {
-        insert(self.ranges.entry(page >> HUGE_LOG2).or_default(), page);
+        self.ranges.entry(page >> HUGE_LOG2).or_default().insert(place(page));
     }
 
     /// The base pages in `first..end` are unmapped. A page table without a page goes, too.
     pub fn unmap(&mut self, first: u64, end: u64) {
-        self.remove(first, end, |present, _| *present == Present::default());
+        self.remove(first, end, |present, _| present.is_empty());
     }
 
     /// The base pages in `first..end` are given back, and stay mapped (`MADV_DONTNEED`): a page table goes with
@@ -80,15 +80,15 @@ impl HugePages {
 
     /// Takes the base pages in `first..end` out. `goes` says whether a range has no page table any more,
     /// from the pages that stay and from whether it lies in `first..end` as a whole.
-    fn remove(&mut self, first: u64, end: u64, goes: impl Fn(&Present, bool) -> bool) {
+    fn remove(&mut self, first: u64, end: u64, goes: impl Fn(&Bits512, bool) -> bool) {
         if first >= end {
             return;
         }
         let numbers = first >> HUGE_LOG2..=(end - 1) >> HUGE_LOG2;
-        let goes = |number: u64, present: &mut Present| {
+        let goes = |number: u64, present: &mut Bits512| {
             let start = number << HUGE_LOG2;
-            let (first, end) = (first.saturating_sub(start), (end - start).min(HUGE_PAGES));
-            take_out(present, first, end);
+            let (first, end) = (first.max(start), end.min(start + HUGE_PAGES));
+            (first..end).for_each(|page| present.remove(place(page)));
             goes(present, end - first == HUGE_PAGES)
         };
         if numbers.end() - numbers.start() < self.ranges.len() as u64 {
@@ -104,21 +104,9 @@ impl HugePages {
     }
 }
 
-/// Puts a base page in; whether it was not there.
-fn insert(present: &mut Present, page: u64) -> bool {
-    let (word, bit) = (&mut present[(page % HUGE_PAGES / 64) as usize], 1 << (page % 64));
-    let is_new = *word & bit == 0;
-    *word |= bit;
-    is_new
-}
-
-/// Takes the base pages `first..end` of a range out.
-fn take_out(present: &mut Present, first: u64, end: u64) {
-    let below = |end: u64| if end >= 64 { u64::MAX } else { (1 << end) - 1 };
-    for (word, start) in present.iter_mut().zip((0..).step_by(64)) {
-        let (first, end) = (first.saturating_sub(start), end.saturating_sub(start));
-        *word &= below(first) | !below(end);
-    }
+/// The place of a base page in its range.
+fn place(page: u64) -> usize {
+    (page % HUGE_PAGES) as usize
 }
 
 #[cfg(test)]
