@@ -114,15 +114,12 @@ NO_FAULTS = PageFaults(0, 0, 0)
 
 @dataclass(frozen=True)
 class _FaultCycles:
-    """Cycles of page faults."""
+    """Cycles of page faults, as one of the three estimates has them."""
 
-    all: Spread
+    all: float
     """All of the program's, with 4 KiB pages."""
-    saved: Spread
+    saved: float
     """The part that larger pages save; negative where their own faults cost more."""
-
-
-_NO_FAULT_CYCLES = _FaultCycles(Spread(0, 0, 0), Spread(0, 0, 0))
 
 
 def gain(
@@ -142,8 +139,6 @@ def gain(
     if program.instructions == 0:
         return NO_GAIN
     fault_cycles = _fault_cycles(program, costs, page_size, faults)
-    if walks_base == 0 and fault_cycles is _NO_FAULT_CYCLES:
-        return NO_GAIN
     measured = costs.loads(page_size, program.touched_bytes)
     if measured is not None:
         return _by_loads(program, measured, walks_base - walks, fault_cycles)
@@ -152,40 +147,40 @@ def gain(
 
 def _fault_cycles(
     program: Program, costs: WalkCosts, page_size: int, faults: PageFaults
-) -> _FaultCycles:
+) -> list[_FaultCycles]:
+    """For the low, the expected and the high gain."""
     base, large = costs.fault(BASE_PAGE), costs.fault(page_size)
     if base is None or large is None or not program.page_faults:
-        return _NO_FAULT_CYCLES
-
-    def cycles(base: float, large: float) -> float:
-        return (faults.base - faults.left) * base - faults.large * large
-
-    return _FaultCycles(
-        all=Spread(*(program.page_faults * cost for cost in (base.low, base.median, base.high))),
-        saved=Spread(
-            cycles(base.low, large.high),
-            cycles(base.median, large.median),
-            cycles(base.high, large.low),
-        ),
-    )
+        return 3 * [_FaultCycles(0, 0)]
+    return [
+        _FaultCycles(
+            all=program.page_faults * cost,
+            saved=(faults.base - faults.left) * cost - faults.large * cost_of_large,
+        )
+        for cost, cost_of_large in (
+            (base.low, large.high),
+            (base.median, large.median),
+            (base.high, large.low),
+        )
+    ]
 
 
 def _by_loads(
-    program: Program, loads: Sequence[LoadThatWalks], avoided: int, faults: _FaultCycles
+    program: Program,
+    loads: Sequence[LoadThatWalks],
+    avoided: int,
+    fault_cycles: Sequence[_FaultCycles],
 ) -> Gain:
     """From loads over a working set as large as the program's memory, measured in both sizes."""
 
-    def share(cpi: float, load: LoadThatWalks, saved: float, of_faults: float) -> float:
-        time = program.instructions * cpi + program.walks * load.cycles + of_faults
-        return max(0.0, (avoided * load.saved + saved) / time)
+    def share(cpi: float, load: LoadThatWalks, faults: _FaultCycles) -> float:
+        time = program.instructions * cpi + program.walks * load.cycles + faults.all
+        return max(0.0, (avoided * load.saved + faults.saved) / time)
 
+    cpis = (CPI_HIGH, CPI_EXPECTED, CPI_LOW)
     low, expected, high = (
-        [share(cpi, load, saved, of_faults) for load in loads]
-        for cpi, saved, of_faults in (
-            (CPI_HIGH, faults.saved.low, faults.all.low),
-            (CPI_EXPECTED, faults.saved.median, faults.all.median),
-            (CPI_LOW, faults.saved.high, faults.all.high),
-        )
+        [share(cpi, load, faults) for load in loads]
+        for cpi, faults in zip(cpis, fault_cycles, strict=True)
     )
     return Gain(*sorted((min(low), fmean(expected), max(high))))
 
@@ -197,7 +192,7 @@ def _by_walks(
     walks_base: int,
     walks: int,
     touched_bytes: int,
-    faults: _FaultCycles,
+    fault_cycles: Sequence[_FaultCycles],
 ) -> Gain:
     """From the cost of a walk, and of the data that are fetched after it."""
     base, large = costs.walk(BASE_PAGE, program.touched_bytes), costs.walk(page_size, touched_bytes)
@@ -209,32 +204,18 @@ def _by_walks(
         walks = max(walks, walks_base)
 
     def share(
-        cpi: float,
-        walk: float,
-        larger: float,
-        fetched: float,
-        hidden: float,
-        saved: float,
-        of_faults: float,
+        cpi: float, walk: float, larger: float, fetched: float, hidden: float, faults: _FaultCycles
     ) -> float:
         seen = 1 - hidden
-        time = program.instructions * cpi + program.walks * (fetched + seen * walk) + of_faults
-        return max(0.0, (seen * (walks_base * walk - walks * larger) + saved) / time)
+        time = program.instructions * cpi + program.walks * (fetched + seen * walk) + faults.all
+        return max(0.0, (seen * (walks_base * walk - walks * larger) + faults.saved) / time)
 
-    saved, time = faults.saved, faults.all
+    low, expected, high = fault_cycles
     shares = sorted(
         (
-            share(CPI_HIGH, base.low, large.low, data.high, hidden, saved.low, time.low),
-            share(
-                CPI_EXPECTED,
-                base.median,
-                large.median,
-                data.median,
-                HIDDEN_EXPECTED,
-                saved.median,
-                time.median,
-            ),
-            share(CPI_LOW, base.high, large.high, data.low, 0.0, saved.high, time.high),
+            share(CPI_HIGH, base.low, large.low, data.high, hidden, low),
+            share(CPI_EXPECTED, base.median, large.median, data.median, HIDDEN_EXPECTED, expected),
+            share(CPI_LOW, base.high, large.high, data.low, 0.0, high),
         )
     )
     return Gain(*shares)
