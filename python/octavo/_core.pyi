@@ -1071,6 +1071,8 @@ class CalibrationSamples(TypedDict):
     windows: list[WindowSamples]
     streams: list[StreamSamples]
     faults: list[FaultSamples]
+    later_faults: list[FaultSamples]
+    """Samples in turn, once memory has been free for some seconds; empty where not measured."""
 
 class ChaseSamples(TypedDict):
     """Times of loads where so many chases run at once."""
@@ -1110,7 +1112,10 @@ class FaultSamples(TypedDict):
     """Times of first touches of fresh memory."""
 
     page_bytes: int
+    pages: int
+    """Touched for a sample."""
     ticks: list[float]
+    """Of a touch."""
 
 def start_calibration(*, quick: bool, memory_bytes: int) -> TraceJob[str]:
     """Measures this processor with at most so much memory: `CalibrationSamples` as JSON. A job that

@@ -174,9 +174,10 @@ def made_up(
         ],
         "streams": [{"direction": "read", "bytes": 128 * MIB, "ticks": [4.0] * ROUNDS}],
         "faults": [
-            {"page_bytes": SMALL, "ticks": [1000.0] * ROUNDS},
-            {"page_bytes": HUGE, "ticks": []},
+            {"page_bytes": SMALL, "pages": 2048, "ticks": [1000.0] * ROUNDS},
+            {"page_bytes": HUGE, "pages": 8, "ticks": []},
         ],
+        "later_faults": [],
     }
     found: CalibrationSamples = samples
     return found
@@ -355,6 +356,28 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
     # A line of 64 bytes in 4 ticks, 2 G ticks a second.
     assert read.stream_bytes_per_second["read"].median == 32e9
     assert {size: of.median for size, of in read.fault_cycles.items()} == {SMALL: 1250}
+
+
+def test_memory_that_the_host_took_back_costs_more_at_first_touches() -> None:
+    """Seven samples of two pages are quick, and one between slow ones; 1000 ticks are usual."""
+    samples = made_up()
+    samples["faults"][1]["ticks"] = [1000.0] * ROUNDS
+    ticks = [1100.0] * 7 + [40_000.0] * 3 + [1000.0] + [50_000.0] * 5
+    samples["later_faults"] = [
+        {"page_bytes": SMALL, "pages": 512, "ticks": [1500.0] * 16},
+        {"page_bytes": HUGE, "pages": 2, "ticks": ticks},
+    ]
+    found = figures(samples)
+    assert found.kept_free_bytes == {HUGE: 28 * MIB}
+    assert list(found.returned_fault_cycles) == [HUGE]
+    assert found.returned_fault_cycles[HUGE].median == 50_000 * RATIO
+    said = "a first touch of a 2 MiB page of such memory takes 25 microseconds"
+    assert any(said in note for note in found.notes)
+    read = parse_calibration(calibration_toml(found), Path("calibration.toml"))
+    assert read.kept_free_bytes == found.kept_free_bytes
+    assert read.returned_fault_cycles[HUGE].median == 50_000 * RATIO
+    samples["later_faults"][1]["ticks"] = [1500.0] * 16
+    assert figures(samples).returned_fault_cycles == {}
 
 
 def cache_files(root: Path) -> None:

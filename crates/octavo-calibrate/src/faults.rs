@@ -8,6 +8,17 @@ use crate::plan::HUGE_PAGE;
 /// Ticks of the time-stamp counter that a first touch of a page takes, over so many pages in turn, the kernel's
 /// zeroing included; none where the kernel gives no memory, or no page of that size.
 pub fn ticks_per_fault(page_bytes: usize, pages: usize) -> Option<f64> {
+    first_touches(page_bytes, pages).map(|(ticks, _)| ticks)
+}
+
+/// Ticks of a first touch in each of several samples, whose memory is all in use at the end, so that each gets other
+/// frames.
+pub fn ticks_of_samples(page_bytes: usize, pages: usize, samples: usize) -> Vec<f64> {
+    let touched: Vec<_> = (0..samples).map_while(|_| first_touches(page_bytes, pages)).collect();
+    touched.into_iter().map(|(ticks, _)| ticks).collect()
+}
+
+fn first_touches(page_bytes: usize, pages: usize) -> Option<(f64, Mapping)> {
     let bytes = page_bytes * pages;
     let mapping = Mapping::new(bytes + HUGE_PAGE)?;
     let start = mapping.start.next_multiple_of(HUGE_PAGE);
@@ -25,8 +36,9 @@ pub fn ticks_per_fault(page_bytes: usize, pages: usize) -> Option<f64> {
     });
     let faults = minor_faults() - before;
     // Another number: the kernel mapped several pages at a fault, or smaller ones.
-    (faults.abs_diff(pages as u64) <= pages as u64 / 8 + 2 && is_populated(start, bytes))
-        .then(|| ticks as f64 / pages as f64)
+    let is_as_asked =
+        faults.abs_diff(pages as u64) <= pages as u64 / 8 + 2 && is_populated(start, bytes);
+    is_as_asked.then(|| (ticks as f64 / pages as f64, mapping))
 }
 
 struct Mapping {
@@ -79,5 +91,12 @@ mod tests {
     fn base_pages_can_be_touched_anywhere() {
         let ticks = ticks_per_fault(4096, 64).expect("base pages are always given");
         assert!(ticks > 0.0);
+    }
+
+    #[test]
+    fn samples_are_as_many_as_asked_for() {
+        let ticks = ticks_of_samples(4096, 64, 3);
+        assert_eq!(ticks.len(), 3);
+        assert!(ticks.iter().all(|ticks| *ticks > 0.0));
     }
 }

@@ -1,5 +1,6 @@
 //! The measurement: rounds over all sizes, in random order.
 
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,12 +10,12 @@ use serde::Serialize;
 use crate::CalibrateError;
 use crate::chase::{CHASES, Cycle, FILLING, RandomReads, shuffle};
 use crate::clock::{Stopwatch, core_cycles_per_tick, time};
-use crate::faults::ticks_per_fault;
+use crate::faults::{ticks_of_samples, ticks_per_fault};
 use crate::memory::{Memory, Obtained};
 use crate::plan::{
-    FAULTS, GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan, SMALL_PAGE, STREAMED, dense_sets,
-    lone_sets, page_counts, parallel_sets, piece_counts, random_sets, strides, walker_pages,
-    working_sets,
+    FAULTS, FREE_MEMORY_FAULTS, FREE_MEMORY_SAMPLES, GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, Plan,
+    SMALL_PAGE, STREAMED, dense_sets, lone_sets, page_counts, parallel_sets, piece_counts,
+    random_sets, strides, walker_pages, working_sets,
 };
 use crate::streams::{Direction, stream};
 use crate::windows::{Filler, Windows};
@@ -33,6 +34,10 @@ const LINKS_IN_EVERY_ROUND: usize = 1 << 17;
 const MOST_ROUNDS_BETWEEN: usize = 8;
 /// Memory is asked for during at most one part in so many of the time.
 const MEMORY_TIME_SHARE: u32 = 2;
+/// Between two questions whether to go on.
+const WAITING_STEP: Duration = Duration::from_millis(50);
+/// First touches that take so many times as long as the median are slow.
+const SLOW_FAULT: f64 = 2.0;
 /// The core's clock is measured once in so many measurements.
 const CLOCK_EVERY: u64 = 16;
 
@@ -94,6 +99,9 @@ pub struct Measured {
     pub streams: Vec<StreamSamples>,
     /// First touches of fresh memory.
     pub faults: Vec<FaultSamples>,
+    /// First touches once memory has been free for some time, so that the host of a virtual machine may have taken it
+    /// back, sample after sample; empty where those at the beginning gave no reason to measure it.
+    pub later_faults: Vec<FaultSamples>,
 }
 
 /// Times of loads where several chases run at once over all lines of a working set.
@@ -160,6 +168,8 @@ pub struct StreamSamples {
 pub struct FaultSamples {
     /// Bytes of a page.
     pub page_bytes: usize,
+    /// Pages that were touched for a sample.
+    pub pages: usize,
     /// Ticks for a fault.
     pub ticks: Vec<f64>,
 }
@@ -253,6 +263,48 @@ pub fn measure(
     mut on_progress: impl FnMut(u64, u64) -> bool,
 ) -> Result<Measured, CalibrateError> {
     stay_on_this_processor();
+    if plan.free_seconds == 0 {
+        return measure_in_memory(plan, &mut on_progress);
+    }
+    let first = faults_of_free_memory();
+    let mut measured = measure_in_memory(plan, &mut on_progress)?;
+    // Slow ones may be of memory that nothing had used yet. What happens again is what a host does.
+    let were_slow = first.iter().zip(&measured.faults).any(|(first, usual)| {
+        let slowest = first.ticks.iter().copied().fold(0.0, f64::max);
+        quartile(&usual.ticks, 2).is_some_and(|usual| slowest > SLOW_FAULT * usual)
+    });
+    if were_slow && has_waited(plan.free_seconds, &mut on_progress) {
+        measured.later_faults = faults_of_free_memory();
+    }
+    Ok(measured)
+}
+
+/// First touches of memory as a program that starts now finds it.
+fn faults_of_free_memory() -> Vec<FaultSamples> {
+    let sample = |(page_bytes, pages)| {
+        let ticks = ticks_of_samples(page_bytes, pages, FREE_MEMORY_SAMPLES);
+        FaultSamples { page_bytes, pages, ticks }
+    };
+    FREE_MEMORY_FAULTS.map(sample).into()
+}
+
+/// Waits so many seconds; whether `on_progress` always said to go on.
+fn has_waited(seconds: u64, on_progress: &mut impl FnMut(u64, u64) -> bool) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(seconds) {
+        if !on_progress(1, 1) {
+            return false;
+        }
+        sleep(WAITING_STEP);
+    }
+    true
+}
+
+/// All that is measured in memory which is in use throughout.
+fn measure_in_memory(
+    plan: &Plan,
+    on_progress: &mut impl FnMut(u64, u64) -> bool,
+) -> Result<Measured, CalibrateError> {
     let started = Instant::now();
     let is_over = |share: u32| started.elapsed() >= Duration::from_secs(plan.seconds) / share;
     let stopwatch = Stopwatch::start();
@@ -290,7 +342,10 @@ pub fn measure(
                 StreamSamples { direction, bytes, ticks: Vec::new() }
             })
             .into(),
-        faults: FAULTS.map(|(page_bytes, _)| FaultSamples { page_bytes, ticks: Vec::new() }).into(),
+        faults: FAULTS
+            .map(|(page_bytes, pages)| FaultSamples { page_bytes, pages, ticks: Vec::new() })
+            .into(),
+        later_faults: Vec::new(),
     };
     // Without 2 MiB pages there is no control.
     let Some(control) = huge.as_ref() else {
@@ -300,7 +355,7 @@ pub fn measure(
             windows: windows.as_ref(),
             is_over: &|| is_over(1),
         };
-        rounds.run(&mut measured, &mut on_progress, |_| None, latency_memory);
+        rounds.run(&mut measured, on_progress, |_| None, latency_memory);
         measured.ticks_per_second = stopwatch.ticks_per_second();
         return Ok(measured);
     };
@@ -373,7 +428,7 @@ pub fn measure(
     };
     let mut rounds =
         Rounds { plan, random: &mut random, windows: windows.as_ref(), is_over: &|| is_over(1) };
-    rounds.run(&mut measured, &mut on_progress, memories, latency_memory);
+    rounds.run(&mut measured, on_progress, memories, latency_memory);
     measured.ticks_per_second = stopwatch.ticks_per_second();
     measured.huge_bytes_lost = control.bytes().saturating_sub(control.huge_bytes());
     Ok(measured)
@@ -520,10 +575,15 @@ impl Task {
 
 /// Whether the median is hardly above the lower quartile.
 fn agree(ticks: &[f64]) -> bool {
+    let both = quartile(ticks, 2).zip(quartile(ticks, 1));
+    both.is_none_or(|(median, lower)| median <= (1.0 + SETTLED) * lower)
+}
+
+/// The quartile of this number, none of no samples.
+fn quartile(ticks: &[f64], number: usize) -> Option<f64> {
     let mut ordered = ticks.to_vec();
     ordered.sort_by(f64::total_cmp);
-    let of = |share: usize| ordered.get(ordered.len() * share / 4);
-    of(2).zip(of(1)).is_none_or(|(median, quartile)| *median <= (1.0 + SETTLED) * quartile)
+    ordered.get(ordered.len() * number / 4).copied()
 }
 
 fn sample_random(samples: &mut RandomSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
@@ -748,6 +808,7 @@ mod tests {
         rounds: 2,
         seconds: 0,
         least_rounds: 2,
+        free_seconds: 0,
         seed: 1,
     };
 
@@ -809,6 +870,26 @@ mod tests {
         assert_eq!(measured.rounds, 1);
         let none = measure(&TINY, |_, _| false).unwrap();
         assert_eq!((none.rounds, none.memory[1].obtained_bytes), (0, 0));
+    }
+
+    #[test]
+    fn samples_of_free_memory_are_many_and_small() {
+        let samples = faults_of_free_memory();
+        assert_eq!((samples[0].page_bytes, samples[0].pages), (SMALL_PAGE, 512));
+        assert_eq!(samples[0].ticks.len(), FREE_MEMORY_SAMPLES);
+        assert_eq!((samples[1].page_bytes, samples[1].pages), (HUGE_PAGE, 1));
+        assert!(samples.iter().flat_map(|one| &one.ticks).all(|ticks| *ticks > 0.0));
+    }
+
+    #[test]
+    fn waiting_ends_when_it_is_stopped() {
+        assert!(has_waited(0, &mut |_, _| false));
+        let mut asked = 0;
+        assert!(!has_waited(3600, &mut |_, _| {
+            asked += 1;
+            asked < 3
+        }));
+        assert_eq!(asked, 3);
     }
 
     #[test]

@@ -10,6 +10,7 @@ that it takes is acceptable.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from octavo.analysis.advice import (
     GROWTH_BEGINS,
@@ -31,6 +32,7 @@ from octavo.base.units import (
     format_mpki,
     format_share,
 )
+from octavo.calibration.file import Spread
 from octavo.hardware.tlb_levels import Machine
 
 _WALKS_A_FAULT = 100
@@ -46,16 +48,22 @@ def advise_by_walks(
     thresholds: Thresholds | None = None,
     *,
     with_faults: bool = True,
+    native_seconds: float | None = None,
 ) -> list[Advice]:
     """Advice for code, for data, then for each large region, most walks first.
 
-    `with_faults` says whether page faults at first touches count.
+    `with_faults` says whether page faults at first touches count. `native_seconds` is the processor
+    time that what was counted takes natively, where that is known.
     """
     limits = thresholds or Thresholds()
     if not with_faults:
         rows = [row for row in rows if row["component"] != FAULTS]
     whole, large = cases_to_advise(rows, machine)
     program = program_of(rows, whole)
+    if native_seconds is not None:
+        clock = costs.clock
+        cycles = (native_seconds * rate for rate in (clock.low, clock.median, clock.high))
+        program = replace(program, native_cycles=Spread(*cycles))
     return [_advise(case, program, costs, limits) for case in (*whole, *large)]
 
 
@@ -84,6 +92,10 @@ def _advise(case: Case, program: Program, costs: WalkCosts, limits: Thresholds) 
         )
     }
     chosen, reason, judged = _choose(case, gains, allowed, limits)
+    returned = False
+    if judged is not None:
+        usual = _gain(case, case.at(judged), program, costs.without_returned_memory())
+        returned = usual.expected - gains[judged].expected >= limits.min_gain
     found = gains.get(judged) if judged is not None else None
     cycles = None
     if judged is not None:
@@ -96,7 +108,8 @@ def _advise(case: Case, program: Program, costs: WalkCosts, limits: Thresholds) 
         page_size=chosen,
         reason=reason,
         memory_grows_from=first_growth(case, GROWTH_BEGINS),
-        text=_sentence(case, chosen, reason, judged, found or NO_GAIN, costs, limits),
+        text=_sentence(case, chosen, reason, judged, found or NO_GAIN, costs, limits)
+        + (_of_returned_memory(costs, judged) if judged is not None and returned else ""),
         basis="walks",
         gain=found,
         walk_cycles=cycles,
@@ -169,7 +182,8 @@ def _is_few(case: Case, size: int, limits: Thresholds) -> bool:
 def _best(gains: dict[int, Gain]) -> int:
     """The smallest size that gains nearly as much as the best one."""
     most = max(gain.expected for gain in gains.values())
-    return min(size for size, gain in gains.items() if gain.expected >= _BEST_SHARE * most)
+    least = most - (1 - _BEST_SHARE) * abs(most)
+    return min(size for size, gain in gains.items() if gain.expected >= least)
 
 
 def _sentence(
@@ -201,7 +215,7 @@ def _sentence(
         lead = "Little gain expected" if found.is_expected else "No gain expected"
         return (
             f"{subject}: keep 4 KiB. {lead}: page walks are {_walks(base)}, "
-            f"{_faults_of(base)}and {format_bytes(judged)} pages would save {found} of the time "
+            f"{_faults_of(base)}and {format_bytes(judged)} pages would {found.consequence} "
             f"({costs.label()})."
         )
     # Of the case alone: the answer and the tables have the growth of the whole program.
@@ -221,6 +235,19 @@ def _sentence(
     return (
         f"{subject}: {format_bytes(chosen)}. {falls}, which saves {found} of the time "
         f"({costs.label()}); its memory grows by {memory}{limits.exception(point.growth)}.{beyond}"
+    )
+
+
+def _of_returned_memory(costs: WalkCosts, size: int) -> str:
+    """A sentence about first touches of memory that the host has taken back."""
+    each = costs.returned_fault(size)
+    if each is None:
+        return ""
+    microseconds = 1e6 * each.median / costs.clock.median
+    return (
+        f" That is with a first touch of a {format_bytes(size)} page taking {microseconds:,.0f} "
+        "microseconds, since the host of this virtual machine takes free memory back; of a longer "
+        "run these are a smaller share."
     )
 
 

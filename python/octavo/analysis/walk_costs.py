@@ -29,6 +29,8 @@ FAULT_CYCLES = {
 }
 """Cycles of a page fault that gives a zeroed page, by page size, where they were not measured: our
 estimate. A Zen 5 in a virtual machine took 5,200 and 380,000."""
+_CLOCK = Spread(2e9, 3.5e9, 5e9)
+"""Cycles in a second of a core whose clock was not measured."""
 _ENTRY_BYTES = 8
 _NESTED = (1.0, 2.0, 3.0)
 """Factors of the low, median and high estimate where page tables are nested."""
@@ -62,6 +64,29 @@ class LoadThatWalks:
 
 
 @dataclass(frozen=True)
+class Loads:
+    """Loads that walk, as measured over a working set."""
+
+    independent: LoadThatWalks
+    dependent: LoadThatWalks
+    """Each waits for the one before."""
+
+    def that_take(self, cycles: float) -> LoadThatWalks:
+        """Such of which a part is independent, so that they take so many cycles, as far as that
+        can be.
+        """
+        one, other = self.independent, self.dependent
+        if other.cycles <= one.cycles:
+            return other
+        part = (cycles - one.cycles) / (other.cycles - one.cycles)
+        part = min(1.0, max(0.0, part))
+        return LoadThatWalks(
+            one.cycles + part * (other.cycles - one.cycles),
+            one.saved + part * (other.saved - one.saved),
+        )
+
+
+@dataclass(frozen=True)
 class WalkCosts:
     """Costs on one machine."""
 
@@ -72,6 +97,9 @@ class WalkCosts:
     measured: Mapping[int, Spread]
     """By page size in bytes; what is not measured is estimated."""
     cycles_per_second: float | None
+    """As measured."""
+    clock: Spread
+    """Cycles in a second, measured or assumed."""
     caches: tuple[CacheLevel, ...]
     """Nearest first, memory last."""
     first_for_walks: int
@@ -105,21 +133,46 @@ class WalkCosts:
         )
         return Spread(low, median, high)
 
-    def fault(self, size: int) -> Spread | None:
-        """Cycles of a page fault that gives a page of `size`: measured, or estimated where neither
-        of the sizes was; None of other sizes.
+    def faults(self, size: int, count: int) -> Spread | None:
+        """Cycles of so many page faults that give a page of `size` each: measured, or estimated
+        where neither of the sizes was; None of other sizes.
+
+        Where the host takes free memory back, `low` has no page of such memory, `high` only such.
         """
-        return (self._measured_faults or FAULT_CYCLES).get(size)
+        each = (self._measured_faults or FAULT_CYCLES).get(size)
+        if each is None:
+            return None
+        returned = None if self.calibration is None else self.returned_fault(size)
+        if self.calibration is None or returned is None:
+            return Spread(count * each.low, count * each.median, count * each.high)
+        kept = min(count, self.calibration.kept_free_bytes.get(size, 0) // size)
+        return Spread(
+            count * each.low,
+            kept * each.median + (count - kept) * returned.median,
+            count * max(each.high, returned.high),
+        )
+
+    def returned_fault(self, size: int) -> Spread | None:
+        """Cycles of a page fault that gives a page of memory which the host of this virtual machine
+        had taken back while it was free; None where it was not seen to.
+        """
+        found = self.calibration
+        return found.returned_fault_cycles.get(size) if found and self._measured_faults else None
+
+    def without_returned_memory(self) -> WalkCosts:
+        """The costs where all memory was used shortly before."""
+        found = self.calibration
+        if found is None:
+            return self
+        return replace(self, calibration=replace(found, returned_fault_cycles={}))
 
     @property
     def _measured_faults(self) -> Mapping[int, Spread]:
         found = {} if self.calibration is None else self.calibration.fault_cycles
         return found if found.keys() >= FAULT_CYCLES.keys() else {}
 
-    def loads(self, size: int, touched_bytes: int) -> list[LoadThatWalks] | None:
-        """Loads that walk where so much memory is in use, where they were measured: independent
-        ones, then such as wait for each other.
-        """
+    def loads(self, size: int, touched_bytes: int) -> Loads | None:
+        """Loads that walk where so much memory is in use, where they were measured."""
         found = self.calibration
         if found is None:
             return None
@@ -131,7 +184,7 @@ class WalkCosts:
             (other, max(0.0, one - other) / share)
             for one, other in ((base.low, large.low), (base.median, large.median))
         ]
-        return [LoadThatWalks(other + less, less) for other, less in saved]
+        return Loads(*(LoadThatWalks(other + less, less) for other, less in saved))
 
     def data(self, touched_bytes: int) -> Spread:
         """Cycles of the reference that needed a walk: its page was not used lately, so that its
@@ -167,7 +220,8 @@ class WalkCosts:
             of = "walk and page fault" if self._measured_faults else "walk"
             return f"{of} cost measured on this machine by octavo calibrate"
         where = " for a virtual machine" if self.is_nested else ""
-        return f"walk cost estimated from the machine's cache latencies{where}"
+        walks = f"walk cost estimated from the machine's cache latencies{where}"
+        return f"{walks}, page fault cost assumed"
 
 
 def walk_costs(
@@ -195,6 +249,7 @@ def walk_costs(
         path=None,
         measured={},
         cycles_per_second=None,
+        clock=_CLOCK,
         caches=tuple(levels),
         first_for_walks=first,
         overhead_cycles=config["walker"]["overhead_cycles"],
@@ -213,6 +268,7 @@ def _calibrated(costs: WalkCosts, found: Calibration) -> WalkCosts:
         path=None if found.path is None else str(found.path),
         measured=found.walk_cycles,
         cycles_per_second=found.cycles_per_second,
+        clock=Spread(*3 * [found.cycles_per_second]),
         entry_bytes=found.entry_bytes,
         calibration=found,
     )

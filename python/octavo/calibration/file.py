@@ -123,6 +123,12 @@ class Calibration:
     """Bandwidth of one core that reads (`read`) or writes (`write`) memory from end to end."""
     fault_cycles: Mapping[int, Spread] = field(default_factory=dict)
     """Cycles of a first touch of anonymous memory, by page size, the zeroing included."""
+    returned_fault_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    """The same of memory that the host of a virtual machine had taken back while it was free, by
+    page size; empty where it was not seen to."""
+    kept_free_bytes: Mapping[int, int] = field(default_factory=dict)
+    """Bytes of free memory that the host was seen to leave, by page size; of the sizes of
+    `returned_fault_cycles`, where it was any."""
     notes: tuple[str, ...] = ()
     """The limits of the figures, a sentence each."""
     path: Path | None = None
@@ -291,6 +297,10 @@ class _Parser:
                 document, "stream_bytes_per_second", _direction, self._spread
             ),
             fault_cycles=self._sizes(document, "fault_cycles", _page_size, self._spread),
+            returned_fault_cycles=self._sizes(
+                document, "returned_fault_cycles", _page_size, self._spread
+            ),
+            kept_free_bytes=self._sizes(document, "kept_free_bytes", _page_size, self._bytes),
             notes=tuple(notes),
             path=self._place,
         )
@@ -469,7 +479,7 @@ def _lines(found: Calibration) -> Iterator[str]:
     yield from _table(heading, found.second_level_hit_cycles, _PAGE_NAMES.get, _spread)
     yield from _table("[tlb]  # entries, by page size", found.tlb, _PAGE_NAMES.get, _reach)
     heading = "[entry_bytes]  # bytes of a page that one TLB entry covers"
-    yield from _table(heading, found.entry_bytes, _PAGE_NAMES.get, lambda size: f'"{_size(size)}"')
+    yield from _table(heading, found.entry_bytes, _PAGE_NAMES.get, _quoted_size)
     heading = "[latency_cycles]  # of a load, by the size of its working set"
     yield from _table(heading, found.latency_cycles, _size, _spread)
     for bytes_, costs in sorted(found.parallel_load_cycles.items()):
@@ -487,6 +497,10 @@ def _lines(found: Calibration) -> Iterator[str]:
     yield from _table(heading, found.stream_bytes_per_second, str, _spread)
     heading = "[fault_cycles]  # of a first touch, by page size"
     yield from _table(heading, found.fault_cycles, _PAGE_NAMES.get, _spread)
+    heading = "[returned_fault_cycles]  # the same of memory that the host had taken back"
+    yield from _table(heading, found.returned_fault_cycles, _PAGE_NAMES.get, _spread)
+    heading = "[kept_free_bytes]  # free memory that the host was seen to leave"
+    yield from _table(heading, found.kept_free_bytes, _PAGE_NAMES.get, _quoted_size)
 
 
 def _table(
@@ -518,6 +532,10 @@ def _size(size: int) -> str:
         if size % unit == 0:
             return f"{size // unit}{'MiB' if unit == MIB else 'KiB'}"
     return f"{size}B"
+
+
+def _quoted_size(size: int) -> str:
+    return f'"{_size(size)}"'
 
 
 def _number(value: float) -> str:

@@ -46,6 +46,8 @@ _MOST_BUSY = 0.25
 """Processors that others may keep busy."""
 _VARYING_CLOCK = 0.05
 _TSC_DIFFERS = 0.02
+_RETURNED = 3.0
+"""First touches that take so many times as long are of memory that the host had taken back."""
 _SETTLED = 1.02
 """Times of which the median is at most so many times the lower quartile have settled."""
 _DISTURBED = 1.5
@@ -83,7 +85,7 @@ def measure(
     busy: bool = False,
     on_progress: Callable[[Any], None] = lambda progress: None,
 ) -> Measurement:
-    """Measures this processor, in less than two minutes; `quick` takes seconds and finds less.
+    """Measures this processor, in about two minutes; `quick` takes seconds and finds less.
 
     It uses at most `memory_bytes` of memory, by default a third of what is available and at most
     8 GiB. A machine that others keep busy is refused, unless `busy`. Ctrl-C keeps the rounds that
@@ -168,6 +170,7 @@ def evaluate(
         for size, walk in by_footprint.get(BASE_PAGE, {}).items()
     }
     is_partial = interrupted_by is not None
+    returned = _returned_memory(samples)
     calibration = Calibration(
         host=host,
         cycles_per_second=samples["ticks_per_second"] * ratio.median,
@@ -219,9 +222,14 @@ def evaluate(
             for one in samples["faults"]
             if one["ticks"]
         },
+        returned_fault_cycles={
+            size: _scaled(spread_of(of.ticks), ratio.median) for size, of in returned.items()
+        },
+        kept_free_bytes={size: of.kept_bytes for size, of in returned.items() if of.kept_bytes},
         notes=(
             *([f"Interrupted after {samples['rounds']} rounds."] if is_partial else []),
             *_notes(samples, host, ratio, knees, walks, entry_bytes),
+            *_returned_notes(samples, returned),
         ),
     )
     return Measurement(calibration, samples, knees, interrupted_by)
@@ -293,6 +301,42 @@ def _first_level(series: _Series) -> _FirstLevel | None:
     if found.reach.first is None or found.second_level_hit is None:
         return None
     return _FirstLevel(found.reach.first.median, found.second_level_hit.median)
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """First touches of memory that the host had taken back while it was free."""
+
+    ticks: Sequence[float]
+    kept_bytes: int
+    """Memory that was given before as quickly as at other times."""
+
+
+def _returned_memory(samples: CalibrationSamples) -> dict[int, _Returned]:
+    """By page size; without those of which all memory was given as quickly as at other times."""
+    found = {}
+    quick = {one["page_bytes"]: median(one["ticks"]) for one in samples["faults"] if one["ticks"]}
+    for one in samples["later_faults"]:
+        size, pages = one["page_bytes"], one["pages"]
+        if size not in quick:
+            continue
+        are_slow = [ticks > _RETURNED * quick[size] for ticks in one["ticks"]]
+        if any(are_slow):
+            slow = [ticks for ticks, is_slow in zip(one["ticks"], are_slow, strict=True) if is_slow]
+            found[size] = _Returned(slow, are_slow.index(True) * pages * size)
+    return found
+
+
+def _returned_notes(samples: CalibrationSamples, found: Mapping[int, _Returned]) -> list[str]:
+    notes = []
+    for size, of in found.items():
+        seconds = median(of.ticks) / samples["ticks_per_second"]
+        notes.append(
+            "The host takes memory back that lies free here: a first touch of a "
+            f"{format_bytes(size)} page of such memory takes {1e6 * seconds:,.0f} microseconds. Of "
+            f"memory that had been free for some time it had left {format_bytes(of.kept_bytes)}."
+        )
+    return notes
 
 
 def _entry_bytes(samples: CalibrationSamples, level: _FirstLevel, ratio: float) -> int | None:
@@ -517,5 +561,7 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
             name: one.record() for name, one in calibration.stream_bytes_per_second.items()
         },
         "fault_cycles": table(calibration.fault_cycles),
+        "returned_fault_cycles": table(calibration.returned_fault_cycles),
+        "kept_free_bytes": {str(size): kept for size, kept in calibration.kept_free_bytes.items()},
         "notes": list(calibration.notes),
     }

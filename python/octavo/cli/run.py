@@ -75,6 +75,13 @@ class RunOptions:
         "1% of this machine's memory, is always accepted.",
     )
 
+    native_time: str | None = option(
+        None,
+        "TIME",
+        "Processor time, of user and system, that what counts takes natively, such as 3.1s: "
+        "gains are then shares of it (default: estimated from the instructions).",
+    )
+
     def configuration(self, scope: dict[str, Any]) -> Configuration:
         """The settings of a run with this scope. Raises UsageError."""
         return configure(
@@ -82,6 +89,9 @@ class RunOptions:
             entries=optional(units.entries, self.entries),
             tlb=self.tlb,
             max_growth=units.percentage(self.max_growth, "--max-growth"),
+            native_seconds=optional(
+                lambda text: units.duration(text, "--native-time"), self.native_time
+            ),
             **scope,
         )
 

@@ -77,7 +77,7 @@ def gains_chart(
     `processes` are names of owners.
     """
     values = list(_gains(advice, processes))
-    if all(value["high"] < _LEAST_GAIN for value in values):
+    if all(value["low"] > -_LEAST_GAIN and value["high"] < _LEAST_GAIN for value in values):
         return None
     y = vl.Y("name:N", sort=None, title=None, axis=row_axis())
     title, scale = "share of the time", vl.Scale(zero=True)

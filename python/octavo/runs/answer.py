@@ -171,8 +171,10 @@ def _keep(
         )
         return Answer(text, False, gain, 0, "", "", "")
     text = f"Which page size? Keep 4 KiB: no gain is expected on {machine}"
-    saves = f"would save {gain} of the time ({cost_label})"
-    by_faults = gain.is_expected and any(item.get("page_faults_base") for item in whole)
+    saves = f"would {gain.consequence} ({cost_label})"
+    by_faults = (gain.is_expected or gain.is_loss) and any(
+        item.get("page_faults_base") for item in whole
+    )
     if walks < limits.negligible_misses and not by_faults:
         number = f"only {format_count(walks)}" if walks else "no"
         text += f", which has {number} page walks here"

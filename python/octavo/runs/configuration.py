@@ -65,6 +65,8 @@ class Configuration(Scope):
     """The machine whose TLBs are modelled beside `machine`, if there is one."""
     max_growth: float = MAX_GROWTH
     """Share by which memory may grow for larger pages to be advised; it changes no row."""
+    native_seconds: float | None = None
+    """Processor time that what counts takes natively, where that is known; it changes no row."""
     allocation_wrappers: tuple[str, ...] = ()
     """Functions that allocate for others, besides the usual ones."""
 
@@ -106,6 +108,7 @@ def configure(
     entries: tuple[int, int] | None = None,
     tlb: str | None = None,
     max_growth: float = MAX_GROWTH,
+    native_seconds: float | None = None,
     allocation_wrappers: Sequence[str] = (),
     **scope: Any,
 ) -> Configuration:
@@ -128,11 +131,20 @@ def configure(
     chosen = page_sizes(DEFAULT_PAGE_SIZES) if sizes is None else sizes
     if not 0 <= max_growth < math.inf:
         raise UsageError("--max-growth must be a percentage from 0 up, such as 25 or 25%.")
+    if native_seconds is not None:
+        if not 0 < native_seconds < math.inf:
+            raise UsageError("--native-time must be a time above 0, such as 3.1s.")
+        if modelled is None:
+            raise UsageError(
+                "--native-time is for gains of time, which are estimated for a machine: give no "
+                "--entries, and a machine as --tlb."
+            )
     return Configuration(
         page_sizes=with_base(chosen),
         machine=machine,
         modelled=modelled,
         max_growth=max_growth,
+        native_seconds=native_seconds,
         allocation_wrappers=tuple(allocation_wrappers),
         **resolved,
     )

@@ -27,12 +27,14 @@ from octavo.analysis.rows import (
     memory_by_size,
     rated_of,
     rows_of,
+    stream_counters,
 )
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.base.table import arrow_table
+from octavo.base.units import format_count
 from octavo.hardware.tlb_levels import Machine
 from octavo.runs.answer import answer_of
 from octavo.runs.configuration import MEMORY_WARNING
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from octavo.runs.configuration import Configuration
 
 SCHEMA = "octavo/run/1"
+_MOST_PER_CYCLE = 16
+"""Instructions that no core executes in a cycle."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,6 +102,7 @@ def advice_records(
     runtimes: Mapping[int, Runtime] | None = None,
     programs: Sequence[Program] = (),
     chains: Mapping[int, int] | None = None,
+    native_seconds: float | None = None,
     try_pages: TryPages = lambda: None,
 ) -> list[dict[str, Any]]:
     """Advice with its actions as plain data, the overall answer first.
@@ -106,10 +111,19 @@ def advice_records(
     with its arguments; None where it is not known, and empty where there is no program, so that
     nothing can be done about it. `runtimes` are those of the processes, by stream number; regions
     of `programs` are judged together, not in each of their processes. `chains` says which images
-    replaced each other by exec (`exec_chains`). `try_pages` asks this kernel for pages of a size.
+    replaced each other by exec (`exec_chains`). `native_seconds` is the processor time that what
+    was counted takes natively. `try_pages` asks this kernel for pages of a size.
     """
     limits = limits or Thresholds()
     merged = rows_by_program(rows, programs)
+    if native_seconds is not None and costs is not None:
+        instructions = stream_counters(merged).get("instructions", 0)
+        if native_seconds * costs.clock.high < instructions / _MOST_PER_CYCLE:
+            manifest["warnings"].append(
+                f"NATIVE TIME: no processor takes only {native_seconds:g} s for the "
+                f"{format_count(instructions)} instructions that were counted; it was not used."
+            )
+            native_seconds = None
     if costs is None:
         advice = advise_all(merged, machine, limits)
     else:
@@ -117,7 +131,9 @@ def advice_records(
         with_faults = not (
             manifest["partial"] or any(one.is_server for one in (runtimes or {}).values())
         )
-        found = advise_by_walks(merged, machine, costs, limits, with_faults=with_faults)
+        found = advise_by_walks(
+            merged, machine, costs, limits, with_faults=with_faults, native_seconds=native_seconds
+        )
         advice = leave_as_is(found, merged, host, limits)
     usable = [usable_size(item, host, limits) for item in advice]
     program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
@@ -154,7 +170,12 @@ def advice_records(
             was_stopped=manifest["exit"]["reason"] in ("interrupted", "limit", "running"),
         )
         text = answered.text
-        more = {**answered.record(), "walk_costs": costs.record(), "assumptions": ASSUMPTIONS}
+        more = {
+            **answered.record(),
+            "native_seconds": native_seconds,
+            "walk_costs": costs.record(),
+            "assumptions": ASSUMPTIONS,
+        }
     answer = {
         "scope": "answer",
         "text": of_what_ran(text, manifest),
@@ -200,9 +221,11 @@ def finished(
     limits = Thresholds(
         max_growth=configuration.max_growth, memory_bytes=manifest["host"]["memory_bytes"]
     )
+    native_seconds = configuration.native_seconds
     if "windows" in manifest:
-        scaled = round(limits.negligible_misses * traced_share(manifest["windows"]))
-        limits = replace(limits, negligible_misses=scaled)
+        share = traced_share(manifest["windows"])
+        limits = replace(limits, negligible_misses=round(limits.negligible_misses * share))
+        native_seconds = None if native_seconds is None else native_seconds * share
     advice = advice_records(
         rows,
         configuration.machine,
@@ -214,6 +237,7 @@ def finished(
         runtimes=runtimes,
         programs=programs,
         chains=exec_chains(result["processes"]),
+        native_seconds=native_seconds,
         try_pages=try_pages,
     )
     if allocations is not None:
