@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import octavo
 from octavo.analysis.stored_result import read_run
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import MIB
+from octavo.calibration.file import processor
 from octavo.cli import app
 from octavo.verification import api
 from octavo.verification.experiment import Measured
@@ -102,6 +104,44 @@ def test_text_and_json_go_to_files(tmp_path: Path) -> None:
     again = verify(*arguments)
     assert again.returncode == 2
     assert "exists; --force overwrites it." in again.stderr
+
+
+@pytest.mark.parametrize("name", ["seconds", "ready_seconds"])
+@pytest.mark.parametrize("value", [-1.0, 0.0, float("nan"), float("inf")])
+def test_times_in_python_are_positive(name: str, value: float) -> None:
+    given: Any = {name: value}
+    with pytest.raises(octavo.OctavoError, match=f"^{name} .*: give a time above 0.$"):
+        octavo.verify(["true"], **given)
+
+
+def test_a_host_that_takes_memory_back_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, cpuid = processor()
+    (tmp_path / "octavo").mkdir()
+    (tmp_path / "octavo/calibration.toml").write_text(
+        f"""format = 1
+cycles_per_second = 4e9
+tsc_per_second = 4e9
+notes = []
+[host]
+cpu_model = "{model}"
+cpu_id = "{cpuid}"
+measured_at = "2026-11-23T06:50:00Z"
+kernel = "6.12"
+octavo = "0.1.0"
+virtualised = true
+[fault_cycles]
+"2MiB" = {{low = 400000, median = 400000, high = 400000}}
+[returned_fault_cycles]
+"2MiB" = {{low = 20000000, median = 20400000, high = 21000000}}
+"""
+    )
+    said = "takes 5.0 ms longer for each 2 MiB page that it touches"
+    before = octavo.verify(["true"], repetitions=1).notes
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    after = octavo.verify(["true"], repetitions=1).notes
+    assert [any(said in note for note in notes) for notes in (before, after)] == [False, True]
 
 
 def test_a_file_at_standard_input_is_given_to_every_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -9,9 +10,10 @@ from pathlib import Path
 
 from octavo.analysis.stored_result import read_run
 from octavo.base.arguments import with_checked_names
-from octavo.base.errors import CannotRun, Interrupted, UsageError, check_range
-from octavo.base.huge_pages import read_huge_pages
+from octavo.base.errors import CannotRun, Interrupted, OctavoError, UsageError, check_range
+from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.signals import Interrupts
+from octavo.calibration.file import load_calibration
 from octavo.tracing.program import locate_program
 from octavo.verification.experiment import (
     DEFAULT_REPETITIONS,
@@ -64,6 +66,9 @@ def verify(
     if not command:
         raise UsageError("no program given: name it, and its arguments after it.")
     check_range("repetitions", repetitions, 1, MOST_REPETITIONS)
+    for name, value in (("seconds", seconds), ("ready_seconds", ready_seconds)):
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"{name} {value:g}: give a time above 0.")
     measured = parse_metric(metric, better)
     if not measured.is_of_server and (ready is not None or prepare is not None):
         option = "--ready" if ready is not None else "--prepare"
@@ -86,7 +91,7 @@ def verify(
     found += [setting_of_words(text) for text in tries]
     chosen = _chosen(found, settings, notes, allow_system=allow_system)
     _check_undisturbed(root)
-    notes += _load_notes()
+    notes += [*_load_notes(), *_returned_memory_notes()]
     started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
     files = [file for setting in chosen for file in setting.system]
     show = on_progress or (lambda progress: None)
@@ -130,4 +135,23 @@ def _load_notes() -> list[str]:
     return [
         f"The machine was busy at the start: load {load:.1f} on {cores} processors. Intervals are "
         "wider then."
+    ]
+
+
+def _returned_memory_notes() -> list[str]:
+    """Says what a program that starts later finds, where the host takes free memory back."""
+    try:
+        found = load_calibration()
+    except OctavoError:  # octavo run says what is wrong with it
+        return []
+    if found is None:
+        return []
+    usual, returned = found.fault_cycles.get(PMD_PAGE), found.returned_fault_cycles.get(PMD_PAGE)
+    if usual is None or returned is None:
+        return []
+    milliseconds = 1e3 * (returned.median - usual.median) / found.cycles_per_second
+    return [
+        "The host of this virtual machine takes free memory back (octavo calibrate). Runs that "
+        "follow each other at once find it in place; a program that starts after a rest takes "
+        f"{milliseconds:.1f} ms longer for each 2 MiB page that it touches."
     ]
