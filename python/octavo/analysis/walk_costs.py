@@ -111,6 +111,8 @@ class WalkCosts:
     """By page size, what one TLB entry was measured to cover: less than the page where the host of
     a virtual machine has smaller pages."""
 
+    counts_faults: bool = True
+    """Whether page faults are a part of the gains, for the sentence that names the costs."""
     calibration: Calibration | None = None
     """Where walks' costs come from one: it has them by the memory in use, too."""
 
@@ -217,11 +219,11 @@ class WalkCosts:
     def label(self) -> str:
         """Where the costs come from, for a sentence."""
         if self.source == "calibration":
-            of = "walk and page fault" if self._measured_faults else "walk"
+            of = "walk and page fault" if self._measured_faults and self.counts_faults else "walk"
             return f"{of} cost measured on this machine by octavo calibrate"
         where = " for a virtual machine" if self.is_nested else ""
         walks = f"walk cost estimated from the machine's cache latencies{where}"
-        return f"{walks}, page fault cost assumed"
+        return f"{walks}, page fault cost assumed" if self.counts_faults else walks
 
 
 def walk_costs(

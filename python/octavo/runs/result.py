@@ -131,6 +131,7 @@ def advice_records(
         with_faults = not (
             manifest["partial"] or any(one.is_server for one in (runtimes or {}).values())
         )
+        costs = replace(costs, counts_faults=with_faults)
         found = advise_by_walks(
             merged, machine, costs, limits, with_faults=with_faults, native_seconds=native_seconds
         )
