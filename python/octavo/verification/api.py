@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from octavo._core import OctavoError
 from octavo.analysis.stored_result import read_run
 from octavo.base.arguments import with_checked_names
-from octavo.base.errors import CannotRun, Interrupted, OctavoError, UsageError, check_range
+from octavo.base.errors import CannotRun, Interrupted, UsageError, check_range
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.signals import Interrupts
 from octavo.calibration.file import load_calibration
