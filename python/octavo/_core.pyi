@@ -1109,13 +1109,13 @@ class StreamSamples(TypedDict):
     """For a line of 64 bytes."""
 
 class FaultSamples(TypedDict):
-    """Times of first touches of fresh memory."""
+    """Times of first touches of fresh memory and of giving it back."""
 
     page_bytes: int
     pages: int
     """Touched for a sample."""
     ticks: list[float]
-    """Of a touch."""
+    """Of a page."""
 
 def start_calibration(*, quick: bool, memory_bytes: int) -> TraceJob[str]:
     """Measures this processor with at most so much memory: `CalibrationSamples` as JSON. A job that

@@ -1,24 +1,39 @@
-//! The cost of page faults: first touches of fresh anonymous memory.
+//! The cost of page faults: first touches of fresh anonymous memory, and giving it back.
 
 use std::ptr;
 
 use crate::clock::time;
 use crate::plan::HUGE_PAGE;
 
-/// Ticks of the time-stamp counter that a first touch of a page takes, over so many pages in turn, the kernel's
-/// zeroing included; none where the kernel gives no memory, or no page of that size.
+/// Ticks of the time-stamp counter that a first touch of a page and its return take, over so many pages in turn, the
+/// kernel's zeroing included; none where the kernel gives no memory, or no page of that size.
 pub fn ticks_per_fault(page_bytes: usize, pages: usize) -> Option<f64> {
-    first_touches(page_bytes, pages).map(|(ticks, _)| ticks)
+    first_touches(page_bytes, pages).map(Touched::into_ticks)
 }
 
-/// Ticks of a first touch in each of several samples, whose memory is all in use at the end, so that each gets other
-/// frames.
+/// Ticks of a first touch and a return in each of several samples, whose memory is all in use at one time, so that each
+/// gets other frames.
 pub fn ticks_of_samples(page_bytes: usize, pages: usize, samples: usize) -> Vec<f64> {
     let touched: Vec<_> = (0..samples).map_while(|_| first_touches(page_bytes, pages)).collect();
-    touched.into_iter().map(|(ticks, _)| ticks).collect()
+    touched.into_iter().map(Touched::into_ticks).collect()
 }
 
-fn first_touches(page_bytes: usize, pages: usize) -> Option<(f64, Mapping)> {
+/// Memory of which every page was touched.
+struct Touched {
+    mapping: Mapping,
+    pages: usize,
+    ticks: u64,
+}
+
+impl Touched {
+    /// Gives the memory back: ticks per page of both.
+    fn into_ticks(self) -> f64 {
+        let Touched { mapping, pages, ticks } = self;
+        (ticks + time(|| drop(mapping))) as f64 / pages as f64
+    }
+}
+
+fn first_touches(page_bytes: usize, pages: usize) -> Option<Touched> {
     let bytes = page_bytes * pages;
     let mapping = Mapping::new(bytes + HUGE_PAGE)?;
     let start = mapping.start.next_multiple_of(HUGE_PAGE);
@@ -38,7 +53,7 @@ fn first_touches(page_bytes: usize, pages: usize) -> Option<(f64, Mapping)> {
     // Another number: the kernel mapped several pages at a fault, or smaller ones.
     let is_as_asked =
         faults.abs_diff(pages as u64) <= pages as u64 / 8 + 2 && is_populated(start, bytes);
-    is_as_asked.then(|| (ticks as f64 / pages as f64, mapping))
+    is_as_asked.then_some(Touched { mapping, pages, ticks })
 }
 
 struct Mapping {

@@ -97,7 +97,7 @@ pub struct Measured {
     pub windows: Vec<WindowSamples>,
     /// Memory read and written from beginning to end.
     pub streams: Vec<StreamSamples>,
-    /// First touches of fresh memory.
+    /// First touches of fresh memory, which is then given back.
     pub faults: Vec<FaultSamples>,
     /// First touches once memory has been free for some time, so that the host of a virtual machine may have taken it
     /// back, sample after sample; empty where those at the beginning gave no reason to measure it.
@@ -163,7 +163,7 @@ pub struct StreamSamples {
     pub ticks: Vec<f64>,
 }
 
-/// Times of first touches of fresh memory.
+/// Times of first touches of fresh memory and of giving it back.
 #[derive(Debug, Serialize)]
 pub struct FaultSamples {
     /// Bytes of a page.

@@ -122,7 +122,8 @@ class Calibration:
     stream_bytes_per_second: Mapping[str, Spread] = field(default_factory=dict)
     """Bandwidth of one core that reads (`read`) or writes (`write`) memory from end to end."""
     fault_cycles: Mapping[int, Spread] = field(default_factory=dict)
-    """Cycles of a first touch of anonymous memory, by page size, the zeroing included."""
+    """Cycles of a first touch of a page of anonymous memory, by page size, its zeroing and its
+    return included."""
     returned_fault_cycles: Mapping[int, Spread] = field(default_factory=dict)
     """The same of memory that the host of a virtual machine had taken back while it was free, by
     page size; empty where it was not seen to."""
@@ -495,7 +496,7 @@ def _lines(found: Calibration) -> Iterator[str]:
     yield from _table(heading, found.core, str, _spread)
     heading = "[stream_bytes_per_second]  # of one core, from beginning to end"
     yield from _table(heading, found.stream_bytes_per_second, str, _spread)
-    heading = "[fault_cycles]  # of a first touch, by page size"
+    heading = "[fault_cycles]  # of a first touch of a page and its return, by page size"
     yield from _table(heading, found.fault_cycles, _PAGE_NAMES.get, _spread)
     heading = "[returned_fault_cycles]  # the same of memory that the host had taken back"
     yield from _table(heading, found.returned_fault_cycles, _PAGE_NAMES.get, _spread)

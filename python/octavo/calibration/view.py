@@ -94,12 +94,13 @@ def stream_grid(found: Calibration) -> Grid:
 
 
 def fault_grid(found: Calibration) -> Grid:
-    """The cost of a first touch of memory."""
+    """The cost of a first touch of memory, and of giving it back."""
     rows = tuple(
         (format_bytes(size), _spread(scaled(one, 1e6 / found.cycles_per_second)))
         for size, one in found.fault_cycles.items()
     )
-    return Grid("First touch of a page, its zeroing included", ("page size", "microseconds"), rows)
+    title = "First touch of a page, with its zeroing, and its return"
+    return Grid(title, ("page size", "microseconds"), rows)
 
 
 def _entries(reach: Spread | None) -> str:

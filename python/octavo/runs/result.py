@@ -21,6 +21,7 @@ from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
 from octavo.analysis.rows import (
     COLUMNS,
+    FAULTS,
     Row,
     exec_chains,
     machine_sizes,
@@ -131,7 +132,8 @@ def advice_records(
         with_faults = not (
             manifest["partial"] or any(one.is_server for one in (runtimes or {}).values())
         )
-        costs = replace(costs, counts_faults=with_faults)
+        has_faults = any(row["component"] == FAULTS and row["value"] for row in merged)
+        costs = replace(costs, counts_faults=with_faults and has_faults)
         found = advise_by_walks(
             merged, machine, costs, limits, with_faults=with_faults, native_seconds=native_seconds
         )
