@@ -212,7 +212,7 @@ def test_large_pages_of_which_little_is_touched_cost_time(tmp_path: Path) -> Non
     lost = (40 * 400_000 - 1000 * 5000) / (0.5e9 + 20_000 * 5000)
     assert found.expected == pytest.approx(-lost)
     assert found.is_loss
-    assert found.consequence == "take about 1.8% more time (0.2% to 5.7%)"
+    assert found.consequence == "take about 1.8% (0.2% to 5.7%) more time"
 
 
 RETURNED = """

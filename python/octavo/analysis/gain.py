@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
-from octavo.analysis.walk_costs import FAULT_CYCLES, Loads, WalkCosts
+from octavo.analysis.walk_costs import FAULT_CYCLES, Loads, LoadThatWalks, WalkCosts
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE, format_share
 from octavo.calibration.file import Spread
@@ -85,8 +85,8 @@ class Gain:
         if not self.is_loss:
             return f"save {self} of the time"
         return (
-            f"take about {format_share(-self.expected)} more time ({format_share(-self.high)} to "
-            f"{format_share(-self.low)})"
+            f"take about {format_share(-self.expected)} ({format_share(-self.high)} to "
+            f"{format_share(-self.low)}) more time"
         )
 
     def __str__(self) -> str:
@@ -136,13 +136,41 @@ NO_FAULTS = PageFaults(0, 0, 0)
 
 
 @dataclass(frozen=True)
-class _FaultCycles:
-    """Cycles of page faults, as one of the three estimates has them."""
+class _Time:
+    """A program's time as one of the three estimates has it: by its instructions, or as known."""
 
-    all: float
-    """All of the program's, with 4 KiB pages."""
-    saved: float
-    """The part that larger pages save; negative where their own faults cost more."""
+    cpi: float
+    native_cycles: float | None
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """The assumptions of the low, the expected or the high gain, besides those about walks."""
+
+    program: Program
+    time: _Time
+    time_of_loss: _Time
+    """Where time is lost: a share is the lower, and a loss the higher, the more time there is."""
+    faults_all: float
+    """Cycles of all page faults of the program, with 4 KiB pages."""
+    faults_saved: float
+    """Cycles that larger pages save of them; negative where their own faults cost more."""
+
+    def share(self, saved: float, walking: float) -> float:
+        """The share of the time that larger pages save, with so many cycles of walks; `walking` are
+        the cycles of all loads that walk.
+        """
+        saved += self.faults_saved
+        time = self.time if saved >= 0 else self.time_of_loss
+        estimated = self.program.instructions * time.cpi + walking + self.faults_all
+        return saved / (time.native_cycles or estimated)
+
+    def likely(self, loads: Loads) -> list[LoadThatWalks]:
+        """The loads that a program's are like: a mix that takes the time that is known, or both."""
+        if self.time.native_cycles is None or not self.program.walks:
+            return [loads.independent, loads.dependent]
+        left = self.time.native_cycles - self.program.instructions * self.time.cpi
+        return [loads.that_take((left - self.faults_all) / self.program.walks)]
 
 
 def gain(
@@ -161,85 +189,45 @@ def gain(
     """
     if program.instructions == 0:
         return NO_GAIN
-    fault_cycles = _fault_cycles(program, costs, page_size, faults)
+    estimates = _estimates(program, costs, page_size, faults)
     measured = costs.loads(page_size, program.touched_bytes)
     if measured is not None:
-        return _by_loads(program, measured, walks_base - walks, fault_cycles)
-    return _by_walks(program, costs, page_size, walks_base, walks, touched_bytes, fault_cycles)
+        return _by_loads(program, measured, walks_base - walks, estimates)
+    return _by_walks(program, costs, page_size, walks_base, walks, touched_bytes, estimates)
 
 
-def _fault_cycles(
+def _estimates(
     program: Program, costs: WalkCosts, page_size: int, faults: PageFaults
-) -> list[_FaultCycles]:
+) -> list[_Estimate]:
     """For the low, the expected and the high gain."""
     every = costs.faults(BASE_PAGE, program.page_faults)
     base = costs.faults(BASE_PAGE, faults.base - faults.left)
     large = costs.faults(page_size, faults.large)
-    if every is None or base is None or large is None or not program.page_faults:
-        return 3 * [_FaultCycles(0, 0)]
+    cycles = 3 * [(0.0, 0.0)]
+    if every is not None and base is not None and large is not None and program.page_faults:
+        cycles = [
+            (every.low, base.low - large.high),
+            (every.median, base.median - large.median),
+            (every.high, base.high - large.low),
+        ]
+    known = program.native_cycles
+    natives = (None, None, None) if known is None else (known.high, known.median, known.low)
+    times = [*map(_Time, (CPI_HIGH, CPI_EXPECTED, CPI_LOW), natives)]
     return [
-        _FaultCycles(every.low, base.low - large.high),
-        _FaultCycles(every.median, base.median - large.median),
-        _FaultCycles(every.high, base.high - large.low),
+        _Estimate(program, time, time_of_loss, *of_faults)
+        for time, time_of_loss, of_faults in zip(times, reversed(times), cycles, strict=True)
     ]
 
 
-@dataclass(frozen=True)
-class _Time:
-    """The assumption about a program's time of one of the three estimates."""
-
-    cpi: float
-    native_cycles: float | None
-
-
-def _times(program: Program, *, is_loss: bool) -> tuple[_Time, _Time, _Time]:
-    """For the low, the expected and the high gain: a share is the lower, and a loss the higher, the
-    more time there is.
-    """
-    cpis = (CPI_HIGH, CPI_EXPECTED, CPI_LOW)
-    known = program.native_cycles
-    natives = (None, None, None) if known is None else (known.high, known.median, known.low)
-    low, expected, high = map(_Time, cpis, natives)
-    return (high, expected, low) if is_loss else (low, expected, high)
-
-
-def _share(
-    program: Program, estimate: int, saved: float, walks_cycles: float, faults: _FaultCycles
-) -> float:
-    """The share of the time that so many cycles are, and those of faults that are saved."""
-    saved += faults.saved
-    time = _times(program, is_loss=saved < 0)[estimate]
-    estimated = program.instructions * time.cpi + walks_cycles + faults.all
-    return saved / (time.native_cycles or estimated)
-
-
-def _by_loads(
-    program: Program,
-    loads: Loads,
-    avoided: int,
-    fault_cycles: Sequence[_FaultCycles],
-) -> Gain:
+def _by_loads(program: Program, loads: Loads, avoided: int, estimates: Sequence[_Estimate]) -> Gain:
     """From loads over a working set as large as the program's memory, measured in both sizes."""
-    found = []
-    for estimate, faults in enumerate(fault_cycles):
-        likely = [loads.independent, loads.dependent]
-        time = _times(program, is_loss=False)[estimate]
-        if time.native_cycles is not None and program.walks:
-            left = time.native_cycles - program.instructions * time.cpi - faults.all
-            likely = [loads.that_take(left / program.walks)]
-        found.append(
-            [
-                _share(
-                    program,
-                    estimate,
-                    max(0.0, avoided * load.saved),
-                    program.walks * load.cycles,
-                    faults,
-                )
-                for load in likely
-            ]
-        )
-    low, expected, high = found
+    low, expected, high = (
+        [
+            estimate.share(max(0.0, avoided * load.saved), program.walks * load.cycles)
+            for load in estimate.likely(loads)
+        ]
+        for estimate in estimates
+    )
     return _in_order(min(low), fmean(expected), max(high))
 
 
@@ -250,7 +238,7 @@ def _by_walks(
     walks_base: int,
     walks: int,
     touched_bytes: int,
-    fault_cycles: Sequence[_FaultCycles],
+    estimates: Sequence[_Estimate],
 ) -> Gain:
     """From the cost of a walk, and of the data that are fetched after it."""
     base, large = costs.walk(BASE_PAGE, program.touched_bytes), costs.walk(page_size, touched_bytes)
@@ -260,18 +248,20 @@ def _by_walks(
     if not costs.covers(page_size):
         # Entries are of smaller pages all the same: walks become shorter, and no fewer.
         walks = max(walks, walks_base)
-    ways = (
-        (base.low, large.low, data.high, hidden),
-        (base.median, large.median, data.median, HIDDEN_EXPECTED),
-        (base.high, large.high, data.low, 0.0),
-    )
-    found = []
-    for estimate, (walk, larger, fetched, hidden) in enumerate(ways):
+
+    def share(
+        estimate: _Estimate, walk: float, larger: float, fetched: float, hidden: float
+    ) -> float:
         seen = 1 - hidden
         saved = max(0.0, seen * (walks_base * walk - walks * larger))
-        walking = program.walks * (fetched + seen * walk)
-        found.append(_share(program, estimate, saved, walking, fault_cycles[estimate]))
-    return _in_order(*found)
+        return estimate.share(saved, program.walks * (fetched + seen * walk))
+
+    low, expected, high = estimates
+    return _in_order(
+        share(low, base.low, large.low, data.high, hidden),
+        share(expected, base.median, large.median, data.median, HIDDEN_EXPECTED),
+        share(high, base.high, large.high, data.low, 0.0),
+    )
 
 
 def _in_order(low: float, expected: float, high: float) -> Gain:
