@@ -266,6 +266,7 @@ pub fn measure(
     if plan.free_seconds == 0 {
         return measure_in_memory(plan, &mut on_progress);
     }
+    let started = Instant::now();
     let first = faults_of_free_memory();
     let mut measured = measure_in_memory(plan, &mut on_progress)?;
     // Slow ones may be of memory that nothing had used yet. What happens again is what a host does.
@@ -273,7 +274,8 @@ pub fn measure(
         let slowest = first.ticks.iter().copied().fold(0.0, f64::max);
         quartile(&usual.ticks, 2).is_some_and(|usual| slowest > SLOW_FAULT * usual)
     });
-    if were_slow && has_waited(plan.free_seconds, &mut on_progress) {
+    let free = Duration::from_secs(plan.free_seconds);
+    if were_slow && has_waited(free, started, &mut on_progress) {
         measured.later_faults = faults_of_free_memory();
     }
     Ok(measured)
@@ -288,11 +290,16 @@ fn faults_of_free_memory() -> Vec<FaultSamples> {
     FREE_MEMORY_FAULTS.map(sample).into()
 }
 
-/// Waits so many seconds; whether `on_progress` always said to go on.
-fn has_waited(seconds: u64, on_progress: &mut impl FnMut(u64, u64) -> bool) -> bool {
-    let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(seconds) {
-        if !on_progress(1, 1) {
+/// Waits so long; whether `on_progress` always said to go on. It gets the milliseconds since `started`, and what they
+/// will be at the end.
+fn has_waited(
+    duration: Duration,
+    started: Instant,
+    on_progress: &mut impl FnMut(u64, u64) -> bool,
+) -> bool {
+    let end = started.elapsed() + duration;
+    while started.elapsed() < end {
+        if !on_progress(started.elapsed().as_millis() as u64, end.as_millis() as u64) {
             return false;
         }
         sleep(WAITING_STEP);
@@ -883,9 +890,11 @@ mod tests {
 
     #[test]
     fn waiting_ends_when_it_is_stopped() {
-        assert!(has_waited(0, &mut |_, _| false));
+        let started = Instant::now();
+        assert!(has_waited(Duration::ZERO, started, &mut |_, _| false));
         let mut asked = 0;
-        assert!(!has_waited(3600, &mut |_, _| {
+        assert!(!has_waited(Duration::from_secs(3600), started, &mut |done, total| {
+            assert!(done < total && total >= 3_600_000);
             asked += 1;
             asked < 3
         }));
