@@ -11,6 +11,9 @@ from typing import Any, TextIO
 from octavo._core import VERSION
 
 _THP = Path("sys/kernel/mm/transparent_hugepage")
+_VIRTIO_BALLOON = "0x0005"
+_PAGE_REPORTING = 5
+"""The number of the feature."""
 
 
 def versions(valgrind: str | None) -> dict[str, str]:
@@ -71,6 +74,18 @@ def cpu_field(name: str, root: Path = Path("/")) -> str | None:
         if key.strip() == name:
             return value.strip()
     return None
+
+
+def reports_free_memory(root: Path = Path("/")) -> bool:
+    """Whether this virtual machine tells its host which memory is free, so that the host can take
+    it back: free page reporting of a virtio balloon (Virtio 1.2, section 5.5).
+    """
+    for device in (root / "sys/bus/virtio/devices").glob("*"):
+        features = (read_text(device / "features") or "").strip()
+        is_balloon = (read_text(device / "device") or "").strip() == _VIRTIO_BALLOON
+        if is_balloon and features[_PAGE_REPORTING : _PAGE_REPORTING + 1] == "1":
+            return True
+    return False
 
 
 def read_setting(path: Path) -> str | None:

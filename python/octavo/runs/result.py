@@ -33,6 +33,7 @@ from octavo.analysis.rows import (
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
+from octavo.base.host import reports_free_memory
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.base.table import arrow_table
 from octavo.base.units import format_count
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
     from octavo.runs.configuration import Configuration
 
 SCHEMA = "octavo/run/1"
+_FREE_MEMORY_CAUTION = (
+    " This virtual machine tells its host which memory is free, and the host may take it back: a "
+    "first touch of a 2 MiB page can then take milliseconds, which a short run does not make up "
+    "for. octavo calibrate measures it."
+)
 _MOST_PER_CYCLE = 16
 """Instructions that no core executes in a cycle."""
 
@@ -173,6 +179,9 @@ def advice_records(
             was_stopped=manifest["exit"]["reason"] in ("interrupted", "limit", "running"),
         )
         text = answered.text
+        is_assumed = costs.source == "preset" and costs.counts_faults
+        if answered.changes and is_assumed and reports_free_memory():
+            text += _FREE_MEMORY_CAUTION
         more = {
             **answered.record(),
             "native_seconds": native_seconds,

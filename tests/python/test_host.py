@@ -1,0 +1,45 @@
+"""Facts about the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import octavo
+from octavo.base.host import reports_free_memory
+from octavo.runs import result
+
+
+@pytest.mark.parametrize(
+    ("device", "features", "reports"),
+    [
+        ("0x0005", "0110010100", True),
+        ("0x0005", "0110000100", False),
+        ("0x0005", "011", False),
+        ("0x0002", "0010011001", False),
+    ],
+)
+def test_a_balloon_with_free_page_reporting_is_recognised(
+    tmp_path: Path, device: str, features: str, *, reports: bool
+) -> None:
+    assert not reports_free_memory(tmp_path)
+    for name, (of_device, of_features) in {
+        "virtio0": (device, features),
+        "virtio1": ("0x0001", "1111111111"),
+    }.items():
+        place = tmp_path / "sys/bus/virtio/devices" / name
+        place.mkdir(parents=True)
+        (place / "device").write_text(f"{of_device}\n")
+        (place / "features").write_text(f"{of_features}\n")
+    assert reports_free_memory(tmp_path) == reports
+
+
+@pytest.mark.parametrize("reports", [False, True])
+def test_the_answer_warns_of_a_host_that_may_take_memory_back(
+    monkeypatch: pytest.MonkeyPatch, *, reports: bool
+) -> None:
+    monkeypatch.setattr(result, "reports_free_memory", lambda: reports)
+    found = octavo.run("synth:gups?table=64MiB&updates=1M", tlb="zen3").advice[0]
+    assert found["changes"]
+    assert ("This virtual machine tells its host which memory is free" in found["text"]) == reports
