@@ -40,6 +40,9 @@ OCTAVO = str(ROOT / ".venv/bin/octavo")
 PORT = 7420
 OPERATION = ["--metric", "regex:([0-9.]+) ns per operation", "--better", "lower"]
 DEADLINE_SECONDS = 900
+SETTLING_SECONDS = 5
+"""For which a program is left alone before its pages are counted: the preloaded library gives them
+bit by bit."""
 TAKE_AWAY = "thp-disable"
 """The setting under which a program has no huge pages."""
 
@@ -303,6 +306,7 @@ def follow(program: Program, results: Path) -> None:
         block = ["bash", "-c", "set -e\n" + answer["settings"]]
         try:
             with started(block, program, results, errors) as shell_of_it:
+                time.sleep(SETTLING_SECONDS)
                 found |= census(shell_of_it.pid)
                 if program.says_ready:
                     shell_of_it.communicate(b"\n", timeout=DEADLINE_SECONDS)

@@ -1038,6 +1038,8 @@ class WorkingSetSamples(TypedDict):
 
     dependent: list[float]
     overlapped: list[float]
+    paced: list[float]
+    """Each waits, and a pause behind it; empty of small working sets."""
 
 class DenseSamples(TypedDict):
     """Loads over all lines of a working set, in 4 KiB and in 2 MiB pages."""
@@ -1061,6 +1063,8 @@ class CalibrationSamples(TypedDict):
     latency: list[LatencySamples]
     spread: list[SpreadSamples]
     strides: list[StrideSamples]
+    pause_ticks: int
+    """Of paced loads."""
     dense: list[DenseSamples]
     parallel: list[ParallelSamples]
     random: list[LatencySamples]

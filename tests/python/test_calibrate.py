@@ -125,11 +125,20 @@ def made_up(
             }
             for step in range(14 if huge_pages else 0)
         ],
+        "pause_ticks": 1000,
         "dense": [
             {
                 "bytes": size,
-                "small": {"dependent": [300 / RATIO] * ROUNDS, "overlapped": [50 / RATIO] * ROUNDS},
-                "huge": {"dependent": [240 / RATIO] * ROUNDS, "overlapped": [45 / RATIO] * ROUNDS},
+                "small": {
+                    "dependent": [300 / RATIO] * ROUNDS,
+                    "overlapped": [50 / RATIO] * ROUNDS,
+                    "paced": [500 / RATIO] * ROUNDS,
+                },
+                "huge": {
+                    "dependent": [240 / RATIO] * ROUNDS,
+                    "overlapped": [45 / RATIO] * ROUNDS,
+                    "paced": [260 / RATIO] * ROUNDS,
+                },
             }
             for size in ((32 * MIB, 64 * MIB) if huge_pages else ())
         ],
@@ -226,6 +235,9 @@ def test_the_figures_of_a_machine_without_noise_are_its_own() -> None:
     assert list(found.load_cycles[SMALL]) == [32 * MIB, 64 * MIB]
     assert numbers(found.load_cycles[SMALL][64 * MIB]) == pytest.approx((50, 300, 300))
     assert numbers(found.load_cycles[HUGE][64 * MIB]) == pytest.approx((45, 240, 240))
+    assert numbers(found.paced_load_cycles[SMALL][64 * MIB]) == same(500)
+    assert numbers(found.paced_load_cycles[HUGE][32 * MIB]) == same(260)
+    assert found.pause_cycles == pytest.approx(1000 * RATIO)
     assert found.notes == (
         "The core's clock ran at 1.25 times the rate of the time-stamp counter; cycles are those "
         "of the core.",
@@ -344,6 +356,8 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
     assert {size: of.median for size, of in read.lone_read_cycles.items()} == {
         8 * MIB: MEMORY_CYCLES / 2 + COMPUTED
     }
+    assert read.paced_load_cycles == found.paced_load_cycles
+    assert read.pause_cycles == pytest.approx(1000 * RATIO)
     assert read.host == found.host
     assert list(read.walk_cycles) == [SMALL, HUGE]
     parallel = read.parallel_load_cycles[256 * MIB]

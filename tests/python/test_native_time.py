@@ -28,9 +28,20 @@ def test_gains_are_shares_of_the_time() -> None:
     assert gains[2.0]["expected"] > 0
 
 
+def test_the_kernels_time_is_a_part_of_the_whole() -> None:
+    alone, with_kernel = (
+        octavo.run(TRACE, tlb="zen3", native_seconds=seconds).advice[0]["gain"]
+        for seconds in (1.0, (0.25, 0.75))
+    )
+    assert with_kernel == pytest.approx(alone)
+
+
 def test_the_document_has_the_time() -> None:
     assert octavo.run(TRACE, tlb="zen3").advice[0]["native_seconds"] is None
-    assert octavo.run(TRACE, tlb="zen3", native_seconds=0.5).advice[0]["native_seconds"] == 0.5
+    assert octavo.run(TRACE, tlb="zen3", native_seconds=0.5).advice[0]["native_seconds"] == {
+        "user": 0.5,
+        "system": 0.0,
+    }
 
 
 def test_a_time_that_no_processor_reaches_is_not_used() -> None:
@@ -43,9 +54,14 @@ def test_a_time_that_no_processor_reaches_is_not_used() -> None:
 
 def test_the_option_is_a_duration(tmp_path: Path) -> None:
     place = tmp_path / "out.json"
-    done = command("run", "--tlb", "zen3", "--native-time", "250ms", "--json", str(place), TRACE)
+    done = command(
+        "run", "--tlb", "zen3", "--native-time", "250ms,1.5s", "--json", str(place), TRACE
+    )
     assert done.exit_code == 0
-    assert json.loads(place.read_text())["advice"][0]["native_seconds"] == 0.25
+    assert json.loads(place.read_text())["advice"][0]["native_seconds"] == {
+        "user": 0.25,
+        "system": 1.5,
+    }
 
 
 @pytest.mark.parametrize(
@@ -53,6 +69,8 @@ def test_the_option_is_a_duration(tmp_path: Path) -> None:
     [
         (("--native-time", "soon"), "--native-time: `soon` is not a duration"),
         (("--native-time", "0s"), "--native-time"),
+        (("--native-time", "1s,"), "--native-time: `` is not a duration"),
+        (("--native-time", "1s,2s,3s"), "--native-time must be a time above 0"),
         (("--native-time", "1s", "--entries", "64"), "--native-time is for gains of time"),
         (("--native-time", "1s", "--tlb", "itanium2"), "--native-time is for gains of time"),
     ],
@@ -64,7 +82,9 @@ def test_wrong_times_are_refused(options: tuple[str, ...], said: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
-def test_times_in_python_are_positive(seconds: float) -> None:
+@pytest.mark.parametrize(
+    "seconds", [0.0, -1.0, float("nan"), float("inf"), [], (1.0, -1.0), [1, 2, 3]]
+)
+def test_times_in_python_are_positive(seconds: float | list[float]) -> None:
     with pytest.raises(octavo.OctavoError, match="--native-time must be a time above 0"):
         octavo.run(TRACE, tlb="zen3", native_seconds=seconds)

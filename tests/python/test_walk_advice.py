@@ -15,7 +15,7 @@ from fakes import MachineCurve, footprints, region, result
 from fakes import process as made_process
 from octavo._core import OctavoError
 from octavo.analysis.advice import Advice, Thresholds
-from octavo.analysis.gain import PageFaults, Program, gain
+from octavo.analysis.gain import NativeTime, PageFaults, Program, gain
 from octavo.analysis.rows import rows_of
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
@@ -253,9 +253,9 @@ def test_advice_names_memory_that_the_host_took_back(tmp_path: Path) -> None:
 def test_gains_are_shares_of_a_known_time_which_says_how_much_loads_overlap(
     tmp_path: Path,
 ) -> None:
-    """Of 3 G cycles, 0.5 G are instructions: each of 10 M walks has 250 cycles, of 82 to 610."""
+    """Of 3 G cycles (1.2 s), 0.5 G are instructions: 10 M walks have 250 each, of 82 to 610."""
     measured = calibration(tmp_path / "calibration.toml", LOADS)
-    program = Program(10**9, 10**7, 64 * MIB, native_cycles=Spread(3e9, 3e9, 3e9))
+    program = Program(10**9, 10**7, 64 * MIB, native=NativeTime(1.2))
     found = gain(program, measured, 2 * MIB, 10**7, 0, 64 * MIB)
 
     def share(cycles: float) -> float:
@@ -264,16 +264,51 @@ def test_gains_are_shares_of_a_known_time_which_says_how_much_loads_overlap(
     assert found.low == pytest.approx(share(150))
     assert found.expected == pytest.approx(share(250))
     assert found.high == pytest.approx(share(280))
-    slow = replace(program, native_cycles=Spread(10e9, 20e9, 30e9))
+    slow = replace(program, native=NativeTime(8))
     found = gain(slow, measured, 2 * MIB, 10**7, 0, 64 * MIB)
-    assert found.expected == pytest.approx(10**7 * 80 / 20e9)
-    assert found.low == pytest.approx(10**7 * 80 / 30e9)
+    assert found.expected == found.low == pytest.approx(10**7 * 80 / 20e9)
+    # The kernel's time says nothing of loads.
+    served = replace(program, native=NativeTime(1.2, 6.8))
+    found = gain(served, measured, 2 * MIB, 10**7, 0, 64 * MIB)
+    assert found.expected == pytest.approx(share(250) * 1.2 / 8)
+
+
+PACED = """
+[pause]
+cycles = 1600
+[paced_load_cycles."4KiB"]
+"32MiB" = {low = 700.0, median = 800.0, high = 900.0}
+"64MiB" = {low = 700.0, median = 900.0, high = 990.0}
+[paced_load_cycles."2MiB"]
+"32MiB" = {low = 600.0, median = 600.0, high = 660.0}
+"64MiB" = {low = 600.0, median = 620.0, high = 660.0}
+"""
+
+
+def test_walks_cost_the_more_the_rarer_they_are(tmp_path: Path) -> None:
+    """With a pause a load that walks takes 620 cycles and 320 for the walk, or else 530 and 80. In
+    a million walks of a thousand million instructions there are 500 cycles to a walk.
+    """
+    measured = calibration(tmp_path / "calibration.toml", LOADS + PACED)
+    program = Program(10**9, 10**6, 64 * MIB)
+    found = gain(program, measured, 2 * MIB, 10**6, 0, 64 * MIB)
+    part = 500 / 1600
+    load, saved = 610 + part * (940 - 610), 80 + part * (320 - 80)
+    apart, together = saved / (500 + load), 16 / (500 + 82)
+    assert found.expected == pytest.approx((apart + together) / 2)
+    slow = gain(replace(program, walks=1000), measured, 2 * MIB, 1000, 0, 64 * MIB)
+    apart, together = 1000 * 320 / (0.5e9 + 940e3), 1000 * 16 / (0.5e9 + 82e3)
+    assert slow.expected == pytest.approx((apart + together) / 2)
+    known = replace(program, native=NativeTime(2810e6 / 2.5e9))
+    # Each walk has 2810 cycles, of which 500 are instructions: they wait, and pauses are long.
+    found = gain(known, measured, 2 * MIB, 10**6, 0, 64 * MIB)
+    assert found.expected == pytest.approx(320 / 2810)
 
 
 def test_a_known_time_is_used_with_estimated_walks() -> None:
-    program = Program(10**9, 10**7, 64 * MIB, native_cycles=Spread(1e9, 2e9, 4e9))
+    program = Program(10**9, 10**7, 64 * MIB, native=NativeTime(0.5))
     of_time = gain(program, estimated(), 2 * MIB, 10**7, 0, 64 * MIB)
-    twice = replace(program, native_cycles=Spread(2e9, 4e9, 8e9))
+    twice = replace(program, native=NativeTime(0.75, 0.25))
     of_twice = gain(twice, estimated(), 2 * MIB, 10**7, 0, 64 * MIB)
     assert of_twice.expected == pytest.approx(of_time.expected / 2)
     assert of_twice.low == pytest.approx(of_time.low / 2)

@@ -6,9 +6,13 @@ use std::ptr;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 
+use crate::clock::ticks;
+
 /// Independent chases that run at once to let page walks overlap: more than the page walkers of any
 /// known core.
-pub const OVERLAPPED: usize = 8;
+const OVERLAPPED: usize = 8;
+/// Loads of a chase with pauses that are timed together.
+pub const CHUNK: usize = 256;
 
 /// Numbers of independent chases whose time is measured: up to more misses than any known core has under way.
 pub const CHASES: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
@@ -61,6 +65,27 @@ impl<'a> Cycle<'a> {
         let made = iterations * UNROLLED;
         self.at.set((self.at.get() + made) % self.order.len());
         made
+    }
+
+    /// Follows links one at a time, and pauses for so many ticks after each: the ticks of a load, the mean of each
+    /// [`CHUNK`] of them, reading the clock left out.
+    pub fn follow_paced(&self, steps: usize, pause: u64) -> Vec<f64> {
+        let clock = (0..CHUNK).map(|_| ticks().abs_diff(ticks())).min().unwrap_or(0);
+        let mut at = self.order[self.at.get()];
+        let mut chunks = Vec::with_capacity(steps / CHUNK);
+        for _ in 0..steps / CHUNK {
+            let mut sum = 0;
+            for _ in 0..CHUNK {
+                let before = ticks();
+                at = std::hint::black_box(next(at));
+                let after = ticks();
+                sum += (after - before).saturating_sub(clock);
+                while ticks() - after < pause {}
+            }
+            chunks.push(sum as f64 / CHUNK as f64);
+        }
+        self.at.set((self.at.get() + steps / CHUNK * CHUNK) % self.order.len());
+        chunks
     }
 
     /// Follows the cycle from `OVERLAPPED` places at once: see `follow_from`.
@@ -219,6 +244,21 @@ mod tests {
                 prop_assert!(made >= steps && made < steps + chases.max(UNROLLED));
             }
         }
+    }
+
+    #[test]
+    fn paced_loads_pause_and_go_on_where_they_ended() {
+        let memory = links(1000);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let cycle = Cycle::new(memory.iter().collect(), &mut random);
+        let started = ticks();
+        let chunks = cycle.follow_paced(3 * CHUNK + 1, 100);
+        assert!(ticks() - started >= 100 * 3 * CHUNK as u64);
+        assert_eq!(chunks.len(), 3);
+        assert!(chunks.iter().all(|ticks| *ticks >= 0.0));
+        assert_eq!(cycle.at.get(), 3 * CHUNK);
+        cycle.follow_paced(CHUNK, 1);
+        assert_eq!(cycle.at.get(), (4 * CHUNK) % 1000);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use serde::Serialize;
 
 use crate::CalibrateError;
-use crate::chase::{CHASES, Cycle, FILLING, RandomReads, shuffle};
+use crate::chase::{CHASES, CHUNK, Cycle, FILLING, RandomReads, shuffle};
 use crate::clock::{Stopwatch, core_cycles_per_tick, time};
 use crate::faults::{ticks_of_samples, ticks_per_fault};
 use crate::memory::{Memory, Obtained};
@@ -36,6 +36,14 @@ const MOST_ROUNDS_BETWEEN: usize = 8;
 const MEMORY_TIME_SHARE: u32 = 2;
 /// Between two questions whether to go on.
 const WAITING_STEP: Duration = Duration::from_millis(50);
+/// Ticks between loads of a paced chase, which walks as rarely as many programs do.
+pub const PAUSE_TICKS: u64 = 1000;
+/// Loads of a paced chase that are timed.
+const PACED_LOADS: usize = 16 * CHUNK;
+/// The least working set of a paced chase: the page table of a smaller one lies in the core's own caches.
+const LEAST_PACED_SET: usize = 32 << 20;
+/// Memory in 4 KiB pages whose entries are a line of the page table.
+const BYTES_OF_A_TABLE_LINE: usize = SMALL_PAGE * LINE_BYTES / 8;
 /// First touches that take so many times as long as the median are slow.
 const SLOW_FAULT: f64 = 2.0;
 /// The core's clock is measured once in so many measurements.
@@ -83,6 +91,8 @@ pub struct Measured {
     pub spread: Vec<SpreadSamples>,
     /// Loads at several distances within 2 MiB pages.
     pub strides: Vec<StrideSamples>,
+    /// Ticks of the pause behind each paced load.
+    pub pause_ticks: u64,
     /// Loads over all lines of working sets, in 4 KiB and in 2 MiB pages.
     pub dense: Vec<DenseSamples>,
     /// Several chases at once, over two working sets in 2 MiB pages.
@@ -235,6 +245,9 @@ pub struct WorkingSetSamples {
     pub dependent: Vec<f64>,
     /// Ticks per load where eight chases run at once.
     pub overlapped: Vec<f64>,
+    /// Ticks per load where each waits for the one before and a pause of `PAUSE_TICKS` behind it: the more time there
+    /// is between walks, the more of the page table others displace from the caches. Empty of small working sets.
+    pub paced: Vec<f64>,
 }
 
 /// One measurement of a round, by its index in the results.
@@ -337,6 +350,7 @@ fn measure_in_memory(
             .collect(),
         spread: Vec::new(),
         strides: Vec::new(),
+        pause_ticks: PAUSE_TICKS,
         dense: Vec::new(),
         parallel: Vec::new(),
         random: Vec::new(),
@@ -696,6 +710,14 @@ fn sample_dense(
         for _ in 0..passes {
             times.dependent.push(shortest(loads, |loads| cycle.follow(loads)));
             times.overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
+        }
+        if samples.bytes >= LEAST_PACED_SET {
+            // Twice as many loads as the page table has lines: then it lies where so slow a program finds it.
+            cycle.follow_paced(2 * samples.bytes / BYTES_OF_A_TABLE_LINE, PAUSE_TICKS);
+            for _ in 0..passes {
+                let chunks = cycle.follow_paced(PACED_LOADS, PAUSE_TICKS);
+                times.paced.extend(quartile(&chunks, 2));
+            }
         }
     }
 }

@@ -105,6 +105,29 @@ NO_GAIN = Gain(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
+class NativeTime:
+    """Processor time that what was counted takes natively, with 4 KiB pages, in seconds."""
+
+    user: float
+    """In user mode: of instructions, the loads that they wait for, and walks."""
+    system: float = 0.0
+    """In the kernel."""
+
+    @property
+    def total(self) -> float:
+        """The time that gains are shares of."""
+        return self.user + self.system
+
+    def part(self, share: float) -> NativeTime:
+        """A share of it."""
+        return NativeTime(share * self.user, share * self.system)
+
+    def record(self) -> dict[str, float]:
+        """Plain data for the JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class Program:
     """The figures that a program's time is estimated from."""
 
@@ -116,8 +139,8 @@ class Program:
     """With 4 KiB pages."""
     page_faults: int = 0
     """With 4 KiB pages; 0 where they do not count."""
-    native_cycles: Spread | None = None
-    """Its processor time natively, with 4 KiB pages; None where it is not known."""
+    native: NativeTime | None = None
+    """None where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +163,8 @@ class _Time:
     """A program's time as one of the three estimates has it: by its instructions, or as known."""
 
     cpi: float
-    native_cycles: float | None
+    clock: float
+    """Cycles in a second."""
 
 
 @dataclass(frozen=True)
@@ -162,15 +186,21 @@ class _Estimate:
         """
         saved += self.faults_saved
         time = self.time if saved >= 0 else self.time_of_loss
-        estimated = self.program.instructions * time.cpi + walking + self.faults_all
-        return saved / (time.native_cycles or estimated)
+        native = self.program.native
+        if native is not None:
+            return saved / (native.total * time.clock)
+        return saved / (self.program.instructions * time.cpi + walking + self.faults_all)
 
     def likely(self, loads: Loads) -> list[LoadThatWalks]:
         """The loads that a program's are like: a mix that takes the time that is known, or both."""
-        if self.time.native_cycles is None or not self.program.walks:
-            return [loads.independent, loads.dependent]
-        left = self.time.native_cycles - self.program.instructions * self.time.cpi
-        return [loads.that_take((left - self.faults_all) / self.program.walks)]
+        walks, native = max(1, self.program.walks), self.program.native
+        computing, faulting = self.program.instructions * self.time.cpi, self.faults_all
+        if native is None:
+            return [loads.independent, loads.after((computing + faulting) / walks)]
+        # Page faults are a part of the kernel's time, where that is told apart.
+        left = native.user * self.time.clock - computing - (0 if native.system else faulting)
+        each = native.total * self.time.clock / walks
+        return [loads.that_take(left / walks, after=each - loads.dependent.cycles)]
 
 
 def gain(
@@ -210,23 +240,25 @@ def _estimates(
             (every.median, base.median - large.median),
             (every.high, base.high - large.low),
         ]
-    known = program.native_cycles
-    natives = (None, None, None) if known is None else (known.high, known.median, known.low)
-    times = [*map(_Time, (CPI_HIGH, CPI_EXPECTED, CPI_LOW), natives)]
+    clock = costs.clock
+    clocks = (clock.high, clock.median, clock.low)
+    times = [*map(_Time, (CPI_HIGH, CPI_EXPECTED, CPI_LOW), clocks)]
     return [
         _Estimate(program, time, time_of_loss, *of_faults)
         for time, time_of_loss, of_faults in zip(times, reversed(times), cycles, strict=True)
     ]
 
 
-def _by_loads(program: Program, loads: Loads, avoided: int, estimates: Sequence[_Estimate]) -> Gain:
+def _by_loads(
+    program: Program, loads: Sequence[Loads], avoided: int, estimates: Sequence[_Estimate]
+) -> Gain:
     """From loads over a working set as large as the program's memory, measured in both sizes."""
     low, expected, high = (
         [
             estimate.share(max(0.0, avoided * load.saved), program.walks * load.cycles)
-            for load in estimate.likely(loads)
+            for load in estimate.likely(measured)
         ]
-        for estimate in estimates
+        for estimate, measured in zip(estimates, loads, strict=True)
     )
     return _in_order(min(low), fmean(expected), max(high))
 

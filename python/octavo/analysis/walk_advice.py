@@ -22,7 +22,15 @@ from octavo.analysis.advice import (
     cases_to_advise,
     first_growth,
 )
-from octavo.analysis.gain import NO_FAULTS, NO_GAIN, Gain, PageFaults, Program, gain
+from octavo.analysis.gain import (
+    NO_FAULTS,
+    NO_GAIN,
+    Gain,
+    NativeTime,
+    PageFaults,
+    Program,
+    gain,
+)
 from octavo.analysis.rows import FAULTS, Row, memory_by_size, stream_counters
 from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.units import (
@@ -32,7 +40,6 @@ from octavo.base.units import (
     format_mpki,
     format_share,
 )
-from octavo.calibration.file import Spread
 from octavo.hardware.tlb_levels import Machine
 
 _WALKS_A_FAULT = 100
@@ -48,22 +55,18 @@ def advise_by_walks(
     thresholds: Thresholds | None = None,
     *,
     with_faults: bool = True,
-    native_seconds: float | None = None,
+    native: NativeTime | None = None,
 ) -> list[Advice]:
     """Advice for code, for data, then for each large region, most walks first.
 
-    `with_faults` says whether page faults at first touches count. `native_seconds` is the processor
-    time that what was counted takes natively, where that is known.
+    `with_faults` says whether page faults at first touches count. `native` is the time that
+    what was counted takes natively, where that is known.
     """
     limits = thresholds or Thresholds()
     if not with_faults:
         rows = [row for row in rows if row["component"] != FAULTS]
     whole, large = cases_to_advise(rows, machine)
-    program = program_of(rows, whole)
-    if native_seconds is not None:
-        clock = costs.clock
-        cycles = (native_seconds * rate for rate in (clock.low, clock.median, clock.high))
-        program = replace(program, native_cycles=Spread(*cycles))
+    program = replace(program_of(rows, whole), native=native)
     return [_advise(case, program, costs, limits) for case in (*whole, *large)]
 
 

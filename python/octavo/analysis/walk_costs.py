@@ -70,20 +70,32 @@ class Loads:
     independent: LoadThatWalks
     dependent: LoadThatWalks
     """Each waits for the one before."""
+    paced: LoadThatWalks | None = None
+    """Each waits for the one before, and for a pause."""
+    pause_cycles: float = 0.0
 
-    def that_take(self, cycles: float) -> LoadThatWalks:
-        """Such of which a part is independent, so that they take so many cycles, as far as that
-        can be.
+    def after(self, cycles: float) -> LoadThatWalks:
+        """Dependent loads with so many cycles of other work before each."""
+        if self.paced is None:
+            return self.dependent
+        return _between(self.dependent, self.paced, cycles / self.pause_cycles)
+
+    def that_take(self, cycles: float, after: float) -> LoadThatWalks:
+        """Loads of which a part is independent, so that they take so many cycles, as far as that
+        can be; the others have so many cycles of other work before each.
         """
-        one, other = self.independent, self.dependent
+        one, other = self.independent, self.after(after)
         if other.cycles <= one.cycles:
             return other
-        part = (cycles - one.cycles) / (other.cycles - one.cycles)
-        part = min(1.0, max(0.0, part))
-        return LoadThatWalks(
-            one.cycles + part * (other.cycles - one.cycles),
-            one.saved + part * (other.saved - one.saved),
-        )
+        return _between(one, other, (cycles - one.cycles) / (other.cycles - one.cycles))
+
+
+def _between(one: LoadThatWalks, other: LoadThatWalks, part: float) -> LoadThatWalks:
+    part = min(1.0, max(0.0, part))
+    return LoadThatWalks(
+        one.cycles + part * (other.cycles - one.cycles),
+        one.saved + part * (other.saved - one.saved),
+    )
 
 
 @dataclass(frozen=True)
@@ -173,8 +185,10 @@ class WalkCosts:
         found = {} if self.calibration is None else self.calibration.fault_cycles
         return found if found.keys() >= FAULT_CYCLES.keys() else {}
 
-    def loads(self, size: int, touched_bytes: int) -> Loads | None:
-        """Loads that walk where so much memory is in use, where they were measured."""
+    def loads(self, size: int, touched_bytes: int) -> list[Loads] | None:
+        """Loads that walk where so much memory is in use, where they were measured: for a low, an
+        expected and a high estimate.
+        """
         found = self.calibration
         if found is None:
             return None
@@ -182,11 +196,25 @@ class WalkCosts:
         share = found.walk_share(touched_bytes)
         if base is None or large is None or not share or share < _LEAST_WALK_SHARE:
             return None
-        saved = [
-            (other, max(0.0, one - other) / share)
-            for one, other in ((base.low, large.low), (base.median, large.median))
+
+        def of_walks(one: float, other: float) -> LoadThatWalks:
+            less = max(0.0, one - other) / share
+            return LoadThatWalks(other + less, less)
+
+        independent = of_walks(base.low, large.low)
+        dependent = of_walks(base.median, large.median)
+        small, huge = (found.paced_load_at(one, touched_bytes) for one in (BASE_PAGE, size))
+        if small is None or huge is None or not found.pause_cycles:
+            return 3 * [Loads(independent, dependent)]
+        differences = (
+            (small.low, huge.high),
+            (small.median, huge.median),
+            (small.high, huge.low),
+        )
+        return [
+            Loads(independent, dependent, of_walks(*both), found.pause_cycles)
+            for both in differences
         ]
-        return Loads(*(LoadThatWalks(other + less, less) for other, less in saved))
 
     def data(self, touched_bytes: int) -> Spread:
         """Cycles of the reference that needed a walk: its page was not used lately, so that its

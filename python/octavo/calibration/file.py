@@ -109,6 +109,11 @@ class Calibration:
     """Cycles of a load over all lines of a working set, by page size and by bytes, ascending: with
     its share of walks, while data and page tables compete for the caches. Low: independent loads;
     median and high: each load waits for the one before."""
+    paced_load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
+    """The same of loads that wait for the one before, and for a pause of `pause_cycles`: the more
+    time there is between walks, the more of the page table others displace from the caches."""
+    pause_cycles: float | None = None
+    """Cycles of the pause; None where no such loads were measured."""
     parallel_load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
     """Cycles of a load where so many independent chases run at once, by the bytes of the working
     set and by chases, ascending."""
@@ -149,16 +154,11 @@ class Calibration:
         """Cycles of a load over a working set in pages of that size, between the two that were
         measured next to it (on a logarithmic scale); None for smaller ones than were measured.
         """
-        measured = self.load_cycles.get(page_size)
-        if not measured or working_set_bytes < min(measured):
-            return None
-        below = max(size for size in measured if size <= working_set_bytes)
-        above = min((size for size in measured if size > working_set_bytes), default=below)
-        if above == below:
-            return measured[below]
-        part = math.log2(working_set_bytes / below) / math.log2(above / below)
-        ends = zip(*(asdict(measured[size]).values() for size in (below, above)), strict=True)
-        return Spread(*((1 - part) * one + part * other for one, other in ends))
+        return _between(self.load_cycles.get(page_size), working_set_bytes)
+
+    def paced_load_at(self, page_size: int, working_set_bytes: int) -> Spread | None:
+        """Cycles of a load with a pause, likewise."""
+        return _between(self.paced_load_cycles.get(page_size), working_set_bytes)
 
     def walk_share(self, working_set_bytes: int) -> float | None:
         """Share of loads that walk, over all lines of a working set in 4 KiB pages in random
@@ -288,6 +288,10 @@ class _Parser:
             entry_bytes=self._sizes(document, "entry_bytes", _page_size, self._bytes),
             latency_cycles=dict(sorted(latency.items())),
             load_cycles=self._sizes(document, "load_cycles", _page_size, self._footprints),
+            paced_load_cycles=self._sizes(
+                document, "paced_load_cycles", _page_size, self._footprints
+            ),
+            pause_cycles=self._pause(document),
             parallel_load_cycles=self._sizes(
                 document, "parallel_load_cycles", byte_size, self._chases
             ),
@@ -332,6 +336,14 @@ class _Parser:
         if value < 1:
             raise self._wrong(key, "is not positive")
         return value
+
+    def _pause(self, document: dict[str, Any]) -> float | None:
+        if "pause" not in document:
+            return None
+        cycles = self._number(self._table(document, "pause").get("cycles"), "pause.cycles")
+        if cycles < 1:
+            raise self._wrong("pause.cycles", "is not positive")
+        return cycles
 
     def _number(self, value: Any, key: str) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -418,6 +430,21 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _between(measured: Mapping[int, Spread] | None, bytes_: int) -> Spread | None:
+    """Between the two sizes that were measured next to this one, on a logarithmic scale; None for
+    smaller ones than were measured.
+    """
+    if not measured or bytes_ < min(measured):
+        return None
+    below = max(size for size in measured if size <= bytes_)
+    above = min((size for size in measured if size > bytes_), default=below)
+    if above == below:
+        return measured[below]
+    part = math.log2(bytes_ / below) / math.log2(above / below)
+    ends = zip(*(asdict(measured[size]).values() for size in (below, above)), strict=True)
+    return Spread(*((1 - part) * one + part * other for one, other in ends))
+
+
 class CalibrationFile:
     """The place that a calibration is to be written to."""
 
@@ -470,9 +497,14 @@ def _lines(found: Calibration) -> Iterator[str]:
         yield f"{key} = {toml_value(getattr(host, key))}"
     heading = "[walk_cycles]  # added to a load; low: walks overlap, high: each load waits"
     yield from _table(heading, found.walk_cycles, _PAGE_NAMES.get, _spread)
+    if found.pause_cycles is not None:
+        yield ""
+        yield "[pause]  # behind each paced load"
+        yield f"cycles = {_number(found.pause_cycles)}"
     for key, about, by_page in (
         ("walk_cycles_by_footprint", "by the bytes used in turn", found.walk_cycles_by_footprint),
         ("load_cycles", "over all lines of a working set, with walks", found.load_cycles),
+        ("paced_load_cycles", "the same, with a pause behind each load", found.paced_load_cycles),
     ):
         for page, costs in sorted(by_page.items()):
             yield from _table(f'[{key}."{_PAGE_NAMES[page]}"]  # {about}', costs, _size, _spread)

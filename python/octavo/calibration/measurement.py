@@ -190,6 +190,8 @@ def evaluate(
             if one["ticks"]
         },
         load_cycles=_loads(samples, ratio.median),
+        paced_load_cycles=(paced := _paced_loads(samples, ratio.median)),
+        pause_cycles=samples["pause_ticks"] * ratio.median if paced else None,
         parallel_load_cycles={
             of["bytes"]: {
                 one["chases"]: _scaled(spread_of(one["ticks"]), ratio.median)
@@ -392,6 +394,17 @@ def _loads(samples: CalibrationSamples, ratio: float) -> dict[int, dict[int, Spr
     return found
 
 
+def _paced_loads(samples: CalibrationSamples, ratio: float) -> dict[int, dict[int, Spread]]:
+    """Cycles of a load with a pause behind it, by page size and by bytes."""
+    found: dict[int, dict[int, Spread]] = {}
+    for one in samples["dense"]:
+        for size, times in ((BASE_PAGE, one["small"]), (PMD_PAGE, one["huge"])):
+            if times["paced"]:
+                spread = spread_of(times["paced"])
+                found.setdefault(size, {})[one["bytes"]] = _scaled(spread, ratio)
+    return found
+
+
 def _is_half_octave(pages: int) -> bool:
     """Whether it is a power of two or half more: small numbers, of which more are measured, are
     to weigh no more than large ones.
@@ -551,6 +564,10 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
         "entry_bytes": {str(size): covered for size, covered in calibration.entry_bytes.items()},
         "latency_cycles": table(calibration.latency_cycles),
         "load_cycles": {str(size): table(costs) for size, costs in calibration.load_cycles.items()},
+        "paced_load_cycles": {
+            str(size): table(costs) for size, costs in calibration.paced_load_cycles.items()
+        },
+        "pause_cycles": calibration.pause_cycles,
         "parallel_load_cycles": {
             str(size): table(costs) for size, costs in calibration.parallel_load_cycles.items()
         },

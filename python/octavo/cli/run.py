@@ -77,9 +77,9 @@ class RunOptions:
 
     native_time: str | None = option(
         None,
-        "TIME",
-        "Processor time, of user and system, that what counts takes natively, such as 3.1s: "
-        "gains are then shares of it (default: estimated from the instructions).",
+        "USER[,SYSTEM]",
+        "Processor time that what counts takes natively, in user mode and in the kernel, such as "
+        "2.2s,0.9s: gains are then shares of it (default: estimated from the instructions).",
     )
 
     def configuration(self, scope: dict[str, Any]) -> Configuration:
@@ -89,11 +89,13 @@ class RunOptions:
             entries=optional(units.entries, self.entries),
             tlb=self.tlb,
             max_growth=units.percentage(self.max_growth, "--max-growth"),
-            native_seconds=optional(
-                lambda text: units.duration(text, "--native-time"), self.native_time
-            ),
+            native_seconds=optional(_native_times, self.native_time),
             **scope,
         )
+
+
+def _native_times(text: str) -> list[float]:
+    return [units.duration(one, "--native-time") for one in text.split(",")]
 
 
 @with_groups

@@ -42,7 +42,7 @@ def run(
     allocations: bool = False,
     allocation_wrappers: Sequence[str] = (),
     max_growth: float = MAX_GROWTH,
-    native_seconds: float | None = None,
+    native_seconds: float | Sequence[float] | None = None,
     per_process: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
@@ -56,11 +56,11 @@ def run(
     from 4 KiB to 2 MiB; 4 KiB is always added). `tlb` names the machine whose TLBs are modelled
     (default: this processor), or a preset of entries alone; `entries` are those of the instruction
     and of the data TLB instead. `max_growth` is the share by which memory may grow for larger pages
-    to be advised. `native_seconds` is the processor time, of user and system, that what counts
-    takes natively with 4 KiB pages: gains are then shares of it. `start_after` and `duration`
-    choose the part that counts, in the words of the command line: "30s", "200M" (instructions), or
-    "ctl", which waits for `octavo.ctl(pid, "start")`; `window` traces windows of it only, as
-    "20M/1980M" or "0.1s/10s", of each of which `window_warm` instructions do not count.
+    to be advised. `native_seconds` is the processor time that what counts takes natively with 4 KiB
+    pages, or two: in user mode and in the kernel. Gains are then shares of it. `start_after` and
+    `duration` choose the part that counts, in the words of the command line: "30s", "200M"
+    (instructions), or "ctl", which waits for `octavo.ctl(pid, "start")`; `window` traces windows of
+    it only, as "20M/1980M" or "0.1s/10s", of each of which `window_warm` instructions do not count.
     `allocations` records the blocks that a program allocates, and attributes misses to the first
     caller that is none of the usual wrappers of allocators, nor one of `allocation_wrappers`. With
     `per_process`, processes of one program are judged apart. The program's standard streams are

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import Analysis, machine_presets
 from octavo.analysis.allocations import WRAPPERS
+from octavo.analysis.gain import NativeTime
 from octavo.base.errors import UsageError, choose
 from octavo.base.units import DEFAULT_PAGE_SIZES, page_sizes, with_base
 from octavo.hardware.modelled import (
@@ -65,8 +66,8 @@ class Configuration(Scope):
     """The machine whose TLBs are modelled beside `machine`, if there is one."""
     max_growth: float = MAX_GROWTH
     """Share by which memory may grow for larger pages to be advised; it changes no row."""
-    native_seconds: float | None = None
-    """Processor time that what counts takes natively, where that is known; it changes no row."""
+    native: NativeTime | None = None
+    """The time that what counts takes natively, where that is known; it changes no row."""
     allocation_wrappers: tuple[str, ...] = ()
     """Functions that allocate for others, besides the usual ones."""
 
@@ -108,7 +109,7 @@ def configure(
     entries: tuple[int, int] | None = None,
     tlb: str | None = None,
     max_growth: float = MAX_GROWTH,
-    native_seconds: float | None = None,
+    native_seconds: float | Sequence[float] | None = None,
     allocation_wrappers: Sequence[str] = (),
     **scope: Any,
 ) -> Configuration:
@@ -131,23 +132,32 @@ def configure(
     chosen = page_sizes(DEFAULT_PAGE_SIZES) if sizes is None else sizes
     if not 0 <= max_growth < math.inf:
         raise UsageError("--max-growth must be a percentage from 0 up, such as 25 or 25%.")
-    if native_seconds is not None:
-        if not 0 < native_seconds < math.inf:
-            raise UsageError("--native-time must be a time above 0, such as 3.1s.")
-        if modelled is None:
-            raise UsageError(
-                "--native-time is for gains of time, which are estimated for a machine: give no "
-                "--entries, and a machine as --tlb."
-            )
+    native = None if native_seconds is None else _native_time(native_seconds)
+    if native is not None and modelled is None:
+        raise UsageError(
+            "--native-time is for gains of time, which are estimated for a machine: give no "
+            "--entries, and a machine as --tlb."
+        )
     return Configuration(
         page_sizes=with_base(chosen),
         machine=machine,
         modelled=modelled,
         max_growth=max_growth,
-        native_seconds=native_seconds,
+        native=native,
         allocation_wrappers=tuple(allocation_wrappers),
         **resolved,
     )
+
+
+def _native_time(seconds: float | Sequence[float]) -> NativeTime:
+    """The time in user mode, or in user mode and in the kernel. Raises UsageError."""
+    times = [seconds] if isinstance(seconds, int | float) else [*seconds]
+    if len(times) not in (1, 2) or not all(0 < time < math.inf for time in times):
+        raise UsageError(
+            "--native-time must be a time above 0, such as 3.1s, or two: in user mode and in the "
+            "kernel, such as 2.2s,0.9s."
+        )
+    return NativeTime(*times)
 
 
 def _tlb_name(name: str) -> str:

@@ -16,7 +16,7 @@ from octavo.actions.subjects import Subjects
 from octavo.actions.trial import try_pages
 from octavo.analysis.advice import Thresholds, advise_all, overall_text
 from octavo.analysis.allocations import allocation_rows, allocations_record, sentence
-from octavo.analysis.gain import ASSUMPTIONS
+from octavo.analysis.gain import ASSUMPTIONS, NativeTime
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
 from octavo.analysis.rows import (
@@ -109,7 +109,7 @@ def advice_records(
     runtimes: Mapping[int, Runtime] | None = None,
     programs: Sequence[Program] = (),
     chains: Mapping[int, int] | None = None,
-    native_seconds: float | None = None,
+    native: NativeTime | None = None,
     try_pages: TryPages = lambda: None,
 ) -> list[dict[str, Any]]:
     """Advice with its actions as plain data, the overall answer first.
@@ -118,19 +118,19 @@ def advice_records(
     with its arguments; None where it is not known, and empty where there is no program, so that
     nothing can be done about it. `runtimes` are those of the processes, by stream number; regions
     of `programs` are judged together, not in each of their processes. `chains` says which images
-    replaced each other by exec (`exec_chains`). `native_seconds` is the processor time that what
-    was counted takes natively. `try_pages` asks this kernel for pages of a size.
+    replaced each other by exec (`exec_chains`). `native` is the time that what was counted
+    takes natively. `try_pages` asks this kernel for pages of a size.
     """
     limits = limits or Thresholds()
     merged = rows_by_program(rows, programs)
-    if native_seconds is not None and costs is not None:
+    if native is not None and costs is not None:
         instructions = stream_counters(merged).get("instructions", 0)
-        if native_seconds * costs.clock.high < instructions / _MOST_PER_CYCLE:
+        if native.total * costs.clock.high < instructions / _MOST_PER_CYCLE:
             manifest["warnings"].append(
-                f"NATIVE TIME: no processor takes only {native_seconds:g} s for the "
+                f"NATIVE TIME: no processor takes only {native.total:g} s for the "
                 f"{format_count(instructions)} instructions that were counted; it was not used."
             )
-            native_seconds = None
+            native = None
     if costs is None:
         advice = advise_all(merged, machine, limits)
     else:
@@ -141,7 +141,7 @@ def advice_records(
         has_faults = any(row["component"] == FAULTS and row["value"] for row in merged)
         costs = replace(costs, counts_faults=with_faults and has_faults)
         found = advise_by_walks(
-            merged, machine, costs, limits, with_faults=with_faults, native_seconds=native_seconds
+            merged, machine, costs, limits, with_faults=with_faults, native=native
         )
         advice = leave_as_is(found, merged, host, limits)
     usable = [usable_size(item, host, limits) for item in advice]
@@ -184,7 +184,7 @@ def advice_records(
             text += _FREE_MEMORY_CAUTION
         more = {
             **answered.record(),
-            "native_seconds": native_seconds,
+            "native_seconds": None if native is None else native.record(),
             "walk_costs": costs.record(),
             "assumptions": ASSUMPTIONS,
         }
@@ -233,11 +233,11 @@ def finished(
     limits = Thresholds(
         max_growth=configuration.max_growth, memory_bytes=manifest["host"]["memory_bytes"]
     )
-    native_seconds = configuration.native_seconds
+    native = configuration.native
     if "windows" in manifest:
         share = traced_share(manifest["windows"])
         limits = replace(limits, negligible_misses=round(limits.negligible_misses * share))
-        native_seconds = None if native_seconds is None else native_seconds * share
+        native = None if native is None else native.part(share)
     advice = advice_records(
         rows,
         configuration.machine,
@@ -249,7 +249,7 @@ def finished(
         runtimes=runtimes,
         programs=programs,
         chains=exec_chains(result["processes"]),
-        native_seconds=native_seconds,
+        native=native,
         try_pages=try_pages,
     )
     if allocations is not None:
