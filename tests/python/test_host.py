@@ -42,4 +42,4 @@ def test_the_answer_warns_of_a_host_that_may_take_memory_back(
     monkeypatch.setattr(result, "reports_free_memory", lambda: reports)
     found = octavo.run("synth:gups?table=64MiB&updates=1M", tlb="zen3").advice[0]
     assert found["changes"]
-    assert ("This virtual machine tells its host which memory is free" in found["text"]) == reports
+    assert ("This virtual machine reports free memory to its host" in found["text"]) == reports

@@ -197,7 +197,7 @@ class _Estimate:
         computing, faulting = self.program.instructions * self.time.cpi, self.faults_all
         if native is None:
             return [loads.independent, loads.after((computing + faulting) / walks)]
-        # Page faults are a part of the kernel's time, where that is told apart.
+        # Page faults are a part of the kernel's time, where that is known.
         left = native.user * self.time.clock - computing - (0 if native.system else faulting)
         each = native.total * self.time.clock / walks
         return [loads.that_take(left / walks, after=each - loads.dependent.cycles)]

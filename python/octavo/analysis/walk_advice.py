@@ -60,7 +60,7 @@ def advise_by_walks(
     """Advice for code, for data, then for each large region, most walks first.
 
     `with_faults` says whether page faults at first touches count. `native` is the time that
-    what was counted takes natively, where that is known.
+    the counted part takes natively, where that is known.
     """
     limits = thresholds or Thresholds()
     if not with_faults:

@@ -77,7 +77,7 @@ def cpu_field(name: str, root: Path = Path("/")) -> str | None:
 
 
 def reports_free_memory(root: Path = Path("/")) -> bool:
-    """Whether this virtual machine tells its host which memory is free, so that the host can take
+    """Whether this virtual machine reports free memory to its host, which can then take
     it back: free page reporting of a virtio balloon (Virtio 1.2, section 5.5).
     """
     for device in (root / "sys/bus/virtio/devices").glob("*"):

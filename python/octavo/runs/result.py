@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "octavo/run/1"
 _FREE_MEMORY_CAUTION = (
-    " This virtual machine tells its host which memory is free, and the host may take it back: a "
+    " This virtual machine reports free memory to its host, which may take it back: a "
     "first touch of a 2 MiB page can then take milliseconds, which a short run does not make up "
     "for. octavo calibrate measures it."
 )
