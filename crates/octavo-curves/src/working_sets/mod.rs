@@ -23,7 +23,8 @@ pub(crate) use self::gaps::Gaps;
 use crate::sizes::Sizes;
 use crate::touches::{Row, Rows, Run};
 
-/// So many base pages end a block, to bound the work at the end of a batch.
+/// So many base pages end a block once the reference to the last of them is over, to bound the work at the end of a
+/// batch.
 /// Tests reach it.
 const MOST_IN_USE: usize = if cfg!(test) { 24 } else { 256 };
 
@@ -96,7 +97,7 @@ impl WorkingSets {
             current: 0,
             start: 0,
             end: 0,
-            in_block: Vec::with_capacity(MOST_IN_USE),
+            in_block: Vec::with_capacity(MOST_IN_USE + 1),
         }
     }
 
@@ -191,8 +192,10 @@ impl WorkingSets {
             *last = *start;
         }
         self.in_block.push(row);
-        if self.in_block.len() == MOST_IN_USE {
-            self.end = 0;
+        if self.in_block.len() >= MOST_IN_USE {
+            // Not with this very reference, which may be to another page, too: of the pages that it is to, a block that
+            // began with it would have the last one only.
+            self.end = now + 1;
         }
     }
 
