@@ -15,7 +15,7 @@ from fakes import MachineCurve, footprints, region, result
 from fakes import process as made_process
 from octavo._core import OctavoError
 from octavo.analysis.advice import Advice, Thresholds
-from octavo.analysis.gain import NativeTime, PageFaults, Program, gain
+from octavo.analysis.gain import Gain, NativeTime, PageFaults, Program, gain
 from octavo.analysis.rows import rows_of
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
@@ -303,6 +303,12 @@ def test_walks_cost_the_more_the_rarer_they_are(tmp_path: Path) -> None:
     # Each walk has 2810 cycles, of which 500 are instructions: they wait, and pauses are long.
     found = gain(known, measured, 2 * MIB, 10**6, 0, 64 * MIB)
     assert found.expected == pytest.approx(320 / 2810)
+
+
+def test_no_more_than_a_known_time_is_saved(tmp_path: Path) -> None:
+    program = Program(10**9, 10**9, 64 * MIB, native=NativeTime(0.05))
+    for costs in (calibration(tmp_path / "calibration.toml", LOADS + PACED), estimated()):
+        assert gain(program, costs, 2 * MIB, 10**9, 0, 64 * MIB) == Gain(1, 1, 1)
 
 
 def test_a_known_time_is_used_with_estimated_walks() -> None:

@@ -67,8 +67,8 @@ impl<'a> Cycle<'a> {
         made
     }
 
-    /// Follows links one at a time, and pauses for so many ticks after each: the ticks of a load, the mean of each
-    /// [`CHUNK`] of them, reading the clock left out.
+    /// Follows links one at a time, and pauses for so many ticks after each. Returns the ticks of a load without those
+    /// of reading the clock: the mean of each [`CHUNK`] of loads.
     pub fn follow_paced(&self, steps: usize, pause: u64) -> Vec<f64> {
         let clock = (0..CHUNK).map(|_| ticks().abs_diff(ticks())).min().unwrap_or(0);
         let mut at = self.order[self.at.get()];

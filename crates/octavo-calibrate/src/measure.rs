@@ -34,10 +34,10 @@ const LINKS_IN_EVERY_ROUND: usize = 1 << 17;
 const MOST_ROUNDS_BETWEEN: usize = 8;
 /// Memory is asked for during at most one part in so many of the time.
 const MEMORY_TIME_SHARE: u32 = 2;
-/// Between two questions whether to go on.
+/// `on_progress` is called so often while memory is left free.
 const WAITING_STEP: Duration = Duration::from_millis(50);
 /// Ticks between loads of a paced chase, which walks as rarely as many programs do.
-pub const PAUSE_TICKS: u64 = 1000;
+const PAUSE_TICKS: u64 = 1000;
 /// Loads of a paced chase that are timed.
 const PACED_LOADS: usize = 16 * CHUNK;
 /// The least working set of a paced chase: the page table of a smaller one lies in the core's own caches.

@@ -160,7 +160,7 @@ NO_FAULTS = PageFaults(0, 0, 0)
 
 @dataclass(frozen=True)
 class _Time:
-    """A program's time as one of the three estimates has it: by its instructions, or as known."""
+    """What a program's time is taken from, in one of the three estimates."""
 
     cpi: float
     clock: float
@@ -169,7 +169,9 @@ class _Time:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """The assumptions of the low, the expected or the high gain, besides those about walks."""
+    """The assumptions of one estimate, the low, the expected or the high gain, besides those about
+    walks.
+    """
 
     program: Program
     time: _Time
@@ -188,7 +190,7 @@ class _Estimate:
         time = self.time if saved >= 0 else self.time_of_loss
         native = self.program.native
         if native is not None:
-            return saved / (native.total * time.clock)
+            return min(1.0, saved / (native.total * time.clock))
         return saved / (self.program.instructions * time.cpi + walking + self.faults_all)
 
     def likely(self, loads: Loads) -> list[LoadThatWalks]:
