@@ -160,7 +160,7 @@ NO_FAULTS = PageFaults(0, 0, 0)
 
 @dataclass(frozen=True)
 class _Time:
-    """What a program's time is taken from, in one of the three estimates."""
+    """The source of a program's time in one of the three estimates."""
 
     cpi: float
     clock: float
