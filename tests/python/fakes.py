@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from octavo._core import Touched
+from octavo.calibration.file import processor
 from octavo.tracing.manifest import Circumstances, build_manifest
 from octavo.tracing.scope import Scope
 
@@ -253,6 +254,25 @@ class FakeRun:
 
     def result(self) -> Result:
         return self.outcome
+
+
+def write_calibration(path: Path, tables: str) -> None:
+    """A calibration of this processor at 2.5 GHz, with these tables."""
+    model, cpuid = processor()
+    path.write_text(
+        f"""format = 1
+cycles_per_second = 2.5e9
+tsc_per_second = 2.5e9
+notes = []
+[host]
+cpu_model = "{model}"
+cpu_id = "{cpuid}"
+measured_at = "2026-11-23T06:50:00Z"
+kernel = "6.12"
+octavo = "0.1.0"
+virtualised = true
+{tables}"""
+    )
 
 
 def write_script(path: Path, body: str) -> None:

@@ -14,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 import octavo
+from fakes import write_calibration
 from octavo.analysis.stored_result import read_run
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import MIB
-from octavo.calibration.file import processor
 from octavo.cli import app
 from octavo.verification import api
 from octavo.verification.experiment import Measured
@@ -117,25 +117,15 @@ def test_times_in_python_are_positive(name: str, value: float) -> None:
 def test_a_host_that_takes_memory_back_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, cpuid = processor()
     (tmp_path / "octavo").mkdir()
-    (tmp_path / "octavo/calibration.toml").write_text(
-        f"""format = 1
-cycles_per_second = 4e9
-tsc_per_second = 4e9
-notes = []
-[host]
-cpu_model = "{model}"
-cpu_id = "{cpuid}"
-measured_at = "2026-11-23T06:50:00Z"
-kernel = "6.12"
-octavo = "0.1.0"
-virtualised = true
+    write_calibration(
+        tmp_path / "octavo/calibration.toml",
+        """
 [fault_cycles]
-"2MiB" = {{low = 400000, median = 400000, high = 400000}}
+"2MiB" = {low = 400000, median = 400000, high = 400000}
 [returned_fault_cycles]
-"2MiB" = {{low = 20000000, median = 20400000, high = 21000000}}
-"""
+"2MiB" = {low = 12000000, median = 12900000, high = 13000000}
+""",
     )
     said = "takes 5.0 ms longer for each 2 MiB page that it touches"
     before = octavo.verify(["true"], repetitions=1).notes

@@ -11,16 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes import MachineCurve, footprints, region, result
+from fakes import MachineCurve, footprints, region, result, write_calibration
 from fakes import process as made_process
 from octavo._core import OctavoError
 from octavo.analysis.advice import Advice, Thresholds
-from octavo.analysis.gain import Gain, NativeTime, PageFaults, Program, gain
+from octavo.analysis.gain import Gain, PageFaults, Program, gain
+from octavo.analysis.native_time import NativeTime
 from octavo.analysis.rows import rows_of
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
 from octavo.base.units import GIB, KIB, MIB
-from octavo.calibration.file import Spread, processor
+from octavo.calibration.file import Spread
 from octavo.hardware.modelled import given_machine, this_machine
 from octavo.hardware.tlb_levels import load_preset
 
@@ -381,22 +382,8 @@ def test_walks_cost_more_where_the_page_table_is_large() -> None:
 
 def calibration(file: Path, more: str = "") -> WalkCosts:
     """The costs that a file with some walks gives, of this processor."""
-    model, cpuid = processor()
-    file.write_text(
-        f"""format = 1
-cycles_per_second = 2.5e9
-tsc_per_second = 2.5e9
-notes = []
-[host]
-cpu_model = "{model}"
-cpu_id = "{cpuid}"
-measured_at = "2026-11-23T06:50:00Z"
-kernel = "6.12"
-octavo = "0.1.0"
-virtualised = true
-[walk_cycles]
-"4KiB" = {{low = 10.0, median = 20.5, high = 90.0}}
-{more}"""
+    write_calibration(
+        file, f'[walk_cycles]\n"4KiB" = {{low = 10.0, median = 20.5, high = 90.0}}\n{more}'
     )
     return walk_costs(this_machine(), file)
 

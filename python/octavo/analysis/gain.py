@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
+from octavo.analysis.native_time import NativeTime
 from octavo.analysis.walk_costs import FAULT_CYCLES, Loads, LoadThatWalks, WalkCosts
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE, format_share
@@ -102,29 +103,6 @@ class Gain:
 
 
 NO_GAIN = Gain(0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class NativeTime:
-    """Processor time that what was counted takes natively, with 4 KiB pages, in seconds."""
-
-    user: float
-    """In user mode: of instructions, the loads that they wait for, and walks."""
-    system: float = 0.0
-    """In the kernel."""
-
-    @property
-    def total(self) -> float:
-        """The time that gains are shares of."""
-        return self.user + self.system
-
-    def part(self, share: float) -> NativeTime:
-        """A share of it."""
-        return NativeTime(share * self.user, share * self.system)
-
-    def record(self) -> dict[str, float]:
-        """Plain data for the JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

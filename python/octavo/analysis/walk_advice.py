@@ -26,11 +26,11 @@ from octavo.analysis.gain import (
     NO_FAULTS,
     NO_GAIN,
     Gain,
-    NativeTime,
     PageFaults,
     Program,
     gain,
 )
+from octavo.analysis.native_time import NativeTime
 from octavo.analysis.rows import FAULTS, Row, memory_by_size, stream_counters
 from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.units import (

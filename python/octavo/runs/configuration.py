@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import Analysis, machine_presets
 from octavo.analysis.allocations import WRAPPERS
-from octavo.analysis.gain import NativeTime
+from octavo.analysis.native_time import NativeTime
 from octavo.base.errors import UsageError, choose
 from octavo.base.units import DEFAULT_PAGE_SIZES, page_sizes, with_base
 from octavo.hardware.modelled import (

@@ -16,7 +16,8 @@ from octavo.actions.subjects import Subjects
 from octavo.actions.trial import try_pages
 from octavo.analysis.advice import Thresholds, advise_all, overall_text
 from octavo.analysis.allocations import allocation_rows, allocations_record, sentence
-from octavo.analysis.gain import ASSUMPTIONS, NativeTime
+from octavo.analysis.gain import ASSUMPTIONS
+from octavo.analysis.native_time import NativeTime
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
 from octavo.analysis.rows import (

@@ -1,0 +1,28 @@
+"""The time that a program takes natively, as the user gives it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class NativeTime:
+    """Processor time that what was counted takes natively, with 4 KiB pages, in seconds."""
+
+    user: float
+    """In user mode: of instructions, the loads that they wait for, and walks."""
+    system: float = 0.0
+    """In the kernel."""
+
+    @property
+    def total(self) -> float:
+        """The time that gains are shares of."""
+        return self.user + self.system
+
+    def part(self, share: float) -> NativeTime:
+        """A share of it."""
+        return NativeTime(share * self.user, share * self.system)
+
+    def record(self) -> dict[str, float]:
+        """Plain data for the JSON."""
+        return asdict(self)
