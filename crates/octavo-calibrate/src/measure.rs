@@ -280,7 +280,7 @@ pub fn measure(
         return measure_in_memory(plan, &mut on_progress);
     }
     let started = Instant::now();
-    let first = faults_of_free_memory();
+    let first = faults_of_free_memory(plan);
     let mut measured = measure_in_memory(plan, &mut on_progress)?;
     // Slow ones may be of memory that nothing had used yet. What happens again is what a host does.
     let were_slow = first.iter().zip(&measured.faults).any(|(first, usual)| {
@@ -289,15 +289,16 @@ pub fn measure(
     });
     let free = Duration::from_secs(plan.free_seconds);
     if were_slow && has_waited(free, started, &mut on_progress) {
-        measured.later_faults = faults_of_free_memory();
+        measured.later_faults = faults_of_free_memory(plan);
     }
     Ok(measured)
 }
 
 /// First touches of memory as a program that starts now finds it.
-fn faults_of_free_memory() -> Vec<FaultSamples> {
+fn faults_of_free_memory(plan: &Plan) -> Vec<FaultSamples> {
     let sample = |(page_bytes, pages)| {
-        let ticks = ticks_of_samples(page_bytes, pages, FREE_MEMORY_SAMPLES);
+        let most = (plan.small_bytes + plan.huge_bytes) / (page_bytes * pages);
+        let ticks = ticks_of_samples(page_bytes, pages, FREE_MEMORY_SAMPLES.min(most));
         FaultSamples { page_bytes, pages, ticks }
     };
     FREE_MEMORY_FAULTS.map(sample).into()
@@ -903,11 +904,16 @@ mod tests {
 
     #[test]
     fn samples_of_free_memory_are_many_and_small() {
-        let samples = faults_of_free_memory();
+        let samples = faults_of_free_memory(&Plan::full(256 << 20));
         assert_eq!((samples[0].page_bytes, samples[0].pages), (SMALL_PAGE, 512));
         assert_eq!(samples[0].ticks.len(), FREE_MEMORY_SAMPLES);
         assert_eq!((samples[1].page_bytes, samples[1].pages), (HUGE_PAGE, 1));
         assert!(samples.iter().flat_map(|one| &one.ticks).all(|ticks| *ticks > 0.0));
+    }
+
+    #[test]
+    fn samples_of_free_memory_take_no_more_than_the_plan_has() {
+        assert_eq!(faults_of_free_memory(&TINY)[0].ticks.len(), 12);
     }
 
     #[test]
