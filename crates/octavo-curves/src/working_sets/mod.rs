@@ -193,8 +193,8 @@ impl WorkingSets {
         }
         self.in_block.push(row);
         if self.in_block.len() >= MOST_IN_USE {
-            // Not with this very reference, which may be to another page, too: of the pages that it is to, a block that
-            // began with it would have the last one only.
+            // Not before this reference is over. One that lies in two pages has a run for each, and a block that began
+            // with the second run would leave the first page out.
             self.end = now + 1;
         }
     }
