@@ -390,7 +390,8 @@ def test_memory_that_the_host_took_back_costs_more_at_first_touches() -> None:
     read = parse_calibration(calibration_toml(found), Path("calibration.toml"))
     assert read.kept_free_bytes == found.kept_free_bytes
     assert read.returned_fault_cycles[HUGE].median == 50_000 * RATIO
-    samples["later_faults"][1]["ticks"] = [1500.0] * 16
+    # An interrupt alone says nothing of the host.
+    samples["later_faults"][1]["ticks"] = [1500.0] * 15 + [9000.0]
     assert figures(samples).returned_fault_cycles == {}
 
 

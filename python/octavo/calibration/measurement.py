@@ -48,6 +48,8 @@ _VARYING_CLOCK = 0.05
 _TSC_DIFFERS = 0.02
 _RETURNED = 3.0
 """First touches that take so many times as long are of memory that the host had taken back."""
+_RETURNED_SHARE = 0.25
+"""Of samples, those that must be slow: an interrupt makes single ones slow, too."""
 _SETTLED = 1.02
 """Times of which the median is at most so many times the lower quartile have settled."""
 _DISTURBED = 1.5
@@ -323,7 +325,7 @@ def _returned_memory(samples: CalibrationSamples) -> dict[int, _Returned]:
         if size not in quick:
             continue
         are_slow = [ticks > _RETURNED * quick[size] for ticks in one["ticks"]]
-        if any(are_slow):
+        if sum(are_slow) >= _RETURNED_SHARE * len(are_slow) > 0:
             slow = [ticks for ticks, is_slow in zip(one["ticks"], are_slow, strict=True) if is_slow]
             found[size] = _Returned(slow, are_slow.index(True) * pages * size)
     return found
