@@ -96,6 +96,8 @@ class PageFaults(TypedDict):
     """Where all pages have 4 KiB."""
     huge: int
     """With 2 MiB pages wherever they fit: those that give one."""
+    huge_again: int
+    """Of these, those for which the process had given a 2 MiB page back before."""
     left: int
     """The same: those that give a 4 KiB page."""
 

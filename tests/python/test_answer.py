@@ -212,8 +212,6 @@ def test_the_part_of_the_gain_that_the_lines_do_not_reach_is_said() -> None:
         assert "save about 10.0% of the time: they do not reach data of anonymous." in (
             answer(data, refused).text
         )
-    present = {**part("anonymous", 0.04), "reason": "already"}
-    assert "save about 10.0% of" in answer(data, present).text
     code = item("fetch", HUGE, (0.01, 0.02, 0.03), actions=[act("linker", "cc")])
     assert "save about 14.0% of the time: they do not reach code." in answer(code, data).text
 
@@ -257,6 +255,21 @@ def test_pages_that_are_there_already_need_nothing() -> None:
     refused = item("data", BASE, (0, 0, 0), reason="memory")
     assert answer(code, refused, region, rest).settings == "A=1 server"
     assert not answer(code, refused, region).changes
+
+
+def test_what_regions_have_already_is_no_part_of_what_is_expected() -> None:
+    data = item("data", HUGE, (0.02, 0.14, 0.19), growth_bytes=12 * MIB)
+    data["actions"] = [{**act("malloc", "A=1 server"), "name": "glibc"}]
+    one = {"region": "anon 64.0MiB #1", "growth_bytes": 4 * MIB}
+    present = item("data", HUGE, (0.01, 0.04, 0.1), reason="already", **one)
+    found = answer(item("fetch", BASE, (0, 0, 0)), data, present)
+    assert found.text.startswith(
+        "Which page size? 2 MiB for data. Expect about 10.0% (1.0% to 10.0%) less time on zen3 "
+        "(walk cost measured), for 8 MiB (4.0%) more memory."
+    )
+    assert found.text.endswith(
+        "It has 2 MiB for anon already, which saves about 4.0% (1.0% to 10.0%) besides."
+    )
 
 
 def test_what_no_setting_reaches_is_said() -> None:

@@ -38,7 +38,12 @@ def estimated() -> WalkCosts:
 
 def counted(faults: PageFaults) -> CountedFaults:
     """Page faults as the extension gives them."""
-    return {"base": faults.base, "huge": faults.large, "left": faults.left}
+    return {
+        "base": faults.base,
+        "huge": faults.large,
+        "huge_again": faults.again,
+        "left": faults.left,
+    }
 
 
 def advise(
@@ -238,6 +243,16 @@ def test_first_touches_of_memory_that_a_host_took_back_cost_what_it_takes_to_fin
     faults = PageFaults(16_000, 30, 1000)
     assert found.high == gain(program, usual, 2 * MIB, 0, 0, 64 * MIB, faults).high
     assert measured.without_returned_memory().faults(2 * MIB, 30) == usual.faults(2 * MIB, 30)
+
+
+def test_memory_that_the_program_gave_back_is_found_again_at_once(tmp_path: Path) -> None:
+    """Of thirty pages, twelve are of such memory, and ten of free memory that the host has left."""
+    measured = calibration(tmp_path / "calibration.toml", LOADS + FAULTS + RETURNED)
+    assert measured.faults(2 * MIB, 30, again=12) == Spread(
+        30 * 300_000, 22 * 400_000 + 8 * 20_000_000, 12 * 400_000 + 18 * 21_000_000
+    )
+    faults = PageFaults(16_000, 32, 0, again=32)
+    assert advise(0, costs=measured, faults=faults).page_size == 2 * MIB
 
 
 def test_advice_names_memory_that_the_host_took_back(tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ pub struct Region {
     admitting: bool,
     /// Whether everything counts for now.
     open: bool,
+    /// Whether something was left out since the last execution that counted, or before the first.
+    left_out: bool,
 }
 
 impl Region {
@@ -139,13 +141,15 @@ impl Region {
     pub fn new(limits: Arc<Limits>) -> Self {
         let (whole, admitting) = (limits.is_whole_run(), limits.is_open());
         let (marked, open) = (!limits.between_marks, whole && admitting);
-        Region { limits, skipping: 0, counting: 0, marked, whole, admitting, open }
+        let left_out = !marked || !admitting || limits.to_skip() > 0;
+        Region { limits, skipping: 0, counting: 0, marked, whole, admitting, open, left_out }
     }
 
     /// Looks whether the limits are open: they may be opened and closed while a program runs.
     pub fn refresh(&mut self) {
         self.admitting = self.limits.is_open();
         self.open = self.whole && self.admitting;
+        self.left_out |= !self.admitting;
     }
 
     /// Whether a process counts before it has said anything.
@@ -188,6 +192,7 @@ impl Region {
     }
 
     fn mark(&mut self, event: &Event) {
+        self.left_out |= matches!(event, Event::WindowBegin { .. });
         if self.limits.between_marks {
             match *event {
                 Event::Mark { value: Event::MARK_BEGIN } => self.marked = true,
@@ -217,14 +222,20 @@ impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
 
     #[inline(always)]
     fn execution(&mut self, segment: &Segment, words: &[u64]) {
-        if self.region.counts(segment) {
-            self.inner.execution(segment, words);
+        if !self.region.counts(segment) {
+            self.region.left_out = true;
+            return;
         }
+        if std::mem::take(&mut self.region.left_out) {
+            self.inner.resumed();
+        }
+        self.inner.execution(segment, words);
     }
 
     #[inline(always)]
     fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
-        if self.region.open { self.inner.executions(segments, words) } else { 0 }
+        let all = self.region.open && !self.region.left_out;
+        if all { self.inner.executions(segments, words) } else { 0 }
     }
 
     fn record(&mut self, words: &[u64], event: Option<&Event>) {
@@ -369,7 +380,7 @@ impl<C: Observer> WordConsumer for Window<C> {
 mod tests {
     use super::*;
     use crate::ring::StreamConsumer;
-    use octavo_types::{Consumer, Item, ItemKind, VirtAddr};
+    use octavo_types::{Consumer, Item, ItemKind, VirtAddr, WindowPlace};
 
     #[derive(Default)]
     struct Counter(u64);
@@ -427,6 +438,58 @@ mod tests {
             limits.set_over();
             assert_eq!(steps(Some(true)), 30, "what is over stays over");
         }
+    }
+
+    /// Counts executions, and how many there had been each time that counting was resumed.
+    #[derive(Default)]
+    struct Resumptions(u64, Vec<u64>);
+
+    impl Consumer for Resumptions {
+        fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {
+            self.0 += 1;
+        }
+        fn event(&mut self, _: &Event) {}
+    }
+
+    impl StreamConsumer for Resumptions {
+        fn resumed(&mut self) {
+            self.1.push(self.0);
+        }
+    }
+
+    #[test]
+    fn what_follows_a_part_that_was_left_out_is_resumed() {
+        let segment = one_instruction();
+        let resumptions = |limits: Arc<Limits>, steps: &mut dyn FnMut(&mut Window<Resumptions>)| {
+            let mut window = Window::new(Resumptions::default(), limits);
+            steps(&mut window);
+            window.inner().1.clone()
+        };
+        let execute = |window: &mut Window<Resumptions>| {
+            (0..10).for_each(|_| window.inside().execution(&segment, &[0]));
+        };
+        let all = resumptions(Limits::new(0, None, false), &mut |window| execute(window));
+        assert!(all.is_empty());
+        let first = resumptions(Limits::new(0, Some(5), false), &mut |window| execute(window));
+        assert!(first.is_empty(), "nothing is left out before a budget");
+        let skipped = resumptions(Limits::new(3, None, false), &mut |window| execute(window));
+        assert_eq!(skipped, [0]);
+        let windows = resumptions(Limits::new(0, None, false), &mut |window| {
+            execute(window);
+            let at = WindowPlace { instructions: None, milliseconds: None };
+            window.inside().record(&[], Some(&Event::WindowBegin { at }));
+            execute(window);
+        });
+        assert_eq!(windows, [10]);
+        let limits = Limits::new(0, None, false);
+        let opened = resumptions(limits.clone(), &mut |window| {
+            for open in [true, false, true] {
+                limits.set_open(open);
+                window.refresh();
+                execute(window);
+            }
+        });
+        assert_eq!(opened, [10]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ from octavo.analysis.gain import Gain
 from octavo.analysis.rows import (
     FAULTS,
     HUGE_PAGE_FAULTS,
+    HUGE_PAGE_FAULTS_AGAIN,
     PAGE_FAULTS,
     Row,
     component_of,
@@ -121,6 +122,8 @@ class Point:
     """Page faults at first touches of the data; None where they are not known."""
     huge_page_faults: int = 0
     """How many of these faults give a page of this size."""
+    huge_page_faults_again: int = 0
+    """How many of those get memory that the process had given back."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +297,7 @@ def cases_of(rows: Iterable[Row], machine: Machine) -> Iterator[Case]:
                     _at_most(memory[size], at_once),
                     base_bytes,
                     walks.get(size),
-                    faults.get(size),
+                    faults.get(size, {}),
                 )
                 for size in sorted(misses)
             ),
@@ -366,18 +369,13 @@ def _at_most(memory: Row, peaks: Mapping[int, int]) -> int:
     return min(touched, peaks.get(memory["page_size"], touched))
 
 
-def _page_faults(rows: Iterable[Row]) -> dict[int, tuple[int, int]]:
-    """By page size, all page faults and those that give a page of that size above 4 KiB."""
-    counts = {
-        (row["page_size"], row["counter"]): row["value"]
-        for row in rows
-        if row["component"] == FAULTS
-    }
-    return {
-        size: (value, counts.get((size, HUGE_PAGE_FAULTS), 0))
-        for (size, counter), value in counts.items()
-        if counter == PAGE_FAULTS
-    }
+def _page_faults(rows: Iterable[Row]) -> dict[int, dict[str, int]]:
+    """By page size, the counters of page faults."""
+    counts: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for row in rows:
+        if row["component"] == FAULTS:
+            counts[row["page_size"]][row["counter"]] = row["value"]
+    return counts
 
 
 def _point(
@@ -385,9 +383,8 @@ def _point(
     touched_bytes: int,
     base_bytes: int,
     walks: Row | None,
-    faults: tuple[int, int] | None,
+    faults: Mapping[str, int],
 ) -> Point:
-    all_faults, huge_faults = faults or (None, 0)
     return Point(
         page_size=misses["page_size"],
         misses=misses["misses"],
@@ -396,8 +393,9 @@ def _point(
         growth=touched_bytes / base_bytes - 1 if base_bytes else None,
         walks=None if walks is None else walks["misses"],
         walks_mpki=None if walks is None else walks["mpki"],
-        page_faults=all_faults,
-        huge_page_faults=huge_faults,
+        page_faults=faults.get(PAGE_FAULTS),
+        huge_page_faults=faults.get(HUGE_PAGE_FAULTS, 0),
+        huge_page_faults_again=faults.get(HUGE_PAGE_FAULTS_AGAIN, 0),
     )
 
 

@@ -45,7 +45,8 @@ ASSUMPTIONS = (
     f"{CPI_LOW} to {CPI_HIGH:g} cycles an instruction beside walks and the data that they fetch, "
     "or what they leave of the time that --native-time gives, "
     f"and up to {HIDDEN_AT_MOST:.0%} of a walk hidden by the core. Page faults at first touches of "
-    "memory are counted where the whole run of a program was traced that is no known server, at "
+    "memory are counted, unless a program was stopped or is a known server, and in a chosen part "
+    "of a run those of memory that was mapped or given back in it, at "
     f"the cost that octavo calibrate has measured, or else {_range(FAULT_CYCLES[BASE_PAGE])} "
     f"cycles for 4 KiB and {_range(FAULT_CYCLES[PMD_PAGE])} for 2 MiB; a longer run with the same "
     "memory has no more of them. Other work of the kernel and hits in the second-level TLB are not "
@@ -131,6 +132,8 @@ class PageFaults:
     """With larger pages: those that give one."""
     left: int
     """With larger pages: those that give 4 KiB where none fits."""
+    again: int = 0
+    """Of those that give a larger page, those that get memory which the program had given back."""
 
 
 NO_FAULTS = PageFaults(0, 0, 0)
@@ -212,7 +215,7 @@ def _estimates(
     """For the low, the expected and the high gain."""
     every = costs.faults(BASE_PAGE, program.page_faults)
     base = costs.faults(BASE_PAGE, faults.base - faults.left)
-    large = costs.faults(page_size, faults.large)
+    large = costs.faults(page_size, faults.large, faults.again)
     cycles = 3 * [(0.0, 0.0)]
     if every is not None and base is not None and large is not None and program.page_faults:
         cycles = [

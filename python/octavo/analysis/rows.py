@@ -77,6 +77,7 @@ class Row(TypedDict, total=False):
 FAULTS = "memory.faults"
 """The component of page faults."""
 PAGE_FAULTS, HUGE_PAGE_FAULTS = "page_faults", "huge_page_faults"
+HUGE_PAGE_FAULTS_AGAIN = "huge_page_faults_again"
 """Its counters: all of them, and those that give a 2 MiB page."""
 
 COLUMNS = columns_of(Row, without=("program", "processes"))
@@ -504,12 +505,14 @@ def _footprint_rows(footprints: Iterable[Footprint]) -> Iterator[Row]:
 def _fault_rows(regions: Iterable[tuple[Process, Region]]) -> Iterator[Row]:
     """Page faults of the regions; a forked process has the pages of its parent, and is left out."""
     faults = [region["page_faults"] for process, region in regions if process["began_by"] != "fork"]
-    base, huge, left = (sum(one[name] for one in faults) for name in ("base", "huge", "left"))
+    base = sum(one["base"] for one in faults)
+    huge = sum(one["huge"] for one in faults)
     if base:
         for size, counter, value in (
             (BASE_PAGE, PAGE_FAULTS, base),
-            (PMD_PAGE, PAGE_FAULTS, huge + left),
+            (PMD_PAGE, PAGE_FAULTS, huge + sum(one["left"] for one in faults)),
             (PMD_PAGE, HUGE_PAGE_FAULTS, huge),
+            (PMD_PAGE, HUGE_PAGE_FAULTS_AGAIN, sum(one["huge_again"] for one in faults)),
         ):
             yield Row(component=FAULTS, counter=counter, value=value, stream="data", page_size=size)
 

@@ -138,6 +138,7 @@ def _faults(case: Case, point: Point) -> PageFaults:
     return PageFaults(
         base=case.base.page_faults or 0,
         large=point.huge_page_faults,
+        again=point.huge_page_faults_again,
         left=point.page_faults - point.huge_page_faults,
     )
 

@@ -147,11 +147,13 @@ class WalkCosts:
         )
         return Spread(low, median, high)
 
-    def faults(self, size: int, count: int) -> Spread | None:
+    def faults(self, size: int, count: int, again: int = 0) -> Spread | None:
         """Cycles of so many page faults that give a page of `size` each: measured, or estimated
-        where neither of the sizes was; None of other sizes.
+        where neither of the sizes was; None of other sizes. `again` of them get memory that the
+        program gave back before.
 
-        Where the host takes free memory back, `low` has no page of such memory, `high` only such.
+        Where the host takes free memory back, `low` has no page of such memory, and `high` no
+        other one but for those.
         """
         each = (self._measured_faults or FAULT_CYCLES).get(size)
         if each is None:
@@ -159,11 +161,12 @@ class WalkCosts:
         returned = None if self.calibration is None else self.returned_fault(size)
         if self.calibration is None or returned is None:
             return Spread(count * each.low, count * each.median, count * each.high)
-        kept = min(count, self.calibration.kept_free_bytes.get(size, 0) // size)
+        kept = min(count, again + self.calibration.kept_free_bytes.get(size, 0) // size)
         return Spread(
             count * each.low,
             kept * each.median + (count - kept) * returned.median,
-            count * max(each.high, returned.high),
+            # The spread has faults on returned memory in it.
+            again * each.median + (count - again) * max(each.high, returned.high),
         )
 
     def returned_fault(self, size: int) -> Spread | None:

@@ -83,8 +83,9 @@ def answer_of(
     chosen = _chosen(items)
     if not chosen:
         return _keep(items, machine, cost_label, limits, walks, machine_sizes)
-    gain = _sum(chosen)
-    growth = _growth(chosen, chains)
+    present = _present(items, chosen)
+    gain = _less(_sum(chosen), _sum(present))
+    growth = max(0, _growth(chosen, chains) - _growth(present, chains))
     largest = max(item["usable_page_size"] for item in chosen)
     if largest in memory:
         # Large pages that hold both code and data are in both, and in the growth of each alone.
@@ -96,6 +97,8 @@ def answer_of(
         f"Which page size? {_by_size(chosen)}. Expect {gain} less time on {machine} "
         f"({cost_label}), for {_memory(growth, share)}. {_confidence(gain, limits)}"
     )
+    if present:
+        text += f" It has {_by_size(present)} already, which saves {_sum(present)} besides."
     text += _left_out(items, chosen, action, gain, limits)
     if not lines:
         text += " No setting of this system does it: the evidence below says what would."
@@ -136,6 +139,16 @@ def _chosen(items: Sequence[Record]) -> list[Record]:
                 if item["scope"] == "region" and item["stream"] == stream and _is_to_change(item)
             ]
     return chosen
+
+
+def _present(items: Sequence[Record], chosen: Sequence[Record]) -> list[Record]:
+    """The advice about regions that have their pages already, and that `chosen` includes."""
+    whole = {item["stream"] for item in chosen if item["scope"] == "program"}
+    return [
+        item
+        for item in items
+        if item["scope"] == "region" and item["stream"] in whole and item["reason"] == "already"
+    ]
 
 
 def _is_to_change(item: Record) -> bool:
@@ -248,6 +261,13 @@ def _sum(items: Sequence[Record]) -> Gain:
     return Gain(low, expected, high)
 
 
+def _less(gain: Gain, part: Gain) -> Gain:
+    """A gain without a part of it, which was estimated in the same ways."""
+    expected = gain.expected - part.expected
+    ends = sorted((gain.low - part.low, expected, gain.high - part.high))
+    return Gain(ends[0], expected, ends[2])
+
+
 def _growth(items: Sequence[Record], chains: Mapping[int, int]) -> int:
     """Bytes that pieces of advice take together: of the images of one process, those of the one
     that takes most.
@@ -316,7 +336,7 @@ def _left_out(
                 for part in items
                 if part["scope"] == "region"
                 and part["stream"] == item["stream"]
-                and (_is_to_change(part) or part["reason"] == "already")
+                and _is_to_change(part)
                 and not _reaches(action, part)
             ]
     missed = _sum(left).expected

@@ -111,6 +111,7 @@ def advice_records(
     programs: Sequence[Program] = (),
     chains: Mapping[int, int] | None = None,
     native: NativeTime | None = None,
+    is_part: bool = False,
     try_pages: TryPages = lambda: None,
 ) -> list[dict[str, Any]]:
     """Advice with its actions as plain data, the overall answer first.
@@ -120,7 +121,8 @@ def advice_records(
     nothing can be done about it. `runtimes` are those of the processes, by stream number; regions
     of `programs` are judged together, not in each of their processes. `chains` says which images
     replaced each other by exec (`exec_chains`). `native` is the time that what was counted
-    takes natively. `try_pages` asks this kernel for pages of a size.
+    takes natively. `is_part` says that a part of the run was chosen to count. `try_pages` asks
+    this kernel for pages of a size.
     """
     limits = limits or Thresholds()
     merged = rows_by_program(rows, programs)
@@ -135,10 +137,11 @@ def advice_records(
     if costs is None:
         advice = advise_all(merged, machine, limits)
     else:
-        # A server's first touches are few in the time that it works.
-        with_faults = not (
-            manifest["partial"] or any(one.is_server for one in (runtimes or {}).values())
-        )
+        # A server's first touches are few in the time that it works, and so are those at the
+        # beginning of a program that was stopped.
+        is_beginning = manifest["partial"] and not is_part
+        any_server = any(one.is_server for one in (runtimes or {}).values())
+        with_faults = not (is_beginning or any_server)
         has_faults = any(row["component"] == FAULTS and row["value"] for row in merged)
         costs = replace(costs, counts_faults=with_faults and has_faults)
         found = advise_by_walks(
@@ -198,11 +201,11 @@ def advice_records(
     return [answer, *records]
 
 
-def _forget_page_faults(result: Result) -> None:
-    """Of a part of a run it is not known which pages were touched before."""
+def _drop_page_faults(result: Result) -> None:
+    """Of a sample of a trace it is not known which pages were touched between its parts."""
     for process in result["processes"]:
         for region in process["regions"]:
-            region["page_faults"] = {"base": 0, "huge": 0, "left": 0}
+            region["page_faults"] = {"base": 0, "huge": 0, "huge_again": 0, "left": 0}
 
 
 def finished(
@@ -218,9 +221,9 @@ def finished(
     is_sampled = manifest.get("trace", {}).get("sample") is not None
     windows = manifest.get("windows")
     has_gaps = windows is not None and windows["instructions"] != windows["executed_instructions"]
-    is_part = configuration.uncounted or configuration.between_marks or has_gaps or is_sampled
-    if is_part:
-        _forget_page_faults(result)
+    is_part = bool(configuration.uncounted or configuration.between_marks or has_gaps or is_sampled)
+    if is_sampled:
+        _drop_page_faults(result)
     runtimes = runtimes_of(result["processes"])
     name_regions(result["processes"], runtimes)
     rows = rows_of(result, configuration.machine)
@@ -251,6 +254,7 @@ def finished(
         programs=programs,
         chains=exec_chains(result["processes"]),
         native=native,
+        is_part=is_part,
         try_pages=try_pages,
     )
     if allocations is not None:

@@ -50,6 +50,11 @@ impl Bits512 {
         self.members == 0
     }
 
+    /// Whether all of them are in the set.
+    pub fn is_full(&self) -> bool {
+        self.members == 512
+    }
+
     /// The least *h* such that some number of the set lies in the aligned group of 2^*h* numbers
     /// around `number`; 10 where the set is empty.
     #[inline(always)]

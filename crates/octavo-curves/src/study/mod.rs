@@ -37,7 +37,7 @@ pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize
 use machine::{MachineState, Side};
 use octavo_trace::{Counts, Stream};
 pub use page_faults::PageFaults;
-use page_faults::{HUGE_PAGES, HugePages};
+use page_faults::{HUGE_PAGES, HugePages, Untouched};
 use stream::{Access, Memory, PageStream, RegionTally};
 pub use stream::{Curve, Levels};
 
@@ -122,6 +122,7 @@ struct Checkpoint {
     fetch: Vec<RegionTally>,
     data: Vec<RegionTally>,
     machine: Option<[Vec<u64>; 2]>,
+    page_faults: Vec<PageFaults>,
     counts: Counts,
 }
 
@@ -129,7 +130,8 @@ struct ProcessMemory {
     space: AddressSpace,
     residency: Residency,
     huge_pages: HugePages,
-    /// Page faults by region.
+    untouched: Untouched,
+    /// Page faults by region, of memory whose first touches are known.
     page_faults: Vec<PageFaults>,
     /// Pages touched where no other process can have them in the same frame.
     own: PageSet,
@@ -174,7 +176,10 @@ impl ProcessMemory {
             let first = traced.raw().checked_sub(page % HUGE_PAGES).map(PageNumber::new);
             first.is_some_and(|first| self.space.fits(first, PageSize::HUGE))
         };
-        self.huge_pages.touch(page, fits, &mut self.page_faults[region]);
+        let mut unknown = PageFaults::default();
+        let is_known = self.untouched.holds(page);
+        let faults = if is_known { &mut self.page_faults[region] } else { &mut unknown };
+        self.huge_pages.touch(page, fits, faults);
     }
 }
 
@@ -190,6 +195,7 @@ impl Study {
                 space: AddressSpace::new(Relocation::default(), None),
                 residency: Residency::new(sizes.clone()),
                 huge_pages: HugePages::default(),
+                untouched: Untouched::default(),
                 page_faults: Vec::new(),
                 own: PageSet::default(),
                 machine: config.machine.as_ref().map(|tlbs| Box::new(MachineState::new(tlbs))),
@@ -470,10 +476,9 @@ impl Study {
     fn remap(&mut self, from: AddrRange, to: AddrRange) {
         let moved = self.unmap(from);
         self.unmap(to);
-        let (old, _) = base_pages(from);
-        let (new, end) = base_pages(to);
-        let (old, new, pages) = (self.memory.relocate(old), self.memory.relocate(new), end - new);
-        for page in moved.into_iter().filter(|page| page - old < pages) {
+        let ((old, old_end), (new, new_end)) = (self.relocated(from), self.relocated(to));
+        self.memory.untouched.moved(old..old_end, new..new_end);
+        for page in moved.into_iter().filter(|page| page - old < new_end - new) {
             self.memory.residency.insert(page - old + new);
             self.memory.huge_pages.moved_to(page - old + new);
         }
@@ -550,11 +555,22 @@ impl Consumer for Study {
             self.data.front().forbid_all();
         }
         match event {
-            // Memory that grows replaces nothing.
-            Event::Map { source: MapSource::Stack | MapSource::Heap, .. } => {}
-            Event::Map { range, .. } | Event::Unmap { range } => drop(self.unmap(*range)),
+            Event::Map { range, source, .. } => {
+                // Memory that grows replaces nothing.
+                if !matches!(source, MapSource::Stack | MapSource::Heap) {
+                    self.unmap(*range);
+                }
+                let (page, end) = self.relocated(*range);
+                self.memory.untouched.emptied(page..end);
+            }
+            Event::Unmap { range } => {
+                self.unmap(*range);
+                let (page, end) = self.relocated(*range);
+                self.memory.untouched.unmapped(page..end);
+            }
             Event::Advise { range, advice: MADV_DONTNEED | MADV_REMOVE } => {
                 let (page, end) = self.relocated(*range);
+                self.memory.untouched.emptied(page..end);
                 self.memory.huge_pages.give_back(page, end);
                 self.memory.residency.remove(page, end);
                 self.mapping_changed(*range);
@@ -593,6 +609,10 @@ impl StreamConsumer for Study {
             if self.native_layout { start.relocation.clone() } else { Relocation::default() };
         self.memory.space = AddressSpace::new(relocation, start.stack);
     }
+
+    fn resumed(&mut self) {
+        self.memory.untouched.clear();
+    }
 }
 
 impl Observer for Study {
@@ -601,6 +621,7 @@ impl Observer for Study {
         self.data.keep_results_only();
         self.memory.residency.keep_results_only();
         self.memory.huge_pages = HugePages::default();
+        self.memory.untouched = Untouched::default();
         if let Some(attribution) = &mut self.attribution {
             **attribution = attribution.results_only();
         }
@@ -614,6 +635,7 @@ impl Observer for Study {
             space: self.memory.space.clone(),
             residency: self.memory.residency.results_only(),
             huge_pages: HugePages::default(),
+            untouched: Untouched::default(),
             page_faults: self.memory.page_faults.clone(),
             own: self.memory.own.clone(),
             machine: self.memory.machine.as_ref().map(|machine| Box::new(machine.results_only())),
@@ -640,6 +662,7 @@ impl Observer for Study {
                 fetch: self.fetch.checkpoint(),
                 data: self.data.checkpoint(),
                 machine: self.memory.machine.as_ref().map(|machine| machine.checkpoint()),
+                page_faults: self.memory.page_faults.clone(),
                 counts: self.counts.clone(),
             }));
         } else if let Some(before) = self.before_warming.take() {
@@ -648,6 +671,7 @@ impl Observer for Study {
             if let (Some(machine), Some(misses)) = (&mut self.memory.machine, before.machine) {
                 machine.roll_back(misses);
             }
+            self.memory.page_faults = before.page_faults;
             self.counts.roll_back(&before.counts);
         }
         true

@@ -5,7 +5,10 @@
 //! of the range is unmapped or given back (`do_huge_pmd_anonymous_page` in mm/huge_memory.c). Pages that `khugepaged`
 //! would collapse later fault no less.
 
+use std::ops::Range;
+
 use octavo_types::PageSize;
+use rangemap::RangeSet;
 use rustc_hash::FxHashMap;
 
 use super::bits::Bits512;
@@ -22,6 +25,8 @@ pub struct PageFaults {
     pub base: u64,
     /// With 2 MiB pages wherever they fit: those that give one.
     pub huge: u64,
+    /// Of these, those for which the process had given a 2 MiB page back before.
+    pub huge_again: u64,
     /// With 2 MiB pages wherever they fit: those that give a 4 KiB page.
     pub left: u64,
 }
@@ -31,6 +36,7 @@ impl PageFaults {
     pub fn add(&mut self, other: PageFaults) {
         self.base += other.base;
         self.huge += other.huge;
+        self.huge_again += other.huge_again;
         self.left += other.left;
     }
 }
@@ -41,6 +47,8 @@ pub struct HugePages {
     /// By the number of 2 MiB, those of its base pages that are present; ranges with a page table are in it also
     /// where none is.
     ranges: FxHashMap<u64, Bits512>,
+    /// 2 MiB pages that were given back as a whole, without those that faults took since.
+    given_back: u64,
 }
 
 impl HugePages {
@@ -53,6 +61,8 @@ impl HugePages {
             Some(present) => faults.left += u64::from(present.insert(place(page))),
             None if fits() => {
                 faults.huge += 1;
+                faults.huge_again += u64::from(self.given_back > 0);
+                self.given_back = self.given_back.saturating_sub(1);
                 self.ranges.insert(number, Bits512::ALL);
             }
             None => {
@@ -85,11 +95,14 @@ impl HugePages {
             return;
         }
         let numbers = first >> HUGE_LOG2..=(end - 1) >> HUGE_LOG2;
-        let goes = |number: u64, present: &mut Bits512| {
+        let given_back = &mut self.given_back;
+        let mut goes = |number: u64, present: &mut Bits512| {
             let start = number << HUGE_LOG2;
             let (first, end) = (first.max(start), end.min(start + HUGE_PAGES));
+            let is_whole = end - first == HUGE_PAGES;
+            *given_back += u64::from(is_whole && present.is_full());
             (first..end).for_each(|page| present.remove(place(page)));
-            goes(present, end - first == HUGE_PAGES)
+            goes(present, is_whole)
         };
         if numbers.end() - numbers.start() < self.ranges.len() as u64 {
             for number in numbers {
@@ -101,6 +114,58 @@ impl HugePages {
             self.ranges
                 .retain(|number, present| !numbers.contains(number) || !goes(*number, present));
         }
+    }
+}
+
+/// The memory whose first touch is known to fault: all of it while no execution is left out, and afterwards what is
+/// mapped or given back. Executions that were left out may have touched other memory.
+#[derive(Clone, Default)]
+pub struct Untouched {
+    /// `None`: all memory.
+    known: Option<RangeSet<u64>>,
+}
+
+impl Untouched {
+    /// A part of the execution was left out: all memory may have been touched.
+    pub fn clear(&mut self) {
+        self.known = Some(RangeSet::new());
+    }
+
+    /// Whether the first touch of a base page is known to fault.
+    pub fn holds(&self, page: u64) -> bool {
+        self.known.as_ref().is_none_or(|known| known.contains(&page))
+    }
+
+    /// The base pages are mapped anew, or given back.
+    pub fn emptied(&mut self, pages: Range<u64>) {
+        if let Some(known) = &mut self.known
+            && !pages.is_empty()
+        {
+            known.insert(pages);
+        }
+    }
+
+    /// The base pages are unmapped.
+    pub fn unmapped(&mut self, pages: Range<u64>) {
+        if let Some(known) = &mut self.known
+            && !pages.is_empty()
+        {
+            known.remove(pages);
+        }
+    }
+
+    /// The base pages `from` become the first of `to`, whose others are new.
+    pub fn moved(&mut self, from: Range<u64>, to: Range<u64>) {
+        let Some(known) = &mut self.known else { return };
+        let inside = |range: &Range<u64>| range.start.max(from.start)..range.end.min(from.end);
+        let parts: Vec<_> = known.overlapping(&from).map(inside).collect();
+        self.unmapped(from.clone());
+        self.unmapped(to.clone());
+        let place = |page: u64| (to.start + (page - from.start)).min(to.end);
+        for part in parts {
+            self.emptied(place(part.start)..place(part.end));
+        }
+        self.emptied(place(from.end)..to.end);
     }
 }
 
@@ -124,9 +189,10 @@ mod tests {
         faults
     }
 
-    const BASE: PageFaults = PageFaults { base: 1, huge: 0, left: 1 };
-    const HUGE: PageFaults = PageFaults { base: 1, huge: 1, left: 0 };
-    const NONE: PageFaults = PageFaults { base: 1, huge: 0, left: 0 };
+    const BASE: PageFaults = PageFaults { base: 1, huge: 0, huge_again: 0, left: 1 };
+    const HUGE: PageFaults = PageFaults { base: 1, huge: 1, huge_again: 0, left: 0 };
+    const AGAIN: PageFaults = PageFaults { base: 1, huge: 1, huge_again: 1, left: 0 };
+    const NONE: PageFaults = PageFaults { base: 1, huge: 0, huge_again: 0, left: 0 };
 
     #[test]
     fn a_huge_page_saves_the_faults_of_all_its_other_pages() {
@@ -160,10 +226,50 @@ mod tests {
         assert_eq!(touch(&mut pages, 300, true), HUGE);
     }
 
+    #[test]
+    fn all_memory_is_untouched_until_something_is_left_out() {
+        let mut untouched = Untouched::default();
+        assert!(untouched.holds(7));
+        untouched.clear();
+        assert!(!untouched.holds(7));
+        untouched.emptied(5..9);
+        assert!([5, 8].iter().all(|page| untouched.holds(*page)) && !untouched.holds(9));
+        untouched.unmapped(6..7);
+        assert!(untouched.holds(5) && !untouched.holds(6) && untouched.holds(7));
+        untouched.clear();
+        assert!(!untouched.holds(5));
+    }
+
+    #[test]
+    fn memory_that_moves_stays_as_it_was_and_what_is_added_is_untouched() {
+        let mut untouched = Untouched::default();
+        untouched.clear();
+        untouched.emptied(12..30);
+        untouched.moved(10..14, 100..106);
+        let held: Vec<u64> = (0..200).filter(|page| untouched.holds(*page)).collect();
+        assert_eq!(held, (14..30).chain(102..106).collect::<Vec<_>>());
+        untouched.moved(100..106, 200..203);
+        assert!(!untouched.holds(201) && untouched.holds(202) && !untouched.holds(203));
+    }
+
+    #[test]
+    fn a_huge_page_that_was_given_back_is_taken_once() {
+        let mut pages = HugePages::default();
+        touch(&mut pages, 0, true);
+        touch(&mut pages, 512, true);
+        pages.unmap(0, 700);
+        assert_eq!(touch(&mut pages, 5000, true), AGAIN);
+        assert_eq!(touch(&mut pages, 0, true), HUGE, "the second one was given back in part");
+        touch(&mut pages, 8192, false);
+        pages.unmap(8192, 8704);
+        assert_eq!(touch(&mut pages, 8192, true), HUGE, "that was no 2 MiB page");
+    }
+
     /// One page at a time, each as the kernel's documents have it.
     #[derive(Default)]
     struct Plain {
         tables: BTreeMap<u64, BTreeSet<u64>>,
+        given_back: usize,
     }
 
     impl Plain {
@@ -171,6 +277,10 @@ mod tests {
             let number = page / 512;
             if !self.tables.contains_key(&number) && fits {
                 self.tables.insert(number, (512 * number..512 * number + 512).collect());
+                if self.given_back > 0 {
+                    self.given_back -= 1;
+                    return AGAIN;
+                }
                 return HUGE;
             }
             if self.tables.entry(number).or_default().insert(page) { BASE } else { NONE }
@@ -185,6 +295,7 @@ mod tests {
                 if gone.is_empty() {
                     continue;
                 }
+                self.given_back += usize::from(gone == all && table.len() == all.len());
                 table.retain(|page| !gone.contains(page));
                 if if unmapped { table.is_empty() } else { gone == all } {
                     self.tables.remove(&number);

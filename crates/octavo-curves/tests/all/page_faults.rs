@@ -1,6 +1,7 @@
 //! Page faults of a process's own memory, by region.
 
 use octavo_curves::{PageFaults, Sizes, Study, StudyConfig};
+use octavo_trace::{Observer, StreamConsumer};
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
 };
@@ -46,7 +47,7 @@ fn touch(study: &mut Study, start: u64, bytes: u64) {
 }
 
 fn faults(study: &Study) -> (u64, u64, u64) {
-    let PageFaults { base, huge, left } = study.total().page_faults;
+    let PageFaults { base, huge, left, .. } = study.total().page_faults;
     (base, huge, left)
 }
 
@@ -77,6 +78,7 @@ fn memory_that_is_mapped_again_and_again_faults_each_time() {
         study.event(&Event::Unmap { range: range(BASE, HUGE) });
     }
     assert_eq!(faults(&study), (5120, 10, 0));
+    assert_eq!(study.total().page_faults.huge_again, 9);
 }
 
 #[test]
@@ -100,5 +102,35 @@ fn memory_that_moves_does_not_fault_again() {
     let to = range(BASE + 8 * HUGE, HUGE);
     study.event(&Event::Remap { from: range(BASE, HUGE), to });
     touch(&mut study, BASE + 8 * HUGE, HUGE);
+    assert_eq!(faults(&study), (512, 1, 0));
+}
+
+#[test]
+fn after_a_part_that_was_left_out_only_memory_that_is_new_since_faults() {
+    let mut study = study();
+    map(&mut study, BASE, HUGE, MapSource::Anonymous);
+    touch(&mut study, BASE, HUGE / 2);
+    StreamConsumer::resumed(&mut study);
+    touch(&mut study, BASE, HUGE);
+    assert_eq!(faults(&study), (256, 1, 0), "the other half may have been touched meanwhile");
+    map(&mut study, BASE + HUGE, HUGE, MapSource::Anonymous);
+    touch(&mut study, BASE + HUGE, HUGE);
+    study.event(&Event::Advise { range: range(BASE, HUGE), advice: MADV_DONTNEED });
+    touch(&mut study, BASE, HUGE);
+    assert_eq!(faults(&study), (1280, 3, 0));
+    let to = range(BASE + 8 * HUGE, 2 * HUGE);
+    study.event(&Event::Remap { from: range(BASE, HUGE), to });
+    touch(&mut study, BASE + 8 * HUGE, 2 * HUGE);
+    assert_eq!(faults(&study), (1792, 4, 0), "what a mapping grows by is new");
+}
+
+#[test]
+fn faults_of_references_that_warm_do_not_count() {
+    let mut study = study();
+    map(&mut study, BASE, 2 * HUGE, MapSource::Anonymous);
+    study.set_warming(true);
+    touch(&mut study, BASE, HUGE);
+    study.set_warming(false);
+    touch(&mut study, BASE, 2 * HUGE);
     assert_eq!(faults(&study), (512, 1, 0));
 }

@@ -130,7 +130,8 @@ fn region<'py>(py: Python<'py>, region: &Region, result: &RegionResult) -> Dict<
 }
 
 fn page_faults<'py>(py: Python<'py>, faults: PageFaults) -> Dict<'py> {
-    Ok(dict!(py, base: faults.base, huge: faults.huge, left: faults.left))
+    let PageFaults { base, huge, huge_again, left } = faults;
+    Ok(dict!(py, base: base, huge: huge, huge_again: huge_again, left: left))
 }
 
 fn curves<'py>(py: Python<'py>, result: &RegionResult) -> PyResult<Bound<'py, PyList>> {

@@ -50,6 +50,10 @@ pub trait WordConsumer {
     fn started(&mut self, start: &Start) {
         let _ = start;
     }
+
+    /// The next execution is the first, or the first after others that were left out: memory may have been
+    /// touched meanwhile. Never called where nothing is left out.
+    fn resumed(&mut self) {}
 }
 
 /// A [`Consumer`] of a decoded stream, which takes executions and events without their words.
@@ -70,6 +74,9 @@ pub trait StreamConsumer: Consumer {
     fn started(&mut self, start: &Start) {
         let _ = start;
     }
+
+    /// As [`WordConsumer::resumed`].
+    fn resumed(&mut self) {}
 }
 
 impl<C: StreamConsumer> WordConsumer for C {
@@ -97,6 +104,10 @@ impl<C: StreamConsumer> WordConsumer for C {
 
     fn started(&mut self, start: &Start) {
         StreamConsumer::started(self, start);
+    }
+
+    fn resumed(&mut self) {
+        StreamConsumer::resumed(self);
     }
 }
 
