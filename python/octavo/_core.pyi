@@ -1042,6 +1042,8 @@ class WorkingSetSamples(TypedDict):
     overlapped: list[float]
     paced: list[float]
     """Each waits, and a pause behind it; empty of small working sets."""
+    displaced: list[float]
+    """Each waits, and other memory is read behind it; empty of small working sets."""
 
 class DenseSamples(TypedDict):
     """Loads over all lines of a working set, in 4 KiB and in 2 MiB pages."""

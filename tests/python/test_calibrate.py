@@ -133,11 +133,13 @@ def made_up(
                     "dependent": [300 / RATIO] * ROUNDS,
                     "overlapped": [50 / RATIO] * ROUNDS,
                     "paced": [500 / RATIO] * ROUNDS,
+                    "displaced": [900 / RATIO] * ROUNDS,
                 },
                 "huge": {
                     "dependent": [240 / RATIO] * ROUNDS,
                     "overlapped": [45 / RATIO] * ROUNDS,
                     "paced": [260 / RATIO] * ROUNDS,
+                    "displaced": [280 / RATIO] * ROUNDS,
                 },
             }
             for size in ((32 * MIB, 64 * MIB) if huge_pages else ())
@@ -237,6 +239,8 @@ def test_the_figures_of_a_machine_without_noise_are_its_own() -> None:
     assert numbers(found.load_cycles[HUGE][64 * MIB]) == pytest.approx((45, 240, 240))
     assert numbers(found.paced_load_cycles[SMALL][64 * MIB]) == same(500)
     assert numbers(found.paced_load_cycles[HUGE][32 * MIB]) == same(260)
+    assert numbers(found.displaced_load_cycles[SMALL][64 * MIB]) == same(900)
+    assert numbers(found.displaced_load_cycles[HUGE][32 * MIB]) == same(280)
     assert found.pause_cycles == pytest.approx(1000 * RATIO)
     assert found.notes == (
         "The core's clock ran at 1.25 times the rate of the time-stamp counter; cycles are those "
@@ -357,6 +361,7 @@ def test_an_evaluation_is_written_and_read(tmp_path: Path) -> None:
         8 * MIB: MEMORY_CYCLES / 2 + COMPUTED
     }
     assert read.paced_load_cycles == found.paced_load_cycles
+    assert read.displaced_load_cycles == found.displaced_load_cycles
     assert read.pause_cycles == pytest.approx(1000 * RATIO)
     assert read.host == found.host
     assert list(read.walk_cycles) == [SMALL, HUGE]

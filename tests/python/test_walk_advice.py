@@ -321,6 +321,39 @@ def test_walks_cost_the_more_the_rarer_they_are(tmp_path: Path) -> None:
     assert found.expected == pytest.approx(320 / 2810)
 
 
+DISPLACED = """
+[displaced_load_cycles."4KiB"]
+"64MiB" = {low = 1400.0, median = 1600.0, high = 1700.0}
+[displaced_load_cycles."2MiB"]
+"64MiB" = {low = 800.0, median = 900.0, high = 1000.0}
+"""
+
+
+def test_what_a_program_reads_between_its_walks_can_make_them_dearer(tmp_path: Path) -> None:
+    """A load that walks takes 900 cycles then, and 800 for the walk. In 1 M walks of a thousand
+    million instructions there are up to 1,500 cycles to a walk.
+    """
+    measured = calibration(tmp_path / "calibration.toml", LOADS + PACED + DISPLACED)
+    program = Program(10**9, 10**6, 64 * MIB)
+    found = gain(program, measured, 2 * MIB, 10**6, 0, 64 * MIB)
+    part = 1500 / 1600
+    load, saved = 610 + part * (1700 - 610), 80 + part * (800 - 80)
+    assert found.high == pytest.approx(saved / (1500 + load))
+    without = calibration(tmp_path / "calibration.toml", LOADS + PACED)
+    other = gain(program, without, 2 * MIB, 10**6, 0, 64 * MIB)
+    assert (found.low, found.expected) == (other.low, other.expected)
+    assert found.high > other.high
+
+
+def test_rare_walks_cost_most_at_the_pause_that_was_measured(tmp_path: Path) -> None:
+    """At one cycle each, the 1,600 instructions of a walk take as long as the pause; the load then
+    takes 900 cycles, and 800 for its walk.
+    """
+    measured = calibration(tmp_path / "calibration.toml", LOADS + PACED + DISPLACED)
+    found = gain(Program(10**9, 625_000, 64 * MIB), measured, 2 * MIB, 625_000, 0, 64 * MIB)
+    assert found.high == pytest.approx(800 / (1600 + 900 + 800))
+
+
 def test_no_more_than_a_known_time_is_saved(tmp_path: Path) -> None:
     program = Program(10**9, 10**9, 64 * MIB, native=NativeTime(0.05))
     for costs in (calibration(tmp_path / "calibration.toml", LOADS + PACED), estimated()):

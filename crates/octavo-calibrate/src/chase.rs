@@ -11,7 +11,7 @@ use crate::clock::ticks;
 /// Independent chases that run at once to let page walks overlap: more than the page walkers of any
 /// known core.
 const OVERLAPPED: usize = 8;
-/// Loads of a chase with pauses that are timed together.
+/// Loads of a chase with other work between them that are timed together.
 pub const CHUNK: usize = 256;
 
 /// Numbers of independent chases whose time is measured: up to more misses than any known core has under way.
@@ -67,9 +67,9 @@ impl<'a> Cycle<'a> {
         made
     }
 
-    /// Follows links one at a time, and pauses for so many ticks after each. Returns the ticks of a load without those
-    /// of reading the clock: the mean of each [`CHUNK`] of loads.
-    pub fn follow_paced(&self, steps: usize, pause: u64) -> Vec<f64> {
+    /// Follows links one at a time, with other work after each. Returns the ticks of a load without those of reading
+    /// the clock: the mean of each [`CHUNK`] of loads.
+    pub fn follow_between(&self, steps: usize, mut work: impl FnMut()) -> Vec<f64> {
         let clock = (0..CHUNK).map(|_| ticks().abs_diff(ticks())).min().unwrap_or(0);
         let mut at = self.order[self.at.get()];
         let mut chunks = Vec::with_capacity(steps / CHUNK);
@@ -80,12 +80,20 @@ impl<'a> Cycle<'a> {
                 at = std::hint::black_box(next(at));
                 let after = ticks();
                 sum += (after - before).saturating_sub(clock);
-                while ticks() - after < pause {}
+                work();
             }
             chunks.push(sum as f64 / CHUNK as f64);
         }
         self.at.set((self.at.get() + steps / CHUNK * CHUNK) % self.order.len());
         chunks
+    }
+
+    /// The same with a pause of so many ticks after each.
+    pub fn follow_paced(&self, steps: usize, pause: u64) -> Vec<f64> {
+        self.follow_between(steps, || {
+            let began = ticks();
+            while ticks() - began < pause {}
+        })
     }
 
     /// Follows the cycle from `OVERLAPPED` places at once: see `follow_from`.
@@ -259,6 +267,15 @@ mod tests {
         assert_eq!(cycle.at.get(), 3 * CHUNK);
         cycle.follow_paced(CHUNK, 1);
         assert_eq!(cycle.at.get(), (4 * CHUNK) % 1000);
+    }
+
+    #[test]
+    fn other_work_comes_after_each_load() {
+        let memory = links(1000);
+        let cycle = Cycle::new(memory.iter().collect(), &mut Xoshiro256PlusPlus::seed_from_u64(1));
+        let mut times = 0;
+        assert_eq!(cycle.follow_between(2 * CHUNK, || times += 1).len(), 2);
+        assert_eq!(times, 2 * CHUNK);
     }
 
     #[test]

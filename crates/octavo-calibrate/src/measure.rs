@@ -38,9 +38,14 @@ const MEMORY_TIME_SHARE: u32 = 2;
 const WAITING_STEP: Duration = Duration::from_millis(50);
 /// Ticks between loads of a paced chase, which walks as rarely as many programs do.
 const PAUSE_TICKS: u64 = 1000;
-/// Loads of a paced chase that are timed.
+/// Lines of other memory that are read between loads of a displaced chase, as by a program that works on much data
+/// between its walks.
+const DISPLACING_READS: usize = 64;
+/// The memory that they are in, bytes: more than a last-level cache leaves to one core.
+const DISPLACING_BYTES: usize = 64 << 20;
+/// Loads of a paced or displaced chase that are timed.
 const PACED_LOADS: usize = 16 * CHUNK;
-/// The least working set of a paced chase: the page table of a smaller one lies in the core's own caches.
+/// The least working set of such a chase: the page table of a smaller one lies in the core's own caches.
 const LEAST_PACED_SET: usize = 32 << 20;
 /// Memory in 4 KiB pages whose entries are a line of the page table.
 const BYTES_OF_A_TABLE_LINE: usize = SMALL_PAGE * LINE_BYTES / 8;
@@ -248,6 +253,9 @@ pub struct WorkingSetSamples {
     /// Ticks per load where each waits for the one before and a pause of `PAUSE_TICKS` behind it: the more time there
     /// is between walks, the more of the page table others displace from the caches. Empty of small working sets.
     pub paced: Vec<f64>,
+    /// Ticks per load where each waits for the one before, and `DISPLACING_READS` lines of other memory are read
+    /// between them, which displace the page table from the caches. Empty of small working sets.
+    pub displaced: Vec<f64>,
 }
 
 /// One measurement of a round, by its index in the results.
@@ -705,6 +713,7 @@ fn sample_dense(
         return;
     }
     let loads = loads(links);
+    let mut reads = RandomReads::new(random);
     for (memory, times) in [(small, &mut samples.small), (huge, &mut samples.huge)] {
         let cycle = Cycle::new(memory.all(samples.bytes), random);
         warm(&cycle);
@@ -713,11 +722,22 @@ fn sample_dense(
             times.overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
         }
         if samples.bytes >= LEAST_PACED_SET {
-            // Twice as many loads as the page table has lines: then it lies where so slow a program finds it.
-            cycle.follow_paced(2 * samples.bytes / BYTES_OF_A_TABLE_LINE, PAUSE_TICKS);
+            // Twice as many loads as the page table has lines: then it lies where such a program finds it.
+            let first = 2 * samples.bytes / BYTES_OF_A_TABLE_LINE;
+            cycle.follow_paced(first, PAUSE_TICKS);
             for _ in 0..passes {
                 let chunks = cycle.follow_paced(PACED_LOADS, PAUSE_TICKS);
                 times.paced.extend(quartile(&chunks, 2));
+            }
+            let lines = DISPLACING_BYTES.min(huge.bytes()) / LINE_BYTES;
+            let last = huge.bytes() / LINE_BYTES - lines;
+            let mut displace = || {
+                reads.read::<FILLING>(lines, |line| huge.link(last + line), DISPLACING_READS);
+            };
+            cycle.follow_between(first, &mut displace);
+            for _ in 0..passes {
+                let chunks = cycle.follow_between(PACED_LOADS, &mut displace);
+                times.displaced.extend(quartile(&chunks, 2));
             }
         }
     }

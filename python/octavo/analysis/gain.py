@@ -4,7 +4,9 @@ The time of a program is not measured by a trace. Where it is not known, it is t
 instructions at so many cycles each, plus, for each walk, the walk and the data that the reference
 went for, which were not used lately either. The interval says what these assumptions leave open:
 `low` has slow instructions, cheap walks of which the core hides a half, and data from farther away;
-`high` has quick instructions, dear walks that hide behind nothing, and data that come quickly.
+`high` has quick instructions, dear walks that hide behind nothing, and data that come quickly, or
+slower instructions where the walks are the dearer for it: the more work there is between them, and
+the more memory that work reads, the less of the page table stays in the caches.
 
 Where the time is known, what instructions and page faults leave of it is that of the loads that
 walk: it shows how much they overlap.
@@ -20,7 +22,7 @@ measured. Of few lines a page the data fit in nearer caches, and walks are more 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
 from octavo.analysis.native_time import NativeTime
@@ -236,14 +238,25 @@ def _by_loads(
     program: Program, loads: Sequence[Loads], avoided: int, estimates: Sequence[_Estimate]
 ) -> Gain:
     """From loads over a working set as large as the program's memory, measured in both sizes."""
-    low, expected, high = (
-        [
+    def shares(estimate: _Estimate, measured: Loads) -> list[float]:
+        return [
             estimate.share(max(0.0, avoided * load.saved), program.walks * load.cycles)
             for load in estimate.likely(measured)
         ]
-        for estimate, measured in zip(estimates, loads, strict=True)
-    )
-    return _in_order(min(low), fmean(expected), max(high))
+
+    low, expected, high = zip(estimates, loads, strict=True)
+    highest = max(share for estimate in _slower(*high) for share in shares(estimate, high[1]))
+    return _in_order(min(shares(*low)), fmean(shares(*expected)), highest)
+
+
+def _slower(estimate: _Estimate, loads: Loads) -> list[_Estimate]:
+    """The estimate, and those with slower instructions that walk more rarely: each walk is dearer,
+    and the more so up to the pause that was measured.
+    """
+    program = estimate.program
+    at_pause = loads.pause_cycles * program.walks / program.instructions
+    cpis = {CPI_LOW, min(max(CPI_LOW, at_pause), CPI_HIGH), CPI_HIGH}
+    return [replace(estimate, time=replace(estimate.time, cpi=cpi)) for cpi in cpis]
 
 
 def _by_walks(

@@ -70,15 +70,15 @@ class Loads:
     independent: LoadThatWalks
     dependent: LoadThatWalks
     """Each waits for the one before."""
-    paced: LoadThatWalks | None = None
-    """Each waits for the one before, and for a pause."""
+    rare: LoadThatWalks | None = None
+    """Each waits for the one before, and for other work of `pause_cycles`."""
     pause_cycles: float = 0.0
 
     def after(self, cycles: float) -> LoadThatWalks:
         """Dependent loads with so many cycles of other work before each."""
-        if self.paced is None:
+        if self.rare is None:
             return self.dependent
-        return _between(self.dependent, self.paced, cycles / self.pause_cycles)
+        return _between(self.dependent, self.rare, cycles / self.pause_cycles)
 
     def that_take(self, cycles: float, after: float) -> LoadThatWalks:
         """Loads of which a part is independent, so that they take so many cycles, as far as that
@@ -209,14 +209,19 @@ class WalkCosts:
         small, huge = (found.paced_load_at(one, touched_bytes) for one in (BASE_PAGE, size))
         if small is None or huge is None or not found.pause_cycles:
             return 3 * [Loads(independent, dependent)]
-        differences = (
-            (small.low, huge.high),
-            (small.median, huge.median),
-            (small.high, huge.low),
+        low, expected, high = (
+            of_walks(small.low, huge.high),
+            of_walks(small.median, huge.median),
+            of_walks(small.high, huge.low),
         )
+        # How much other memory a program reads between its walks is not known: at most so much.
+        small, huge = (found.displaced_load_at(one, touched_bytes) for one in (BASE_PAGE, size))
+        if small is not None and huge is not None:
+            displaced = of_walks(small.median, huge.median)
+            high = max(high, displaced, key=lambda load: load.saved)
         return [
-            Loads(independent, dependent, of_walks(*both), found.pause_cycles)
-            for both in differences
+            Loads(independent, dependent, rare, found.pause_cycles)
+            for rare in (low, expected, high)
         ]
 
     def data(self, touched_bytes: int) -> Spread:

@@ -114,6 +114,9 @@ class Calibration:
     time there is between walks, the more of the page table others displace from the caches."""
     pause_cycles: float | None = None
     """Cycles of the pause; None where no such loads were measured."""
+    displaced_load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
+    """The same of loads that wait for the one before, and for reads of 64 random lines of other
+    memory, which displace the page table from the caches."""
     parallel_load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
     """Cycles of a load where so many independent chases run at once, by the bytes of the working
     set and by chases, ascending."""
@@ -159,6 +162,10 @@ class Calibration:
     def paced_load_at(self, page_size: int, working_set_bytes: int) -> Spread | None:
         """Cycles of a load with a pause, likewise."""
         return _between(self.paced_load_cycles.get(page_size), working_set_bytes)
+
+    def displaced_load_at(self, page_size: int, working_set_bytes: int) -> Spread | None:
+        """Cycles of a load with reads of other memory before it, likewise."""
+        return _between(self.displaced_load_cycles.get(page_size), working_set_bytes)
 
     def walk_share(self, working_set_bytes: int) -> float | None:
         """Share of loads that walk, over all lines of a working set in 4 KiB pages in random
@@ -292,6 +299,9 @@ class _Parser:
                 document, "paced_load_cycles", _page_size, self._footprints
             ),
             pause_cycles=self._pause(document),
+            displaced_load_cycles=self._sizes(
+                document, "displaced_load_cycles", _page_size, self._footprints
+            ),
             parallel_load_cycles=self._sizes(
                 document, "parallel_load_cycles", byte_size, self._chases
             ),
@@ -505,6 +515,11 @@ def _lines(found: Calibration) -> Iterator[str]:
         ("walk_cycles_by_footprint", "by the bytes used in turn", found.walk_cycles_by_footprint),
         ("load_cycles", "over all lines of a working set, with walks", found.load_cycles),
         ("paced_load_cycles", "the same, with a pause behind each load", found.paced_load_cycles),
+        (
+            "displaced_load_cycles",
+            "the same, with reads of other memory behind each load",
+            found.displaced_load_cycles,
+        ),
     ):
         for page, costs in sorted(by_page.items()):
             yield from _table(f'[{key}."{_PAGE_NAMES[page]}"]  # {about}', costs, _size, _spread)

@@ -192,7 +192,8 @@ def evaluate(
             if one["ticks"]
         },
         load_cycles=_loads(samples, ratio.median),
-        paced_load_cycles=(paced := _paced_loads(samples, ratio.median)),
+        paced_load_cycles=(paced := _rare_loads(samples, "paced", ratio.median)),
+        displaced_load_cycles=_rare_loads(samples, "displaced", ratio.median),
         pause_cycles=samples["pause_ticks"] * ratio.median if paced else None,
         parallel_load_cycles={
             of["bytes"]: {
@@ -396,13 +397,15 @@ def _loads(samples: CalibrationSamples, ratio: float) -> dict[int, dict[int, Spr
     return found
 
 
-def _paced_loads(samples: CalibrationSamples, ratio: float) -> dict[int, dict[int, Spread]]:
-    """Cycles of a load with a pause behind it, by page size and by bytes."""
+def _rare_loads(
+    samples: CalibrationSamples, kind: Literal["paced", "displaced"], ratio: float
+) -> dict[int, dict[int, Spread]]:
+    """Cycles of a load with a pause or other reads behind it, by page size and by bytes."""
     found: dict[int, dict[int, Spread]] = {}
     for one in samples["dense"]:
         for size, times in ((BASE_PAGE, one["small"]), (PMD_PAGE, one["huge"])):
-            if times["paced"]:
-                spread = spread_of(times["paced"])
+            if times[kind]:
+                spread = spread_of(times[kind])
                 found.setdefault(size, {})[one["bytes"]] = _scaled(spread, ratio)
     return found
 
@@ -570,6 +573,9 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
             str(size): table(costs) for size, costs in calibration.paced_load_cycles.items()
         },
         "pause_cycles": calibration.pause_cycles,
+        "displaced_load_cycles": {
+            str(size): table(costs) for size, costs in calibration.displaced_load_cycles.items()
+        },
         "parallel_load_cycles": {
             str(size): table(costs) for size, costs in calibration.parallel_load_cycles.items()
         },
