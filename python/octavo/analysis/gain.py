@@ -238,6 +238,7 @@ def _by_loads(
     program: Program, loads: Sequence[Loads], avoided: int, estimates: Sequence[_Estimate]
 ) -> Gain:
     """From loads over a working set as large as the program's memory, measured in both sizes."""
+
     def shares(estimate: _Estimate, measured: Loads) -> list[float]:
         return [
             estimate.share(max(0.0, avoided * load.saved), program.walks * load.cycles)
