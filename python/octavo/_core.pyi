@@ -272,6 +272,8 @@ class Process(ProcessCounts):
     machine_curves: list[MachineCurve]
     footprints: list[Footprint]
     regions: list[Region]
+    knows_memory: bool
+    """Whether it also has the memory that was touched while nothing counted."""
     allocations: NotRequired[Allocations]
 
 class Interruptible(TypedDict, total=False):

@@ -164,6 +164,7 @@ def process(
         ],
         machine_curves=[],
         regions=list(regions),
+        knows_memory=True,
         stream_hash=f"{stream:032x}",
     )
 

@@ -1,5 +1,6 @@
 //! Observers of streams, live or from a trace, and their results.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::ring::{FoldedReferences, WordConsumer};
@@ -12,6 +13,12 @@ pub trait Observer: WordConsumer + Send + 'static {
     /// over, for every process, so that an engine should drop its working state here.
     fn ended(&mut self, identity: &StreamIdentity, end: &StreamEnd) {
         let _ = (identity, end);
+    }
+
+    /// A running process was let count after a time when it did not: these base pages of its own memory, as traced, are
+    /// present shortly after the first execution that counts.
+    fn present(&mut self, pages: &[Range<u64>]) {
+        let _ = pages;
     }
 
     /// Called now and then while a program runs, whether or not anything came.

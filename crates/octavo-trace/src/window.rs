@@ -134,6 +134,12 @@ pub struct Region {
     open: bool,
     /// Whether something was left out since the last execution that counted, or before the first.
     left_out: bool,
+    /// Instructions executed at the end of the last window, or before the first one, if they were counted.
+    window_end: Option<u64>,
+    /// Whether the limits were closed since the last execution that counted, or before the first.
+    closed: bool,
+    /// Whether counting went on since it was asked, after the limits were closed.
+    reopened: bool,
 }
 
 impl Region {
@@ -142,7 +148,19 @@ impl Region {
         let (whole, admitting) = (limits.is_whole_run(), limits.is_open());
         let (marked, open) = (!limits.between_marks, whole && admitting);
         let left_out = !marked || !admitting || limits.to_skip() > 0;
-        Region { limits, skipping: 0, counting: 0, marked, whole, admitting, open, left_out }
+        Region {
+            limits,
+            skipping: 0,
+            counting: 0,
+            marked,
+            whole,
+            admitting,
+            open,
+            left_out,
+            window_end: Some(0),
+            closed: !admitting,
+            reopened: false,
+        }
     }
 
     /// Looks whether the limits are open: they may be opened and closed while a program runs.
@@ -150,6 +168,7 @@ impl Region {
         self.admitting = self.limits.is_open();
         self.open = self.whole && self.admitting;
         self.left_out |= !self.admitting;
+        self.closed |= !self.admitting;
     }
 
     /// Whether a process counts before it has said anything.
@@ -192,7 +211,13 @@ impl Region {
     }
 
     fn mark(&mut self, event: &Event) {
-        self.left_out |= matches!(event, Event::WindowBegin { .. });
+        match event {
+            Event::WindowEnd { at } => self.window_end = at.instructions,
+            Event::WindowBegin { at } => {
+                self.left_out |= at.instructions.is_none() || at.instructions != self.window_end;
+            }
+            _ => {}
+        }
         if self.limits.between_marks {
             match *event {
                 Event::Mark { value: Event::MARK_BEGIN } => self.marked = true,
@@ -227,6 +252,7 @@ impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
             return;
         }
         if std::mem::take(&mut self.region.left_out) {
+            self.region.reopened |= std::mem::take(&mut self.region.closed);
             self.inner.resumed();
         }
         self.inner.execution(segment, words);
@@ -271,6 +297,11 @@ impl<C> Window<C> {
     /// Looks whether the region is open.
     pub fn refresh(&mut self) {
         self.region.refresh();
+    }
+
+    /// Whether counting has gone on since the last call, after the limits were closed.
+    pub fn take_reopened(&mut self) -> bool {
+        std::mem::take(&mut self.region.reopened)
     }
 
     /// The consumer behind it.
@@ -474,19 +505,23 @@ mod tests {
         assert!(first.is_empty(), "nothing is left out before a budget");
         let skipped = resumptions(Limits::new(3, None, false), &mut |window| execute(window));
         assert_eq!(skipped, [0]);
+        let places = [(Some(0), Some(10)), (Some(10), Some(20)), (Some(90), None), (None, None)];
         let windows = resumptions(Limits::new(0, None, false), &mut |window| {
-            execute(window);
-            let at = WindowPlace { instructions: None, milliseconds: None };
-            window.inside().record(&[], Some(&Event::WindowBegin { at }));
-            execute(window);
+            for (begin, end) in places {
+                let at = |instructions| WindowPlace { instructions, milliseconds: None };
+                window.inside().record(&[], Some(&Event::WindowBegin { at: at(begin) }));
+                execute(window);
+                window.inside().record(&[], Some(&Event::WindowEnd { at: at(end) }));
+            }
         });
-        assert_eq!(windows, [10]);
+        assert_eq!(windows, [20, 30]);
         let limits = Limits::new(0, None, false);
         let opened = resumptions(limits.clone(), &mut |window| {
             for open in [true, false, true] {
                 limits.set_open(open);
                 window.refresh();
                 execute(window);
+                assert_eq!(window.take_reopened(), open && window.inner().0 == 20);
             }
         });
         assert_eq!(opened, [10]);

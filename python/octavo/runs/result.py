@@ -231,7 +231,7 @@ def finished(
     if allocations is not None:
         rows += allocation_rows(allocations, rated_of(result["processes"]))
     programs = [] if per_process else programs_of(result["processes"], configuration.machine)
-    if is_part:
+    if is_sampled or not all(process["knows_memory"] for process in result["processes"]):
         manifest["warnings"].append(MEMORY_WARNING)
     modelled = configuration.modelled
     limits = Thresholds(

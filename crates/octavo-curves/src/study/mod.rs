@@ -5,6 +5,8 @@
 //! [`stream`] looks up those that leave the current page in a small front of base pages; misses there
 //! go to one [`recency`] order for each page size. [`pages`] holds the state of each page.
 
+use std::ops::Range;
+
 use octavo_trace::{
     AddressSpace, Observer, Region, RegionId, Relocation, Segments, Start, StreamConsumer,
     StreamEnd, StreamIdentity, StreamProgress,
@@ -135,6 +137,9 @@ struct ProcessMemory {
     page_faults: Vec<PageFaults>,
     /// Pages touched where no other process can have them in the same frame.
     own: PageSet,
+    /// Whether executions were left out, and whether the pages that were present then are known.
+    left_out: bool,
+    has_present: bool,
     machine: Option<Box<MachineState>>,
 }
 
@@ -198,6 +203,8 @@ impl Study {
                 untouched: Untouched::default(),
                 page_faults: Vec::new(),
                 own: PageSet::default(),
+                left_out: false,
+                has_present: false,
                 machine: config.machine.as_ref().map(|tlbs| Box::new(MachineState::new(tlbs))),
             },
             native_layout: config.native_layout,
@@ -212,6 +219,12 @@ impl Study {
     /// The counts of the stream.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Whether all memory is known that the process had: none was touched by executions that were left out, or the pages
+    /// were given that were present then.
+    pub fn knows_memory(&self) -> bool {
+        !self.memory.left_out || self.memory.has_present
     }
 
     /// Misses of the first level so far: of fetches at each page size, then of data.
@@ -611,6 +624,7 @@ impl StreamConsumer for Study {
     }
 
     fn resumed(&mut self) {
+        self.memory.left_out = true;
         self.memory.untouched.clear();
     }
 }
@@ -638,6 +652,8 @@ impl Observer for Study {
             untouched: Untouched::default(),
             page_faults: self.memory.page_faults.clone(),
             own: self.memory.own.clone(),
+            left_out: self.memory.left_out,
+            has_present: self.memory.has_present,
             machine: self.memory.machine.as_ref().map(|machine| Box::new(machine.results_only())),
         };
         Some(Study {
@@ -651,6 +667,20 @@ impl Observer for Study {
             counts: self.counts.clone(),
             before_warming: None,
         })
+    }
+
+    fn present(&mut self, pages: &[Range<u64>]) {
+        self.memory.has_present = true;
+        for traced in pages.iter().cloned().flatten() {
+            let number = PageNumber::new(traced);
+            let page = self.memory.relocate(traced);
+            // A page that is known to have been untouched is touched by an execution that comes yet.
+            if self.memory.space.is_own(number) && !self.memory.untouched.holds(page) {
+                let region = self.memory.region(traced);
+                self.memory.touched(traced, page, region);
+                self.data.present(page, region);
+            }
+        }
     }
 
     fn set_warming(&mut self, warming: bool) -> bool {

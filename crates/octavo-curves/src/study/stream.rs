@@ -64,7 +64,7 @@ pub struct RegionTally {
     misses: Vec<u64>,
     /// Second halves of references that span base pages, by the boundary's alignment.
     spilled: [u64; ALIGNMENTS],
-    /// Base pages touched.
+    /// Base pages touched, and those that were present before counting began.
     pub touched: PageSet,
 }
 
@@ -287,6 +287,11 @@ impl PageStream {
         self.pages.leaf(spot).set_region(page, region);
         self.tally(region);
         region
+    }
+
+    /// A base page, when relocated, belongs to the memory of a region without a reference.
+    pub fn present(&mut self, page: u64, region: RegionId) {
+        self.tally(region).touched.insert(page);
     }
 
     fn tally(&mut self, region: RegionId) -> &mut RegionTally {

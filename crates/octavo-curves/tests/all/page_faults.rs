@@ -1,6 +1,6 @@
 //! Page faults of a process's own memory, by region.
 
-use octavo_curves::{PageFaults, Sizes, Study, StudyConfig};
+use octavo_curves::{Footprint, PageFaults, Sizes, Stream, Study, StudyConfig};
 use octavo_trace::{Observer, StreamConsumer};
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
@@ -133,4 +133,28 @@ fn faults_of_references_that_warm_do_not_count() {
     study.set_warming(false);
     touch(&mut study, BASE, 2 * HUGE);
     assert_eq!(faults(&study), (512, 1, 0));
+}
+
+#[test]
+fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_not_fault() {
+    let mut study = study();
+    map(&mut study, BASE, 2 * HUGE, MapSource::Anonymous);
+    StreamConsumer::resumed(&mut study);
+    assert!(!study.knows_memory());
+    map(&mut study, BASE + 4 * HUGE, HUGE, MapSource::Anonymous);
+    let pages = |start: u64, bytes: u64| start / 4096..(start + bytes) / 4096;
+    let mapped_since = pages(BASE + 4 * HUGE, HUGE);
+    let of_no_mapping = pages(BASE + 8 * HUGE, HUGE);
+    study.present(&[pages(BASE, HUGE / 2), mapped_since, of_no_mapping]);
+    assert!(study.knows_memory());
+    touch(&mut study, BASE, 4096);
+    touch(&mut study, BASE + 4 * HUGE, 4096);
+    assert_eq!(faults(&study), (1, 1, 0));
+    let bytes = |size| {
+        let all = study.total().footprints;
+        let of = |f: &&Footprint| f.stream == Stream::Data && f.page_size == size;
+        all.iter().find(of).unwrap().touched_bytes
+    };
+    assert_eq!(bytes(PageSize::BASE), HUGE / 2 + 4096);
+    assert_eq!(bytes(PageSize::HUGE), 2 * HUGE);
 }

@@ -25,6 +25,7 @@ impl Engine for Study {
         dict.set_item("machine_curves", machine_curves(py, &total)?)?;
         dict.set_item("footprints", footprints(py, &total.footprints)?)?;
         dict.set_item("regions", regions)?;
+        dict.set_item("knows_memory", study.knows_memory())?;
         if let Some(found) = study.allocations() {
             dict.set_item("allocations", allocations(py, &found)?)?;
         }

@@ -7,6 +7,7 @@
 mod command;
 mod desk;
 mod log;
+mod present;
 mod process;
 mod stream;
 mod watch;

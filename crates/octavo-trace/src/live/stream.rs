@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use octavo_types::{AddressWidth, Event, Segment};
 
 use super::desk::{Followed, Seat};
+use super::present::present_pages;
 use super::process::Process;
 use crate::formats::lackey_source;
 use crate::observer::{Observer, StreamProgress, StreamResult};
@@ -129,6 +130,12 @@ pub fn follow_ring<C: Observer>(
             }
         });
         witness.inner.inner_mut().tick();
+        // Parts by instructions or marks stay as they are in a replay, which has no such memory.
+        if witness.inner.take_reopened()
+            && let Ok(pages) = present_pages(identity.pid)
+        {
+            witness.inner.inner_mut().present(&pages);
+        }
         if asked {
             // By then all is read that was written before the request, however fast more is written.
             until_answer -= 1;
