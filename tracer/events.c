@@ -161,9 +161,23 @@ static void heap_moved(Addr end)
    }
 }
 
+/* Which translations check that the code is as it was when they were made; the core's default is those of
+   code outside files (pub_core_options.h). */
+extern UInt VG_(clo_smc_check);
+#define CHECK_ALL_CODE 2
+
+/* Compilers that keep memory either writable or executable (those of Erlang and of .NET) map a file of
+   memfd_create twice, and write the code through the other mapping. */
+static Bool may_be_rewritten(ULong protection, ULong flags)
+{
+   return (protection & VKI_PROT_EXEC) && (flags & VKI_MAP_SHARED) && !(flags & VKI_MAP_ANONYMOUS);
+}
+
 static void mapped(Addr start, const UWord* args)
 {
    const ULong flags = args[3];
+   if (may_be_rewritten(args[2], flags))
+      VG_(clo_smc_check) = CHECK_ALL_CODE;
    const NSegment* seg = VG_(am_find_nsegment)(start);
    if (flags & VKI_MAP_ANONYMOUS)
       map_record(start, args[1], args[2], flags,

@@ -1,15 +1,19 @@
 // Code that is written, run, and written again in the same place, as a just-in-time compiler does:
-// once in memory that may be written and executed, once with the right changed in between.
+// once in memory that may be written and executed, once with the right changed in between, and once
+// through a second mapping of the same memory.
 //
 //   selfmod ROUNDS
 //
-// Prints the sum that the written functions returned, twice ROUNDS × (ROUNDS − 1) / 2.
+// Prints the sum that the written functions returned, three times
+// ROUNDS × (ROUNDS − 1) / 2.
 
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { PAGE = 4096 };
 
@@ -43,6 +47,16 @@ int main(int argc, char **argv) {
         if (mprotect(shut, PAGE, PROT_READ | PROT_EXEC)) return 1;
         sum += ((uint32_t(*)(void))shut)();
         if (mprotect(shut, PAGE, PROT_READ | PROT_WRITE)) return 1;
+    }
+
+    int file = memfd_create("code", 0);
+    if (file < 0 || ftruncate(file, PAGE)) return 1;
+    unsigned char *written = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    unsigned char *executed = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0);
+    if (written == MAP_FAILED || executed == MAP_FAILED) return 1;
+    for (uint32_t i = 0; i < rounds; i++) {
+        write_function(written, i);
+        sum += ((uint32_t(*)(void))executed)();
     }
     printf("%lu\n", sum);
     return 0;
