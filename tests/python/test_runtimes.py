@@ -146,6 +146,13 @@ def test_java_and_its_version(tmp_path: Path, loader: str) -> None:
     assert "zgc" in with_arguments(found, ["-XX:+UseZGC"]).facts
 
 
+def test_php_and_its_version(tmp_path: Path, loader: str) -> None:
+    content = b"\0X-Powered-By: PHP/8.2.36\0\0USE_ZEND_ALLOC_HUGE_PAGES\0"
+    found = detect(elf(tmp_path / "php-fpm8.2", content, loader=loader), [LIBC])
+    assert (found.kind, found.version, found.allocator) == ("php", (8, 2, 36), "glibc")
+    assert str(found) == "PHP 8.2.36, glibc's malloc"
+
+
 def test_files_that_are_not_here_are_known_by_their_names() -> None:
     found = detect("/far/away/prog", ["/far/libjemalloc.so.2", LIBC])
     assert (found.allocator, found.malloc_conf) == ("jemalloc", "MALLOC_CONF")
@@ -234,6 +241,13 @@ def test_names_by_runtime() -> None:
     assert named(
         python, anonymous("anon 1.0MiB #1", 4096, MIB), anonymous("anon (small)", 4096, MIB // 2)
     ) == ["Python arena 1.0MiB #1", "anon (small)"]
+    php = Runtime("x", "php", allocator="glibc")
+    assert named(
+        php,
+        anonymous("anon 20.0MiB #1", 0x7FFF_F1C0_0000, 20 * MIB),
+        anonymous("anon 4.5MiB #2", 0x7FFF_F3F8_1000, 9 * MIB // 2),
+        anonymous("anon (small)", 0x7FFF_F400_1000, MIB // 2),
+    ) == ["PHP heap 20.0MiB #1", "anon 4.5MiB #2", "anon (small)"]
     redis = Runtime("x", "redis", allocator="jemalloc")
     assert named(redis, region("heap"), anonymous("anon 8.0MiB #1", 4096)) == [
         "heap",

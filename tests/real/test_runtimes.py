@@ -541,6 +541,14 @@ def test_numpy(tmp_path: Path) -> None:
     assert seen.large > 0.85 * seen.anonymous > 100
 
 
+def test_php() -> None:
+    needs("php")
+    program = Program(f"php {FILL / 'fill.php'}", Path(shutil.which("php") or "").resolve().name)
+    seen = act(program, "php-zend 2MiB")
+    assert seen.large > 0.9 * seen.anonymous > 100
+    assert seen.described.startswith("PHP ")
+
+
 # --- servers -----------------------------------------------------------------------------------
 
 

@@ -53,6 +53,7 @@ _TITLES = {
     "go": "Go",
     "node": "Node.js",
     "cpython": "Python",
+    "php": "PHP",
     "postgres": "PostgreSQL",
     "memcached": "memcached",
     "mariadb": "MariaDB",
@@ -72,7 +73,7 @@ class Runtime:
     program: str
     """Path of the executable, as far as it is known."""
     kind: str = _UNKNOWN
-    """jvm, go, node, cpython, postgres, memcached, mariadb, redis, native or unknown."""
+    """jvm, go, node, cpython, php, postgres, memcached, mariadb, redis, native or unknown."""
     version: tuple[int, ...] = ()
     """Of the runtime; empty where it is not known."""
     allocator: str = _UNKNOWN
@@ -187,6 +188,9 @@ def _kind(
             return kind, _node_version(file) if kind == "node" and file is not None else ()
     if file is not None and file.has(b"V8 is running "):
         return "node", _node_version(file)
+    if file is not None and file.has(b"\0USE_ZEND_ALLOC_HUGE_PAGES\0"):
+        version = file.around(b"X-Powered-By: PHP/", rb"PHP/(\d+\.\d+\.\d+)")
+        return "php", _numbers((version or b"").decode())
     return _UNKNOWN, ()
 
 

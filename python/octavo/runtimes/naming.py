@@ -27,6 +27,8 @@ _KERNEL_CHOICE_STARTS = 0x7E << 40
 0xc000000000 and up, at random places since 1.26 (arenaHint, runtime/malloc.go)."""
 _COMPRESSED_OOPS_END = 32 * GIB
 """The JVM puts a heap of up to 32 GiB below it, so that pointers to it fit into 32 bits."""
+_ZEND_CHUNK_BYTES = 2 * MIB
+"""ZEND_MM_CHUNK_SIZE of PHP's allocator: its chunks and huge blocks start at multiples of it."""
 
 
 def runtimes_of(processes: Sequence[Process]) -> dict[int, Runtime]:
@@ -82,6 +84,7 @@ class _Namer:
             "go": self._go,
             "node": self._javascript,
             "cpython": self._python,
+            "php": self._php,
         }
         if self.runtime.kind in by_kind:
             own = by_kind[self.runtime.kind](region)
@@ -117,6 +120,10 @@ class _Namer:
         if self.runtime.version < (3, 10):
             return "Python arena" if region["name"] == "anon (small)" else None
         return "Python arena" if region["bytes"] == MIB * region["mappings"] else None
+
+    def _php(self, region: Region) -> str | None:
+        is_aligned = region["start"] % _ZEND_CHUNK_BYTES == 0
+        return "PHP heap" if is_aligned and region["bytes"] >= _ZEND_CHUNK_BYTES else None
 
     def _malloc(self, region: Region) -> str | None:
         allocator = self.runtime.allocator
