@@ -230,6 +230,17 @@ def test_a_java_heap_that_is_not_low_is_the_largest_mapping() -> None:
     assert named(java, *regions) == ["Java heap 380.0MiB #1", "anon 9.0MiB #2"]
 
 
+def test_the_heap_of_zgc_is_a_file_in_memory() -> None:
+    """The largest anonymous mapping is not."""
+    java = Runtime("java", "jvm", allocator="glibc")
+    file = "/memfd:java_heap (deleted)"
+    assert named(
+        java,
+        region("memfd:java_heap data", "data", path=file),
+        anonymous("anon 128.0MiB #1", 0x7FFF_EE60_0000, 128 * MIB),
+    ) == ["Java heap", "malloc arena of a thread 128.0MiB #1"]
+
+
 def test_names_by_runtime() -> None:
     go = Runtime("x", "go", allocator="go")
     assert named(

@@ -508,6 +508,9 @@ impl AddressSpace {
     /// The file's last component, or its whole path where another file has the same.
     fn file_name(&self, path: &str, kind: RegionKind) -> String {
         let base = path.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or("file");
+        // Linux calls the file of each memfd_create deleted.
+        let base =
+            base.strip_suffix(" (deleted)").filter(|b| b.starts_with("memfd:")).unwrap_or(base);
         let short = format!("{base} {}", kind.name());
         let taken = self.regions.iter().any(|region| region.name == short);
         if taken { format!("{path} {}", kind.name()) } else { short }
@@ -615,6 +618,16 @@ mod tests {
         assert_eq!(name_at(&mut space, 0x1b000), "other");
         let text = space.regions().iter().find(|r| r.kind == RegionKind::Text).unwrap();
         assert_eq!((text.start, text.peak_bytes), (VirtAddr::new(0x12000), 0x2000));
+    }
+
+    #[test]
+    fn a_file_of_memfd_create_is_not_called_deleted() {
+        let mut space = space();
+        space.apply(&map(0x10000, 0x1000, RX, file("/memfd:vmem (deleted)"), 1));
+        space.apply(&map(0x20000, 0x1000, RX, file("/usr/lib/libx.so (deleted)"), 1));
+        assert_eq!(name_at(&mut space, 0x10000), "memfd:vmem text");
+        assert_eq!(name_at(&mut space, 0x20000), "libx.so (deleted) text");
+        assert_eq!(space.regions()[1].path.as_deref(), Some("/memfd:vmem (deleted)"));
     }
 
     #[test]

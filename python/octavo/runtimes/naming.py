@@ -66,6 +66,8 @@ class _Namer:
         """The name that users of the runtime know; None where it stays."""
         if region["kind"] == "shared" and self.runtime.kind == "postgres":
             return "shared buffers"
+        if _is_zgc_heap(region) and self.runtime.kind == "jvm":
+            return "Java heap"
         anonymous = _ANONYMOUS.match(region["name"])
         if anonymous is None:
             return self._heap(region)
@@ -95,6 +97,8 @@ class _Namer:
     def _java(self, region: Region) -> str | None:
         if region["fetch_references"]:
             return "Java code cache"
+        if any(map(_is_zgc_heap, self.regions)):
+            return None
         # Class space and metaspace lie above the heap or elsewhere.
         heaps = [
             other
@@ -133,6 +137,10 @@ class _Namer:
         if allocator == "glibc" and is_arena:
             return "malloc arena of a thread"
         return None
+
+
+def _is_zgc_heap(region: Region) -> bool:
+    return (region["path"] or "").startswith("/memfd:java_heap")
 
 
 def is_glibc_arena(start: int, size: int) -> bool:
