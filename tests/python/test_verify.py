@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -266,6 +267,20 @@ def test_what_was_predicted_stands_beside(tmp_path: Path) -> None:
     file.write_text(json.dumps({"schema": "octavo/sim/1"}))
     with pytest.raises(CannotRun, match="is not a result of `octavo run`"):
         read_run(str(tmp_path))
+
+
+@pytest.mark.parametrize(("traced", "is_other"), [("/usr/bin/sort", True), (None, False)])
+def test_a_result_of_another_program_is_noted(
+    tmp_path: Path, traced: str | None, is_other: bool
+) -> None:
+    program = shutil.which("true") if traced is None else traced
+    result = {"schema": "octavo/run/1", "advice": [], "run": {"program": program}}
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(result))
+    done = verify(
+        "--from", str(file), "--repetitions", "1", "--settings", "thp-disable", "--", "true"
+    )
+    assert ("is of another program, `/usr/bin/sort`." in done.stderr) == is_other
 
 
 # --- programs that fail --------------------------------------------------------------------------

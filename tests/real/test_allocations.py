@@ -160,3 +160,6 @@ def test_misplaced_options_are_refused(octavo: Octavo, tmp_path: Path) -> None:
     of_trace = natively([OCTAVO, "run", "--allocations", "synth:uniform?pages=4"])
     assert of_trace.status == 2
     assert b"octavo record --allocations" in b" ".join(of_trace.stderr.split())
+    wrappers = natively([OCTAVO, "run", "--allocation-wrappers", "pool_get", "--", "true"])
+    assert wrappers.status == 2
+    assert b"--allocation-wrappers needs --allocations" in wrappers.stderr

@@ -251,6 +251,8 @@ class Allocations(RecordedAllocations):
         wrappers = [name.strip() for name in names if name.strip()]
         if self.allocation_wrappers is not None and not wrappers:
             raise UsageError("--allocation-wrappers wants names, such as pool_get,arena_*.")
+        if wrappers and not self.allocations and not is_trace:
+            raise UsageError("--allocation-wrappers needs --allocations.")
         return {"allocations": self.allocations, "allocation_wrappers": wrappers}
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from octavo._core import OctavoError
 from octavo.analysis.stored_result import read_run
@@ -14,6 +15,7 @@ from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError, check_range
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.signals import Interrupts
+from octavo.base.text import printable
 from octavo.calibration.file import load_calibration
 from octavo.tracing.program import locate_program
 from octavo.verification.experiment import (
@@ -76,7 +78,7 @@ def verify(
         raise UsageError(f"{option} goes with a server: --metric command:COMMAND or time:COMMAND.")
     if ready is not None:
         check_ready(ready)
-    locate_program(command[0])
+    program = locate_program(command[0])
     plan = Plan(
         command,
         measured,
@@ -92,7 +94,7 @@ def verify(
     found += [setting_of_words(text) for text in tries]
     chosen = _chosen(found, settings, notes, allow_system=allow_system)
     _check_undisturbed(root)
-    notes += [*_load_notes(), *_returned_memory_notes()]
+    notes += [*_other_program_notes(document, program), *_load_notes(), *_returned_memory_notes()]
     started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
     files = [file for setting in chosen for file in setting.system]
     show = on_progress or (lambda progress: None)
@@ -126,6 +128,15 @@ def _check_undisturbed(root: Path) -> None:
             "it has ended."
         )
     check_nothing_left(root)
+
+
+def _other_program_notes(document: dict[str, Any] | None, program: Path) -> list[str]:
+    """Says that a result is of another program."""
+    run = {} if document is None else document.get("run", {})
+    traced = run.get("program") if isinstance(run, dict) else None
+    if not isinstance(traced, str) or Path(traced).resolve() == program.resolve():
+        return []
+    return [f"The result of --from is of another program, `{printable(traced)}`."]
 
 
 def _load_notes() -> list[str]:
