@@ -129,6 +129,24 @@ def test_python_holds_a_mimalloc_that_it_does_not_use(tmp_path: Path, loader: st
     assert (found.kind, found.version, found.allocator) == ("cpython", (3, 13), "glibc")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "has"),
+    [
+        ("_polars_runtime.abi3.so", b"\0_RJEM_MALLOC_CONF\0" + JEMALLOC, True),
+        ("polars.abi3.so", b"\0_RJEM_MALLOC_CONF\0" + JEMALLOC, True),
+        ("polars.abi3.so", b"no jemalloc", False),
+        ("other.abi3.so", b"\0_RJEM_MALLOC_CONF\0" + JEMALLOC, False),
+    ],
+)
+def test_the_jemalloc_of_polars(
+    tmp_path: Path, loader: str, name: str, content: bytes, has: bool
+) -> None:
+    library = elf(tmp_path / name, content)
+    found = detect(elf(tmp_path / "python3.11", loader=loader), [LIBC, library])
+    assert (found.kind, found.allocator) == ("cpython", "glibc")
+    assert ("polars" in found.facts, found.malloc_conf == "_RJEM_MALLOC_CONF") == (has, has)
+
+
 def test_go_and_its_version(tmp_path: Path) -> None:
     information = b"\xff Go buildinf:\x08\x02".ljust(32, b"\0") + b"\x06go1.26" + b"\x30path"
     found = detect(elf(tmp_path / "server", information), [])

@@ -516,15 +516,25 @@ def test_python() -> None:
     assert huge.described.startswith("Python 3.11")
 
 
-def test_numpy(tmp_path: Path) -> None:
-    """Arrays below 4 MiB, for which it does not ask; its library among the mappings shows it."""
+@pytest.mark.parametrize(
+    ("library", "fill"),
+    [
+        # Arrays below 4 MiB, for which it does not ask.
+        ("numpy", "[numpy.ones(60_000) for _ in range(300)]"),
+        ("polars", "polars.arange(0, 30_000_000, eager=True)"),
+    ],
+)
+def test_libraries_of_python(tmp_path: Path, library: str, fill: str) -> None:
+    """The library among the mappings shows that the program uses it."""
     python = shutil.which("python3.11")
-    if python is None or subprocess.run([python, "-c", "import numpy"], check=False).returncode:
-        pytest.skip("python3.11 with numpy is not installed")
+    if (
+        python is None
+        or subprocess.run([python, "-c", f"import {library}"], check=False).returncode
+    ):
+        pytest.skip(f"python3.11 with {library} is not installed")
     script = tmp_path / "fill.py"
     script.write_text(
-        "import numpy, time\nkept = [numpy.ones(60_000) for _ in range(300)]\n"
-        "print('ready', flush=True)\ntime.sleep(600)\n"
+        f"import {library}, time\nkept = {fill}\nprint('ready', flush=True)\ntime.sleep(600)\n"
     )
     plain = subprocess.Popen([python, str(script)], stdout=subprocess.PIPE)
     try:
@@ -535,7 +545,7 @@ def test_numpy(tmp_path: Path) -> None:
         _end(plain)
     program = Program(f"{python} {script}", Path(python).resolve().name)
     actions = {a.name: a for a in candidate_actions(runtime, read_huge_pages(), [str(script)])}
-    action = actions["cpython-numpy 2MiB"].for_program(program.command)
+    action = actions[f"cpython-{library} 2MiB"].for_program(program.command)
     with restored(action):
         seen = see(program, action.command)
     assert seen.large > 0.85 * seen.anonymous > 100

@@ -27,6 +27,8 @@ _ALLOCATOR_LIBRARIES = {
     "mimalloc": re.compile(r"libmimalloc[-_.\w]*\.so"),
 }
 _PYTHON = re.compile(r"(?:lib)?python(\d+\.\d+)?[a-z]*(?:\.so[.\d]*)?$")
+_POLARS = re.compile(r"_?polars[-_.\w]*\.so$")
+"""The library of Polars, `_polars_runtime.abi3.so` or `polars.abi3.so`; it has a jemalloc."""
 _SERVERS = {
     "postgres": "postgres",
     "postmaster": "postgres",
@@ -41,6 +43,7 @@ _SERVERS = {
 }
 """Programs by the name of their file. Debian starts redis-server by a link to redis-check-rdb."""
 
+_JEMALLOC_MARKER = b"<jemalloc>: "
 _STATIC_MUSL = (b"No error information\0", b"-0X+0X 0X-0x+0x 0x\0")
 """Strings of musl's strerror and printf that no other C library has."""
 _GLIBC_READS_MODE = (2, 38)
@@ -82,7 +85,8 @@ class Runtime:
     facts: frozenset[str] = frozenset()
     """static, glibc-hugetlb-tunable, glibc-may-miss-madvise (the tunable does nothing in some
     starts), mimalloc-large-os-pages, mimalloc-allow-large-os-pages, mimalloc-allow-thp, zgc, numpy,
-    small-pieces (below 2 MiB, apart), assumed (nothing is known; this machine has glibc)."""
+    polars (its library has a jemalloc), small-pieces (below 2 MiB, apart), assumed (nothing is
+    known; this machine has glibc)."""
     malloc_conf: str = ""
     """The variable that this build of jemalloc reads."""
 
@@ -163,6 +167,9 @@ def _detect(program: str, mapped: tuple[str, ...], started_as: str) -> Runtime:
         facts = set(allocator.facts)
         if kind == "cpython" and any(name.startswith("_multiarray_umath.") for name in libraries):
             facts.add("numpy")
+        if kind == "cpython" and (variable := _variable_of_polars(libraries)) is not None:
+            allocator = replace(allocator, malloc_conf=variable)
+            facts.add("polars")
         if kind == "node":
             facts.add("small-pieces")
         if file is not None and file.loader is None:
@@ -201,7 +208,7 @@ def _allocator(libraries: dict[str, Path], file: ProgramFile | None) -> Runtime:
             return _known_allocator(name, library)
     if file is not None:
         for name, marker in (
-            ("jemalloc", b"<jemalloc>: "),
+            ("jemalloc", _JEMALLOC_MARKER),
             ("tcmalloc", b"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"),
             ("mimalloc", b"mimalloc: warning: "),
         ):
@@ -241,6 +248,17 @@ def _known_allocator(name: str, file: ProgramFile | None) -> Runtime:
         facts = {f"mimalloc-{newest.replace('_', '-')}"} if newest else set()
         return replace(unknown, facts=frozenset(facts))
     return unknown
+
+
+def _variable_of_polars(libraries: dict[str, Path]) -> str | None:
+    """The variable that the jemalloc in the library of Polars reads; None without it."""
+    path = next((path for name, path in libraries.items() if _POLARS.match(name)), None)
+    if path is None:
+        return None
+    with open_program(path) as library:
+        if library is None or not library.has(_JEMALLOC_MARKER):
+            return None
+        return _known_allocator("jemalloc", library).malloc_conf
 
 
 def _libc(libraries: dict[str, Path], file: ProgramFile | None) -> Runtime:
