@@ -171,6 +171,14 @@ def test_php_and_its_version(tmp_path: Path, loader: str) -> None:
     assert str(found) == "PHP 8.2.36, glibc's malloc"
 
 
+@pytest.mark.parametrize(("name", "title"), [("beam.smp", "Erlang"), ("luajit", "LuaJIT")])
+def test_runtimes_that_map_their_memory_themselves(
+    tmp_path: Path, loader: str, name: str, title: str
+) -> None:
+    found = detect(elf(tmp_path / name, loader=loader), [LIBC])
+    assert (found.names, str(found)) == ((found.kind, found.kind, "dynamic", "any"), title)
+
+
 def test_files_that_are_not_here_are_known_by_their_names() -> None:
     found = detect("/far/away/prog", ["/far/libjemalloc.so.2", LIBC])
     assert (found.allocator, found.malloc_conf) == ("jemalloc", "MALLOC_CONF")
@@ -277,6 +285,14 @@ def test_names_by_runtime() -> None:
         anonymous("anon 4.5MiB #2", 0x7FFF_F3F8_1000, 9 * MIB // 2),
         anonymous("anon (small)", 0x7FFF_F400_1000, MIB // 2),
     ) == ["PHP heap 20.0MiB #1", "anon 4.5MiB #2", "anon (small)"]
+    erlang = Runtime("x", "erlang", allocator="erlang")
+    assert named(
+        erlang,
+        anonymous("anon 8.0MiB #1", 0x7FFF_F380_1000, 8 * MIB),
+        anonymous("anon 64.0MiB #2", 0x7FFF_0000_0000, 64 * MIB),
+    ) == ["Erlang carrier 8.0MiB #1", "malloc arena of a thread 64.0MiB #2"]
+    luajit = Runtime("x", "luajit", allocator="luajit")
+    assert named(luajit, anonymous("anon (small)", 4096)) == ["LuaJIT heap (small)"]
     redis = Runtime("x", "redis", allocator="jemalloc")
     assert named(redis, region("heap"), anonymous("anon 8.0MiB #1", 4096)) == [
         "heap",

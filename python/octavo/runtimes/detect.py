@@ -40,10 +40,14 @@ _SERVERS = {
     "valkey-server": "redis",
     "node": "node",
     "nodejs": "node",
+    "beam.smp": "erlang",
+    "luajit": "luajit",
 }
 """Programs by the name of their file. Debian starts redis-server by a link to redis-check-rdb."""
 
 _JEMALLOC_MARKER = b"<jemalloc>: "
+_OWN_ALLOCATORS = ("go", "erlang", "luajit")
+"""Runtimes that map nearly all memory by themselves, so that switches of malloc do not reach it."""
 _STATIC_MUSL = (b"No error information\0", b"-0X+0X 0X-0x+0x 0x\0")
 """Strings of musl's strerror and printf that no other C library has."""
 _GLIBC_READS_MODE = (2, 38)
@@ -57,6 +61,8 @@ _TITLES = {
     "node": "Node.js",
     "cpython": "Python",
     "php": "PHP",
+    "erlang": "Erlang",
+    "luajit": "LuaJIT",
     "postgres": "PostgreSQL",
     "memcached": "memcached",
     "mariadb": "MariaDB",
@@ -76,11 +82,13 @@ class Runtime:
     program: str
     """Path of the executable, as far as it is known."""
     kind: str = _UNKNOWN
-    """jvm, go, node, cpython, php, postgres, memcached, mariadb, redis, native or unknown."""
+    """jvm, go, node, cpython, php, erlang, luajit, postgres, memcached, mariadb, redis, native or
+    unknown."""
     version: tuple[int, ...] = ()
     """Of the runtime; empty where it is not known."""
     allocator: str = _UNKNOWN
-    """glibc, jemalloc, tcmalloc, mimalloc, musl, go or unknown: what serves malloc."""
+    """glibc, jemalloc, tcmalloc, mimalloc, musl or unknown: what serves malloc. Of runtimes that
+    map their memory themselves, their kind."""
     allocator_version: tuple[int, ...] = ()
     facts: frozenset[str] = frozenset()
     """static, glibc-hugetlb-tunable, glibc-may-miss-madvise (the tunable does nothing in some
@@ -160,8 +168,8 @@ def _detect(program: str, mapped: tuple[str, ...], started_as: str) -> Runtime:
         if kind == "cpython" and allocator.allocator not in _preloaded(libraries):
             # From 3.13 on Python contains a mimalloc that it uses only where it is configured to.
             allocator = _libc(libraries, file)
-        if kind == "go":
-            allocator = Runtime(program, allocator="go", facts=allocator.facts)
+        if kind in _OWN_ALLOCATORS:
+            allocator = Runtime(program, allocator=kind, facts=allocator.facts)
         if kind == _UNKNOWN and (file is not None or allocator.allocator != _UNKNOWN):
             kind = _NATIVE
         facts = set(allocator.facts)

@@ -87,6 +87,8 @@ class _Namer:
             "node": self._javascript,
             "cpython": self._python,
             "php": self._php,
+            "erlang": self._erlang,
+            "luajit": lambda region: "LuaJIT heap",
         }
         if self.runtime.kind in by_kind:
             own = by_kind[self.runtime.kind](region)
@@ -129,14 +131,20 @@ class _Namer:
         is_aligned = region["start"] % _ZEND_CHUNK_BYTES == 0
         return "PHP heap" if is_aligned and region["bytes"] >= _ZEND_CHUNK_BYTES else None
 
+    def _erlang(self, region: Region) -> str:
+        # Drivers and libraries allocate with malloc.
+        return "malloc arena of a thread" if self._is_arena(region) else "Erlang carrier"
+
     def _malloc(self, region: Region) -> str | None:
         allocator = self.runtime.allocator
         if allocator in ("jemalloc", "mimalloc", "tcmalloc"):
             return f"{allocator} arena"
-        is_arena = self.has_threads and is_glibc_arena(region["start"], region["bytes"])
-        if allocator == "glibc" and is_arena:
+        if allocator == "glibc" and self._is_arena(region):
             return "malloc arena of a thread"
         return None
+
+    def _is_arena(self, region: Region) -> bool:
+        return self.has_threads and is_glibc_arena(region["start"], region["bytes"])
 
 
 def _is_zgc_heap(region: Region) -> bool:
