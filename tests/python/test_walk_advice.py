@@ -400,6 +400,9 @@ def test_page_faults_decide(tmp_path: Path) -> None:
     assert "page faults from 16.4 k to 44, which saves about" in found.text
     assert "walk and page fault cost measured on this machine" in found.text
     assert (found.record()["page_faults_base"], found.record()["page_faults"]) == (16_384, 44)
+    as_many = advise(10**8, costs=measured, faults=PageFaults(16_384, 0, 16_383))
+    assert as_many.reason == "gain"
+    assert "page faults" not in as_many.text
     other = advise(1000, costs=measured, faults=faults, with_faults=False)
     assert other.reason == "no-gain"
     assert "page faults" not in other.text

@@ -234,8 +234,8 @@ def _sentence(
     beyond = " Larger pages take too much memory." if reason == "memory" else ""
     falls = f"Page walks fall from {_walks(base)} to {_walks(point)}"
     if base.page_faults and point.page_faults is not None:
-        falls += f", page faults from {format_count(base.page_faults)} to "
-        falls += format_count(point.page_faults)
+        before, after = format_count(base.page_faults), format_count(point.page_faults)
+        falls += f", page faults from {before} to {after}" if before != after else ""
     return (
         f"{subject}: {format_bytes(chosen)}. {falls}, which saves {found} of the time "
         f"({costs.label()}); its memory grows by {memory}{limits.exception(point.growth)}.{beyond}"
