@@ -200,12 +200,12 @@ def test_the_part_of_the_gain_that_the_lines_do_not_reach_is_said() -> None:
         return item("data", HUGE, (0.01, expected, 0.1), **given)
 
     own = [part("heap", 0.03, switch), part("anonymous", 0.04, library, switch)]
-    others = [part("shared", 0.05, shared), part("data", 0.02, act("note", ""))]
+    others = [part("shared", 0.05, shared), part("libx.so data", 0.02, act("note", ""))]
     assert "they do not reach" not in answer(data, *own).text
     assert "they do not reach" not in answer(data, part("shared", 0.009, shared)).text
     assert (
         "The lines to paste save about 7.0% of the time: they do not reach data of shared and "
-        "data of data." in answer(data, *own, *others).text
+        "libx.so data." in answer(data, *own, *others).text
     )
     for left in (act("note", ""), {**act("note", ""), "name": "other"}):
         refused = part("anonymous", 0.04, left)

@@ -342,15 +342,18 @@ def _left_out(
     missed = _sum(left).expected
     if missed < limits.min_gain:
         return ""
-    subjects = (
-        _stream(item)
-        if item["scope"] == "program"
-        else f"{_stream(item)} of {family_of(item['region'])}"
-        for item in left
-    )
-    names = _listed(list(dict.fromkeys(subjects)))
+    names = _listed(list(dict.fromkeys(map(_subject, left))))
     reached = format_share(max(0.0, gain.expected - missed))
     return f" The lines to paste save about {reached} of the time: they do not reach {names}."
+
+
+def _subject(item: Record) -> str:
+    """`code`, `data of heap`, `libc.so.6 data`."""
+    stream = _stream(item)
+    if item["scope"] == "program":
+        return stream
+    region = family_of(item["region"])
+    return region if region.endswith(f" {stream}") else f"{stream} of {region}"
 
 
 def _reaches(action: Record, item: Record) -> bool:
