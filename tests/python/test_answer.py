@@ -1,14 +1,18 @@
 """The answer to "which page size?" from pieces of advice that rest on page walks."""
 
+import sys
 from typing import Any
 
 import pytest
 
+from octavo.actions.candidates import candidate_actions
 from octavo.analysis.advice import Thresholds
 from octavo.analysis.rows import family_of
 from octavo.analysis.view import one_of_each_family
+from octavo.base.huge_pages import read_huge_pages
 from octavo.base.units import MIB
 from octavo.runs.answer import Answer, answer_of
+from octavo.runs.result import is_tried
 
 Record = dict[str, Any]
 BASE, HUGE = 4096, 2 * MIB
@@ -46,6 +50,7 @@ def answer(
     chains: dict[int, int] | None = None,
     is_server: bool = False,
     was_stopped: bool = False,
+    tried: bool = True,
 ) -> Answer:
     memory = {BASE: 100 * MIB, HUGE: 100 * MIB + growth}
     cost = "walk cost measured"
@@ -61,6 +66,7 @@ def answer(
         chains=chains or {},
         is_server=is_server,
         was_stopped=was_stopped,
+        is_tried=lambda action: tried,
     )
 
 
@@ -131,6 +137,25 @@ def test_a_stream_of_the_whole_program() -> None:
     )
     assert (found.changes, found.settings, found.undo) == (True, "A=1 server", "echo never > x")
     assert found.verify.endswith("verify --allow-system -- server --port '7 7'")
+
+
+def test_what_verify_does_not_try_unasked_is_named() -> None:
+    more = {"environment": {"A": "1", "B": "2"}, "arguments": ["-x"]}
+    switch = {**act("malloc", "A=1 B=2 server -x"), **more}
+    data = item("data", HUGE, (0.02, 0.08, 0.19), actions=[switch])
+    assert "--try" not in answer(data).verify
+    named = answer(data, tried=False).verify
+    assert named.endswith("verify --try 'A=1 B=2 -x' -- server --port '7 7'")
+
+
+def test_what_verify_tries_unasked() -> None:
+    host = read_huge_pages()
+    command = ["nice", sys.executable, "x.py"]
+    for action in candidate_actions(sys.executable, host, ["x.py"]):
+        assert is_tried(action.record(), command, host)
+    other = {"environment": {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.x=1"}}
+    assert not is_tried(other, command, host)
+    assert is_tried(other, ["/no/such"], host)
 
 
 def test_a_server_is_measured_under_a_load() -> None:

@@ -6,8 +6,9 @@ It is made of the pieces of advice, which are the evidence for it.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,7 @@ def answer_of(
     chains: Mapping[int, int],
     is_server: bool = False,
     was_stopped: bool = False,
+    is_tried: Callable[[Record], bool] = lambda action: True,
 ) -> Answer:
     """The answer from the records of the advice, code and data of the whole program first.
 
@@ -79,6 +81,7 @@ def answer_of(
     bytes of all memory. `machine_sizes` are the page sizes that the machine has. `chains` are those
     of `exec_chains`. `is_server` says whether the command starts a server, which is measured under
     a load; `was_stopped` says that the program did not end by itself, so that it may be one.
+    `is_tried` says whether `octavo verify` tries an action unasked.
     """
     chosen = _chosen(items)
     if not chosen:
@@ -112,6 +115,8 @@ def answer_of(
         if name.startswith(SHARED_FOR_ALL):
             # Only named, or with a result that shows shared memory, is it among what is tried.
             options += ["--settings", name]
+        elif not undo and not is_tried(action):
+            options += ["--try", _words(action)]
         if is_server:
             options += ["--metric", f"cpu:{_LOAD}"]
         verify = shell_line([*own_command(), "verify", *options, "--", *program])
@@ -123,6 +128,12 @@ def answer_of(
                 f"in place of {_LOAD}.\n{verify}"
             )
     return Answer(text, True, gain, growth, lines, undo, verify)
+
+
+def _words(action: Record) -> str:
+    """The value of `--try` for an action of the program alone."""
+    variables = (f"{name}={value}" for name, value in action.get("environment", {}).items())
+    return shlex.join([*variables, *action.get("arguments", ())])
 
 
 def _chosen(items: Sequence[Record]) -> list[Record]:

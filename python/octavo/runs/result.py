@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from octavo.actions.candidates import candidate_actions
 from octavo.actions.for_advice import TryPages, actions_for, usable_size
 from octavo.actions.model import UNKNOWN_PROGRAM
 from octavo.actions.subjects import Subjects
@@ -34,6 +35,7 @@ from octavo.analysis.rows import (
 from octavo.analysis.view import headline
 from octavo.analysis.walk_advice import advise_by_walks
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
+from octavo.base.errors import CannotRun
 from octavo.base.host import reports_free_memory
 from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.base.table import arrow_table
@@ -42,6 +44,7 @@ from octavo.hardware.tlb_levels import Machine
 from octavo.runs.answer import answer_of
 from octavo.runs.configuration import MEMORY_WARNING
 from octavo.runtimes.detect import Runtime
+from octavo.runtimes.launchers import program_at
 from octavo.runtimes.naming import name_regions, runtimes_of
 from octavo.tracing.manifest import Circumstances, Finished, build_manifest, of_what_ran
 from octavo.tracing.windows import traced_share
@@ -181,6 +184,7 @@ def advice_records(
             chains=chains or {},
             is_server=is_server,
             was_stopped=manifest["exit"]["reason"] in ("interrupted", "limit", "running"),
+            is_tried=lambda action: is_tried(action, command or (), host),
         )
         text = answered.text
         is_assumed = costs.source == "preset" and costs.counts_faults
@@ -206,6 +210,21 @@ def _drop_page_faults(result: Result) -> None:
     for process in result["processes"]:
         for region in process["regions"]:
             region["page_faults"] = {"base": 0, "huge": 0, "huge_again": 0, "left": 0}
+
+
+def is_tried(action: Mapping[str, Any], command: Sequence[str], host: HugePages) -> bool:
+    """Whether `octavo verify` tries the variables and options of an action unasked; also where the
+    action has none, or the program is not here.
+    """
+    wanted = (action.get("environment", {}), action.get("arguments", []))
+    if not any(wanted) or not command:
+        return True
+    program, *arguments = command[program_at(command) :]
+    try:
+        found = candidate_actions(program, host, arguments)
+    except CannotRun:
+        return True
+    return wanted in [(dict(one.environment), list(one.arguments)) for one in found]
 
 
 def finished(
