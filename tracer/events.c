@@ -166,18 +166,18 @@ static void heap_moved(Addr end)
 extern UInt VG_(clo_smc_check);
 #define CHECK_ALL_CODE 2
 
-/* Compilers that keep memory either writable or executable (those of Erlang and of .NET) map a file of
-   memfd_create twice, and write the code through the other mapping. */
-static Bool may_be_rewritten(ULong protection, ULong flags)
+/* Compilers that keep memory either writable or executable (Erlang's) map a file of memfd_create twice,
+   and write the code through the other mapping. A loader maps text privately, and executable at once. */
+static void expect_rewriting(ULong protection, Bool may_be_written)
 {
-   return (protection & VKI_PROT_EXEC) && (flags & VKI_MAP_SHARED) && !(flags & VKI_MAP_ANONYMOUS);
+   if ((protection & VKI_PROT_EXEC) && may_be_written)
+      VG_(clo_smc_check) = CHECK_ALL_CODE;
 }
 
 static void mapped(Addr start, const UWord* args)
 {
    const ULong flags = args[3];
-   if (may_be_rewritten(args[2], flags))
-      VG_(clo_smc_check) = CHECK_ALL_CODE;
+   expect_rewriting(args[2], (flags & VKI_MAP_SHARED) && !(flags & VKI_MAP_ANONYMOUS));
    const NSegment* seg = VG_(am_find_nsegment)(start);
    if (flags & VKI_MAP_ANONYMOUS)
       map_record(start, args[1], args[2], flags,
@@ -327,6 +327,8 @@ static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sy
       }
       case __NR_brk: heap_moved(value); break;
       case __NR_mprotect: {
+         const NSegment* seg = VG_(am_find_nsegment)(args[0]);
+         expect_rewriting(args[2], seg && seg->kind == SkFileC);
          ULong payload[] = {args[0], VG_PGROUNDUP(args[1]), args[2]};
          ring_record(OCTAVO_PROTECT, 3, payload);
          break;

@@ -1,6 +1,7 @@
 // Code that is written, run, and written again in the same place, as a just-in-time compiler does:
 // once in memory that may be written and executed, once with the right changed in between, and once
-// through a second mapping of the same memory.
+// through a second mapping of the same memory. For an odd number of rounds, that which is executed
+// becomes executable only after it was mapped.
 //
 //   selfmod ROUNDS
 //
@@ -52,8 +53,10 @@ int main(int argc, char **argv) {
     int file = memfd_create("code", 0);
     if (file < 0 || ftruncate(file, PAGE)) return 1;
     unsigned char *written = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    unsigned char *executed = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0);
+    int at_first = rounds % 2 ? PROT_NONE : PROT_READ | PROT_EXEC;
+    unsigned char *executed = mmap(NULL, PAGE, at_first, MAP_SHARED, file, 0);
     if (written == MAP_FAILED || executed == MAP_FAILED) return 1;
+    if (rounds % 2 && mprotect(executed, PAGE, PROT_READ | PROT_EXEC)) return 1;
     for (uint32_t i = 0; i < rounds; i++) {
         write_function(written, i);
         sum += ((uint32_t(*)(void))executed)();

@@ -63,6 +63,7 @@ CASES = {
     "forks": Case(workload("forks", 5), processes=8),
     "ring": Case(workload("ring_wait")),
     "selfmod": Case(workload("selfmod", 300)),
+    "selfmod-late": Case(workload("selfmod", 301)),
     "bfs": Case(workload("bfs", 5000, 8)),
     "matmul": Case(workload("matmul", 40)),
     "gups": Case(workload("gups", 8, 100_000)),
