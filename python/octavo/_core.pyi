@@ -130,6 +130,8 @@ class Region(TypedDict):
     footprints: list[Footprint]
     """stream "fetch", "data" and "all"."""
     page_faults: PageFaults
+    huge_growth_bytes: int
+    """What memory of the process's own grows by in 2 MiB pages wherever they fit, at most."""
     touched: Touched
 
 class Touched:

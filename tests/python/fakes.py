@@ -103,6 +103,7 @@ def region(
         asked_small_bytes=0,
         hugetlb_bytes=0,
         page_faults={"base": 0, "huge": 0, "huge_again": 0, "left": 0},
+        huge_growth_bytes=0,
         fetch_references=accesses if stream == "fetch" else 0,
         data_references=accesses if stream == "data" else 0,
         curves=curves(stream, misses, accesses=accesses, entries=entries),

@@ -297,6 +297,33 @@ def test_what_regions_have_already_is_no_part_of_what_is_expected() -> None:
     )
 
 
+def test_a_library_that_makes_pages_of_memory_in_use_saves_no_first_touches() -> None:
+    library = {**act("apply", "octavo apply server"), "name": "preload"}
+    data = item("data", HUGE, (0.02, 0.14, 0.19), actions=[library])
+    data["gain_of_walks"] = {"low": 0.01, "expected": 0.05, "high": 0.07}
+    found = answer(item("fetch", BASE, (0, 0, 0)), data)
+    assert (found.gain.expected, found.settings) == (0.05, "octavo apply server")
+    assert "Expect about 5.0% (1.0% to 7.0%) less time" in found.text
+    assert "All would save about 14.0% (2.0% to 19.0%) with larger pages from" in found.text
+    data["gain_of_walks"] = {"low": 0.0, "expected": 0.005, "high": 0.01}
+    kept = answer(item("fetch", BASE, (0, 0, 0)), data)
+    assert (kept.changes, kept.settings) == (False, "")
+    assert kept.text.startswith(
+        "Which page size? Keep 4 KiB: 2 MiB for data would save about 14.0%"
+    )
+    switch = {**act("malloc", "A=1 server"), "name": "glibc"}
+    assert answer({**data, "actions": [switch, library]}).gain.expected == 0.14
+
+
+def test_where_nothing_reaches_all_what_reaches_a_part_is_advised() -> None:
+    data = item("data", HUGE, (0.02, 0.14, 0.19), actions=[act("note", "")])
+    part = item("data", HUGE, (0.01, 0.06, 0.1), region="V8 heap", actions=[act("malloc", "A=1 b")])
+    found = answer(item("fetch", BASE, (0, 0, 0)), data, part)
+    assert found.settings == "A=1 b"
+    assert found.text.startswith("Which page size? 2 MiB for V8 heap. Expect about 6.0%")
+    assert answer(data).text.startswith("Which page size? 2 MiB for data.")
+
+
 def test_what_no_setting_reaches_is_said() -> None:
     linker = act("linker", "cc -Wl,…")
     found = answer(item("fetch", HUGE, (0.02, 0.03, 0.04), actions=[linker]))

@@ -22,6 +22,7 @@ from octavo.analysis.rows import (
     HUGE_PAGE_FAULTS,
     HUGE_PAGE_FAULTS_AGAIN,
     PAGE_FAULTS,
+    RegionKey,
     Row,
     component_of,
     machine_component,
@@ -148,6 +149,11 @@ class Case:
         return next(point for point in self.points if point.page_size == page_size)
 
     @property
+    def key(self) -> RegionKey:
+        """That of its region in the rows."""
+        return self.process, self.program, self.region, self.start
+
+    @property
     def base(self) -> Point:
         """The point at 4 KiB, which is always measured."""
         return self.at(BASE_PAGE)
@@ -186,6 +192,8 @@ class Advice:
     """Cycles of a walk to 4 KiB pages, and to pages of `gain_page_size`."""
     gain_page_size: int | None = None
     """The size that `gain` is about; None where no larger size was judged."""
+    gain_of_walks: Gain | None = None
+    """The same as `gain` where pages become larger after their first touches: of walks alone."""
 
     @property
     def changes(self) -> bool:
@@ -241,6 +249,7 @@ class Advice:
             **faults,
             "gain": None if self.gain is None else self.gain.record(),
             "gain_page_size": self.gain_page_size,
+            "gain_of_walks": None if self.gain_of_walks is None else self.gain_of_walks.record(),
             "walk_cycles_base": None if cycles is None else cycles[0].record(),
             "walk_cycles": None if cycles is None else cycles[1].record(),
         }

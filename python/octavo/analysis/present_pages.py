@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from octavo.analysis.advice import Advice, Case, Thresholds
-from octavo.analysis.rows import Row
+from octavo.analysis.rows import Row, region_key
 from octavo.base.huge_pages import PMD_PAGE, HugePages
 
 ASKED = "asked_huge_bytes"
@@ -34,13 +34,13 @@ def leave_as_is(
     """
     counters = (ASKED, ASKED_SMALL, HUGETLB)
     asked = {
-        (_key(row), row["counter"]): row["value"]
+        (region_key(row), row["counter"]): row["value"]
         for row in rows
         if row.get("counter") in counters and "region" in row
     }
 
     def is_so(case: Case, counter: str) -> bool:
-        return is_nearly_all(asked.get((_of(case), counter), 0), case.base.touched_bytes)
+        return is_nearly_all(asked.get((case.key, counter), 0), case.base.touched_bytes)
 
     has = {
         id(item)
@@ -91,14 +91,3 @@ def _has(case: Case, host: HugePages, *, is_asked: bool) -> bool:
         # Other memory grows by steps that 2 MiB pages do not fit into.
         return case.region_kind == "anonymous" and (case.bytes or 0) >= _LARGE_MAPPING
     return setting == "madvise" and is_asked and case.region_kind in ("anonymous", "heap")
-
-
-_Key = tuple[int | None, str | None, str | None, int | None]
-
-
-def _key(row: Row) -> _Key:
-    return row.get("process"), row.get("program"), row["region"], row["start"]
-
-
-def _of(case: Case) -> _Key:
-    return case.process, case.program, case.region, case.start

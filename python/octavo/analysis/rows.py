@@ -78,10 +78,24 @@ FAULTS = "memory.faults"
 """The component of page faults."""
 PAGE_FAULTS, HUGE_PAGE_FAULTS = "page_faults", "huge_page_faults"
 HUGE_PAGE_FAULTS_AGAIN = "huge_page_faults_again"
-"""Its counters: all of them, and those that give a 2 MiB page."""
+"""Its counters: all of them, those that give a 2 MiB page, and of these those that get memory which
+the process had given back."""
+HUGE_PAGES = "memory.huge_pages"
+"""The component of what memory of a process's own grows by in 2 MiB pages."""
+GROWTH_BYTES = "growth_bytes"
+_OWN_KINDS = ("heap", "anonymous", "stack", "thread-stack")
 
 COLUMNS = columns_of(Row, without=("program", "processes"))
 """The columns of rows.parquet and their types in Arrow, the same from run to run."""
+
+
+RegionKey = tuple[int | None, str | None, str | None, int | None]
+"""Process, program, name and start of a region in the rows of a run."""
+
+
+def region_key(row: Row) -> RegionKey:
+    """The key of the region that a row is about."""
+    return row.get("process"), row.get("program"), row["region"], row["start"]
 
 
 class Miscount(OctavoError):
@@ -239,6 +253,7 @@ def _sums(
     regions = [(process, region) for process in processes for region in process["regions"]]
     yield from _footprint_rows(_summed_footprints(footprints, regions, processes, chains))
     yield from _fault_rows(regions)
+    yield from _growth_rows(regions, chains)
 
 
 def _region_rows(
@@ -515,6 +530,31 @@ def _fault_rows(regions: Iterable[tuple[Process, Region]]) -> Iterator[Row]:
             (PMD_PAGE, HUGE_PAGE_FAULTS_AGAIN, sum(one["huge_again"] for one in faults)),
         ):
             yield Row(component=FAULTS, counter=counter, value=value, stream="data", page_size=size)
+
+
+def _growth_rows(
+    regions: Iterable[tuple[Process, Region]], chains: Mapping[int, int]
+) -> Iterator[Row]:
+    """The growth of all regions, without forked processes; of images that replaced each other by
+    exec, the one that grows most. No row of traces that know no heaps or mappings.
+    """
+    by_image: Counter[int] = Counter()
+    is_known = False
+    for process, region in regions:
+        if process["began_by"] != "fork":
+            by_image[process["stream"]] += region["huge_growth_bytes"]
+            is_known |= region["kind"] in _OWN_KINDS
+    most: dict[int, int] = {}
+    for image, growth in by_image.items():
+        most[chains[image]] = max(growth, most.get(chains[image], 0))
+    if is_known:
+        yield Row(
+            component=HUGE_PAGES,
+            counter=GROWTH_BYTES,
+            value=sum(most.values()),
+            stream="data",
+            page_size=PMD_PAGE,
+        )
 
 
 _NUMBERED = re.compile(r" (?:[\d.]+(?:KiB|MiB|GiB)(?: #\d+)?|\(small\))$")

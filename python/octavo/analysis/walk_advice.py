@@ -30,6 +30,7 @@ from octavo.analysis.gain import (
     Program,
     gain,
 )
+from octavo.analysis.huge_growth import huge_growth, with_growth
 from octavo.analysis.native_time import NativeTime
 from octavo.analysis.rows import FAULTS, Row, memory_by_size, stream_counters
 from octavo.analysis.walk_costs import WalkCosts
@@ -66,6 +67,8 @@ def advise_by_walks(
     if not with_faults:
         rows = [row for row in rows if row["component"] != FAULTS]
     whole, large = cases_to_advise(rows, machine)
+    growth = huge_growth(rows)
+    whole = [with_growth(case, growth) for case in whole]
     program = replace(program_of(rows, whole), native=native)
     return [_advise(case, program, costs, limits) for case in (*whole, *large)]
 
@@ -100,8 +103,9 @@ def _advise(case: Case, program: Program, costs: WalkCosts, limits: Thresholds) 
         usual = _gain(case, case.at(judged), program, costs.without_returned_memory())
         returned = usual.expected - gains[judged].expected >= limits.min_gain
     found = gains.get(judged) if judged is not None else None
-    cycles = None
+    cycles, of_walks = None, None
     if judged is not None:
+        of_walks = _gain(case, replace(case.at(judged), page_faults=None), program, costs)
         cycles = (
             costs.walk(BASE_PAGE, program.touched_bytes),
             costs.walk(judged, _memory(program, case, case.at(judged))),
@@ -117,6 +121,7 @@ def _advise(case: Case, program: Program, costs: WalkCosts, limits: Thresholds) 
         gain=found,
         walk_cycles=cycles,
         gain_page_size=judged,
+        gain_of_walks=of_walks,
     )
 
 

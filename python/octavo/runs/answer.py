@@ -86,6 +86,17 @@ def answer_of(
     chosen = _chosen(items)
     if not chosen:
         return _keep(items, machine, cost_label, limits, walks, machine_sizes)
+    action = _first_to_paste(chosen)
+    all_gain = _sum(chosen)
+    is_late = action.get("kind") == "apply"
+    if is_late:
+        # It makes pages of memory that is in use: page faults at first touches stay.
+        items = [_of_walks(item) for item in items]
+        chosen = _chosen(items)
+        if _sum(chosen).expected < limits.min_gain:
+            return Answer(
+                _too_late(chosen, all_gain, machine, cost_label), False, _sum(chosen), 0, "", "", ""
+            )
     present = _present(items, chosen)
     gain = _less(_sum(chosen), _sum(present))
     growth = max(0, _growth(chosen, chains) - _growth(present, chains))
@@ -93,13 +104,14 @@ def answer_of(
     if largest in memory:
         # Large pages that hold both code and data are in both, and in the growth of each alone.
         growth = min(growth, memory[largest] - memory[BASE_PAGE])
-    action = _first_to_paste(chosen)
     lines, undo = action.get("command", ""), action.get("undo", "")
     share = _growth_share(items, growth)
     text = (
         f"Which page size? {_by_size(chosen)}. Expect {gain} less time on {machine} "
         f"({cost_label}), for {_memory(growth, share)}. {_confidence(gain, limits)}"
     )
+    if is_late and all_gain.expected - _sum(chosen).expected >= limits.min_gain:
+        text += f" All would save {all_gain} with larger pages from the first touch on."
     if present:
         text += f" It has {_by_size(present)} already, which saves {_sum(present)} besides."
     text += _left_out(items, chosen, action, gain, limits)
@@ -130,6 +142,19 @@ def answer_of(
     return Answer(text, True, gain, growth, lines, undo, verify)
 
 
+def _of_walks(item: Record) -> Record:
+    """The advice with the gain of page walks alone, where it has one."""
+    return {**item, "gain": item.get("gain_of_walks") or item.get("gain")}
+
+
+def _too_late(chosen: Sequence[Record], gain: Gain, machine: str, cost_label: str) -> str:
+    return (
+        f"Which page size? Keep 4 KiB: {_by_size(chosen)} would save {gain} of the time on "
+        f"{machine} ({cost_label}), mostly by page faults at first touches. What this system "
+        "offers makes larger pages of memory after its first touch."
+    )
+
+
 def _words(action: Record) -> str:
     """The value of `--try` for an action of the program alone."""
     variables = (f"{name}={value}" for name, value in action.get("environment", {}).items())
@@ -141,14 +166,17 @@ def _chosen(items: Sequence[Record]) -> list[Record]:
     chosen = []
     for whole in (item for item in items if item["scope"] == "program"):
         stream = whole["stream"]
-        if _is_to_change(whole):
+        regions = [
+            item
+            for item in items
+            if item["scope"] == "region" and item["stream"] == stream and _is_to_change(item)
+        ]
+        # Where nothing gives all of it such pages, something may give them to a part.
+        parts_alone = not _first_to_paste([whole]) and bool(_first_to_paste(regions))
+        if _is_to_change(whole) and not parts_alone:
             chosen.append(whole)
         elif whole["reason"] != "already":
-            chosen += [
-                item
-                for item in items
-                if item["scope"] == "region" and item["stream"] == stream and _is_to_change(item)
-            ]
+            chosen += regions
     return chosen
 
 

@@ -50,6 +50,11 @@ impl Bits512 {
         self.members == 0
     }
 
+    /// How many are in the set.
+    pub fn len(&self) -> u32 {
+        self.members
+    }
+
     /// Whether all of them are in the set.
     pub fn is_full(&self) -> bool {
         self.members == 512

@@ -102,6 +102,9 @@ pub struct RegionResult {
     pub touched: Touched,
     /// Page faults of memory of the process's own.
     pub page_faults: PageFaults,
+    /// The growth of the process's own memory in 2 MiB pages, wherever they fit, in bytes: of each region at the
+    /// time when most of it was touched.
+    pub huge_growth_bytes: u64,
 }
 
 /// A study under way: a consumer of one stream.
@@ -184,7 +187,7 @@ impl ProcessMemory {
         let mut unknown = PageFaults::default();
         let is_known = self.untouched.holds(page);
         let faults = if is_known { &mut self.page_faults[region] } else { &mut unknown };
-        self.huge_pages.touch(page, fits, faults);
+        self.huge_pages.touch(page, region, fits, faults);
     }
 }
 
@@ -340,7 +343,15 @@ impl Study {
             footprints,
             touched,
             page_faults: self.page_faults(region),
+            huge_growth_bytes: self.huge_growth(region) << PageSize::BASE.log2(),
         }
+    }
+
+    /// Base pages that one region or all grow by in 2 MiB pages.
+    fn huge_growth(&self, region: Option<usize>) -> u64 {
+        let all = self.memory.huge_pages.growth();
+        let of = region.map_or(all, |region| all.get(region..=region).unwrap_or(&[]));
+        of.iter().map(|growth| growth.pages).sum()
     }
 
     /// Page faults of one region or all.
@@ -491,9 +502,11 @@ impl Study {
         self.unmap(to);
         let ((old, old_end), (new, new_end)) = (self.relocated(from), self.relocated(to));
         self.memory.untouched.moved(old..old_end, new..new_end);
+        let region = self.memory.region(base_pages(from).0);
+        let region = usize::from(region.0);
         for page in moved.into_iter().filter(|page| page - old < new_end - new) {
             self.memory.residency.insert(page - old + new);
-            self.memory.huge_pages.moved_to(page - old + new);
+            self.memory.huge_pages.moved_to(page - old + new, region);
         }
     }
 }
@@ -634,7 +647,7 @@ impl Observer for Study {
         self.fetch.keep_results_only();
         self.data.keep_results_only();
         self.memory.residency.keep_results_only();
-        self.memory.huge_pages = HugePages::default();
+        self.memory.huge_pages = self.memory.huge_pages.results_only();
         self.memory.untouched = Untouched::default();
         if let Some(attribution) = &mut self.attribution {
             **attribution = attribution.results_only();
@@ -648,7 +661,7 @@ impl Observer for Study {
         let memory = ProcessMemory {
             space: self.memory.space.clone(),
             residency: self.memory.residency.results_only(),
-            huge_pages: HugePages::default(),
+            huge_pages: self.memory.huge_pages.results_only(),
             untouched: Untouched::default(),
             page_faults: self.memory.page_faults.clone(),
             own: self.memory.own.clone(),

@@ -41,40 +41,111 @@ impl PageFaults {
     }
 }
 
+/// Base pages of a region that are present with 2 MiB pages wherever they fit, and where all pages have 4 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Growth {
+    present: u64,
+    touched: u64,
+    most_touched: u64,
+    /// How many more are present with 2 MiB pages, at the time when most were touched.
+    pub pages: u64,
+}
+
+impl Growth {
+    fn change(&mut self, before: [u32; 2], after: [u32; 2]) {
+        let [present, touched] = after;
+        self.present = self.present + u64::from(present) - u64::from(before[0]);
+        self.touched = self.touched + u64::from(touched) - u64::from(before[1]);
+        if self.touched >= self.most_touched {
+            self.most_touched = self.touched;
+            self.pages = self.present - self.touched;
+        }
+    }
+}
+
+/// An aligned range of 2 MiB that has a page table, or a 2 MiB page.
+#[derive(Clone, Default)]
+struct HugeRange {
+    /// The base pages that are present with 2 MiB pages wherever they fit.
+    present: Bits512,
+    /// The base pages that are present where all pages have 4 KiB.
+    touched: Bits512,
+    /// The region that its growth counts for.
+    region: usize,
+}
+
+impl HugeRange {
+    fn touch(&mut self, page: u64) -> bool {
+        self.touched.insert(place(page));
+        self.present.insert(place(page))
+    }
+
+    fn sizes(&self) -> [u32; 2] {
+        [self.present.len(), self.touched.len()]
+    }
+}
+
 /// The pages that are present where memory has 2 MiB pages wherever they fit.
 #[derive(Clone, Default)]
 pub struct HugePages {
-    /// By the number of 2 MiB, those of its base pages that are present; ranges with a page table are in it also
-    /// where none is.
-    ranges: FxHashMap<u64, Bits512>,
+    /// By the number of 2 MiB; ranges with a page table are in it also where no page is.
+    ranges: FxHashMap<u64, HugeRange>,
+    /// By region.
+    growth: Vec<Growth>,
     /// 2 MiB pages that were given back as a whole, without those that faults took since.
     given_back: u64,
 }
 
 impl HugePages {
-    /// A base page is touched that is not present in 4 KiB pages. `fits` says whether a 2 MiB page around it
-    /// would lie in memory that can have one. Adds the faults of both.
-    pub fn touch(&mut self, page: u64, fits: impl FnOnce() -> bool, faults: &mut PageFaults) {
+    /// A base page of a region is touched that is not present in 4 KiB pages. `fits` says whether a 2 MiB page around
+    /// it would lie in memory that can have one. Adds the faults of both.
+    pub fn touch(
+        &mut self,
+        page: u64,
+        region: usize,
+        fits: impl FnOnce() -> bool,
+        faults: &mut PageFaults,
+    ) {
         faults.base += 1;
-        let number = page >> HUGE_LOG2;
-        match self.ranges.get_mut(&number) {
-            Some(present) => faults.left += u64::from(present.insert(place(page))),
-            None if fits() => {
-                faults.huge += 1;
-                faults.huge_again += u64::from(self.given_back > 0);
-                self.given_back = self.given_back.saturating_sub(1);
-                self.ranges.insert(number, Bits512::ALL);
-            }
-            None => {
-                faults.left += 1;
-                self.moved_to(page);
-            }
+        let huge = !self.ranges.contains_key(&(page >> HUGE_LOG2)) && fits();
+        if huge {
+            faults.huge += 1;
+            faults.huge_again += u64::from(self.given_back > 0);
+            self.given_back = self.given_back.saturating_sub(1);
         }
+        let is_new = self.add(page, region, huge);
+        faults.left += u64::from(is_new && !huge);
     }
 
-    /// A base page comes to be present without a fault.
-    pub fn moved_to(&mut self, page: u64) {
-        self.ranges.entry(page >> HUGE_LOG2).or_default().insert(place(page));
+    /// A base page of a region comes to be present without a fault.
+    pub fn moved_to(&mut self, page: u64, region: usize) {
+        self.add(page, region, false);
+    }
+
+    /// A base page comes to be present, and with it all 2 MiB around it if `huge`; whether it was not.
+    fn add(&mut self, page: u64, region: usize, huge: bool) -> bool {
+        let new = || HugeRange { region, ..HugeRange::default() };
+        let range = self.ranges.entry(page >> HUGE_LOG2).or_insert_with(new);
+        let before = range.sizes();
+        let is_new = range.touch(page);
+        if huge {
+            range.present = Bits512::ALL;
+        }
+        if self.growth.len() <= range.region {
+            self.growth.resize(range.region + 1, Growth::default());
+        }
+        self.growth[range.region].change(before, range.sizes());
+        is_new
+    }
+
+    /// The growth of each region.
+    pub fn growth(&self) -> &[Growth] {
+        &self.growth
+    }
+
+    /// The same without pages: only results are read from now on.
+    pub fn results_only(&self) -> Self {
+        HugePages { growth: self.growth.clone(), ..HugePages::default() }
     }
 
     /// The base pages in `first..end` are unmapped. A page table without a page goes, too.
@@ -95,24 +166,28 @@ impl HugePages {
             return;
         }
         let numbers = first >> HUGE_LOG2..=(end - 1) >> HUGE_LOG2;
-        let given_back = &mut self.given_back;
-        let mut goes = |number: u64, present: &mut Bits512| {
+        let (given_back, growth) = (&mut self.given_back, &mut self.growth);
+        let mut goes = |number: u64, range: &mut HugeRange| {
             let start = number << HUGE_LOG2;
             let (first, end) = (first.max(start), end.min(start + HUGE_PAGES));
             let is_whole = end - first == HUGE_PAGES;
-            *given_back += u64::from(is_whole && present.is_full());
-            (first..end).for_each(|page| present.remove(place(page)));
-            goes(present, is_whole)
+            *given_back += u64::from(is_whole && range.present.is_full());
+            let before = range.sizes();
+            for page in first..end {
+                range.present.remove(place(page));
+                range.touched.remove(place(page));
+            }
+            growth[range.region].change(before, range.sizes());
+            goes(&range.present, is_whole)
         };
         if numbers.end() - numbers.start() < self.ranges.len() as u64 {
             for number in numbers {
-                if self.ranges.get_mut(&number).is_some_and(|present| goes(number, present)) {
+                if self.ranges.get_mut(&number).is_some_and(|range| goes(number, range)) {
                     self.ranges.remove(&number);
                 }
             }
         } else {
-            self.ranges
-                .retain(|number, present| !numbers.contains(number) || !goes(*number, present));
+            self.ranges.retain(|number, range| !numbers.contains(number) || !goes(*number, range));
         }
     }
 }
@@ -185,7 +260,7 @@ mod tests {
 
     fn touch(pages: &mut HugePages, page: u64, fits: bool) -> PageFaults {
         let mut faults = PageFaults::default();
-        pages.touch(page, || fits, &mut faults);
+        pages.touch(page, 1, || fits, &mut faults);
         faults
     }
 
@@ -265,15 +340,38 @@ mod tests {
         assert_eq!(touch(&mut pages, 8192, true), HUGE, "that was no 2 MiB page");
     }
 
+    #[test]
+    fn memory_grows_by_what_huge_pages_hold_and_nothing_touches() {
+        let mut pages = HugePages::default();
+        touch(&mut pages, 0, true);
+        touch(&mut pages, 512, true);
+        assert_eq!(pages.growth[1].pages, 1022);
+        for page in 1..512 {
+            touch(&mut pages, page, true);
+        }
+        assert_eq!(pages.growth[1].pages, 511);
+        pages.unmap(512, 768);
+        assert_eq!(pages.growth[1].pages, 511, "most was touched before");
+        touch(&mut pages, 2000, false);
+        assert_eq!(pages.growth[1].pages, 256);
+        assert_eq!(pages.results_only().growth(), pages.growth());
+    }
+
     /// One page at a time, each as the kernel's documents have it.
     #[derive(Default)]
     struct Plain {
         tables: BTreeMap<u64, BTreeSet<u64>>,
+        touched: BTreeSet<u64>,
         given_back: usize,
     }
 
     impl Plain {
+        fn growth(&self) -> usize {
+            self.tables.values().map(BTreeSet::len).sum::<usize>() - self.touched.len()
+        }
+
         fn touch(&mut self, page: u64, fits: bool) -> PageFaults {
+            self.touched.insert(page);
             let number = page / 512;
             if !self.tables.contains_key(&number) && fits {
                 self.tables.insert(number, (512 * number..512 * number + 512).collect());
@@ -287,6 +385,7 @@ mod tests {
         }
 
         fn remove(&mut self, first: u64, end: u64, unmapped: bool) {
+            self.touched.retain(|page| !(first..end).contains(page));
             for number in 0..8 {
                 let all: Vec<u64> = (512 * number..512 * number + 512).collect();
                 let Some(table) = self.tables.get_mut(&number) else { continue };
@@ -324,11 +423,14 @@ mod tests {
                         plain.remove(page, end, false);
                     }
                     2 => {
-                        fast.moved_to(page);
+                        fast.moved_to(page, 1);
                         plain.tables.entry(page / 512).or_default().insert(page);
+                        plain.touched.insert(page);
                     }
                     _ => prop_assert_eq!(touch(&mut fast, page, fits), plain.touch(page, fits)),
                 }
+                let growth = fast.growth.iter().map(|of| of.present - of.touched).sum::<u64>();
+                prop_assert_eq!(growth, plain.growth() as u64);
             }
         }
     }

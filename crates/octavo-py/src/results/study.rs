@@ -126,6 +126,7 @@ fn region<'py>(py: Python<'py>, region: &Region, result: &RegionResult) -> Dict<
         machine_curves: machine_curves(py, result)?,
         footprints: footprints(py, &result.footprints)?,
         page_faults: page_faults(py, result.page_faults)?,
+        huge_growth_bytes: result.huge_growth_bytes,
         touched: Bound::new(py, TouchedPages(result.touched.clone()))?,
     ))
 }
