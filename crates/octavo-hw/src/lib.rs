@@ -22,7 +22,8 @@ pub use caches::{
     CacheConfig, CacheCounters, CacheError, Caches, DataAccess, LevelPrefetchers, MemoryCounters,
     MemoryTierConfig, MemoryTransfer, Prefetch, PrefetchBounds, PrefetchCounters, PrefetchLevel,
     PrefetchersConfig, PrivateCaches, PrivateConfig, PrivateCounters, PteEntry, Served, ServedBy,
-    SharedCache, SharedConfig, SideNumber, StreamerConfig, StrideConfig,
+    SharedCache, SharedConfig, SideNumber, StreamerConfig, StrideConfig, TranslationCounters,
+    TranslationLine, TranslationWords,
 };
 pub use virtual_caches::{
     Change, GlobalAddr, L1Lookup, L2Lookup, Line, Swept, VirtualCacheConfig, VirtualCacheError,

@@ -209,8 +209,14 @@ impl NaiveCaches {
 
     /// A cache takes a line in, and writes back what gives way if that is dirty.
     fn take_in(&mut self, level: usize, line: u64, is_dirty: bool) {
-        let Level { sets, lines, behind, counts, unused, prefetches, .. } = &mut self.levels[level];
-        let evicted = lines.insert((line % *sets) as usize, line, is_dirty);
+        let set = line % self.levels[level].sets;
+        self.take_into_set(level, set, line, is_dirty);
+    }
+
+    /// As [`Self::take_in`], with the set of the line.
+    fn take_into_set(&mut self, level: usize, set: u64, line: u64, is_dirty: bool) {
+        let Level { lines, behind, counts, unused, prefetches, .. } = &mut self.levels[level];
+        let evicted = lines.insert(set as usize, line, is_dirty);
         if let Some((evicted, _)) = evicted {
             let before = unused.len();
             unused.retain(|line| *line != evicted);
@@ -231,6 +237,29 @@ impl NaiveCaches {
             let sets = self.levels[level].sets;
             self.take_in(level, (1 << 50) * sets + number, false);
         }
+    }
+
+    /// The key of a line that is not of memory.
+    fn foreign(tag: u64) -> u64 {
+        u64::MAX / 2 + tag
+    }
+
+    /// Uses a line that is not of memory, which has a tag and a number for its set. Says whether a cache has it.
+    pub fn use_foreign(&mut self, level: usize, tag: u64, number: u64) -> bool {
+        let Level { sets, lines, .. } = &mut self.levels[level];
+        lines.look_up((number % *sets) as usize, &Self::foreign(tag)).is_some()
+    }
+
+    /// A cache takes in a line that is not of memory.
+    pub fn take_in_foreign(&mut self, level: usize, tag: u64, number: u64) {
+        let set = number % self.levels[level].sets;
+        self.take_into_set(level, set, Self::foreign(tag), false);
+    }
+
+    /// Drops a line that is not of memory. Says whether a cache had it.
+    pub fn drop_foreign(&mut self, level: usize, tag: u64, number: u64) -> bool {
+        let Level { sets, lines, .. } = &mut self.levels[level];
+        lines.invalidate((number % *sets) as usize, &Self::foreign(tag)).is_some()
     }
 
     /// A line is written back to a cache: dirty there, or taken in.

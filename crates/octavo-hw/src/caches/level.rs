@@ -5,7 +5,8 @@ use octavo_types::Instructions;
 use super::config::{CacheConfig, CacheError, row_length};
 use super::prefetch::UnusedLines;
 use super::rows::Rows;
-use crate::SetArray;
+use super::translations::{TranslationLine, TranslationLines, TranslationWords};
+use crate::{Asid, SetArray};
 
 /// Counters of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,6 +34,8 @@ pub(super) struct Level {
     pub counters: CacheCounters,
     /// Prefetched lines, if anything prefetches into this cache.
     pub unused: Option<Box<UnusedLines>>,
+    /// Lines of translations, if it may hold any.
+    pub translations: Option<Box<TranslationLines>>,
     sets: u64,
 }
 
@@ -79,7 +82,14 @@ impl Level {
         };
         let latency_cycles = config.latency_cycles;
         let sets = geometry.sets() as u64;
-        Ok(Level { lines, latency_cycles, counters: CacheCounters::default(), unused: None, sets })
+        Ok(Level {
+            lines,
+            latency_cycles,
+            counters: CacheCounters::default(),
+            unused: None,
+            translations: None,
+            sets,
+        })
     }
 
     /// Accesses a line and returns whether it hit. A write makes a present line dirty.
@@ -114,12 +124,78 @@ impl Level {
         let gone = each!(self, line, rows => rows.insert(line, dirty), sets => {
             sets.insert_missed(sets.geometry().set_of(line), line, dirty)
         });
+        self.evict(gone)
+    }
+
+    /// A fill has evicted a line, perhaps a dirty one. Returns the line to be written back for it.
+    #[inline(always)]
+    fn evict(&mut self, gone: Option<(u64, bool)>) -> Option<u64> {
         let (evicted, was_dirty) = gone?;
         if let Some(unused) = &mut self.unused {
             unused.evict(evicted);
         }
+        if let Some(translations) = &mut self.translations {
+            translations.evict(evicted);
+        }
         self.counters.write_backs += u64::from(was_dirty);
         was_dirty.then_some(evicted)
+    }
+
+    /// The contents of a line of translations, if it is here; no use for the policy.
+    pub fn translation_words(&mut self, line: TranslationLine) -> Option<&mut TranslationWords> {
+        self.translations.as_mut()?.contents.get_mut(&line)
+    }
+
+    /// Fills a line of translations that is not here. Returns the line to be written back for it.
+    ///
+    /// # Panics
+    /// If the cache may hold none.
+    pub fn fill_translations(
+        &mut self,
+        line: TranslationLine,
+        words: TranslationWords,
+    ) -> Option<u64> {
+        let (sets, set) = self.set_of_translations(line);
+        let gone = sets.insert_missed(set, line.key(), false);
+        let dirty = self.evict(gone);
+        let translations = self.translations.as_mut().expect("a cache that may hold translations");
+        translations.fill(line, words);
+        dirty
+    }
+
+    /// Uses a line of translations that is here.
+    pub fn use_translations(&mut self, line: TranslationLine) {
+        let (sets, set) = self.set_of_translations(line);
+        let found = sets.look_up(set, line.key());
+        debug_assert!(found.is_some(), "a line of translations has gone");
+    }
+
+    /// Removes the lines of translations that hold any of these base pages.
+    pub fn invalidate_translations(&mut self, asid: Asid, first: u64, end: u64) {
+        let Some(translations) = &mut self.translations else { return };
+        let out = translations.invalidate(asid, first, end);
+        self.free_translations(&out);
+    }
+
+    /// Removes all lines of translations.
+    pub fn clear_translations(&mut self) {
+        let Some(translations) = &mut self.translations else { return };
+        let out = translations.clear();
+        self.free_translations(&out);
+    }
+
+    fn free_translations(&mut self, lines: &[TranslationLine]) {
+        for line in lines {
+            let (sets, set) = self.set_of_translations(*line);
+            sets.invalidate(set, line.key());
+        }
+    }
+
+    /// The lines as sets, and the one that a line of translations belongs to.
+    fn set_of_translations(&mut self, line: TranslationLine) -> (&mut SetArray<bool>, usize) {
+        let sets = self.sets();
+        let set = sets.geometry().set_of(line.number());
+        (sets, set)
     }
 
     /// Whether a line is here; no use for the policy.

@@ -13,6 +13,7 @@
 //! - The latency of a level is the total of a hit there, measured from the core, including the levels before.
 //! - Cores are not coherent: a store leaves copies in other cores' caches, and in the own instruction cache,
 //!   unchanged.
+//! - The second level may hold [lines of translations](TranslationLine), which are none of memory's.
 //! - [Prefetchers](LevelPrefetchers) of the first level for data and of the second are off unless configured.
 //! - accesses = hits + misses at each level; the second level is accessed by exactly the misses of the first
 //!   levels (and by page-table reads that enter there), the last level by those of the second; memory is read
@@ -24,6 +25,7 @@ mod prefetch;
 mod private;
 mod rows;
 mod shared;
+mod translations;
 
 use octavo_types::Instructions;
 
@@ -37,6 +39,7 @@ pub use prefetch::{
 };
 pub use private::{DataAccess, PrivateCaches, PrivateCounters};
 pub use shared::{MemoryCounters, MemoryTransfer, SharedCache};
+pub use translations::{TranslationCounters, TranslationLine, TranslationWords};
 
 /// The side of a pair of caches: 0 for instructions, 1 for data.
 pub type SideNumber = usize;

@@ -6,7 +6,11 @@ use super::config::{CacheError, PrivateConfig, PteEntry};
 use super::level::{CacheCounters, Level};
 use super::prefetch::{Prefetch, PrefetchCounters, PrefetchLevel, Prefetchers};
 use super::shared::SharedCache;
+use super::translations::{
+    TranslationCounters, TranslationLine, TranslationLines, TranslationWords,
+};
 use super::{Served, ServedBy, SideNumber};
+use crate::Asid;
 
 const L1I: SideNumber = 0;
 const L1D: SideNumber = 1;
@@ -250,6 +254,53 @@ impl PrivateCaches {
         let access_l1 = &mut self.l1[side];
         access_l1.counters.misses += 1;
         serve_miss(access_l1, &mut self.l2, shared, line, is_write)
+    }
+
+    /// Lets the second level hold lines of translations, of so many pages each.
+    pub fn hold_translations(&mut self, pages: u64) {
+        self.l2.translations = Some(Box::new(TranslationLines::new(pages)));
+    }
+
+    /// The counters of lines of translations, if there may be any.
+    pub fn translation_counters(&self) -> Option<TranslationCounters> {
+        self.l2.translations.as_ref().map(|translations| translations.counters)
+    }
+
+    /// The contents of a line of translations, if the second level holds it. That is no use of the line.
+    pub fn translation_words(&mut self, line: TranslationLine) -> Option<&mut TranslationWords> {
+        self.l2.translation_words(line)
+    }
+
+    /// Uses a line of translations that the second level holds, which is no access in its counters. Returns the
+    /// latency in cycles.
+    pub fn use_translations(&mut self, line: TranslationLine) -> u32 {
+        self.l2.use_translations(line);
+        self.l2.latency_cycles
+    }
+
+    /// Fills a line of translations that the second level does not hold.
+    ///
+    /// # Panics
+    /// If it may hold none.
+    pub fn fill_translations(
+        &mut self,
+        shared: &mut SharedCache,
+        line: TranslationLine,
+        words: TranslationWords,
+    ) {
+        if let Some(dirty) = self.l2.fill_translations(line, words) {
+            shared.write_back(dirty);
+        }
+    }
+
+    /// Drops the lines of translations of an address space that hold any of these base pages.
+    pub fn invalidate_translations(&mut self, asid: Asid, first: u64, end: u64) {
+        self.l2.invalidate_translations(asid, first, end);
+    }
+
+    /// Drops all lines of translations.
+    pub fn clear_translations(&mut self) {
+        self.l2.clear_translations();
     }
 
     /// The counters.

@@ -1,10 +1,12 @@
 //! Data caches compared with the oracle's.
 
+use std::collections::BTreeMap;
+
 use crate::common::{naive, replacement};
 use octavo_hw::{
-    CacheConfig, CacheCounters, CacheError, Caches, MemoryTierConfig, PrefetchersConfig,
+    Asid, CacheConfig, CacheCounters, CacheError, Caches, MemoryTierConfig, PrefetchersConfig,
     PrivateCaches, PrivateConfig, PteEntry, Replacement, Served, ServedBy, SharedCache,
-    SharedConfig,
+    SharedConfig, TranslationLine,
 };
 use octavo_oracle::{NaiveCaches, NaiveCounts};
 use octavo_types::Instructions;
@@ -36,6 +38,30 @@ enum Kind {
     WritePte,
     /// So many cycles pass, in which others fill lines.
     Pass,
+    /// Translations of a page are looked up, and filled if they are not there.
+    Translate,
+    /// The mappings of pages change.
+    Invalidate,
+    /// All mappings change.
+    Clear,
+}
+
+/// Pages of a line of translations.
+const PAGES: u64 = 8;
+/// The address spaces and the orders of pages of lines of translations.
+const ASIDS: u16 = 2;
+const ORDERS: [u8; 2] = [0, 9];
+
+/// A line of translations: address space, order, number.
+type Numbers = (u16, u8, u64);
+
+fn translation_line((asid, order, number): Numbers) -> TranslationLine {
+    TranslationLine::new(Asid::new(asid).unwrap(), order, number)
+}
+
+/// The tag of a line in the oracle, which keeps it apart from those of others.
+fn naive_tag((asid, order, number): Numbers) -> u64 {
+    (number * 32 + u64::from(order)) * 4 + u64::from(asid)
 }
 
 /// Every so many cycles others fill a line.
@@ -52,7 +78,11 @@ fn access() -> impl Strategy<Value = Accessed> {
         Just(Kind::ReadPte),
         Just(Kind::WritePte),
         Just(Kind::Pass),
+        Just(Kind::Translate),
+        Just(Kind::Translate),
+        Just(Kind::Invalidate),
     ];
+    let kind = prop_oneof![80 => kind, 1 => Just(Kind::Clear)];
     // Few lines are hot, many are cold.
     let line = prop_oneof![0u64..6, 0u64..60, (0u64..200).prop_map(|line| line + (1 << 34))];
     let repeats = prop_oneof![3 => Just(0u32), 1 => 1u32..4];
@@ -99,6 +129,10 @@ fn check(
         let l2 = add(2, Some(llc));
         [add(0, Some(l2)), add(1, Some(l2)), l2]
     });
+    cores.iter_mut().for_each(|caches| caches.hold_translations(PAGES));
+    // By core, address space, order and number: the contents that were filled last.
+    let mut translations = BTreeMap::new();
+    let (mut fills, mut dropped) = (0, 0);
     let mut walks = [0; CORES];
     let mut cycles = 0;
 
@@ -114,6 +148,41 @@ fn check(
         }
         let caches = &mut cores[core];
         let [l1i, l1d, l2] = naive_cores[core];
+        if let Kind::Translate = kind {
+            let at @ (asid, order, number) =
+                (line as u16 % ASIDS, ORDERS[line as usize % 3 / 2], line / 4);
+            let (held, tag) = (translation_line(at), naive_tag(at));
+            let is_here = oracle.use_foreign(l2, tag, number);
+            let expected = is_here.then(|| [translations[&(core, asid, order, number)]; 8]);
+            prop_assert_eq!(caches.translation_words(held).copied(), expected);
+            if is_here {
+                prop_assert_eq!(caches.use_translations(held), LATENCIES_CYCLES[2]);
+            } else {
+                fills += 1;
+                caches.fill_translations(&mut shared, held, [fills; 8]);
+                oracle.take_in_foreign(l2, tag, number);
+                translations.insert((core, asid, order, number), fills);
+            }
+            continue;
+        }
+        if let Kind::Invalidate | Kind::Clear = kind {
+            let (first, end) = (line, line + u64::from(repeats) * 5000 + 1);
+            let of = line as u16 % ASIDS;
+            match kind {
+                Kind::Clear => caches.clear_translations(),
+                _ => caches.invalidate_translations(Asid::new(of).unwrap(), first, end),
+            }
+            for (at, asid, order, number) in translations.keys().copied() {
+                let pages = (number * PAGES) << order..((number + 1) * PAGES) << order;
+                let is_out = asid == of && pages.start < end && first < pages.end;
+                if at == core && (is_out || matches!(kind, Kind::Clear)) {
+                    let was_here =
+                        oracle.drop_foreign(l2, naive_tag((asid, order, number)), number);
+                    dropped += u64::from(was_here);
+                }
+            }
+            continue;
+        }
         let pte = if pte_entry == PteEntry::L1d { l1d } else { l2 };
         let (from, is_write) = match kind {
             Kind::Fetch => (l1i, false),
@@ -121,7 +190,7 @@ fn check(
             Kind::Store => (l1d, true),
             Kind::ReadPte => (pte, false),
             Kind::WritePte => (pte, true),
-            Kind::Pass => unreachable!("no access"),
+            _ => unreachable!("no access"),
         };
         // Repeats may be counted with their access if the policy ignores them.
         let side = usize::from(from != l1i);
@@ -138,7 +207,7 @@ fn check(
             Kind::Store => Some(caches.store(&mut shared, line)),
             Kind::ReadPte => Some(caches.read_pte(&mut shared, line)),
             Kind::WritePte => Some(caches.write_pte(&mut shared, line)),
-            Kind::Pass => unreachable!("no access"),
+            _ => unreachable!("no access"),
         };
         walks[core] += u64::from(from == l2);
         let (by, latency) = match oracle.access(from, line, is_write) {
@@ -157,6 +226,16 @@ fn check(
             prop_assert_eq!(oracle.access(from, line, is_write), Some(from));
         }
     }
+
+    let held = translations.keys().filter(|(core, asid, order, number)| {
+        oracle.drop_foreign(naive_cores[*core][2], naive_tag((*asid, *order, *number)), *number)
+    });
+    let held = held.count() as u64;
+    let all = cores.iter().map(|caches| caches.translation_counters().unwrap());
+    let [filled, evicted, invalidated] = all.fold([0; 3], |[filled, evicted, out], of| {
+        [filled + of.fills, evicted + of.evicted, out + of.invalidated]
+    });
+    prop_assert_eq!([filled, evicted, invalidated], [fills, fills - dropped - held, dropped]);
 
     let mut reach_llc = 0;
     for ((caches, levels), walks) in cores.iter_mut().zip(naive_cores).zip(walks) {
@@ -281,4 +360,36 @@ fn invalid_values_are_rejected_with_one_sentence() {
         sentence(private, SharedConfig { llc, ..shared.clone() }),
         "llc: 16 entries of 3 ways: give a multiple of 3, such as 18"
     );
+}
+
+/// Lines of memory and of translations with the same low bits have a set of two ways in common, and are never taken for
+/// each other.
+#[test]
+fn translations_compete_with_memory_for_their_set() {
+    let (private, shared) = one_core();
+    let mut caches = Caches::new(&private, &shared, Instructions::best()).unwrap();
+    caches.private.hold_translations(8);
+    let line = |order, number| TranslationLine::new(Asid::ONLY, order, number);
+    assert_eq!(caches.load(0).by, ServedBy::Memory);
+    assert_eq!(caches.private.translation_words(line(0, 0)), None);
+    caches.private.fill_translations(&mut caches.shared, line(0, 0), [7; 8]);
+    assert_eq!(caches.private.translation_words(line(9, 0)), None);
+    // The load is evicted from the second level, which has two sets, not from the first.
+    caches.private.fill_translations(&mut caches.shared, line(9, 2), [8; 8]);
+    assert_eq!(caches.fetch(0).by, ServedBy::Llc);
+    assert_eq!(caches.private.translation_words(line(0, 0)), None);
+    assert_eq!(caches.private.translation_words(line(9, 2)), Some(&mut [8; 8]));
+    assert_eq!(caches.private.use_translations(line(9, 2)), 12);
+    caches.load(4);
+    assert_eq!(caches.fetch(0).by, ServedBy::L1);
+    assert_eq!(caches.private.translation_words(line(9, 2)), Some(&mut [8; 8]));
+    let counters = caches.private.translation_counters().unwrap();
+    assert_eq!((counters.fills, counters.evicted, counters.invalidated), (2, 1, 0));
+    // Line 2 of pages of 2 MiB has the base pages from 8192 to 12287.
+    caches.private.invalidate_translations(Asid::ONLY, 0, 8192);
+    assert!(caches.private.translation_words(line(9, 2)).is_some());
+    caches.private.invalidate_translations(Asid::ONLY, 8191, 8193);
+    assert_eq!(caches.private.translation_words(line(9, 2)), None);
+    assert_eq!(caches.private.translation_counters().unwrap().invalidated, 1);
+    assert_eq!(caches.private.counters().l2.write_backs, 0);
 }
