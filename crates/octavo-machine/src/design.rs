@@ -85,6 +85,11 @@ pub trait Design: Send {
         )
     }
 
+    /// Calls [`Env::walk_in_background`] and applies the invalidations that the walk causes to this design.
+    fn walk_in_background(&mut self, env: &mut Env, page: PageNumber) -> Option<u64> {
+        env.delivering(|env| env.walk_in_background(page), |of, pages| self.invalidate(of, pages))
+    }
+
     /// Calls [`Env::resolve`] and applies the invalidations that it causes to this design.
     fn resolve(
         &mut self,

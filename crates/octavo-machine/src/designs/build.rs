@@ -26,6 +26,8 @@ pub struct Tables {
     pub reserved_bytes: u64,
     /// The page tables that hardware walks, if they are not radix trees.
     pub hardware: Option<HardwareFormat>,
+    /// Pages of a line of translations, if second-level caches hold such lines.
+    pub pages_of_translation_line: Option<u64>,
 }
 
 /// A page-table format of a design, native and in guests.
@@ -40,7 +42,13 @@ pub struct HardwareFormat {
 impl Default for Tables {
     /// Page tables of x86-64.
     fn default() -> Self {
-        Tables { sizes: Sizes::X86, format: Format::default(), reserved_bytes: 0, hardware: None }
+        Tables {
+            sizes: Sizes::X86,
+            format: Format::default(),
+            reserved_bytes: 0,
+            hardware: None,
+            pages_of_translation_line: None,
+        }
     }
 }
 
@@ -65,6 +73,9 @@ pub fn machine_with_tables<D: Design + 'static>(
     let mut env = env(config, setup, tables, os)?;
     if let Some(HardwareFormat { walker, .. }) = tables.hardware {
         env = env.with_walkers(walker);
+    }
+    if let Some(pages) = tables.pages_of_translation_line {
+        env = env.with_translation_lines(pages);
     }
     let mmus = (0..config.core.count).map(|_| make(&env)).collect::<Result<_, _>>()?;
     let machine = Machine::new(env, mmus, setup.instructions);

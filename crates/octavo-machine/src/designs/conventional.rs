@@ -76,6 +76,8 @@ pub struct Conventional<E: Entry = TlbEntry, F: Entry = E> {
     fills_whole_pages: bool,
     /// Vector bits known to first-level entries, if pages have parts with bits of their own.
     parts: Option<Box<KnownPartBits>>,
+    /// The page that the last fill of the second level evicted.
+    evicted_from_l2: Option<Evicted<F>>,
 }
 
 impl Conventional {
@@ -103,7 +105,14 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
         let l2 = config.l2.as_ref().map(|config| Tlb::new(config, second, instructions));
         let l2 = l2.transpose().map_err(|error| ConfigError::Tlb { level: "l2", error })?;
         let l2 = l2.map(|l2| l2.with_additional(second));
-        Ok(Conventional { l1, l2, settings: second, fills_whole_pages: false, parts: None })
+        Ok(Conventional {
+            l1,
+            l2,
+            settings: second,
+            fills_whole_pages: false,
+            parts: None,
+            evicted_from_l2: None,
+        })
     }
 
     /// Makes second-level hits fill whole pages into the first level.
@@ -259,9 +268,14 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
                 l2.remove(asid, page);
             }
             if !l2.holds_victims() {
-                l2.fill(asid, page, translation, 1);
+                self.evicted_from_l2 = l2.fill(asid, page, translation, 1);
             }
         }
+    }
+
+    /// The page that the last fill of the second level evicted, if any, once.
+    pub fn take_evicted_from_l2(&mut self) -> Option<Evicted<F>> {
+        self.evicted_from_l2.take()
     }
 
     /// Fills a page into the first level after a miss.
@@ -303,7 +317,7 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
         if let (Some(l2), Some((asid, page, translation))) = (&mut self.l2, evicted)
             && l2.holds_victims()
         {
-            l2.fill(asid, page, translation.in_format(), 1);
+            self.evicted_from_l2 = l2.fill(asid, page, translation.in_format(), 1);
         }
     }
 }

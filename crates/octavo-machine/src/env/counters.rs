@@ -68,6 +68,11 @@ impl Env {
                 Lookups { hits: level.hits, misses: level.misses }.report(&component, counters);
                 counters.add(&component, "write_backs", level.write_backs);
             }
+            if let Some(of) = caches.translation_counters() {
+                counters.add("cache.l2.translations", "fills", of.fills);
+                counters.add("cache.l2.translations", "evicted", of.evicted);
+                counters.add("cache.l2.translations", "invalidated", of.invalidated);
+            }
         }
         let llc = self.caches.shared.llc();
         Lookups { hits: llc.hits, misses: llc.misses }.report("cache.llc", counters);

@@ -29,8 +29,8 @@ pub use composite::{CompositePages, HostAccess};
 pub(crate) use nested::{Host, Port, guest_page};
 use overlap::Overlap;
 use vectors::VectorCounters;
-use walk::WalkerCounters;
 pub(crate) use walk::{WalkedPage, page_start};
+use walk::{WalkerCounters, place};
 use walker::PageWalker;
 pub use walker::{WalkPlan, Walker};
 
@@ -96,6 +96,8 @@ pub struct Env {
     served_by: ServedBy,
     /// The names of the memory's tiers, by address.
     tiers: Vec<String>,
+    /// Whether second-level caches may hold lines of translations.
+    holds_translations: bool,
 }
 
 /// The private parts of a core that is not running.
@@ -199,6 +201,7 @@ impl Env {
             site: 0,
             served_by: ServedBy::L1,
             tiers: config.placed_tiers().map(|tier| tier.name.to_owned()).collect(),
+            holds_translations: false,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
     }
@@ -471,8 +474,21 @@ impl Env {
         let hidden_cycles = walk::overlap_cycles(self.walk_start, lookup_cycles, latency_cycles);
         self.cycles.tlb_l2 -= u64::from(hidden_cycles);
         self.cycles.walks += u64::from(latency_cycles);
-        let l1i = self.caches.private.counters().l1i;
-        self.overlaps[self.core].walk(l1i.hits + l1i.misses, latency_cycles);
+        let (instruction, _) = self.fetches_and_l2_misses();
+        self.overlaps[self.core].walk(instruction, latency_cycles);
+    }
+
+    /// Entries that walks have read from memory so far: those of the running process' table, and in a guest those of
+    /// the host's.
+    pub fn entries_read_from_memory(&self) -> u64 {
+        let of = |walker: &WalkerCounters| walker.reads_by[place(ServedBy::Memory)];
+        of(&self.walker) + self.host.as_ref().map_or(0, |host| of(&host.walker))
+    }
+
+    /// Instructions that the running core has fetched so far, and misses of its second-level cache.
+    pub fn fetches_and_l2_misses(&self) -> (u64, u64) {
+        let counters = self.caches.private.counters();
+        (counters.l1i.accesses(), counters.l2.misses)
     }
 
     /// Number of walks so far.
@@ -579,6 +595,7 @@ impl Env {
         let flushes = self.address_spaces == AddressSpaces::Flushed && before != process;
         if flushes {
             self.page_walker.clear();
+            self.caches.private.clear_translations();
             self.holders.entry(before).or_default().remove(&core);
         }
         self.holders.entry(process).or_default().insert(core);
@@ -613,6 +630,11 @@ impl Env {
             // One page less than the 64-bit space, whose size in bytes 64 bits cannot represent.
             let pages = invalidation.pages.end.min((1 << 52) - 1) - invalidation.pages.start;
             let range = AddrRange::new(start, pages << PageSize::BASE.log2());
+            self.invalidate_translation_lines(
+                asid,
+                invalidation.pages.start,
+                invalidation.pages.end,
+            );
             let further = self.composite.and_then(|of| of.further_tags(range));
             for walker in page_walkers(&mut self.cores, &mut self.page_walker) {
                 walker.invalidate(asid, range);

@@ -128,6 +128,36 @@ impl Env {
         }
     }
 
+    /// Walks the page table for a mapped base page of the running process beside what the core does: the walk passes
+    /// through walk caches and data caches and takes no time, and counters of walks leave it out. In a guest it walks the
+    /// host's table as well. Returns the number of entries read. `None` if the page is not mapped, or when memory has run
+    /// out, which stops the machine.
+    ///
+    /// Designs call [`Design::walk_in_background`](crate::design::Design::walk_in_background).
+    pub fn walk_in_background(&mut self, page: PageNumber) -> Option<u64> {
+        let walk = self.table_walk(page);
+        let leaf = walk.leaf?;
+        let take = |env: &mut Env| {
+            let of_host = env.host.as_mut().map(|host| std::mem::take(&mut host.walker));
+            (std::mem::take(&mut env.walker), of_host)
+        };
+        let demanded = take(self);
+        let done = if self.host.is_some() {
+            self.read_nested(&walk, page, &mut 0)
+                .and_then(|_| self.backing(leaf.frame_of(page), false, 1))
+                .map(|_| ())
+        } else {
+            self.read(&walk, page);
+            Some(())
+        };
+        let (own, of_host) = take(self);
+        self.walker = demanded.0;
+        if let (Some(host), Some(demanded)) = (&mut self.host, demanded.1) {
+            host.walker = demanded;
+        }
+        done.map(|()| own.reads + of_host.map_or(0, |of_host| of_host.reads))
+    }
+
     /// The page table of the running process.
     pub(crate) fn table(&self) -> &PageTable {
         &self.os.memory().process(self.process).table
@@ -233,7 +263,7 @@ pub(crate) fn page_start(page: PageNumber) -> VirtAddr {
     VirtAddr::new(page.raw() << PageSize::BASE.log2())
 }
 
-fn place(by: ServedBy) -> usize {
+pub(super) fn place(by: ServedBy) -> usize {
     match by {
         ServedBy::L1 => 0,
         ServedBy::L2 => 1,

@@ -71,6 +71,16 @@ impl TlbEntry {
         TlbEntry(frame.raw() << FRAME_SHIFT | (size.base_shift() as u64) << ORDER_SHIFT | flags)
     }
 
+    /// The word of the entry.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The entry with this word.
+    pub const fn from_bits(bits: u64) -> Self {
+        TlbEntry(bits)
+    }
+
     /// The bits that an [`Entry`] format may use for what it adds to a page; 0 in a page alone.
     #[inline(always)]
     pub const fn spare(self) -> u64 {

@@ -249,12 +249,18 @@ impl PageTable {
     /// which one memory read shows. `None` if no 4 KiB page is mapped there.
     pub fn neighbour_entries(&self, page: PageNumber, count: usize) -> Option<&[Entry]> {
         let (node, index, level) = self.find(page)?;
-        let entries = &self.nodes[node as usize].entries;
-        if level > 1 || entries[index].size(level) > PageSize::BASE {
+        if level > 1 || self.nodes[node as usize].entries[index].size(level) > PageSize::BASE {
             return None;
         }
+        self.entries_around(page, count).map(|(entries, _)| entries)
+    }
+
+    /// The aligned group of `count` entries (a power of two, up to [`ENTRIES`]) around the true entry of the page that
+    /// holds a base page, which one memory read shows, and their level. `None` if no page is mapped there.
+    pub fn entries_around(&self, page: PageNumber, count: usize) -> Option<(&[Entry], u8)> {
+        let (node, index, level) = self.find(page)?;
         let first = index & !(count - 1);
-        Some(&entries[first..first + count])
+        Some((&self.nodes[node as usize].entries[first..first + count], level))
     }
 
     /// Sets the accessed and, if `written`, the dirty bit of a page's true entry. Returns whether the entry

@@ -351,3 +351,22 @@ fn copied_aliases_have_no_vectors() {
     assert_eq!(table.vectors(page(0)), None);
     assert_eq!(table.mark_part(page(0), true), None);
 }
+
+#[test]
+fn line_of_a_walk_shows_entries_of_its_level() {
+    let (mut table, mut frames) = table(Format::default());
+    for (at, log2) in [(0x1_0000, 12), (0x1_0003, 12), (0x20_0000, 21), (0x20_0200, 21)] {
+        table.map(page(at), size(log2), frame(DATA + at), RW, &mut frames).unwrap();
+    }
+    let pages = |at: u64| {
+        let (entries, level) = table.entries_around(page(at), 8).unwrap();
+        let is_page = entries.iter().map(|entry| entry.is_page(level)).collect::<Vec<_>>();
+        (level, is_page)
+    };
+    let only = |numbers: [usize; 2]| (0..8).map(|at| numbers.contains(&at)).collect::<Vec<_>>();
+    assert_eq!(pages(0x1_0003), (1, only([0, 3])));
+    assert_eq!(pages(0x20_01ff), (2, only([0, 1])));
+    assert_eq!(table.entries_around(page(0x1_0001), 8), None);
+    assert!(table.neighbour_entries(page(0x1_0000), 8).is_some());
+    assert_eq!(table.neighbour_entries(page(0x20_0000), 8), None);
+}

@@ -338,6 +338,7 @@ impl Env {
         let all =
             self.os.memory().live().map(|process| Invalidation { process, pages: 0..u64::MAX });
         self.pending_invalidations.extend(all);
+        self.clear_translation_lines();
     }
 
     /// Runs the background work of the operating systems; `instructions` is the number executed so far.
