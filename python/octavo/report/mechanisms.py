@@ -373,6 +373,26 @@ def tlb_in_memory() -> Figure:
     return figure
 
 
+def tlb_in_cache() -> Figure:
+    """Blocks of TLB entries among the lines of a data cache."""
+    figure = Figure(290, "Lines of the second-level data cache hold the TLB entries of eight pages")
+    for y, text in ((10, "first-level TLB"), (84, "second-level TLB")):
+        figure.box(10, y, 200, 40, text, fill=TEAL)
+        figure.arrow(110, y + 40, 110, y + 74)
+        figure.words(120, y + 62, "miss", "start")
+    figure.box(10, 158, 200, 40, "page walk")
+    figure.arrow(210, 104, 290, 104)
+    figure.words(250, 95, "miss", size=13)
+    figure.words(375, 50, "second-level data cache")
+    for row, text in enumerate(("data", "8 TLB entries", "data", "page table", "8 TLB entries")):
+        fill = ORANGE if text.startswith("8") else None
+        figure.box(290, 64 + 36 * row, 170, 36, text, fill=fill)
+    figure.words(110, 222, "a hit ends the walk", size=13)
+    figure.arrow(210, 190, 290, 226)
+    figure.words(110, 262, "a costly walk fills a block", size=13)
+    return figure
+
+
 def elastic_cuckoo() -> Figure:
     """Probes of all ways at once."""
     figure = Figure(250, "A walk probes all ways of hashed page tables at once")
@@ -463,6 +483,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "holes": pages_with_holes,
     "gaps": gapped_pages,
     "tlb-in-memory": tlb_in_memory,
+    "tlb-in-cache": tlb_in_cache,
     "cuckoo-tables": elastic_cuckoo,
     "software-translation": software_translation,
     "in-cache-translation": in_cache_translation,

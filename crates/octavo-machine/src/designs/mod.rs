@@ -44,6 +44,7 @@ families! {
     perforated "perforated/mod.rs"
     gtsm "gtsm/mod.rs"
     pom_tlb "pom_tlb/mod.rs"
+    victima "victima/mod.rs"
     ech "ech/mod.rs"
     champsim "champsim/mod.rs"
     softvm "softvm/mod.rs"

@@ -1,0 +1,107 @@
+//! `[victima]`: which walks fill TLB blocks.
+
+use octavo_config::check::{IsLater, check_range};
+use octavo_config::{DesignSettings, InvalidValue, MachineConfig};
+use serde::{Deserialize, Serialize};
+
+/// The predictor of costly walks, and what fills blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VictimaSettings {
+    /// Which pages are worth a block.
+    pub predictor: Predictor,
+    /// The bits of the counter of a page's walks.
+    pub frequency_bits: u64,
+    /// The bits of the counter of a page's walks that read memory.
+    pub cost_bits: u64,
+    /// The bounds between which the counter of walks of a costly page is.
+    pub frequency_min: u64,
+    /// The upper one.
+    pub frequency_max: u64,
+    /// The bounds between which the counter of walks that read memory is.
+    pub cost_min: u64,
+    /// The upper one.
+    pub cost_max: u64,
+    /// With more misses of the second-level cache than that in 1000 instructions, all pages are worth a block.
+    pub bypass_misses: u64,
+    /// Instructions over which these misses are counted.
+    pub window_instructions: u64,
+    /// Whether pages that the second level evicts are walked to in the background.
+    pub fill_on_eviction: bool,
+}
+
+/// The predictor of pages that are costly to translate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Predictor {
+    /// Both counters of the page lie between their bounds, or the second-level cache misses often.
+    Bounds,
+    /// All pages.
+    Always,
+    /// None.
+    Never,
+}
+
+impl Default for VictimaSettings {
+    /// Counters of 3 and 4 bits, walks from 1 to 12 and those that read memory from 1 to 7, and more than 5 misses in
+    /// 1000 instructions, as summaries of the paper and the authors' later code have them. The window is that code's.
+    fn default() -> Self {
+        VictimaSettings {
+            predictor: Predictor::Bounds,
+            frequency_bits: 3,
+            cost_bits: 4,
+            frequency_min: 1,
+            frequency_max: 12,
+            cost_min: 1,
+            cost_max: 7,
+            bypass_misses: 5,
+            window_instructions: 1000,
+            fill_on_eviction: true,
+        }
+    }
+}
+
+/// The most bits of a counter.
+const MAX_BITS: u64 = 8;
+/// The largest bound: that of a counter with the most bits.
+const MAX_COUNT: u64 = (1 << MAX_BITS) - 1;
+
+impl DesignSettings for VictimaSettings {
+    const TABLE: &'static str = "victima";
+
+    fn check(&self, _: &MachineConfig, _: &IsLater<'_>) -> Result<(), InvalidValue> {
+        let of = |name: &str, value, least, most| {
+            check_range(&format!("victima.{name}"), value, least, most)
+        };
+        of("frequency_bits", self.frequency_bits, 1, MAX_BITS)?;
+        of("cost_bits", self.cost_bits, 1, MAX_BITS)?;
+        of("frequency_max", self.frequency_max, 0, MAX_COUNT)?;
+        of("frequency_min", self.frequency_min, 0, self.frequency_max)?;
+        of("cost_max", self.cost_max, 0, MAX_COUNT)?;
+        of("cost_min", self.cost_min, 0, self.cost_max)?;
+        of("bypass_misses", self.bypass_misses, 0, 1000)?;
+        of("window_instructions", self.window_instructions, 1, 1_000_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::resolve;
+
+    #[test]
+    fn invalid_settings_are_rejected_with_one_sentence() {
+        for (setting, advice) in [
+            ("predictor=sometimes", "always"),
+            ("frequency_bits=0", "give a whole number from 1 to 8"),
+            ("cost_bits=9", "give a whole number from 1 to 8"),
+            ("frequency_min=13", "give a whole number from 0 to 12"),
+            ("cost_max=256", "give a whole number from 0 to 255"),
+            ("bypass_misses=1001", "give a whole number from 0 to 1000"),
+            ("window_instructions=0", "give a whole number from 1 to"),
+        ] {
+            let refused = resolve("skylake", &[&format!("victima.{setting}")]).map(|_| ());
+            let said = refused.unwrap_err().to_string();
+            assert!(said.contains("victima.") && said.contains(advice), "{said}");
+        }
+    }
+}
