@@ -43,8 +43,6 @@ DEADLINE_SECONDS = 900
 SETTLING_SECONDS = 5
 """For which a program is left alone before its pages are counted: the preloaded library gives them
 bit by bit."""
-TAKE_AWAY = "thp-disable"
-"""The setting under which a program has no huge pages."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ PROGRAMS = [
         "Python 3.11 with numpy: sums of random elements of 240 MB",
         "/usr/bin/python3 {sources}/gather.py 30000000 30000000",
         tuple(OPERATION),
-        ("thp-disable", "cpython-malloc 2MiB", "preload 2MiB"),
+        ("cpython-numpy 2MiB", "cpython-malloc 2MiB", "preload 2MiB"),
     ),
     Program(
         "openmp",
@@ -435,18 +433,6 @@ class Judged:
         return (found["median"], found["low"], found["high"]) if found else (0.0, 0.0, 0.0)
 
     @property
-    def of_pages(self) -> tuple[float, float, float]:
-        """The gain of 2 MiB pages over 4 KiB pages, by the first setting compared.
-
-        Where that one takes them from a program that has them, its loss is their gain.
-        """
-        found = self.gain(self.program.settings[0])
-        if self.program.settings[0] != TAKE_AWAY:
-            return found
-        median, low, high = (-one / (1 - one) for one in found)
-        return median, high, low
-
-    @property
     def agrees(self) -> bool:
         """Whether nothing that was measured is better beyond noise than what was advised."""
         return self.gain(self.advised)[2] >= self.gain(self.best)[1]
@@ -455,7 +441,7 @@ class Judged:
     def error(self) -> float:
         """Expected less measured gain, as a share of the time, of the setting that is judged."""
         expected = self.answer["gain"]["expected"]
-        return float(expected) - self.of_pages[0]
+        return float(expected) - self.gain(self.program.settings[0])[0]
 
 
 def judged(results: Path) -> list[Judged]:
@@ -483,6 +469,12 @@ def interval(gain: tuple[float, float, float]) -> str:
     return f"{share(median)} ({share(low)} to {share(high)})"
 
 
+def expected_growth(one: Judged) -> str:
+    """The memory that the answer expects, `+8.4%`."""
+    found = re.search(r"for (?:no|[0-9.]+ \w+ \(([0-9.]+)%\)) more memory", one.answer["text"])
+    return share(float(found[1] or 0) / 100) if found else "n/a"
+
+
 def row(one: Judged) -> str:
     """A line of the table."""
     gain = one.answer["gain"]
@@ -495,8 +487,6 @@ def row(one: Judged) -> str:
         huge = (one.pages["huge_bytes"] + one.pages["pool_bytes"]) >> 20
         pages = f"{huge} of {(one.pages['resident_bytes'] + one.pages['pool_bytes']) >> 20} MiB"
     shown = one.program.settings[0]
-    if shown == TAKE_AWAY:
-        memory, had, shown = had, memory, "as now"
     best = "none beyond noise"
     if one.best != "as now":
         best = f"`{one.best}`: {interval(one.gain(one.best))}"
@@ -504,8 +494,9 @@ def row(one: Judged) -> str:
         one.program.what,
         f"`{one.advised}`",
         expected,
+        expected_growth(one),
         pages,
-        f"`{shown}`: {interval(one.of_pages)}",
+        f"`{shown}`: {interval(one.gain(shown))}",
         share(memory / had - 1) if memory and had else "n/a",
         best,
         "yes" if one.agrees else "**no**",
@@ -525,6 +516,7 @@ def page(results: Path) -> str:
         "program",
         "advice",
         "expected gain",
+        "expected memory",
         "pages that the printed lines gave",
         "measured gain",
         "memory",

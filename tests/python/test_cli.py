@@ -182,6 +182,16 @@ def test_errors_are_one_sentence(
     assert not run.started
 
 
+def test_a_file_here_that_cannot_be_executed_is_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.bin").write_bytes(b"words")
+    done = octavo("run", "in.bin")
+    assert done.exit_code == 127
+    assert "no program `in.bin` on PATH; the file here is not executable." in done.stderr
+
+
 def test_a_program_without_data_has_its_tables(pretend: Install) -> None:
     made = process(0, data_references=0)
     made["curves"] = [curve for curve in made["curves"] if curve["stream"] == "fetch"]

@@ -19,7 +19,7 @@ from octavo.base.units import format_count
 from octavo.cli import COMMANDS, app
 from octavo.cli.list import KINDS
 from octavo.report import curves_data, sim_data
-from octavo.results.difference import compare
+from octavo.results.difference import compare, shown_change
 from octavo.simulation.explanation import explain
 
 ROOT = Path(__file__).parents[2]
@@ -376,3 +376,13 @@ def test_man_pages_have_every_command(tmp_path: Path) -> None:
     text = (tmp_path / "octavo-diff.1").read_text()
     assert text.startswith(".TH OCTAVO-DIFF 1")
     assert r"octavo diff before after \-\-tolerance 5" in text
+
+
+def test_large_changes_are_shown_without_fractions() -> None:
+    assert [shown_change(one) for one in (0.081, -0.5, 9.99, 17.42, 1502.753)] == [
+        "+8.1%",
+        "-50.0%",
+        "+999.0%",
+        "+1,742%",
+        "+150,275%",
+    ]

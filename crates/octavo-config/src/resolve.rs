@@ -280,7 +280,12 @@ fn read(path: &Path, name: &str) -> Result<String, MachineError> {
     let mut bytes = Vec::new();
     open_regular(path)
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| MachineError::new(name, format!("cannot read it: {error}")))?;
+        .map_err(|error| {
+            let why = error.to_string();
+            // The system's number of the error is no help.
+            let why = why.split(" (os error ").next().unwrap_or(&why);
+            MachineError::new(name, format!("cannot read it: {why}"))
+        })?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(too_large(name));
     }

@@ -158,14 +158,15 @@ impl Residency {
 
     /// A base page is touched; whether it was not resident.
     pub fn insert(&mut self, page: u64) -> bool {
-        let fresh: Vec<bool> =
-            self.sizes.iter().map(|s| !self.pages.any_in_page_of(s, page)).collect();
+        // A page with another base page lies in larger ones that have it, too.
+        let is_new = |size: &PageSize| !self.pages.any_in_page_of(*size, page);
+        let fresh = self.sizes.iter().take_while(is_new).count();
         if !self.pages.insert(page) {
             return false;
         }
         self.base_pages += 1;
-        for (size, fresh) in fresh.into_iter().enumerate() {
-            self.current[size] += u64::from(fresh);
+        for size in 0..fresh {
+            self.current[size] += 1;
             self.peak[size] = self.peak[size].max(self.current[size]);
         }
         true
@@ -177,9 +178,9 @@ impl Residency {
         for &page in &gone {
             self.pages.remove(page);
             self.base_pages -= 1;
-            for (size, page_size) in self.sizes.iter().enumerate() {
-                self.current[size] -= u64::from(!self.pages.any_in_page_of(page_size, page));
-            }
+            let is_gone = |size: &PageSize| !self.pages.any_in_page_of(*size, page);
+            let empty = self.sizes.iter().take_while(is_gone).count();
+            self.current[..empty].iter_mut().for_each(|pages| *pages -= 1);
         }
         gone
     }

@@ -48,7 +48,7 @@ ASSUMPTIONS = (
     "or what they leave of the time that --native-time gives, "
     f"and up to {HIDDEN_AT_MOST:.0%} of a walk hidden by the core. Page faults at first touches of "
     "memory are counted, unless a program was stopped or is a known server, and in a chosen part "
-    "of a run those of memory that was mapped or given back in it, at "
+    "of a run those of memory that is given back and taken again in it, at "
     f"the cost that octavo calibrate has measured, or else {_range(FAULT_CYCLES[BASE_PAGE])} "
     f"cycles for 4 KiB and {_range(FAULT_CYCLES[PMD_PAGE])} for 2 MiB; a longer run with the same "
     "memory has no more of them. Other work of the kernel and hits in the second-level TLB are not "

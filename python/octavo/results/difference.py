@@ -23,6 +23,8 @@ LEAST_RATE = 0.001
 _ENTRIES = (16, 64, 512, 1024)
 """TLBs of `octavo curves` that are compared."""
 _RATE = "per 1000"
+_LARGE_CHANGE = 10.0
+"""From here on a change is shown without a fraction of a percent."""
 
 Verdict = Literal["better", "same", "undecided", "worse", "not judged"]
 Measures = dict[str, "Measure"]
@@ -289,5 +291,11 @@ def _format(value: float, unit: str) -> str:
 def _change(one: Difference) -> str:
     if one.change is None:
         return "from 0"
-    interval = "" if one.low is None else f" ({one.low:+.1%} to {one.high:+.1%})"
-    return f"{one.change:+.1%}{interval}"
+    if one.low is None or one.high is None:
+        return shown_change(one.change)
+    return f"{shown_change(one.change)} ({shown_change(one.low)} to {shown_change(one.high)})"
+
+
+def shown_change(change: float) -> str:
+    """`+8.1%`, `+1,742%`."""
+    return f"{change:+,.0%}" if abs(change) >= _LARGE_CHANGE else f"{change:+.1%}"

@@ -24,6 +24,8 @@ from octavo.analysis.programs import Program, programs_of, rows_by_program
 from octavo.analysis.rows import (
     COLUMNS,
     FAULTS,
+    HUGE_PAGE_FAULTS,
+    HUGE_PAGE_FAULTS_AGAIN,
     Row,
     exec_chains,
     machine_sizes,
@@ -140,11 +142,11 @@ def advice_records(
     if costs is None:
         advice = advise_all(merged, machine, limits)
     else:
-        # A server's first touches are few in the time that it works, and so are those at the
-        # beginning of a program that was stopped.
-        is_beginning = manifest["partial"] and not is_part
+        # First touches of a server, of a program that was stopped, and of memory that grows while
+        # a part of a run counts, are few in the time that they work.
         any_server = any(one.is_server for one in (runtimes or {}).values())
-        with_faults = not (is_beginning or any_server)
+        lasts = _faults_recur(merged) if is_part else not manifest["partial"]
+        with_faults = lasts and not any_server
         has_faults = any(row["component"] == FAULTS and row["value"] for row in merged)
         costs = replace(costs, counts_faults=with_faults and has_faults)
         found = advise_by_walks(
@@ -203,6 +205,19 @@ def advice_records(
         **more,
     }
     return [answer, *records]
+
+
+def _faults_recur(rows: Sequence[Row]) -> bool:
+    """Whether most 2 MiB pages of page faults are of memory that the program had given back."""
+    huge, again = (
+        sum(
+            row["value"]
+            for row in rows
+            if row["component"] == FAULTS and row["counter"] == counter and "region" not in row
+        )
+        for counter in (HUGE_PAGE_FAULTS, HUGE_PAGE_FAULTS_AGAIN)
+    )
+    return 2 * again >= huge
 
 
 def _drop_page_faults(result: Result) -> None:

@@ -69,7 +69,8 @@ def _find_on_path(name: str) -> Path:
     if found is not None:
         return Path(found)
     if Path(name).is_file():
-        raise NotFound(f"no program `{name}` on PATH; the file here is started with `./{name}`.")
+        here = f"is started with `./{name}`" if os.access(name, os.X_OK) else "is not executable"
+        raise NotFound(f"no program `{name}` on PATH; the file here {here}.")
     if Path(name).is_dir():
         _check_is_program(Path(name))
     raise NotFound(f"no program `{name}` on PATH{hint(nearest(name, _names_on_path()))}")
