@@ -51,6 +51,7 @@ def answer(
     is_server: bool = False,
     was_stopped: bool = False,
     tried: bool = True,
+    seconds_a_page: float = 0.0,
 ) -> Answer:
     memory = {BASE: 100 * MIB, HUGE: 100 * MIB + growth}
     cost = "walk cost measured"
@@ -67,6 +68,7 @@ def answer(
         is_server=is_server,
         was_stopped=was_stopped,
         is_tried=lambda action: tried,
+        seconds_of_pages=lambda pages: pages * seconds_a_page,
     )
 
 
@@ -305,6 +307,9 @@ def test_a_library_that_makes_pages_of_memory_in_use_saves_no_first_touches() ->
     assert (found.gain.expected, found.settings) == (0.05, "octavo apply server")
     assert "Expect about 5.0% (1.0% to 7.0%) less time" in found.text
     assert "All would save about 14.0% (2.0% to 19.0%) with larger pages from" in found.text
+    assert "To make these pages" not in found.text
+    slow = answer(item("fetch", BASE, (0, 0, 0)), data, seconds_a_page=0.01).text
+    assert "To make these pages takes the processor about 0.5 s, once: a run that" in slow
     data["gain_of_walks"] = {"low": 0.0, "expected": 0.005, "high": 0.01}
     kept = answer(item("fetch", BASE, (0, 0, 0)), data)
     assert (kept.changes, kept.settings) == (False, "")

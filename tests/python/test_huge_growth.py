@@ -1,4 +1,4 @@
-"""What a program's data grow by in 2 MiB pages."""
+"""The growth of a program's data in 2 MiB pages."""
 
 from octavo.analysis.advice import Case, Point
 from octavo.analysis.huge_growth import huge_growth, with_growth

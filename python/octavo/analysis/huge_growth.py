@@ -1,4 +1,4 @@
-"""What memory grows by in 2 MiB pages, where a system can give them."""
+"""The growth of memory in 2 MiB pages, where a system can give them."""
 
 from __future__ import annotations
 

@@ -169,6 +169,11 @@ class WalkCosts:
             again * each.median + (count - again) * max(each.high, returned.high),
         )
 
+    def seconds_of_huge_pages(self, count: int) -> float:
+        """Seconds that it takes to get so many 2 MiB pages, as first touches of them do."""
+        cycles = self.faults(PMD_PAGE, count)
+        return 0.0 if cycles is None else cycles.median / self.clock.median
+
     def returned_fault(self, size: int) -> Spread | None:
         """Cycles of a page fault that gives a page of memory which the host of this virtual machine
         had taken back while it was free; None where it was not seen to.

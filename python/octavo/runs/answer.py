@@ -17,8 +17,9 @@ from octavo.actions.model import own_command
 from octavo.analysis.advice import Thresholds
 from octavo.analysis.gain import Gain
 from octavo.analysis.rows import family_of
+from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.text import shell_line
-from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_share
+from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_duration, format_share
 
 Record = dict[str, Any]
 
@@ -26,6 +27,8 @@ _NOT_SETTINGS = ("note", "madvise", "linker")
 """Kinds of actions that are no lines for a shell, or none that help without building anew."""
 _LOAD = "LOAD"
 """Stands for the command of a load generator."""
+_LITTLE_SECONDS = 0.1
+"""Shorter times are not named."""
 _NAMED = 4
 """Regions that the sentence names."""
 
@@ -73,6 +76,7 @@ def answer_of(
     is_server: bool = False,
     was_stopped: bool = False,
     is_tried: Callable[[Record], bool] = lambda action: True,
+    seconds_of_pages: Callable[[int], float] = lambda pages: 0.0,
 ) -> Answer:
     """The answer from the records of the advice, code and data of the whole program first.
 
@@ -81,7 +85,8 @@ def answer_of(
     bytes of all memory. `machine_sizes` are the page sizes that the machine has. `chains` are those
     of `exec_chains`. `is_server` says whether the command starts a server, which is measured under
     a load; `was_stopped` says that the program did not end by itself, so that it may be one.
-    `is_tried` says whether `octavo verify` tries an action unasked.
+    `is_tried` says whether `octavo verify` tries an action unasked, `seconds_of_pages` how long it
+    takes to make so many 2 MiB pages.
     """
     chosen = _chosen(items)
     if not chosen:
@@ -112,6 +117,10 @@ def answer_of(
     )
     if is_late and all_gain.expected - _sum(chosen).expected >= limits.min_gain:
         text += f" All would save {all_gain} with larger pages from the first touch on."
+    if is_late:
+        text += _once(
+            seconds_of_pages(sum(item["touched_bytes_base"] for item in chosen) // PMD_PAGE)
+        )
     if present:
         text += f" It has {_by_size(present)} already, which saves {_sum(present)} besides."
     text += _left_out(items, chosen, action, gain, limits)
@@ -152,6 +161,16 @@ def _too_late(chosen: Sequence[Record], gain: Gain, machine: str, cost_label: st
         f"Which page size? Keep 4 KiB: {_by_size(chosen)} would save {gain} of the time on "
         f"{machine} ({cost_label}), mostly by page faults at first touches. What this system "
         "offers makes larger pages of memory after its first touch."
+    )
+
+
+def _once(seconds: float) -> str:
+    """A sentence about the time that it takes to make pages of memory in use; empty of a little."""
+    if seconds < _LITTLE_SECONDS:
+        return ""
+    return (
+        f" To make these pages takes the processor about {format_duration(seconds)}, once: a run "
+        "that is not much longer takes more time."
     )
 
 
@@ -342,7 +361,7 @@ def _pool(action: Record) -> str:
 
 def _memory(growth: int, share: float | None) -> str:
     if growth == 0:
-        return "no more memory"
+        return "little more memory"
     return f"{format_bytes(growth)} ({format_share(share)}) more memory"
 
 

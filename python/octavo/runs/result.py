@@ -187,6 +187,7 @@ def advice_records(
             is_server=is_server,
             was_stopped=manifest["exit"]["reason"] in ("interrupted", "limit", "running"),
             is_tried=lambda action: is_tried(action, command or (), host),
+            seconds_of_pages=costs.seconds_of_huge_pages,
         )
         text = answered.text
         is_assumed = costs.source == "preset" and costs.counts_faults
