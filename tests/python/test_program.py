@@ -73,9 +73,13 @@ def test_missing_programs_and_their_nearest_spelling(
     with pytest.raises(NotFound, match=r"on PATH\.$"):
         find_program("zzzzzzzzzz")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nonexistent")
     elf(tmp_path / "here", mode=0o644)
-    with pytest.raises(NotFound, match=r"`\./here`"):
+    with pytest.raises(NotFound, match=r"the file here is not executable\.$"):
         find_program("here")
+    elf(tmp_path / "there")
+    with pytest.raises(NotFound, match=r"`\./there`"):
+        find_program("there")
 
 
 def test_what_cannot_be_executed(tmp_path: Path) -> None:

@@ -244,6 +244,12 @@ def test_processor_time_is_of_the_program_alone() -> None:
     assert 0 < value < 30
 
 
+def test_what_is_to_be_tried_is_tried_beside_chosen_settings() -> None:
+    found = api.verify(["true"], repetitions=1, settings=["thp-disable"], tries=["MARK=1"])
+    names = [setting["name"] for setting in found.document()["settings"]]
+    assert names == ["as now", "thp-disable", "MARK=1"]
+
+
 def test_processes_left_behind_are_ended() -> None:
     leaving = ["sh", "-c", "sleep 1000 & exit 0"]
     found = api.verify(leaving, repetitions=1, settings=["thp-disable"])

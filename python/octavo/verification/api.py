@@ -91,7 +91,10 @@ def verify(
     )
     document = None if predicted_by is None else read_run(predicted_by, needs=["advice"])
     found, notes = candidates(plan.command, read_huge_pages(root), predicted_by, settings)
-    found += [setting_of_words(text) for text in tries]
+    tried = [setting_of_words(text) for text in tries]
+    found += tried
+    if settings is not None:
+        settings = list(dict.fromkeys([*settings, *(setting.name for setting in tried)]))
     chosen = _chosen(found, settings, notes, allow_system=allow_system)
     _check_undisturbed(root)
     notes += [*_other_program_notes(document, program), *_load_notes(), *_returned_memory_notes()]
