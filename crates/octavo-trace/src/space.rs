@@ -2,6 +2,7 @@
 //! stack, each file's text and data, each large anonymous mapping.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use octavo_types::{AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr};
 use rustc_hash::FxHashMap;
@@ -234,6 +235,13 @@ impl AddressSpace {
         let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
         let mapping = self.next_mapping(addr, addr);
         mapping.is_some_and(|(_, mapping)| mapping.is_own())
+    }
+
+    /// Whether any of these traced base pages lies in memory of the process's own.
+    pub fn has_own(&self, pages: &Range<u64>) -> bool {
+        let [start, end] =
+            [pages.start, pages.end].map(|page| VirtAddr::new(page << PageSize::BASE.log2()));
+        self.mappings.range(..end).any(|(_, mapping)| mapping.end > start && mapping.is_own())
     }
 
     /// Whether a page of `size` that begins with a traced base page would lie in memory of the process's own

@@ -5,11 +5,9 @@
 //! [`stream`] looks up those that leave the current page in a small front of base pages; misses there
 //! go to one [`recency`] order for each page size. [`pages`] holds the state of each page.
 
-use std::ops::Range;
-
 use octavo_trace::{
-    AddressSpace, Observer, Region, RegionId, Relocation, Segments, Start, StreamConsumer,
-    StreamEnd, StreamIdentity, StreamProgress,
+    AddressSpace, Observer, PresentPages, Region, RegionId, Relocation, Segments, Start,
+    StreamConsumer, StreamEnd, StreamIdentity, StreamProgress,
 };
 use octavo_types::{
     AddrRange, Consumer, DataItem, Event, FetchPage, MapSource, PageNumber, PageSize, Segment,
@@ -682,9 +680,10 @@ impl Observer for Study {
         })
     }
 
-    fn present(&mut self, pages: &[Range<u64>]) {
-        self.memory.has_present = true;
-        for traced in pages.iter().cloned().flatten() {
+    fn present(&mut self, found: &PresentPages) {
+        let space = &self.memory.space;
+        self.memory.has_present = !found.unknown.iter().any(|pages| space.has_own(pages));
+        for traced in found.present.iter().cloned().flatten() {
             let number = PageNumber::new(traced);
             let page = self.memory.relocate(traced);
             // A page that is known to have been untouched is touched by an execution that comes yet.

@@ -1,7 +1,7 @@
 //! Page faults of a process's own memory, by region.
 
 use octavo_curves::{Footprint, PageFaults, Sizes, Stream, Study, StudyConfig};
-use octavo_trace::{Observer, StreamConsumer};
+use octavo_trace::{Observer, PresentPages, StreamConsumer};
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
 };
@@ -145,7 +145,11 @@ fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_n
     let pages = |start: u64, bytes: u64| start / 4096..(start + bytes) / 4096;
     let mapped_since = pages(BASE + 4 * HUGE, HUGE);
     let of_no_mapping = pages(BASE + 8 * HUGE, HUGE);
-    study.present(&[pages(BASE, HUGE / 2), mapped_since, of_no_mapping]);
+    let present = vec![pages(BASE, HUGE / 2), mapped_since, of_no_mapping.clone()];
+    let huge = vec![pages(BASE + HUGE, HUGE)];
+    study.present(&PresentPages { present: present.clone(), unknown: huge });
+    assert!(!study.knows_memory(), "the process may have touched all of a huge page, or a part");
+    study.present(&PresentPages { present, unknown: vec![of_no_mapping] });
     assert!(study.knows_memory());
     touch(&mut study, BASE, 4096);
     touch(&mut study, BASE + 4 * HUGE, 4096);

@@ -1,29 +1,37 @@
 //! The memory that a running process has, as the kernel shows it.
 
-use std::ops::Range;
-
 use octavo_types::PageSize;
 use procfs::ProcResult;
 use procfs::process::{MMapPath, MemoryMap, MemoryPageFlags, PageInfo, Process};
 
+use crate::observer::PresentPages;
+
 /// Larger mappings are passed over: the kernel says eight bytes of each of their pages.
 const MOST_BYTES: u64 = 1 << 40;
+/// Pages that the kernel is asked about at a time.
+const PIECE: usize = 1 << 16;
 
-/// The base pages of anonymous memory that are present in a process and in no other one, as ascending ranges. Of mappings
-/// that have transparent huge pages none is given: which parts of those the process has touched is not known.
-pub fn present_pages(pid: u32) -> ProcResult<Vec<Range<u64>>> {
+/// The base pages that are present in a process.
+pub fn present_pages(pid: u32) -> ProcResult<PresentPages> {
     let process = Process::new(pid as i32)?;
     let mut pagemap = process.pagemap()?;
-    let mut found: Vec<Range<u64>> = Vec::new();
-    for map in process.smaps()?.into_iter().filter(may_have_pages) {
-        let first = map.address.0 >> PageSize::BASE.log2();
-        let end = map.address.1 >> PageSize::BASE.log2();
-        let Ok(entries) = pagemap.get_range_info(first as usize..end as usize) else { continue };
-        for (page, entry) in (first..).zip(entries) {
-            if is_own(&entry) {
-                match found.last_mut() {
-                    Some(last) if last.end == page => last.end += 1,
-                    _ => found.push(page..page + 1),
+    let mut found = PresentPages::default();
+    for map in process.smaps()?.into_iter().filter(has_pages) {
+        let [first, end] = [map.address.0, map.address.1].map(|at| at >> PageSize::BASE.log2());
+        if bytes(&map, "AnonHugePages") > 0 || map.address.1 - map.address.0 > MOST_BYTES {
+            found.unknown.push(first..end);
+            continue;
+        }
+        for start in (first..end).step_by(PIECE) {
+            let piece = start as usize..end.min(start + PIECE as u64) as usize;
+            // The mapping may have gone meanwhile.
+            let Ok(entries) = pagemap.get_range_info(piece) else { break };
+            for (page, entry) in (start..).zip(entries) {
+                if is_own(&entry) {
+                    match found.present.last_mut() {
+                        Some(last) if last.end == page => last.end += 1,
+                        _ => found.present.push(page..page + 1),
+                    }
                 }
             }
         }
@@ -31,12 +39,13 @@ pub fn present_pages(pid: u32) -> ProcResult<Vec<Range<u64>>> {
     Ok(found)
 }
 
-fn may_have_pages(map: &MemoryMap) -> bool {
-    let bytes = |key| map.extension.map.get(key).copied().unwrap_or(0);
-    map.address.1.saturating_sub(map.address.0) <= MOST_BYTES
-        && bytes("Anonymous") > 0
-        && bytes("AnonHugePages") == 0
-        && !matches!(map.pathname, MMapPath::Vsyscall)
+fn has_pages(map: &MemoryMap) -> bool {
+    bytes(map, "Anonymous") > 0 && !matches!(map.pathname, MMapPath::Vsyscall)
+}
+
+/// A number of bytes that the kernel states about a mapping.
+fn bytes(map: &MemoryMap, key: &str) -> u64 {
+    map.extension.map.get(key).copied().unwrap_or(0)
 }
 
 /// Whether a page is present, anonymous, and mapped by this process alone.
@@ -77,6 +86,7 @@ mod tests {
         let inside = first..first + PAGES as u64;
         let found: Vec<u64> = present_pages(std::process::id())
             .unwrap()
+            .present
             .into_iter()
             .flatten()
             .filter(|page| inside.contains(page))

@@ -132,9 +132,9 @@ pub fn follow_ring<C: Observer>(
         witness.inner.inner_mut().tick();
         // Parts by instructions or marks stay as they are in a replay, which has no such memory.
         if witness.inner.take_reopened()
-            && let Ok(pages) = present_pages(identity.pid)
+            && let Ok(found) = present_pages(identity.pid)
         {
-            witness.inner.inner_mut().present(&pages);
+            witness.inner.inner_mut().present(&found);
         }
         if asked {
             // By then all is read that was written before the request, however fast more is written.
