@@ -131,7 +131,8 @@ class Region(TypedDict):
     """stream "fetch", "data" and "all"."""
     page_faults: PageFaults
     huge_growth_bytes: int
-    """What memory of the process's own grows by in 2 MiB pages wherever they fit, at most."""
+    """The growth of the process's own memory in 2 MiB pages wherever they fit, at the time when most
+    of it was touched."""
     touched: Touched
 
 class Touched:

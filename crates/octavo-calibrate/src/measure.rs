@@ -723,18 +723,18 @@ fn sample_dense(
         }
         if samples.bytes >= LEAST_PACED_SET {
             // Twice as many loads as the page table has lines: then it lies where such a program finds it.
-            let first = 2 * samples.bytes / BYTES_OF_A_TABLE_LINE;
-            cycle.follow_paced(first, PAUSE_TICKS);
+            let before = 2 * samples.bytes / BYTES_OF_A_TABLE_LINE;
+            cycle.follow_paced(before, PAUSE_TICKS);
             for _ in 0..passes {
                 let chunks = cycle.follow_paced(PACED_LOADS, PAUSE_TICKS);
                 times.paced.extend(quartile(&chunks, 2));
             }
             let lines = DISPLACING_BYTES.min(huge.bytes()) / LINE_BYTES;
-            let last = huge.bytes() / LINE_BYTES - lines;
+            let first = huge.bytes() / LINE_BYTES - lines;
             let mut displace = || {
-                reads.read::<FILLING>(lines, |line| huge.link(last + line), DISPLACING_READS);
+                reads.read::<FILLING>(lines, |line| huge.link(first + line), DISPLACING_READS);
             };
-            cycle.follow_between(first, &mut displace);
+            cycle.follow_between(before, &mut displace);
             for _ in 0..passes {
                 let chunks = cycle.follow_between(PACED_LOADS, &mut displace);
                 times.displaced.extend(quartile(&chunks, 2));

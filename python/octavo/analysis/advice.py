@@ -150,7 +150,7 @@ class Case:
 
     @property
     def key(self) -> RegionKey:
-        """That of its region in the rows."""
+        """The key of its region in the rows."""
         return self.process, self.program, self.region, self.start
 
     @property

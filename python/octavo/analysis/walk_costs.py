@@ -152,8 +152,8 @@ class WalkCosts:
         where neither of the sizes was; None of other sizes. `again` of them get memory that the
         program gave back before.
 
-        Where the host takes free memory back, `low` has no page of such memory, and `high` no
-        other one but for those.
+        Where the host takes free memory back, `low` has no page of such memory, and in `high` all
+        but those `again` are of it.
         """
         each = (self._measured_faults or FAULT_CYCLES).get(size)
         if each is None:

@@ -209,7 +209,7 @@ def advice_records(
 
 
 def _faults_recur(rows: Sequence[Row]) -> bool:
-    """Whether most 2 MiB pages of page faults are of memory that the program had given back."""
+    """Whether most page faults that give 2 MiB get memory that the program had given back."""
     huge, again = (
         sum(
             row["value"]

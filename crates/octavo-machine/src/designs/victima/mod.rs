@@ -352,12 +352,11 @@ impl Design for Victima {
     fn report(&self, counters: &mut Counters) {
         self.tlbs.report(counters);
         self.lookups.report("tlb.blocks", counters);
-        let Counts { fills, filled_pages, renewals, .. } = self.counts;
-        counters.add("tlb.blocks", "fills", fills);
-        counters.add("tlb.blocks", "filled_pages", filled_pages);
-        counters.add("tlb.blocks", "renewals", renewals);
-        let Counts { background_walks, background_references, .. } = self.counts;
-        counters.add("tlb.blocks", "background_walks", background_walks);
-        counters.add("tlb.blocks", "background_references", background_references);
+        let of = &self.counts;
+        counters.add("tlb.blocks", "fills", of.fills);
+        counters.add("tlb.blocks", "filled_pages", of.filled_pages);
+        counters.add("tlb.blocks", "renewals", of.renewals);
+        counters.add("tlb.blocks", "background_walks", of.background_walks);
+        counters.add("tlb.blocks", "background_references", of.background_references);
     }
 }
