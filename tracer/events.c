@@ -6,6 +6,8 @@
  * switches, at client requests. Such a superblock holds its write address in a register.
  */
 #include "tracer.h"
+#include "pub_tool_debuginfo.h"
+#include "pub_tool_stacktrace.h"
 
 /* The request number of octavo.h. */
 #define OCTAVO_REQUEST 0x4f560000UL
@@ -174,13 +176,29 @@ static void expect_rewriting(ULong protection, Bool may_be_written)
       VG_(clo_smc_check) = CHECK_ALL_CODE;
 }
 
-static void mapped(Addr start, const UWord* args)
+/* Whether the instruction at `at` is the C library's. */
+static Bool is_of_c_library(Addr at)
+{
+   const DebugInfo* object = VG_(find_DebugInfo)(VG_(current_DiEpoch)(), at);
+   const HChar* name = object ? VG_(DebugInfo_get_soname)(object) : NULL;
+   return name && VG_(strncmp)(name, "libc.so.", 8) == 0;
+}
+
+/* Whether the thread is in a call of mmap that the C library has made, and not one of its callers. */
+static Bool c_library_maps(ThreadId tid)
+{
+   Addr frames[2];
+   return VG_(get_StackTrace)(tid, frames, 2, NULL, NULL, 0) == 2 && is_of_c_library(frames[0])
+          && is_of_c_library(frames[1]);
+}
+
+static void mapped(ThreadId tid, Addr start, const UWord* args)
 {
    const ULong flags = args[3];
    expect_rewriting(args[2], (flags & VKI_MAP_SHARED) && !(flags & VKI_MAP_ANONYMOUS));
    const NSegment* seg = VG_(am_find_nsegment)(start);
    if (flags & VKI_MAP_ANONYMOUS)
-      map_record(start, args[1], args[2], flags,
+      map_record(start, args[1], args[2], flags | (c_library_maps(tid) ? OCTAVO_MAP_BY_C_LIBRARY : 0),
                  flags & VKI_MAP_SHARED ? OCTAVO_SHARED : OCTAVO_ANONYMOUS, 0, NULL);
    else
       map_record(start, args[1], args[2], flags, OCTAVO_FILE, args[5],
@@ -314,7 +332,7 @@ static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, Sy
    }
    const ULong value = sr_Res(result);
    switch (number) {
-      case __NR_mmap: mapped(value, args); break;
+      case __NR_mmap: mapped(tid, value, args); break;
       case __NR_munmap: {
          ULong payload[] = {args[0], VG_PGROUNDUP(args[1])};
          ring_record(OCTAVO_UNMAP, 2, payload);

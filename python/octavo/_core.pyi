@@ -121,6 +121,9 @@ class Region(TypedDict):
     """The same of MADV_NOHUGEPAGE: bytes that are to have no huge pages."""
     hugetlb_bytes: int
     """The most bytes that were pages of hugetlbfs, of 2 MiB or more (MAP_HUGETLB)."""
+    malloc_bytes: int
+    """The most bytes of mappings that the C library made for its malloc. Those that a process has of
+    its parent are not known as such."""
     fetch_references: int
     data_references: int
     curves: list[Curve]

@@ -102,6 +102,7 @@ def region(
         asked_huge_bytes=0,
         asked_small_bytes=0,
         hugetlb_bytes=0,
+        malloc_bytes=0,
         page_faults={"base": 0, "huge": 0, "huge_again": 0, "left": 0},
         huge_growth_bytes=0,
         fetch_references=accesses if stream == "fetch" else 0,

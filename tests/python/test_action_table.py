@@ -346,17 +346,23 @@ def test_static_variables_alone_get_what_reaches_them(tmp_path: Path) -> None:
     assert [action.name or action.kind for action in found] == ["preload 2MiB", "madvise"]
 
 
+OWN = ["preload 2MiB", "glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
+OF_MALLOC = ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
+
+
 @pytest.mark.parametrize(
-    ("heap", "anonymous", "start", "names"),
+    ("heap", "anonymous", "start", "of_malloc", "names"),
     [
-        (100, 900, 4096, ["preload 2MiB", "glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
-        (800, 200, 4096, ["glibc-thp 2MiB", "preload 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
-        (950, 50, 4096, ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
-        (100, 900, 64 * MIB * 1000, ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
+        (100, 900, 4096, 0, OWN),
+        (100, 900, 4096, 30 * MIB, OWN),
+        (100, 900, 4096, 63 * MIB, OF_MALLOC),
+        (800, 200, 4096, 0, ["glibc-thp 2MiB", "preload 2MiB", "glibc-hugetlb 2MiB", "madvise"]),
+        (950, 50, 4096, 0, OF_MALLOC),
+        (100, 900, 64 * MIB * 1000, 0, OF_MALLOC),
     ],
 )
 def test_mappings_that_may_be_the_programs_own_get_the_library_first(
-    tmp_path: Path, heap: int, anonymous: int, start: int, names: list[str]
+    tmp_path: Path, heap: int, anonymous: int, start: int, of_malloc: int, names: list[str]
 ) -> None:
     """The switch of malloc reaches them only where malloc made them."""
     regions = [
@@ -366,6 +372,9 @@ def test_mappings_that_may_be_the_programs_own_get_the_library_first(
     tlb = {"component": "tlb.data", "stream": "data"}
     counted = zip(regions, (heap, anonymous), strict=True)
     rows = [{**row, **tlb, "misses": misses} for row, misses in counted]
+    if of_malloc:
+        counter = {"component": "stream", "counter": "malloc_bytes", "value": of_malloc}
+        rows += [regions[1], {"region": "anon", **counter}]
 
     def found(case: Case, runtime: Runtime) -> list[Action]:
         subject = Subjects(rows, {0: runtime}, ["/bin/x"]).of(case)  # type: ignore[arg-type]
@@ -377,11 +386,11 @@ def test_mappings_that_may_be_the_programs_own_get_the_library_first(
     assert [action.name or action.kind for action in actions] == names
     said = ["memory of malloc alone" in a.text for a in actions if a.name.startswith("glibc")]
     assert set(said) == {"preload 2MiB" in names}
-    is_arena = start > 4096
+    is_malloc = names == OF_MALLOC and heap < 900
     for row in regions:
         case = replace(whole, **{name: row[name] for name in ("region", "region_kind", "start")})
         case = replace(case, bytes=row["bytes"])
-        own = row["region"] == "anon" and not is_arena
+        own = row["region"] == "anon" and not is_malloc
         assert found(case, GLIBC)[0].name == ("preload 2MiB" if own else "glibc-thp 2MiB")
     assert "preload 2MiB" not in [action.name for action in found(whole, JEMALLOC)]
 

@@ -222,6 +222,40 @@ def test_a_forked_child_has_the_huge_pages_of_its_parent(octavo: Octavo, tmp_pat
     assert found == {(process, kind, 4 * MIB) for process in (0, 1) for kind in kinds}
 
 
+MALLOC = """
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(void)
+{
+    char* own = mmap(NULL, 6 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(own, 1, 6 << 20);
+    char* block = malloc(4 << 20);
+    memset(block, 1, 4 << 20);
+    block = realloc(block, 40 << 20);
+    memset(block, 1, 40 << 20);
+    char* cleared = calloc(20 << 20, 1);
+    memset(cleared, 1, 20 << 20);
+    return own[1] + block[1] + cleared[1] != 3;
+}
+"""
+
+
+def test_mappings_of_malloc_are_known_as_such(octavo: Octavo, tmp_path: Path):
+    source, binary = tmp_path / "blocks.c", tmp_path / "blocks"
+    source.write_text(MALLOC)
+    subprocess.run(["gcc", "-O1", "-fno-builtin", "-o", binary, source], check=True)
+    traced = octavo([binary])
+    assert traced.status == 0
+    assert traced.document is not None
+    rows = [row for row in traced.document["rows"] if row.get("counter") == "malloc_bytes"]
+    # Each block has a header in front, for which its mapping has one page more.
+    blocks = sorted(row["value"] for row in rows)
+    assert blocks == [20 * MIB + 4 * KIB, 40 * MIB + 4 * KIB]
+    assert all(row["value"] == row["bytes"] for row in rows)
+    assert one(traced.regions(), region_kind="anonymous", bytes=6 * MIB)
+
+
 def test_a_program_that_switches_huge_pages_off_asks_for_none_in_all_its_memory(octavo: Octavo):
     traced = octavo(workload("no_huge_pages", 4))
     assert traced.document is not None

@@ -2,6 +2,7 @@
 //! stack, each file's text and data, each large anonymous mapping.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::ops::Range;
 
 use octavo_types::{AddrRange, Event, MapSource, PageNumber, PageSize, Protection, VirtAddr};
@@ -24,6 +25,9 @@ const MAP_FIXED: u64 = 0x10;
 const MAP_HUGETLB: u64 = 0x40000;
 const MAP_HUGE_SHIFT: u32 = 26;
 const MAP_HUGE_MASK: u64 = 0x3f;
+/// The tracer's own bit beside the flags of `mmap(2)`, `OCTAVO_MAP_BY_C_LIBRARY` of ring.h: the C library made
+/// the mapping for its `malloc`.
+const MAP_BY_C_LIBRARY: u64 = 1 << 32;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_NOHUGEPAGE: u64 = 15;
 const MADV_COLLAPSE: u64 = 25;
@@ -82,15 +86,25 @@ pub struct Region {
     pub path: Option<String>,
     /// The lowest address that it ever had, relocated.
     pub start: VirtAddr,
-    /// The most bytes that were mapped at one time.
-    pub peak_bytes: u64,
     /// How many mappings were counted here.
     pub mappings: u64,
-    mapped_bytes: u64,
-    asked: [AskedBytes; 3],
+    mapped: Peak,
+    by_c_library: Peak,
+    asked: [Peak; 3],
 }
 
 impl Region {
+    /// The most bytes that were mapped at one time.
+    pub fn peak_bytes(&self) -> u64 {
+        self.mapped.most
+    }
+
+    /// The most bytes of its mappings that the C library made for its `malloc`. Those that a process has of its
+    /// parent are not known as such.
+    pub fn malloc_bytes(&self) -> u64 {
+        self.by_c_library.most
+    }
+
     /// The most bytes of its mappings that the program had asked 2 MiB pages for, by
     /// `madvise(MADV_HUGEPAGE)` or `MADV_COLLAPSE`, without those that it took this back for.
     pub fn asked_huge_bytes(&self) -> u64 {
@@ -107,6 +121,13 @@ impl Region {
     pub fn hugetlb_bytes(&self) -> u64 {
         self.asked[Asked::Hugetlb as usize].most
     }
+
+    /// The kinds of bytes that those of a mapping are.
+    fn peaks_of(&mut self, mapping: &Mapping) -> impl Iterator<Item = &mut Peak> {
+        let asked = mapping.asked.map(|asked| &mut self.asked[asked as usize]);
+        let of_malloc = mapping.by_c_library.then_some(&mut self.by_c_library);
+        iter::once(&mut self.mapped).chain(of_malloc).chain(asked)
+    }
 }
 
 /// Pages that the program has asked for.
@@ -117,11 +138,18 @@ enum Asked {
     Hugetlb,
 }
 
-/// Bytes of a region that the program has asked certain pages for.
+/// Bytes of a kind that a region has, and the most that it ever had.
 #[derive(Clone, Copy, Default, Debug)]
-struct AskedBytes {
+struct Peak {
     now: u64,
     most: u64,
+}
+
+impl Peak {
+    fn add(&mut self, bytes: u64) {
+        self.now += bytes;
+        self.most = self.most.max(self.now);
+    }
 }
 
 /// The identity of the region that a mapping belongs to.
@@ -139,6 +167,7 @@ struct Mapping {
     region: RegionId,
     writable: bool,
     backing: Backing,
+    by_c_library: bool,
     asked: Option<Asked>,
 }
 
@@ -303,7 +332,9 @@ impl AddressSpace {
         let log2 = (flags >> MAP_HUGE_SHIFT) & MAP_HUGE_MASK;
         let is_hugetlb = flags & MAP_HUGETLB != 0 && (log2 == 0 || log2 >= HUGE_LOG2);
         let (writable, asked) = (protection.write, is_hugetlb.then_some(Asked::Hugetlb));
-        self.insert(range.start(), Mapping { end, region, writable, backing, asked });
+        let by_c_library = flags & MAP_BY_C_LIBRARY != 0;
+        let mapping = Mapping { end, region, writable, backing, by_c_library, asked };
+        self.insert(range.start(), mapping);
         self.regions[region.0 as usize].mappings += 1;
     }
 
@@ -432,12 +463,8 @@ impl AddressSpace {
         let shown = self.relocation.address(start);
         let bytes = mapping.end.raw() - start.raw();
         let region = &mut self.regions[mapping.region.0 as usize];
-        region.mapped_bytes += bytes;
-        region.peak_bytes = region.peak_bytes.max(region.mapped_bytes);
-        if let Some(asked) = mapping.asked {
-            let asked = &mut region.asked[asked as usize];
-            asked.now += bytes;
-            asked.most = asked.most.max(asked.now);
+        for peak in region.peaks_of(&mapping) {
+            peak.add(bytes);
         }
         region.start = region.start.min(shown);
     }
@@ -462,9 +489,8 @@ impl AddressSpace {
             }
             let cut_bytes = cut_end.raw() - cut_start.raw();
             let region = &mut self.regions[mapping.region.0 as usize];
-            region.mapped_bytes -= cut_bytes;
-            if let Some(asked) = mapping.asked {
-                region.asked[asked as usize].now -= cut_bytes;
+            for peak in region.peaks_of(&mapping) {
+                peak.now -= cut_bytes;
             }
         }
         first
@@ -504,9 +530,9 @@ impl AddressSpace {
             kind,
             path,
             start,
-            peak_bytes: 0,
             mappings: 0,
-            mapped_bytes: 0,
+            mapped: Peak::default(),
+            by_c_library: Peak::default(),
             asked: Default::default(),
         });
         self.by_key.insert(key, id);
@@ -625,7 +651,7 @@ mod tests {
         assert_eq!(name_at(&mut space, 0x1afff), "libx.so data");
         assert_eq!(name_at(&mut space, 0x1b000), "other");
         let text = space.regions().iter().find(|r| r.kind == RegionKind::Text).unwrap();
-        assert_eq!((text.start, text.peak_bytes), (VirtAddr::new(0x12000), 0x2000));
+        assert_eq!((text.start, text.peak_bytes()), (VirtAddr::new(0x12000), 0x2000));
     }
 
     #[test]
@@ -678,7 +704,7 @@ mod tests {
         space.apply(&Event::Unmap { range: range(0x1010_0000, 1 << 20) });
         assert_eq!(name_at(&mut space, 0x1010_0000), "other");
         assert_eq!(name_at(&mut space, 0x1020_0000), "anon 4.0MiB #1");
-        assert_eq!(space.regions()[1].peak_bytes, 8 << 20);
+        assert_eq!(space.regions()[1].peak_bytes(), 8 << 20);
     }
 
     #[test]
@@ -734,6 +760,24 @@ mod tests {
             });
             assert_eq!(space.regions()[1].hugetlb_bytes(), bytes, "{flags:#x}");
         }
+    }
+
+    #[test]
+    fn memory_of_malloc_is_known_by_the_tracers_flag_and_stays_so_when_it_moves() {
+        let mut space = space();
+        let flags = 0x22 | MAP_BY_C_LIBRARY;
+        space.apply(&map(0x100_0000, 4 << 20, RW, MapSource::Anonymous, flags));
+        space.apply(&map(0x200_0000, 4 << 20, RW, MapSource::Anonymous, 0x22));
+        space.apply(&Event::Remap {
+            from: range(0x100_0000, 4 << 20),
+            to: range(0x1000_0000, 8 << 20),
+        });
+        space.apply(&Event::Unmap { range: range(0x1000_0000, 6 << 20) });
+        space.apply(&Event::Advise { range: range(0x1060_0000, 1 << 20), advice: MADV_HUGEPAGE });
+        let region = &space.regions()[1];
+        let found = (region.malloc_bytes(), region.peak_bytes(), region.asked_huge_bytes());
+        assert_eq!(found, (8 << 20, 8 << 20, 1 << 20));
+        assert_eq!(space.regions()[2].malloc_bytes(), 0);
     }
 
     #[test]

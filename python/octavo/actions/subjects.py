@@ -18,10 +18,14 @@ from octavo.runtimes.detect import Runtime, with_arguments
 from octavo.runtimes.launchers import program_at
 from octavo.runtimes.naming import is_glibc_arena
 
+_Key = tuple[int | None, str]
+"""A process, or None for all, and a region."""
 _NOTABLE_SHARE = 0.1
 """Share of a process's own memory from which a way of allocating it matters."""
 _LARGE_BLOCK_BYTES = 4 * MIB
 """Blocks from here on hold a whole huge page wherever they start; malloc asks for them."""
+_OF_MALLOC = "malloc_bytes"
+"""The counter of the bytes of a region that glibc's malloc has mapped."""
 
 
 @dataclass
@@ -39,7 +43,7 @@ class _Memory:
     """Of data in 4 KiB pages, of these kinds and of static variables."""
     static_misses: int = 0
     mapped_misses: int = 0
-    """Of anonymous mappings that are no arenas of glibc's malloc."""
+    """Of anonymous mappings that are not known to be glibc's malloc's."""
     refused_misses: int = 0
     """Of regions that the program asks for no huge pages in."""
 
@@ -53,7 +57,8 @@ class Subjects:
         self._runtimes = runtimes
         self._words = tuple(words)
         self._instructions = instructions_by_process(rows)
-        self._refusing = _refusing(rows)
+        self._refusing = _nearly_all_of(rows, ASKED_SMALL)
+        self._of_malloc = _of_malloc(rows)
         self._memory = _memory_of(rows)
         self._has_threads = _have_threads(rows)
 
@@ -73,23 +78,24 @@ class Subjects:
             arenas=is_glibc and memory.arenas > share * memory.total,
             blocks=blocks,
             static=_share(memory.static_misses, memory.misses),
-            mapped=self._mapped(case, memory) if is_glibc else "little",
+            mapped=self._mapped(case, stream, memory) if is_glibc else "little",
             refuses=self._refuses(case, stream, memory),
             shared=memory.shared > memory.total,
             file=_main_file(memory),
         )
 
-    def _mapped(self, case: Case, memory: _Memory) -> Share:
+    def _mapped(self, case: Case, stream: int, memory: _Memory) -> Share:
         """How much of a case may be mappings that the program made itself."""
         if case.region is None:
             return _share(memory.mapped_misses, memory.misses)
         is_arena = self._has_threads and is_glibc_arena(case.start or 0, case.bytes or 0)
-        return "most" if case.region_kind == "anonymous" and not is_arena else "little"
+        is_of_malloc = is_arena or bool(_keys(case, stream) & self._of_malloc)
+        return "most" if case.region_kind == "anonymous" and not is_of_malloc else "little"
 
     def _refuses(self, case: Case, stream: int, memory: _Memory) -> bool:
         if case.region is None:
             return 2 * memory.refused_misses > memory.misses
-        return bool({(stream, case.region), (None, case.region)} & self._refusing)
+        return bool(_keys(case, stream) & self._refusing)
 
     def _main(self, among: Sequence[int]) -> int:
         """The process that executed most instructions, of some or of all (a command is often a
@@ -110,7 +116,8 @@ def is_mostly_shared(rows: Sequence[Row]) -> bool:
 
 def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     found: defaultdict[int | None, _Memory] = defaultdict(_Memory)
-    refusing, has_threads = _refusing(rows), _have_threads(rows)
+    refusing, of_malloc = _nearly_all_of(rows, ASKED_SMALL), _of_malloc(rows)
+    has_threads = _have_threads(rows)
     for row in rows:
         if "region" not in row or row.get("page_size") != BASE_PAGE:
             continue
@@ -118,8 +125,9 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
         if row["component"] == component_of(1, "data"):
             is_static = kind == "data" and is_elf_file(row["path"])
             is_arena = has_threads and is_glibc_arena(row["start"], row["bytes"])
-            is_mapped = kind == "anonymous" and not is_arena
-            is_refused = (row.get("process"), row["region"]) in refusing
+            key = (row.get("process"), row["region"])
+            is_mapped = kind == "anonymous" and not is_arena and key not in of_malloc
+            is_refused = key in refusing
             misses = row["misses"]
             memory.static_misses += misses if is_static else 0
             memory.mapped_misses += misses if is_mapped else 0
@@ -145,12 +153,23 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     return found
 
 
-def _refusing(rows: Sequence[Row]) -> set[tuple[int | None, str]]:
-    """The regions, by process, that the program asks for no huge pages in, nearly all of them."""
-    asked = {
+def _of_malloc(rows: Sequence[Row]) -> set[_Key]:
+    """The regions that glibc's malloc has mapped."""
+    return _nearly_all_of(rows, _OF_MALLOC)
+
+
+def _keys(case: Case, stream: int) -> set[_Key]:
+    """The keys that rows of a case's region may have."""
+    region = case.region or ""
+    return {(stream, region), (None, region)}
+
+
+def _nearly_all_of(rows: Sequence[Row], counter: str) -> set[_Key]:
+    """The regions that a counter of bytes has nearly all touched memory of."""
+    counted = {
         (row.get("process"), row["region"]): row["value"]
         for row in rows
-        if row.get("counter") == ASKED_SMALL and "region" in row
+        if row.get("counter") == counter and "region" in row
     }
     return {
         key
@@ -158,8 +177,8 @@ def _refusing(rows: Sequence[Row]) -> set[tuple[int | None, str]]:
         if "region" in row
         and (row["component"], row.get("stream"), row.get("page_size"))
         == ("memory", "all", BASE_PAGE)
-        and (key := (row.get("process"), row["region"])) in asked
-        and is_nearly_all(asked[key], row["touched_bytes"])
+        and (key := (row.get("process"), row["region"])) in counted
+        and is_nearly_all(counted[key], row["touched_bytes"])
     }
 
 

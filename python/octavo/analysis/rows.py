@@ -298,12 +298,13 @@ def _rows_of_region(
     yield _count("stream", "references", fetches + data)
     yield _count("stream", "fetch_references", fetches)
     yield _count("stream", "data_references", data)
-    asked = {
+    kinds = {
         "asked_huge_bytes": sum(region["asked_huge_bytes"] for region in regions),
         "asked_small_bytes": sum(region["asked_small_bytes"] for region in regions),
         "hugetlb_bytes": sum(region["hugetlb_bytes"] for region in regions),
+        "malloc_bytes": sum(region["malloc_bytes"] for region in regions),
     }
-    for counter, value in asked.items():
+    for counter, value in kinds.items():
         if value:
             yield _count("stream", counter, value)
     curves = [curve for region in regions for curve in region["curves"]]
