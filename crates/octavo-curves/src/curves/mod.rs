@@ -13,9 +13,10 @@ use octavo_trace::{
     TimeSlicedConsumer,
 };
 use octavo_types::{Consumer, Event, PageSize, Segment, VirtAddr};
+use rayon::prelude::*;
 
 use crate::classes::MissClasses;
-use crate::touches::{Rows, Touches};
+use crate::touches::{Job, Rows};
 use cores::Cores;
 use images::Images;
 use octavo_trace::Counts;
@@ -37,7 +38,6 @@ pub struct Curves {
     classes: Vec<Vec<MissClasses>>,
     /// The results of each stream, once it has ended.
     results: Vec<StreamCurves>,
-    emptied: Touches,
 }
 
 impl Curves {
@@ -52,7 +52,6 @@ impl Curves {
             cores: Cores::new(config.flush_every_instructions),
             classes: vec![Vec::new(); config.streams.len()],
             results: Vec::new(),
-            emptied: Touches::default(),
             config: config.clone(),
         }
     }
@@ -67,11 +66,15 @@ impl Curves {
         &self.results
     }
 
+    /// Hands on what all streams have had so far, at once: the more kernels have work, the less
+    /// often a core has none.
     fn hand_on(&mut self) {
-        for stream in &mut self.streams {
-            stream.hand_on(&mut self.emptied, &self.rows, &mut self.images.running.memory.space);
-        }
-        self.timed.iter_mut().for_each(|timed| timed.hand_on(&mut self.emptied, &self.rows));
+        let mut jobs: Vec<Job> = Vec::new();
+        self.timed.iter_mut().for_each(|timed| timed.hand_on(&mut jobs));
+        self.streams.iter_mut().for_each(|stream| stream.hand_on(&mut jobs));
+        jobs.into_par_iter().with_max_len(1).for_each(|job| job(&self.rows));
+        let space = &mut self.images.running.memory.space;
+        self.streams.iter_mut().for_each(|stream| stream.classify(&self.rows, space));
     }
 
     #[cold]
@@ -132,16 +135,15 @@ impl Consumer for Curves {
         }
         self.cores.execute(segment.instructions());
         self.images.running.counts.execution(segment, addresses);
+        let mut is_full = false;
         for stream in &mut self.streams {
-            if stream.segment(segment, addresses, &mut self.rows) {
-                let space = &mut self.images.running.memory.space;
-                stream.hand_on(&mut self.emptied, &self.rows, space);
-            }
+            is_full |= stream.segment(segment, addresses, &mut self.rows);
         }
-        if let Some(timed) = &mut self.timed
-            && timed.segment(segment, addresses, &mut self.rows)
-        {
-            timed.hand_on(&mut self.emptied, &self.rows);
+        if let Some(timed) = &mut self.timed {
+            is_full |= timed.segment(segment, addresses, &mut self.rows);
+        }
+        if is_full {
+            self.hand_on();
         }
     }
 

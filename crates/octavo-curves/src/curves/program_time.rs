@@ -7,17 +7,18 @@
 
 use octavo_trace::Stream;
 use octavo_types::{Segment, VirtAddr};
-use rayon::prelude::*;
 
 use super::CurvesConfig;
 use crate::page_sample::{SampledPages, SampledSize};
-use crate::touches::{Kernel, Rows, Runs, Splitter, Touches};
+use crate::touches::{Job, Kernel, Rows, Runs, Splitter, Touches};
 use crate::two_sizes::{TwoSizes, TwoSizesResult, TwoSizesTlbs};
 use crate::working_sets::{WorkingSet, WorkingSets};
 
 /// All such analyses, fed by all references of a program.
 pub struct ProgramTime {
     splitter: Splitter,
+    /// The batch that was handed on last.
+    batch: Touches,
     streams: Vec<OfStream>,
     two_sizes: Vec<TwoSizes>,
 }
@@ -48,6 +49,7 @@ impl ProgramTime {
         let has_sets = config.sample.is_some() || !config.windows_refs.is_empty();
         (has_sets || !two_sizes.is_empty()).then(|| ProgramTime {
             splitter: Splitter::new(Stream::All).with_kinds(),
+            batch: Touches::default(),
             streams: match has_sets {
                 true => streams.iter().map(|stream| OfStream::new(*stream, config)).collect(),
                 false => Vec::new(),
@@ -72,14 +74,16 @@ impl ProgramTime {
         self.splitter.end_touch();
     }
 
-    /// Hands on what there was so far.
-    pub fn hand_on(&mut self, emptied: &mut Touches, rows: &Rows) {
-        let batch = self.splitter.take(std::mem::take(emptied));
-        let mut kernels: Vec<&mut dyn Kernel> = Vec::new();
-        kernels.extend(self.two_sizes.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.extend(self.streams.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.into_par_iter().for_each(|kernel| kernel.take(&batch, rows));
-        *emptied = batch;
+    /// Hands on what there was so far: adds what the kernels are to do.
+    pub fn hand_on<'a>(&'a mut self, jobs: &mut Vec<Job<'a>>) {
+        self.batch = self.splitter.take(std::mem::take(&mut self.batch));
+        let batch = &self.batch;
+        for kernel in &mut self.two_sizes {
+            jobs.push(Box::new(|rows| kernel.take(batch, rows)));
+        }
+        for kernel in &mut self.streams {
+            jobs.push(Box::new(|rows| kernel.take(batch, rows)));
+        }
     }
 
     /// Empties the TLBs of the core that runs, when all is handed on.

@@ -2,7 +2,6 @@
 
 use octavo_trace::AddressSpace;
 use octavo_types::{Segment, VirtAddr};
-use rayon::prelude::*;
 
 use super::cores::Core;
 use super::images::Memory;
@@ -13,15 +12,17 @@ use crate::caches::{CacheSets, LineBatch, LineSplitter};
 use crate::classes::{Classes, PlaceCounts};
 use crate::sets::Sets;
 use crate::stack::Stack;
-use crate::touches::{Kernel, Rows, Splitter, Touches};
+use crate::touches::{Job, Kernel, Rows, Splitter, Touches};
 use octavo_trace::Stream;
 
 /// A stream.
 pub struct Analysed {
     splitter: Splitter,
-    /// Makes lines, if caches are asked for; and a batch of them that is done with.
+    /// Makes lines, if caches are asked for.
     lines: Option<LineSplitter>,
-    emptied_lines: LineBatch,
+    /// The batches that were handed on last.
+    batch: Touches,
+    line_batch: LineBatch,
     /// By core: the first one where all threads share its TLBs.
     tlbs: Vec<Tlbs>,
     /// The core that runs, and the references before it did.
@@ -73,7 +74,8 @@ impl Analysed {
                 None => Splitter::new(stream),
             },
             lines: LineSplitter::new(stream, &config.line_sizes),
-            emptied_lines: LineBatch::default(),
+            batch: Touches::default(),
+            line_batch: LineBatch::default(),
             tlbs: vec![Tlbs::new(config)],
             running: 0,
             since_refs: 0,
@@ -98,26 +100,30 @@ impl Analysed {
         self.lines.iter_mut().for_each(LineSplitter::end_touch);
     }
 
-    /// Hands on what the stream has had so far.
-    pub fn hand_on(&mut self, emptied: &mut Touches, rows: &Rows, space: &mut AddressSpace) {
-        let batch = self.splitter.take(std::mem::take(emptied));
-        let tlbs = &mut self.tlbs[self.running];
-        let mut kernels: Vec<&mut dyn Kernel> = Vec::new();
-        kernels.extend(tlbs.stack.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.extend(tlbs.sets.iter_mut().map(|kernel| kernel as &mut dyn Kernel));
-        kernels.into_par_iter().for_each(|kernel| kernel.take(&batch, rows));
+    /// Hands on what the stream has had so far: adds what the kernels are to do.
+    pub fn hand_on<'a>(&'a mut self, jobs: &mut Vec<Job<'a>>) {
+        self.batch = self.splitter.take(std::mem::take(&mut self.batch));
+        let (batch, tlbs) = (&self.batch, &mut self.tlbs[self.running]);
+        if let Some(kernel) = &mut tlbs.stack {
+            jobs.push(Box::new(|rows| kernel.take(batch, rows)));
+        }
+        for kernel in &mut tlbs.sets {
+            jobs.push(Box::new(|rows| kernel.take(batch, rows)));
+        }
         if let Some(lines) = &mut self.lines {
-            let batch = lines.take(std::mem::take(&mut self.emptied_lines));
-            tlbs.caches
-                .par_iter_mut()
-                .enumerate()
-                .for_each(|(place, caches)| caches.take(&batch, lines.smallest(), place, rows));
-            self.emptied_lines = batch;
+            self.line_batch = lines.take(std::mem::take(&mut self.line_batch));
+            let (batch, smallest) = (&self.line_batch, lines.smallest());
+            for (place, caches) in tlbs.caches.iter_mut().enumerate() {
+                jobs.push(Box::new(move |rows| caches.take(batch, smallest, place, rows)));
+            }
         }
-        if let Some(classes) = &mut tlbs.classes {
-            classes.take(&batch, rows, |page| space.region_of(page));
+    }
+
+    /// Classifies the misses of the batch that was handed on.
+    pub fn classify(&mut self, rows: &Rows, space: &mut AddressSpace) {
+        if let Some(classes) = &mut self.tlbs[self.running].classes {
+            classes.take(&self.batch, rows, |page| space.region_of(page));
         }
-        *emptied = batch;
     }
 
     /// Empties the TLBs of the core that runs, when all is handed on.

@@ -95,6 +95,9 @@ pub struct Touches {
     pub end_refs: u64,
 }
 
+/// What one kernel is to do with the batches that are handed on together.
+pub type Job<'a> = Box<dyn FnOnce(&Rows) + Send + 'a>;
+
 /// An analysis of one stream.
 pub trait Kernel: Send {
     /// Takes the next batch.
