@@ -302,6 +302,7 @@ static Bool asks_for_seccomp(UInt number, const UWord* args, UInt* mode)
 static void before_syscall(ThreadId tid, UInt number, UWord* args, UInt count)
 {
    placement_syscall(number, args);
+   kernel_time_before(tid, number);
    UInt mode;
    if (asks_for_seccomp(number, args, &mode))
       seccomp_before = ring_set_seccomp(mode);
@@ -321,6 +322,7 @@ static void before_syscall(ThreadId tid, UInt number, UWord* args, UInt count)
 
 static void after_syscall(ThreadId tid, UInt number, UWord* args, UInt count, SysRes result)
 {
+   kernel_time_after(tid, number);
    placement_syscall(0, NULL);
    if (sr_isError(result)) {
       UInt mode;
@@ -462,6 +464,7 @@ static void first_mapping(Addr start, SizeT bytes, Bool r, Bool w, Bool x, ULong
 
 void events_init(void)
 {
+   kernel_time_init();
    VG_(needs_syscall_wrapper)(before_syscall, after_syscall);
    VG_(needs_client_requests)(client_request);
    VG_(track_new_mem_startup)(first_mapping);

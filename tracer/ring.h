@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define OCTAVO_RING_MAGIC 0x00766174634f0a0dULL
-#define OCTAVO_RING_VERSION 6u
+#define OCTAVO_RING_VERSION 7u
 
 #define OCTAVO_PAGE_BYTES 4096u
 #define OCTAVO_SLOTS 960u
@@ -85,7 +85,9 @@ struct octavo_slot {
    uint32_t reserved;
    /* Instructions executed by this image and those that it comes from, where windows go by them. */
    uint64_t instructions;
-   uint8_t pad[256 - 64 - 4 * OCTAVO_CHUNKS];
+   /* Processor time of the image's system calls in the kernel, where it is traced (kernel_time.c). */
+   uint64_t kernel_nanoseconds;
+   uint8_t pad[256 - 72 - 4 * OCTAVO_CHUNKS];
    /* Written by the consumer, on a line of its own. */
    uint64_t chunks_consumed;
    uint8_t more_pad[256 - 8];

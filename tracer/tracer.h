@@ -2,7 +2,8 @@
  *
  * What the tracer's own files share. main.c is the way in; ring.c writes words; segments.c turns
  * superblocks into segments; dependences.c reads register dependences off the IR; events.c
- * watches memory, threads and processes; allocations.c the calls of the program's allocator; sharing.c distinguishes shared memory from a process's own;
+ * watches memory, threads and processes; allocations.c the calls of the program's allocator; kernel_time.c
+ * measures system calls; sharing.c distinguishes shared memory from a process's own;
  * execution.c decides how an executed program is traced; windows.c turns instrumentation on and off;
  * descriptors.c keeps the tracer's own descriptors; placement.c puts mappings where Linux would;
  * checks.c leaves out checks of VEX.
@@ -107,6 +108,13 @@ void allocations_thread_runs(ThreadId tid);
 void allocations_thread_ended(ThreadId tid);
 /* A handler is about to run. */
 void allocations_signal(ThreadId tid, Bool alternate_stack);
+
+/* ---- kernel_time.c ---- */
+
+void kernel_time_init(void);
+/* Around a system call of a thread. */
+void kernel_time_before(ThreadId tid, UInt number);
+void kernel_time_after(ThreadId tid, UInt number);
 
 /* ---- dependences.c ---- */
 

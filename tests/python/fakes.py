@@ -150,6 +150,7 @@ def process(
         references=fetches + data_references,
         segments=1000,
         folded_references=0,
+        kernel_seconds=None,
         first_folded_address=None,
         address_bits=0,
         threads=1,

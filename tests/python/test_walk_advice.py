@@ -57,6 +57,7 @@ def advise(
     costs: WalkCosts | None = None,
     faults: PageFaults | None = None,
     with_faults: bool = True,
+    kernel_seconds: float = 0.0,
 ) -> Advice:
     """Advice on data that walk so often with 4 KiB pages and with 2 MiB pages."""
     regions = () if faults is None else [{**region(), "page_faults": counted(faults)}]
@@ -81,7 +82,14 @@ def advise(
                 )
             )
     rows = rows_of(result(made), LRU)
-    advice = advise_by_walks(rows, LRU, costs or estimated(), limits, with_faults=with_faults)
+    advice = advise_by_walks(
+        rows,
+        LRU,
+        costs or estimated(),
+        limits,
+        with_faults=with_faults,
+        kernel_seconds=kernel_seconds,
+    )
     return next(item for item in advice if item.case.stream == "data")
 
 
@@ -178,18 +186,41 @@ def test_gains_follow_from_loads_measured_in_both_sizes(tmp_path: Path) -> None:
     assert found.expected == pytest.approx((share(0.5, 16, 82) + share(0.5, 80, 610)) / 2)
 
 
+def test_system_calls_are_part_of_the_time(tmp_path: Path) -> None:
+    measured = calibration(tmp_path / "calibration.toml", LOADS)
+    program = Program(10**9, 10**7, 64 * MIB, kernel_seconds=0.4)
+    found = gain(program, measured, 2 * MIB, 10**7, 0, 64 * MIB)
+    slow = 10**9 * 1.5 + 0.4 * measured.clock.high
+    quick = 10**9 * 0.2 + 0.4 * measured.clock.low
+    assert found.low == pytest.approx(10**7 * 16 / (slow + 10**7 * 82))
+    assert found.high == pytest.approx(10**7 * 80 / (quick + 10**7 * 610))
+    # A time that is known has them.
+    known = replace(program, native=NativeTime(1.2))
+    without = replace(known, kernel_seconds=0.0)
+    assert gain(known, measured, 2 * MIB, 10**7, 0, 64 * MIB) == gain(
+        without, measured, 2 * MIB, 10**7, 0, 64 * MIB
+    )
+    alone, busy = (
+        advise(10**7, costs=measured, kernel_seconds=seconds).gain for seconds in (0.0, 0.4)
+    )
+    assert alone is not None
+    assert busy is not None
+    assert busy.low < alone.low
+
+
 @given(
     st.integers(1, 10**10),
     st.integers(0, 10**9),
     st.integers(0, 10**9),
     st.integers(8 * MIB, 1 << 40),
+    st.floats(0, 100),
 )
 def test_measured_gains_are_shares_in_order(
-    instructions: int, walks: int, walks_huge: int, touched: int
+    instructions: int, walks: int, walks_huge: int, touched: int, kernel_seconds: float
 ) -> None:
     with TemporaryDirectory() as place:
         measured = calibration(Path(place) / "calibration.toml", LOADS)
-    program = Program(instructions, walks, touched)
+    program = Program(instructions, walks, touched, kernel_seconds=kernel_seconds)
     found = gain(program, measured, 2 * MIB, walks, min(walks, walks_huge), touched)
     assert 0 <= found.low <= found.expected <= found.high <= 1
 

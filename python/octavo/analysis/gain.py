@@ -2,7 +2,8 @@
 
 The time of a program is not measured by a trace. Where it is not known, it is taken to be its
 instructions at so many cycles each, plus, for each walk, the walk and the data that the reference
-went for, which were not used lately either. The interval says what these assumptions leave open:
+went for, which were not used lately either, plus what its system calls took in the kernel while it
+was traced. The interval says what these assumptions leave open:
 `low` has slow instructions, cheap walks of which the core hides a half, and data from farther away;
 `high` has quick instructions, dear walks that hide behind nothing, and data that come quickly, or
 slower instructions where the walks are the dearer for it: the more work there is between them, and
@@ -51,9 +52,11 @@ ASSUMPTIONS = (
     "of a run those of memory that is given back and taken again in it, at "
     f"the cost that octavo calibrate has measured, or else {_range(FAULT_CYCLES[BASE_PAGE])} "
     f"cycles for 4 KiB and {_range(FAULT_CYCLES[PMD_PAGE])} for 2 MiB; a longer run with the same "
-    "memory has no more of them. Other work of the kernel and hits in the second-level TLB are not "
-    "counted. All lines of each page are taken to be used: where they are few, data come from "
-    "nearer caches, and the gain can be far above the expected one. octavo verify measures."
+    "memory has no more of them. System calls take the processor time that they took in a live "
+    "run, without what Valgrind adds, unless its part was chosen by instructions or marks. Other "
+    "work of the kernel and hits in the second-level TLB are not counted. All lines of each page "
+    "are taken to be used: where they are few, data come from nearer caches, and the gain can be "
+    "far above the expected one. octavo verify measures."
 )
 
 
@@ -122,6 +125,8 @@ class Program:
     """With 4 KiB pages; 0 where they do not count."""
     native: NativeTime | None = None
     """None where it is not known."""
+    kernel_seconds: float = 0.0
+    """Processor time of its system calls, 0 where it is not known; `native` has it."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,11 @@ class _Estimate:
     faults_saved: float
     """Cycles that larger pages save of them; negative where their own faults cost more."""
 
+    def computing(self, time: _Time) -> float:
+        """Cycles of instructions, without loads that walk, and of system calls."""
+        program = self.program
+        return program.instructions * time.cpi + program.kernel_seconds * time.clock
+
     def share(self, saved: float, walking: float) -> float:
         """The share of the time that larger pages save, with so many cycles of walks; `walking` are
         the cycles of all loads that walk.
@@ -174,16 +184,18 @@ class _Estimate:
         native = self.program.native
         if native is not None:
             return min(1.0, saved / (native.total * time.clock))
-        return saved / (self.program.instructions * time.cpi + walking + self.faults_all)
+        return saved / (self.computing(time) + walking + self.faults_all)
 
     def likely(self, loads: Loads) -> list[LoadThatWalks]:
         """The loads that a program's are like: a mix that takes the time that is known, or both."""
         walks, native = max(1, self.program.walks), self.program.native
-        computing, faulting = self.program.instructions * self.time.cpi, self.faults_all
         if native is None:
-            return [loads.independent, loads.after((computing + faulting) / walks)]
+            pause = (self.computing(self.time) + self.faults_all) / walks
+            return [loads.independent, loads.after(pause)]
         # Page faults are a part of the kernel's time, where that is known.
-        left = native.user * self.time.clock - computing - (0 if native.system else faulting)
+        faulting = 0 if native.system else self.faults_all
+        computing = self.program.instructions * self.time.cpi
+        left = native.user * self.time.clock - computing - faulting
         each = native.total * self.time.clock / walks
         return [loads.that_take(left / walks, after=each - loads.dependent.cycles)]
 

@@ -57,11 +57,13 @@ def advise_by_walks(
     *,
     with_faults: bool = True,
     native: NativeTime | None = None,
+    kernel_seconds: float = 0.0,
 ) -> list[Advice]:
     """Advice for code, for data, then for each large region, most walks first.
 
     `with_faults` says whether page faults at first touches count. `native` is the time that
-    the counted part takes natively, where that is known.
+    the counted part takes natively, where that is known, and `kernel_seconds` that of its system
+    calls.
     """
     limits = thresholds or Thresholds()
     if not with_faults:
@@ -69,7 +71,7 @@ def advise_by_walks(
     whole, large = cases_to_advise(rows, machine)
     growth = huge_growth(rows)
     whole = [with_growth(case, growth) for case in whole]
-    program = replace(program_of(rows, whole), native=native)
+    program = replace(program_of(rows, whole), native=native, kernel_seconds=kernel_seconds)
     return [_advise(case, program, costs, limits) for case in (*whole, *large)]
 
 

@@ -116,6 +116,7 @@ def advice_records(
     programs: Sequence[Program] = (),
     chains: Mapping[int, int] | None = None,
     native: NativeTime | None = None,
+    kernel_seconds: float | None = None,
     is_part: bool = False,
     try_pages: TryPages = lambda: None,
 ) -> list[dict[str, Any]]:
@@ -126,8 +127,9 @@ def advice_records(
     nothing can be done about it. `runtimes` are those of the processes, by stream number; regions
     of `programs` are judged together, not in each of their processes. `chains` says which images
     replaced each other by exec (`exec_chains`). `native` is the time that what was counted
-    takes natively. `is_part` says that a part of the run was chosen to count. `try_pages` asks
-    this kernel for pages of a size.
+    takes natively, and `kernel_seconds` that of its system calls; None where it is not known.
+    `is_part` says that a part of the run was chosen to count. `try_pages` asks this kernel for
+    pages of a size.
     """
     limits = limits or Thresholds()
     merged = rows_by_program(rows, programs)
@@ -150,7 +152,13 @@ def advice_records(
         has_faults = any(row["component"] == FAULTS and row["value"] for row in merged)
         costs = replace(costs, counts_faults=with_faults and has_faults)
         found = advise_by_walks(
-            merged, machine, costs, limits, with_faults=with_faults, native=native
+            merged,
+            machine,
+            costs,
+            limits,
+            with_faults=with_faults,
+            native=native,
+            kernel_seconds=kernel_seconds or 0.0,
         )
         advice = leave_as_is(found, merged, host, limits)
     usable = [usable_size(item, host, limits) for item in advice]
@@ -196,6 +204,7 @@ def advice_records(
         more = {
             **answered.record(),
             "native_seconds": None if native is None else native.record(),
+            "kernel_seconds": kernel_seconds,
             "walk_costs": costs.record(),
             "assumptions": ASSUMPTIONS,
         }
@@ -219,6 +228,16 @@ def _faults_recur(rows: Sequence[Row]) -> bool:
         for counter in (HUGE_PAGE_FAULTS, HUGE_PAGE_FAULTS_AGAIN)
     )
     return 2 * again >= huge
+
+
+def _kernel_seconds(result: Result, configuration: Configuration) -> float | None:
+    """The time of system calls in the kernel, of what was counted; None where it is not known."""
+    if configuration.skip_instructions or configuration.between_marks:
+        # The tracer does not know which part counts.
+        return None
+    seconds = [process["kernel_seconds"] for process in result["processes"]]
+    known = [one for one in seconds if one is not None]
+    return sum(known) if len(known) == len(seconds) else None
 
 
 def _drop_page_faults(result: Result) -> None:
@@ -289,6 +308,7 @@ def finished(
         programs=programs,
         chains=exec_chains(result["processes"]),
         native=native,
+        kernel_seconds=_kernel_seconds(result, configuration),
         is_part=is_part,
         try_pages=try_pages,
     )

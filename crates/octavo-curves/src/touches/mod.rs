@@ -95,7 +95,7 @@ pub struct Touches {
     pub end_refs: u64,
 }
 
-/// What one kernel is to do with the batches that are handed on together.
+/// The work of one kernel on the batches that are handed on together.
 pub type Job<'a> = Box<dyn FnOnce(&Rows) + Send + 'a>;
 
 /// An analysis of one stream.

@@ -110,6 +110,7 @@ fn process<'py, C>(py: Python<'py>, stream: &StreamResult<C>, counts: &Counts) -
         folded_references: stream.folded.count,
         first_folded_address: stream.folded.first.map(VirtAddr::raw),
         address_bits: stream.folded.bits,
+        kernel_seconds: stream.kernel_time.map(|time| time.as_secs_f64()),
     );
     if let Some(last) = stream.windows.last() {
         dict.set_item("windows", windows(py, &stream.windows)?)?;

@@ -157,6 +157,7 @@ fn copy<C: Observer>(of: &StreamResult<C>) -> Option<StreamResult<C>> {
         folded: of.folded,
         fault: of.fault.clone(),
         windows: of.windows.clone(),
+        kernel_time: of.kernel_time,
         consumer: of.consumer.snapshot()?,
     })
 }

@@ -146,7 +146,9 @@ pub fn follow_ring<C: Observer>(
                 seat.answer(|| {
                     let engine = witness.inner.inner().snapshot()?;
                     let fault = fault.as_ref().map(ToString::to_string);
-                    Some(running(&identity, &decoder, fault, (engine, witness.inner.log())))
+                    let kernel_time = slot.kernel_time();
+                    let log = witness.inner.log();
+                    Some(running(&identity, &decoder, fault, (engine, log), kernel_time))
                 });
             }
         }
@@ -174,7 +176,7 @@ pub fn follow_ring<C: Observer>(
         witness.ended()
     };
     let exit_code = witness.exit_code.filter(|_| ended == Ended::Exit);
-    let seccomp = slot.seccomp();
+    let (seccomp, kernel_time) = (slot.seccomp(), Some(slot.kernel_time()));
     slot.release();
     name(&mut identity, &decoder);
     let (consumer, windows) = witness.inner.into_parts();
@@ -187,6 +189,7 @@ pub fn follow_ring<C: Observer>(
         folded: decoder.folded(),
         fault: fault.map(|fault| fault.to_string()),
         windows,
+        kernel_time,
         consumer,
     };
     Followed { result: finish(&state, result), said: String::new(), seccomp }
@@ -206,6 +209,7 @@ fn running<C>(
     decoder: &Decoder,
     fault: Option<String>,
     (consumer, windows): (C, WindowLog),
+    kernel_time: Duration,
 ) -> StreamResult<C> {
     StreamResult {
         identity: identity.clone(),
@@ -216,6 +220,7 @@ fn running<C>(
         folded: decoder.folded(),
         fault,
         windows,
+        kernel_time: Some(kernel_time),
         consumer,
     }
 }
@@ -265,6 +270,7 @@ pub fn follow_lackey<C: Observer>(
         folded: decoder.folded(),
         fault,
         windows: WindowLog::default(),
+        kernel_time: None,
         consumer: window.into_inner(),
     };
     Followed { result: finish(&state, result), said, seccomp: None }

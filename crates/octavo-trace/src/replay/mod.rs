@@ -254,6 +254,7 @@ impl<A: Audience> Player<'_, A> {
             folded: decoder.folded(),
             fault,
             windows,
+            kernel_time: None,
             consumer,
         });
     }

@@ -3,7 +3,7 @@
 use octavo_types::{AddressPlace, Item, ItemKind};
 
 pub const MAGIC: u64 = 0x0076_6174_634f_0a0d;
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 pub const PAGE_BYTES: usize = 4096;
 pub const SLOTS: usize = 960;
@@ -43,6 +43,7 @@ pub mod slot {
     pub const FATAL_SIGNAL: usize = 44;
     pub const CHUNK_WORDS: usize = 48;
     pub const SECCOMP: usize = CHUNK_WORDS + 4 * super::CHUNKS;
+    pub const KERNEL_NANOSECONDS: usize = SECCOMP + 16;
     pub const CHUNKS_CONSUMED: usize = 256;
 }
 

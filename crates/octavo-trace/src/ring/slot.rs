@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use super::format::{self, slot};
 use super::session::Session;
@@ -61,6 +62,11 @@ impl Slot {
     pub fn fatal_signal(&self) -> Option<u32> {
         let signal = self.u32(slot::FATAL_SIGNAL).load(Ordering::Relaxed);
         (signal != 0).then_some(signal)
+    }
+
+    /// Processor time that the image's system calls took in the kernel while they were traced, estimated.
+    pub fn kernel_time(&self) -> Duration {
+        Duration::from_nanos(self.u64(slot::KERNEL_NANOSECONDS).load(Ordering::Relaxed))
     }
 
     /// Whether the process has confined itself with seccomp, and how.

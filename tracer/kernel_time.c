@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * An estimate of the processor time that the program's system calls take in the kernel.
+ *
+ * The clock of the thread, which stands still while it waits, is read before and after a call; what the
+ * core does around a call is taken off. Reading the clock takes as long as a cheap call: after the first
+ * calls only some are measured, and stand for the others.
+ */
+#include "tracer.h"
+
+/* CLOCK_THREAD_CPUTIME_ID of clock_gettime. */
+#define THREAD_CPU_CLOCK 3
+/* As many as the core has by default. */
+#define MOST_THREADS 500
+/* So many calls of a thread are all measured; then one of so many: no loop has that many calls, or
+   a multiple of it, in common. */
+#define ALL_MEASURED 4096
+#define MEASURED_OF 17
+/* What the core adds to a call that may wait (locks, masks of signals, checks of arguments), in cheap
+   calls that take as long. On a Zen 5, read, send and receive took 2.2 us longer each, a cheap call and
+   the reading of the clock 0.35 us. */
+#define CORE_IN_CHEAP_CALLS 6
+#define ROUNDS 32
+
+static struct {
+   ULong calls;
+   /* The time before the call under way; 0 where it is not measured. */
+   ULong began;
+} thread[MOST_THREADS];
+static ULong core_nanoseconds;
+
+static ULong thread_time(void)
+{
+   struct vki_timespec now = {0, 0};
+   raw_syscall(__NR_clock_gettime, THREAD_CPU_CLOCK, (ULong)(Addr)&now, 0, 0, 0, 0);
+   return (ULong)now.tv_sec * 1000000000UL + (ULong)now.tv_nsec;
+}
+
+/* How many calls one stands for; 0: it is not measured. */
+static ULong weight(ULong number)
+{
+   if (number < ALL_MEASURED)
+      return 1;
+   return number % MEASURED_OF == 0 ? MEASURED_OF : 0;
+}
+
+void kernel_time_init(void)
+{
+   ULong cheap = ~0UL;
+   /* A filter may forbid the calls. */
+   if (ring_slot->seccomp)
+      return;
+   for (UInt i = 0; i < ROUNDS; i++) {
+      const ULong start = thread_time(), took = thread_time() - start;
+      cheap = took < cheap ? took : cheap;
+   }
+   core_nanoseconds = CORE_IN_CHEAP_CALLS * cheap;
+}
+
+/* Calls that programs make natively without the kernel, in its vDSO, which the core hides. */
+static Bool is_of_vdso(UInt number)
+{
+   return number == __NR_clock_gettime || number == __NR_gettimeofday || number == __NR_time
+          || number == __NR_getcpu;
+}
+
+void kernel_time_before(ThreadId tid, UInt number)
+{
+   if (tid >= MOST_THREADS || is_of_vdso(number))
+      return;
+   const Bool measured = windows_on() && !ring_slot->seccomp && weight(thread[tid].calls);
+   thread[tid].began = measured ? thread_time() : 0;
+}
+
+void kernel_time_after(ThreadId tid, UInt number)
+{
+   if (tid >= MOST_THREADS || is_of_vdso(number))
+      return;
+   const ULong began = thread[tid].began, of = weight(thread[tid].calls++);
+   if (!began)
+      return;
+   const ULong now = thread_time(), least = began + core_nanoseconds;
+   /* The clock of a forked child begins anew. */
+   if (now > least)
+      ring_slot->kernel_nanoseconds += of * (now - least);
+}
