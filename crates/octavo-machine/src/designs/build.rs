@@ -1,6 +1,8 @@
 //! Builds machines around designs: operating systems, and a host if configured.
 
-use octavo_config::{HostConfig, MachineConfig, MemoryConfig};
+use octavo_config::{
+    FirstLevel, HostConfig, MachineConfig, MemoryConfig, PageSizes, TlbConfig, TlbLevel,
+};
 use octavo_os::frames::fragmentation::Fragmentation;
 use octavo_os::frames::{MemoryShape, Order};
 use octavo_os::page_table::{Aliases, Format, MakeTable};
@@ -86,6 +88,34 @@ pub fn machine_with_tables<D: Design + 'static>(
         }
         None => Box::new(machine),
     })
+}
+
+/// TLBs whose arrays for base pages also hold pages of `sizes`, except for sizes that their level holds already.
+pub fn with_sizes(tlbs: &TlbConfig, sizes: &[PageSize]) -> TlbConfig {
+    let mut tlbs = tlbs.clone();
+    match &mut tlbs.first {
+        FirstLevel::Split { l1i, l1d } => {
+            hold(l1i, sizes);
+            hold(l1d, sizes);
+        }
+        FirstLevel::Unified { l1 } => hold(l1, sizes),
+    }
+    tlbs.l2.iter_mut().for_each(|l2| hold(l2, sizes));
+    tlbs
+}
+
+/// Adds `sizes` to the arrays of a level that hold base pages, except for sizes that it holds already.
+fn hold(level: &mut TlbLevel, sizes: &[PageSize]) {
+    let is_new = |size: &&PageSize| !level.arrays.values().any(|of| of.page_sizes.hold(**size));
+    let new: Vec<PageSize> = sizes.iter().filter(is_new).copied().collect();
+    for array in level.arrays.values_mut() {
+        if let PageSizes::List(held) = &mut array.page_sizes
+            && held.contains(&PageSize::BASE)
+        {
+            held.extend(&new);
+            held.sort_unstable();
+        }
+    }
 }
 
 /// All parts of a machine except its design.

@@ -1,10 +1,9 @@
 //! Machines with a further page size in their base-page arrays, such as arm64's contiguous entries and
 //! RISC-V's Svnapot: the arrays for 4 KiB pages also hold pages of that size, one entry each.
 
-use octavo_config::{FirstLevel, MachineConfig, PageSizes, TlbConfig, TlbLevel};
+use octavo_config::MachineConfig;
 use octavo_os::page_table::{Aliases, Format};
 use octavo_os::policy::OsConfig;
-use octavo_types::PageSize;
 
 use super::Conventional;
 use super::build::{self, Tables};
@@ -26,37 +25,10 @@ pub const FAMILY: Family = Family::new(
 
 /// Each entry of a larger page is a full copy, like arm64's contiguous entries.
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
-    let tlbs = tlbs(&config.tlb, &os.policy.required_sizes());
+    let tlbs = build::with_sizes(&config.tlb, &os.policy.required_sizes());
     let format = Format { aliases: Aliases::Copies, ..Format::default() };
     let tables = Tables { sizes: Sizes::All, format, ..Tables::default() };
     build::machine_with_tables(config, setup, tables, os, |_| {
         Conventional::new(&tlbs, setup.instructions)
     })
-}
-
-/// The TLBs of a machine with `sizes` added to its arrays for 4 KiB pages.
-fn tlbs(machine: &TlbConfig, sizes: &[PageSize]) -> TlbConfig {
-    let mut tlbs = machine.clone();
-    match &mut tlbs.first {
-        FirstLevel::Split { l1i, l1d } => {
-            hold(l1i, sizes);
-            hold(l1d, sizes);
-        }
-        FirstLevel::Unified { l1 } => hold(l1, sizes),
-    }
-    tlbs.l2.iter_mut().for_each(|l2| hold(l2, sizes));
-    tlbs
-}
-
-fn hold(level: &mut TlbLevel, sizes: &[PageSize]) {
-    let is_new = |size: &&PageSize| !level.arrays.values().any(|of| of.page_sizes.hold(**size));
-    let new: Vec<PageSize> = sizes.iter().filter(is_new).copied().collect();
-    for array in level.arrays.values_mut() {
-        if let PageSizes::List(held) = &mut array.page_sizes
-            && held.contains(&PageSize::BASE)
-        {
-            held.extend(&new);
-            held.sort_unstable();
-        }
-    }
 }
