@@ -47,6 +47,10 @@ pub struct Counters {
     pub patches: u64,
     /// Shootdowns for hole bits only: one per run of pages whose bits changed without another shootdown.
     pub hole_shootdowns: u64,
+    /// Blocks of page-table entries rewritten to give them the contiguous hint.
+    pub folds: u64,
+    /// Blocks rewritten to remove it.
+    pub unfolds: u64,
     /// Number of compactions.
     pub compactions: u64,
     /// Frames moved by compaction, including background memory.

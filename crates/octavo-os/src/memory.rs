@@ -11,6 +11,7 @@ mod check;
 mod compaction;
 mod composite_pages;
 mod contents;
+mod contiguous;
 mod gapped;
 mod grow;
 mod hole_changes;

@@ -200,6 +200,8 @@ fn report_os(
         frames_compacted,
         pages_merged,
         pages_unmerged,
+        folds,
+        unfolds,
         // Counters of composite pages are reported by designs that have them.
         gapped: _,
         pages_with_holes: _,
@@ -226,7 +228,9 @@ fn report_os(
     ];
     let of_same = [("pages_merged", pages_merged), ("pages_unmerged", pages_unmerged)];
     let of_same = of_same.into_iter().filter(|_| memory.tracks_stores());
-    for (name, value) in counts.into_iter().chain(of_same) {
+    let of_blocks = [("folds", folds), ("unfolds", unfolds)];
+    let of_blocks = of_blocks.into_iter().filter(|_| memory.block_pages().is_some());
+    for (name, value) in counts.into_iter().chain(of_same).chain(of_blocks) {
         counters.add(component, name, value);
     }
     if let Some(of) = composite {
@@ -251,6 +255,9 @@ fn report_os(
         counters.level(component, "merged_bytes", bytes(saved));
     }
     counters.level(component, "free_bytes", bytes(memory.frames.free_frames()));
+    if memory.block_pages().is_some() {
+        counters.level(component, "folded_bytes", bytes(memory.folded_entries()));
+    }
     let peak = |owner| bytes(memory.frames.peak_frames(owner));
     counters.level(component, "peak_resident_bytes", peak(Owner::Data));
     counters.level(component, "peak_page_table_bytes", peak(Owner::PageTable));

@@ -227,7 +227,8 @@ pub(super) fn finish_walk(
     page: PageNumber,
     stores: bool,
 ) -> Option<WalkedPage> {
-    let (leaf, (was_used, was_dirty)) = (walk.leaf?, walk.used);
+    // TLBs hold the block of an entry with the contiguous hint.
+    let (leaf, (was_used, was_dirty)) = (walk.cacheable()?, walk.used);
     if stores && !leaf.rights.write {
         return None;
     }

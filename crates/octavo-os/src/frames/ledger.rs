@@ -84,16 +84,18 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The owner of each frame, in one byte, with current and peak frame counts by owner.
+/// The owner of each frame and the order of the block that it was allocated in, in one byte, with current and peak frame counts by owner.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    /// [`FREE`], or one more than the index in [`Owner::ALL`].
+    /// [`FREE`], or one more than the index in [`Owner::ALL`], with the order, at most 15, in the upper bits.
     entries: Vec<u8>,
     owned_frames: [u64; Owner::ALL.len()],
     peak_frames: [u64; Owner::ALL.len()],
 }
 
 const FREE: u8 = 0;
+const ORDER_SHIFT: u32 = 4;
+const OWNER_MASK: u8 = (1 << ORDER_SHIFT) - 1;
 
 impl Ledger {
     /// A ledger of `frames` free frames.
@@ -114,6 +116,11 @@ impl Ledger {
     #[inline]
     pub fn owner(&self, frame: FrameNumber) -> Option<Owner> {
         owner_of(self.entries[frame.raw() as usize])
+    }
+
+    /// The order of the block that an allocated frame was allocated in, at most 15.
+    pub fn order(&self, frame: FrameNumber) -> u8 {
+        self.entries[frame.raw() as usize] >> ORDER_SHIFT
     }
 
     /// The current number of frames of `owner`.
@@ -137,12 +144,13 @@ impl Ledger {
         self.owned_frames.iter().sum()
     }
 
-    /// `owner` takes `frames` free frames from `start` on.
+    /// `owner` takes `frames` free frames from `start` on. They are one block if their number is a power of two.
     #[inline]
     pub fn assign(&mut self, start: FrameNumber, frames: u64, owner: Owner) {
         let entries = self.entries_mut(start, frames);
         debug_assert!(entries.iter().all(|&entry| entry == FREE));
-        entries.fill(entry_of(owner));
+        let order = frames.ilog2().min(u32::from(u8::MAX >> ORDER_SHIFT)) as u8;
+        entries.fill(entry_of(owner) | order << ORDER_SHIFT);
         self.add(owner, frames);
     }
 
@@ -164,7 +172,9 @@ impl Ledger {
     /// If one of them is free.
     pub fn change(&mut self, start: FrameNumber, frames: u64, owner: Owner) {
         self.subtract(start, frames);
-        self.entries_mut(start, frames).fill(entry_of(owner));
+        for entry in self.entries_mut(start, frames) {
+            *entry = *entry & !OWNER_MASK | entry_of(owner);
+        }
         self.add(owner, frames);
     }
 
@@ -210,9 +220,9 @@ impl Ledger {
 
 #[inline]
 fn owner_of(entry: u8) -> Option<Owner> {
-    match entry {
+    match entry & OWNER_MASK {
         FREE => None,
-        entry => Some(Owner::ALL[usize::from(entry) - 1]),
+        owner => Some(Owner::ALL[usize::from(owner) - 1]),
     }
 }
 

@@ -210,6 +210,11 @@ impl Frames {
         self.ledger.owner(frame)
     }
 
+    /// The order of the block that an allocated frame was allocated in, at most 15.
+    pub fn allocated_order(&self, frame: FrameNumber) -> u8 {
+        self.ledger.order(frame)
+    }
+
     /// Whether every frame of the block of `order` at `frame` is free.
     pub fn is_free(&self, frame: FrameNumber, order: Order) -> bool {
         self.buddy.is_free(frame, order)

@@ -43,6 +43,7 @@ impl Memory {
         held(Owner::Shadow, self.shadows())?;
         self.check_holes()?;
         self.check_gaps()?;
+        self.check_blocks()?;
         self.check_pages()
     }
 

@@ -187,6 +187,9 @@ impl PageTable {
         let before = self.nodes[number as usize].entries[first];
         let larger = before.is_page(level) && before.size(level) > size;
         assert!(!larger, "a larger page is in the way");
+        if level == 1 {
+            self.note_change(page, (number, first), true);
+        }
         Ok(Place { page, node: number, first, level, of_holes })
     }
 
@@ -275,6 +278,9 @@ impl PageTable {
         self.split_around(page, frames);
         let (node, first, level) = self.find(page)?;
         let leaf = leaf(page, self.nodes[node as usize].entries[first], level);
+        if level == 1 {
+            self.note_change(page, (node, first), false);
+        }
         self.unmap_in_hardware(&leaf, frames);
         for index in first..first + aliases_of(leaf.size, level) {
             self.uncount_entry(node, index, level);

@@ -27,6 +27,8 @@ const HOLES: u64 = 1 << 57;
 const GAPPED: u64 = 1 << 58;
 /// A page of an intermediate size with accessed and dirty vectors in its first alias.
 const VECTORS: u64 = 1 << 59;
+/// The contiguous hint of a base page.
+const CONTIGUOUS: u64 = 1 << 60;
 /// The filter of a page with holes: one of the nine free bits is in use already.
 const FILTER_SHIFT: u8 = 13;
 const FILTER_MASK: u64 = 0xff << FILTER_SHIFT;
@@ -160,6 +162,17 @@ impl Entry {
     #[inline(always)]
     pub fn is_gapped(self) -> bool {
         self.0 & GAPPED != 0
+    }
+
+    /// The entry with or without the contiguous hint.
+    pub fn with_contiguous(self, is_contiguous: bool) -> Self {
+        Entry(self.0 & !CONTIGUOUS | if is_contiguous { CONTIGUOUS } else { 0 })
+    }
+
+    /// Whether it has the contiguous hint.
+    #[inline(always)]
+    pub fn is_contiguous(self) -> bool {
+        self.0 & CONTIGUOUS != 0
     }
 
     /// The entry of a page of an intermediate size with vectors in its first alias.

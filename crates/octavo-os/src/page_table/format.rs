@@ -34,6 +34,14 @@ pub struct Format {
     pub holes: Option<HoleFilter>,
     /// Whether gapped pages are supported.
     pub has_gapped: bool,
+    /// log2 of the base pages of a block whose entries may have the contiguous hint, at most
+    /// [`Format::MAX_BLOCK_LOG2`]; 0 for none.
+    pub block_log2: u8,
+}
+
+impl Format {
+    /// Maximum of `block_log2`.
+    pub const MAX_BLOCK_LOG2: u8 = 6;
 }
 
 impl Default for Format {
@@ -45,6 +53,7 @@ impl Default for Format {
             vector_bits: 0,
             holes: None,
             has_gapped: false,
+            block_log2: 0,
         }
     }
 }

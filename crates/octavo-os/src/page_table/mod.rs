@@ -5,6 +5,7 @@
 //! entry, the others are *aliases* (Guvenilir and Patt, ISCA 2020, section III.A.1).
 
 mod change;
+mod contiguous;
 mod entry;
 mod format;
 mod gapped;
@@ -16,6 +17,7 @@ mod ranges;
 mod tests;
 mod vectors;
 
+pub use contiguous::Conversion;
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
 pub use format::{Aliases, Format, HoleFilter};
 pub use gapped::Gapped;
@@ -26,6 +28,7 @@ pub use vectors::{MAX_VECTOR_BITS, PartsUsed, Vectors, parts_of};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
+use self::contiguous::ChangedBlocks;
 use self::gapped::GappedState;
 use self::holes::HoleState;
 use self::node::Node;
@@ -79,6 +82,8 @@ pub struct Walk {
     pub leaf: Option<Leaf>,
     /// The accessed and dirty bits of its true entry.
     pub used: Used,
+    /// log2 of the base pages of its block, if its entry has the contiguous hint; otherwise 0.
+    block_log2: u8,
 }
 
 impl Walk {
@@ -113,6 +118,10 @@ pub struct PageTable {
     ranges: Option<Ranges>,
     holes: HoleState,
     gaps: GappedState,
+    /// Blocks of which the current operation has changed entries.
+    changed_blocks: ChangedBlocks,
+    /// Number of entries with the contiguous hint.
+    folded_entries: u64,
     /// The table that hardware walks, if it is not the radix tree, whose nodes then have no frames.
     hardware: Option<Box<dyn HardwareTable>>,
 }
@@ -134,6 +143,8 @@ impl PageTable {
             ranges: None,
             holes: HoleState::default(),
             gaps: GappedState::default(),
+            changed_blocks: ChangedBlocks::default(),
+            folded_entries: 0,
             hardware: make.map(|make| make(frames)),
         };
         table.new_node(format.levels, frames)?;
@@ -200,6 +211,7 @@ impl PageTable {
             is_composite: false,
             leaf: None,
             used: (false, false),
+            block_log2: 0,
         };
         let (mut number, mut level) = (ROOT, self.format.levels);
         loop {
@@ -219,6 +231,7 @@ impl PageTable {
                     return walk;
                 }
                 walk.is_composite = entry.is_gapped();
+                walk.block_log2 = if entry.is_contiguous() { self.format.block_log2 } else { 0 };
                 (walk.leaf, walk.used) =
                     (Some(self.leaf_of(page, (number, first), level)), entry.used());
                 return walk;
@@ -276,7 +289,7 @@ impl PageTable {
     /// The accessed and dirty bits of the page that holds a base page.
     pub fn used(&self, page: PageNumber) -> Option<Used> {
         let (node, index, _) = self.find(page)?;
-        Some(self.nodes[node as usize].entries[index].used())
+        Some(self.used_in_block(node, index))
     }
 
     /// The first mapped page that overlaps a range of base pages.

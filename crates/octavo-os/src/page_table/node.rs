@@ -71,6 +71,7 @@ impl PageTable {
     /// Updates page counts before an entry of a node of `level` is overwritten.
     pub(super) fn uncount_entry(&mut self, number: u32, index: usize, level: u8) {
         let entry = self.nodes[number as usize].entries[index];
+        self.folded_entries -= u64::from(entry.is_contiguous());
         if entry.has_holes() {
             self.holes.pages -= 1;
         } else if entry.is_gapped() {

@@ -6,7 +6,7 @@ use crate::machine::{GappedPages, Machine, Op, Setup, op, play};
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::frames::{CompactionLimits, Compactor, Order, OutOfMemory, Owner};
 use octavo_os::page_table::{Aliases, Format, Holes, Leaf, SizeEncoding};
-use octavo_os::policy::{BasePages, Fault, Policy, Thp, ThpConfig};
+use octavo_os::policy::{BasePages, Fault, Mthp, MthpConfig, Policy, Thp, ThpConfig};
 use octavo_os::{CopyOnWrite, Memory, SamePages, around};
 use octavo_types::{PageNumber, PageSize};
 use proptest::prelude::*;
@@ -203,6 +203,16 @@ fn gapped(frames: u64, faults: u64, copy_on_write: CopyOnWrite) -> Setup {
     Setup { start, format, ..conventional(frames, copy_on_write) }
 }
 
+/// Page tables with the contiguous hint for blocks of 2^`block_log2` entries.
+fn contiguous(frames: u64, copy_on_write: CopyOnWrite, block_log2: u8) -> Setup {
+    let format = Format { block_log2, ..Format::default() };
+    Setup { format, ..conventional(frames, copy_on_write) }
+}
+
+fn mthp() -> Box<dyn Policy> {
+    Box::new(Mthp::new(MthpConfig { scan_every_instructions: 1, ..MthpConfig::default() }))
+}
+
 fn gapped_pages(whole_blocks: bool) -> Box<dyn Policy> {
     Box::new(GappedPages::new(whole_blocks))
 }
@@ -278,6 +288,21 @@ proptest! {
         faults in 0u64..60, whole_blocks in any::<bool>(),
     ) {
         play(&gapped(frames, faults, how), gapped_pages(whole_blocks), &ops);
+    }
+
+    #[test]
+    fn blocks_with_the_contiguous_hint_preserve_contents(
+        ops in ops(), how in copies(), block_log2 in 1u8..=6, has_runs in any::<bool>(),
+    ) {
+        let policy = if has_runs { mthp() } else { thp() };
+        prop_assert_eq!(play(&contiguous(ROOMY, how, block_log2), policy, &ops), 0);
+    }
+
+    #[test]
+    fn blocks_with_the_contiguous_hint_survive_without_memory(
+        ops in ops(), frames in short(), how in copies(), has_runs in any::<bool>(),
+    ) {
+        play(&contiguous(frames, how, 4), if has_runs { mthp() } else { thp() }, &ops);
     }
 
     /// Zero pages are merged concurrently; a store gives them a frame of their own again.

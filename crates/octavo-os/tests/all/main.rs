@@ -2,6 +2,7 @@
 
 mod buddy;
 mod compaction;
+mod contiguous;
 mod fragmentation;
 mod frames;
 mod fuzz;

@@ -3,6 +3,7 @@
 //! The operating system simulates no contents, so that this model keeps the content of each frame from the
 //! reported clears, copies and reads. A TLB and walk caches of unlimited size drop only invalidated entries.
 
+mod blocks;
 mod gaps;
 mod holes;
 mod ops;
@@ -21,6 +22,7 @@ use octavo_types::{
 };
 use proptest::prelude::*;
 
+use blocks::NaiveBlocks;
 use gaps::CachedGappedPages;
 pub use gaps::GappedPages;
 use holes::CachedPagesWithHoles;
@@ -68,6 +70,7 @@ pub struct Machine {
     walk_caches: BTreeMap<(ProcessId, u8, u64), FrameNumber>,
     holes: CachedPagesWithHoles,
     gaps: CachedGappedPages,
+    blocks: NaiveBlocks,
     /// Number of faulty frames.
     faulty_frames: u64,
     /// Number of failures for lack of memory.
@@ -98,6 +101,7 @@ impl Machine {
             walk_caches: BTreeMap::new(),
             holes: CachedPagesWithHoles::default(),
             gaps: CachedGappedPages::default(),
+            blocks: NaiveBlocks::default(),
             faulty_frames,
             failures: 0,
         }
@@ -166,6 +170,7 @@ impl Machine {
         self.live.retain(|of| *of != process);
         self.os.end(process);
         self.naive.end(u32::from(process.0));
+        self.blocks.end(process);
         self.apply_invalidations();
         assert!(!self.tlb.keys().any(|(of, _)| *of == process), "all of it is stale");
         self.walk_caches.retain(|(of, _, _), _| *of != process);
@@ -222,11 +227,18 @@ impl Machine {
             self.naive.store(number, at, self.stored);
         }
         self.os.memory_mut().process_mut(process).table.mark(page, store);
-        let kept = self.tlb.insert((process, at), (frame, leaf.rights.write));
-        let is_right =
-            |(of, write): (FrameNumber, bool)| of == frame && (leaf.rights.write || !write);
-        assert!(kept.is_none_or(is_right), "{page:?} was stale");
         let walk = self.os.memory().process(process).table.walk(page);
+        let cached = walk.cacheable().expect("it is mapped");
+        assert_eq!(cached.frame_of(page), frame, "{page:?} is at its place in its block");
+        let has_hint = cached != leaf;
+        let pages = if has_hint { around(page, cached.size) } else { around(page, PageSize::BASE) };
+        for at in pages {
+            let frame = cached.frame_of(PageNumber::new(at));
+            let kept = self.tlb.insert((process, at), (frame, leaf.rights.write));
+            let is_right =
+                |(of, write): (FrameNumber, bool)| of == frame && (leaf.rights.write || !write);
+            assert!(kept.is_none_or(is_right), "page {at} was stale");
+        }
         for step in walk.steps() {
             self.walk_caches.insert((process, step.level, at >> (9 * step.level)), step.at.frame());
         }
@@ -251,7 +263,9 @@ impl Machine {
                 }
             }
         }
-        for stale in self.os.take_invalidations() {
+        let invalidations = self.os.take_invalidations();
+        self.blocks.end_operation(self.os.memory());
+        for stale in invalidations {
             let (of, pages) = (stale.process, stale.pages);
             drop_from(&mut self.tlb, (of, pages.start)..(of, pages.end));
             self.holes.invalidate(of, &pages);
