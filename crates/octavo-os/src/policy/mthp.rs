@@ -14,6 +14,7 @@ use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
 
 use super::defrag::Defrag;
+use super::texts::page_size;
 use super::{Fault, FaultHuge, Policy, PolicySettings, Thp, ThpConfig};
 use crate::frames::{Order, OutOfMemory};
 use crate::memory::{Memory, around, base_pages};
@@ -28,6 +29,12 @@ const SIZES_LOG2: RangeInclusive<u8> = 14..=21;
 pub struct MthpConfig {
     /// Where pages of all sizes are used: `transparent_hugepage/enabled`; `None` for `never`.
     pub enabled: Option<FaultHuge>,
+    /// The smallest and the largest size in use: of `hugepages-<size>kB/enabled`, those between are enabled.
+    #[serde(with = "page_size")]
+    pub smallest: PageSize,
+    /// See [`MthpConfig::smallest`]. Below 2 MiB, `khugepaged` does not run.
+    #[serde(with = "page_size")]
+    pub largest: PageSize,
     /// The reaction of a fault to a missing free block.
     pub defrag: Defrag,
     /// As [`DefragmentingThpConfig::khugepaged_defrag`](super::DefragmentingThpConfig::khugepaged_defrag).
@@ -47,6 +54,8 @@ impl Default for MthpConfig {
             ThpConfig::default();
         MthpConfig {
             enabled: Some(FaultHuge::Always),
+            smallest: PageSize::from_log2(*SIZES_LOG2.start()).expect("a size"),
+            largest: PageSize::HUGE,
             defrag: Defrag::default(),
             khugepaged_defrag: true,
             max_ptes_none,
@@ -57,12 +66,13 @@ impl Default for MthpConfig {
 }
 
 impl MthpConfig {
-    /// The settings of `khugepaged`, which does not run for `never`.
+    /// The settings of `khugepaged`, which does not run for `never`, nor where 2 MiB is not enabled.
     fn khugepaged(&self) -> ThpConfig {
+        let runs = self.enabled.is_some() && self.largest == PageSize::HUGE;
         ThpConfig {
             enabled: self.enabled.unwrap_or_default(),
             max_ptes_none: self.max_ptes_none,
-            scan_every_instructions: self.enabled.map_or(0, |_| self.scan_every_instructions),
+            scan_every_instructions: if runs { self.scan_every_instructions } else { 0 },
             pages_to_scan: self.pages_to_scan,
         }
     }
@@ -74,6 +84,15 @@ impl PolicySettings for MthpConfig {
     }
 
     fn check(&self) -> Result<(), String> {
+        for (name, size) in [("smallest", self.smallest), ("largest", self.largest)] {
+            if !SIZES_LOG2.contains(&size.log2()) {
+                return Err(format!("{name} = {size}: give 16KiB to 2MiB"));
+            }
+        }
+        if self.smallest > self.largest {
+            let (smallest, largest) = (self.smallest, self.largest);
+            return Err(format!("smallest = {smallest}: give at most largest = {largest}"));
+        }
         self.khugepaged().check()
     }
 }
@@ -82,6 +101,8 @@ impl PolicySettings for MthpConfig {
 #[derive(Clone, Debug)]
 pub struct Mthp {
     is_enabled: bool,
+    /// log2 of the sizes in use.
+    sizes_log2: RangeInclusive<u8>,
     khugepaged: Thp,
 }
 
@@ -90,7 +111,8 @@ impl Mthp {
     pub fn new(config: MthpConfig) -> Self {
         let khugepaged =
             Thp::new(config.khugepaged()).defragmenting(config.defrag, config.khugepaged_defrag);
-        Mthp { is_enabled: config.enabled.is_some(), khugepaged }
+        let sizes_log2 = config.smallest.log2()..=config.largest.log2();
+        Mthp { is_enabled: config.enabled.is_some(), sizes_log2, khugepaged }
     }
 }
 
@@ -99,7 +121,8 @@ impl Policy for Mthp {
         let Fault { process, page, ref mapping, ref vma } = *fault;
         let mut wanted = false;
         let allowed = self.is_enabled && self.khugepaged.allows(vma);
-        for size in SIZES_LOG2.rev().filter_map(PageSize::from_log2).filter(|_| allowed) {
+        let sizes = self.sizes_log2.clone().rev().filter_map(PageSize::from_log2);
+        for size in sizes.filter(|_| allowed) {
             let pages = around(page, size);
             let fits = mapping.start <= pages.start && pages.end <= mapping.end;
             if !fits || !memory.is_untouched(process, &pages) {

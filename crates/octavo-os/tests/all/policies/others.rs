@@ -3,7 +3,7 @@
 use octavo_os::frames::{Order, Owner};
 use octavo_os::policy::{
     Defrag, FaultHuge, FirstTouch, FirstTouchConfig, Fixed, FixedConfig, Hugetlb, HugetlbConfig,
-    Mthp, MthpConfig, POLICIES, Policies, Policy,
+    Mthp, MthpConfig, POLICIES, Policies, Policy, PolicySettings,
 };
 use octavo_os::{ProcessId, base_pages};
 use octavo_types::{Event, FrameNumber, PageSize};
@@ -51,6 +51,35 @@ fn multi_size_pages_fill_their_mapping() {
     assert_eq!(mapped(&machine), [(1008, 16), (1024, 512), (1536, 4), (1540, 1)]);
     let untouched = (15 + 511 + 3) * 4096;
     assert_eq!(machine.os.memory().counters.bytes_mapped_untouched, untouched);
+}
+
+#[test]
+fn multi_size_pages_have_the_enabled_sizes() {
+    let size = |log2| PageSize::from_log2(log2).unwrap();
+    let config = |smallest, largest| MthpConfig {
+        smallest: size(smallest),
+        largest: size(largest),
+        scan_every_instructions: 1,
+        max_ptes_none: 511,
+        ..MthpConfig::default()
+    };
+    for (smallest, largest, expected) in [
+        (14, 21, vec![(1024, 512), (1536, 4), (1540, 1)]),
+        (14, 16, vec![(1024, 16), (1536, 4), (1540, 1)]),
+        (16, 16, vec![(1024, 16), (1536, 1), (1540, 1)]),
+    ] {
+        let mut machine = machine(&all_sizes(), Mthp::new(config(smallest, largest)));
+        machine.event(FIRST, &map(1024, 512 + 5, Source::Anonymous));
+        for page in [1030, 1536, 1540] {
+            machine.touch(FIRST, page, true);
+        }
+        machine.os.background(1_000_000);
+        assert_eq!(mapped(&machine), expected, "{smallest} to {largest}");
+    }
+    let refused = |smallest, largest| config(smallest, largest).check().unwrap_err();
+    assert_eq!(refused(13, 16), "smallest = 8KiB: give 16KiB to 2MiB");
+    assert_eq!(refused(14, 22), "largest = 4MiB: give 16KiB to 2MiB");
+    assert_eq!(refused(16, 15), "smallest = 64KiB: give at most largest = 32KiB");
 }
 
 /// Without an entry for 64 KiB, as on x86-64: contiguous base pages.
