@@ -105,7 +105,7 @@ pub fn with_sizes(tlbs: &TlbConfig, sizes: &[PageSize]) -> TlbConfig {
 }
 
 /// Adds `sizes` to the arrays of a level that hold base pages, except for sizes that it holds already.
-fn hold(level: &mut TlbLevel, sizes: &[PageSize]) {
+pub fn hold(level: &mut TlbLevel, sizes: &[PageSize]) {
     let is_new = |size: &&PageSize| !level.arrays.values().any(|of| of.page_sizes.hold(**size));
     let new: Vec<PageSize> = sizes.iter().filter(is_new).copied().collect();
     for array in level.arrays.values_mut() {

@@ -1,0 +1,479 @@
+//! The slow, obvious twin: TLBs are lists of held pages in order of last use, and what an entry covers is asked of the
+//! page tables, page by page. The tests compare every counter of both, and check laws of the design.
+//!
+//! Where the description of the design leaves a choice, the twin does this:
+//!
+//! - An array is searched for 4 KiB pages first, then for larger ones.
+//! - A page whose store found it clean leaves the level that had it and the second level, with its block, before it is
+//!   filled again.
+
+use octavo_config::{Fill, FirstLevel, MachineConfig, PageSizes, TlbConfig, TlbLevel, TlbsHold};
+use octavo_hw::Asid;
+use octavo_oracle::strategies::Step;
+use octavo_os::page_table::{Format, PageTable};
+use octavo_os::vmas::Pages;
+use octavo_types::{AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, Protection, VirtAddr};
+use proptest::prelude::*;
+
+use super::ContiguousPteSettings;
+use crate::counters::Counters;
+use crate::design::{AddressSpace, Design};
+use crate::designs::build::{self, Tables};
+use crate::designs::registry::policies;
+use crate::designs::twins::{
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences, guest_configs,
+    machine, map, references, run, setup, tiny,
+};
+use crate::env::Env;
+use crate::front::LineAccess;
+use crate::machine::AnyMachine;
+
+/// A page in a TLB: base pages, the frame of the first, and whether stores to it need no walk.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    asid: Asid,
+    first: u64,
+    pages: u64,
+    frame: u64,
+    is_writable: bool,
+    is_dirty: bool,
+}
+
+impl Held {
+    fn frame_of(&self, page: u64) -> u64 {
+        self.frame + (page - self.first)
+    }
+
+    fn overlaps(&self, asid: Asid, pages: &Pages) -> bool {
+        self.asid == asid && self.first < pages.end && pages.start < self.first + self.pages
+    }
+
+    /// The aligned part of so many base pages that holds one.
+    fn part(&self, page: u64, pages: u64) -> Held {
+        let first = page / pages * pages;
+        Held { first, pages, frame: self.frame_of(first), ..*self }
+    }
+}
+
+struct Array {
+    name: String,
+    /// Base pages of the pages that it holds, in ascending order.
+    sizes: Vec<u64>,
+    /// The held pages of each set, the one that was used last at the end.
+    sets: Vec<Vec<Held>>,
+    ways: usize,
+    hits: u64,
+}
+
+/// A level of a TLB.
+struct Level {
+    arrays: Vec<Array>,
+    misses: u64,
+    /// Repeats of references whose page no array holds.
+    uncached: u64,
+    is_victim: bool,
+    latency_cycles: u32,
+}
+
+impl Level {
+    /// A level whose arrays of base pages also hold blocks.
+    fn new(config: &TlbLevel, block: u64) -> Self {
+        let array = |(name, array): (&String, &octavo_config::TlbArray)| {
+            let PageSizes::List(sizes) = &array.page_sizes else { panic!("arrays of sizes") };
+            let mut sizes: Vec<u64> = sizes.iter().map(|size| size.bytes() >> 12).collect();
+            if sizes.contains(&1) {
+                sizes.push(block);
+            }
+            sizes.sort_unstable();
+            sizes.dedup();
+            let ways = array.ways.of(array.entries);
+            let sets = vec![Vec::new(); (array.entries / ways) as usize];
+            Array { name: name.clone(), sizes, sets, ways: ways as usize, hits: 0 }
+        };
+        Level {
+            arrays: config.arrays.iter().map(array).collect(),
+            misses: 0,
+            uncached: 0,
+            is_victim: config.fill == Fill::Victim,
+            latency_cycles: config.hit_latency_cycles,
+        }
+    }
+
+    /// Looks a page up for a store or another access and its repeats: what is held, and whether it permits the access.
+    fn look_up(&mut self, asid: Asid, page: u64, (stores, lookups): (bool, u64)) -> Option<(Held, bool)> {
+        for array in &mut self.arrays {
+            for pages in array.sizes.clone() {
+                let sets = array.sets.len() as u64;
+                let set = &mut array.sets[(page / pages % sets) as usize];
+                let is_it = |held: &Held| held.pages == pages && held.overlaps(asid, &(page..page + 1));
+                if let Some(at) = set.iter().position(is_it) {
+                    let held = set.remove(at);
+                    set.push(held);
+                    let serves = !stores || held.is_writable && held.is_dirty;
+                    // The repeats hit what a walk fills.
+                    array.hits += if serves { lookups } else { lookups.min(1) };
+                    return Some((held, serves));
+                }
+            }
+        }
+        self.misses += lookups.min(1);
+        None
+    }
+
+    /// Fills a page, or its largest part that an array holds, and returns what has given way.
+    fn fill(&mut self, page: u64, held: Held, lookups: u64) -> Option<Held> {
+        let repeats = lookups.saturating_sub(1);
+        let mut best: Option<(usize, u64)> = None;
+        for (number, array) in self.arrays.iter().enumerate() {
+            for &pages in array.sizes.iter().filter(|pages| **pages <= held.pages) {
+                if best.is_none_or(|(_, most)| most < pages) {
+                    best = Some((number, pages));
+                }
+            }
+        }
+        let Some((number, pages)) = best else {
+            self.uncached += repeats;
+            return None;
+        };
+        let array = &mut self.arrays[number];
+        array.hits += repeats;
+        let held = held.part(page, pages);
+        let sets = array.sets.len() as u64;
+        let set = &mut array.sets[(held.first / pages % sets) as usize];
+        set.retain(|other| (other.asid, other.first, other.pages) != (held.asid, held.first, held.pages));
+        let evicted = (set.len() == array.ways).then(|| set.remove(0));
+        set.push(held);
+        evicted
+    }
+
+    fn drop_all(&mut self, asid: Asid, pages: &Pages) {
+        for set in self.arrays.iter_mut().flat_map(|array| &mut array.sets) {
+            set.retain(|held| !held.overlaps(asid, pages));
+        }
+    }
+
+    fn report(&self, component: &str, counters: &mut Counters) {
+        let hits = self.uncached + self.arrays.iter().map(|array| array.hits).sum::<u64>();
+        let accesses = hits + self.misses;
+        let of_arrays = self.arrays.iter().map(|array| (format!("{component}.{}", array.name), array.hits));
+        for (component, hits) in of_arrays.chain([(component.to_owned(), hits)]) {
+            counters.add(&component, "accesses", accesses);
+            counters.add(&component, "hits", hits);
+            counters.add(&component, "misses", accesses - hits);
+        }
+    }
+}
+
+/// The unit of one core.
+struct Naive {
+    /// For instructions and for data.
+    first: [Level; 2],
+    second: Option<Level>,
+    block: u64,
+    /// Whether TLBs hold guest halves of splintered translations.
+    holds_halves: bool,
+}
+
+impl Naive {
+    fn new(config: &MachineConfig, block: u64) -> Self {
+        let TlbConfig { first, l2, .. } = &config.tlb;
+        let FirstLevel::Split { l1i, l1d } = first else { panic!("a split first level") };
+        let hosts = config.host.iter();
+        Naive {
+            first: [l1i, l1d].map(|level| Level::new(level, block)),
+            second: l2.as_ref().map(|level| Level::new(level, block)),
+            block,
+            holds_halves: hosts.map(|host| host.tlbs_hold).any(|hold| hold == TlbsHold::Halves),
+        }
+    }
+
+    /// The page or block of a table that holds a mapped base page: its first page, and the frame of each.
+    fn covered(&self, table: &PageTable, page: PageNumber) -> (u64, Vec<FrameNumber>) {
+        let leaf = table.leaf(page).unwrap();
+        let pages = match table.is_folded(page) {
+            true => {
+                assert_eq!(leaf.size, PageSize::BASE);
+                self.block
+            }
+            false => leaf.size.bytes() >> 12,
+        };
+        let first = page.raw() / pages * pages;
+        let frames: Vec<_> = (first..first + pages)
+            .map(PageNumber::new)
+            .map(|other| {
+                let of = table.leaf(other).unwrap();
+                assert_eq!((of.size, of.rights), (leaf.size, leaf.rights));
+                of.frame_of(other)
+            })
+            .collect();
+        assert!(frames[0].raw().is_multiple_of(pages), "a block is aligned in memory");
+        assert!(frames.windows(2).all(|two| two[0].plus(1) == two[1]), "a block is contiguous");
+        (first, frames)
+    }
+
+    /// Walks to a page: what a TLB may hold of it.
+    fn walked(&mut self, env: &mut Env, page: PageNumber, access: LineAccess, is_clean: bool) -> Option<Held> {
+        let walked = self.walk(env, page, access, is_clean)?;
+        let covered: Vec<_> = env.tables(page).map(|(table, page)| self.covered(table, page)).collect();
+        let counts: Vec<u64> = covered.iter().map(|(_, frames)| frames.len() as u64).collect();
+        let is_half = self.holds_halves && counts.len() == 2 && counts[0] > counts[1];
+        let pages = if is_half { counts[0] } else { *counts.iter().min().unwrap() };
+        let first = page.raw() / pages * pages;
+        let frame = walked.frame_of(page);
+        if !is_half {
+            // The page in the table that is asked last, and the distance from it to the first page.
+            let (_, of) = env.tables(page).last().unwrap();
+            let (start, frames) = covered.last().unwrap();
+            assert_eq!(frame, frames[(of.raw() - start) as usize]);
+        }
+        let (is_writable, is_dirty) = (walked.entry.is_writable(), walked.entry.is_dirty());
+        let frame = frame.raw() - (page.raw() - first);
+        Some(Held { asid: env.asid(), first, pages, frame, is_writable, is_dirty })
+    }
+
+    fn walk_and_fill(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        before: Option<Held>,
+    ) -> Option<Held> {
+        let held = self.walked(env, page, access, before.is_some_and(|before| before.is_writable))?;
+        if let Some(second) = &mut self.second {
+            if before.is_some() {
+                second.drop_all(held.asid, &(page.raw()..page.raw() + 1));
+            }
+            if !second.is_victim {
+                second.fill(page.raw(), held, 1);
+            }
+        }
+        Some(held)
+    }
+
+    fn fill_first(&mut self, side: usize, page: u64, held: Held, lookups: u64) {
+        let evicted = self.first[side].fill(page, held, lookups);
+        if let (Some(evicted), Some(second)) = (evicted, &mut self.second)
+            && second.is_victim
+        {
+            second.fill(evicted.first, evicted, 1);
+        }
+    }
+}
+
+impl Design for Naive {
+    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        let (asid, page) = (env.asid(), env.page(access));
+        let (side, lookups) = (access.side(), u64::from(access.lookups()));
+        let stores = access.is_store();
+        let held = match self.first[side].look_up(asid, page.raw(), (stores, lookups)) {
+            Some((held, true)) => held,
+            Some((before, false)) => {
+                let held = self.walk_and_fill(env, page, access, Some(before))?;
+                self.first[side].drop_all(asid, &(page.raw()..page.raw() + 1));
+                self.fill_first(side, page.raw(), held, lookups);
+                held
+            }
+            None => {
+                let found = self.second.as_mut().and_then(|second| {
+                    let found = second.look_up(asid, page.raw(), (stores, 1));
+                    env.charge_l2_lookup(second.latency_cycles, found.is_some());
+                    if second.is_victim && found.is_some_and(|(_, serves)| serves) {
+                        second.drop_all(asid, &(page.raw()..page.raw() + 1));
+                    }
+                    found
+                });
+                let held = match found {
+                    Some((held, true)) => held,
+                    other => {
+                        self.walk_and_fill(env, page, access, other.map(|(before, _)| before))?
+                    }
+                };
+                self.fill_first(side, page.raw(), held, lookups);
+                held
+            }
+        };
+        Some(FrameNumber::new(held.frame_of(page.raw())))
+    }
+
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+        self.first.iter_mut().chain(&mut self.second).for_each(|level| level.drop_all(of.asid, pages));
+    }
+
+    fn flush(&mut self) {
+        let levels = self.first.iter_mut().chain(&mut self.second);
+        levels.flat_map(|level| &mut level.arrays).flat_map(|array| &mut array.sets).for_each(Vec::clear);
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        for (level, name) in self.first.iter().zip(["tlb.l1i", "tlb.l1d"]) {
+            level.report(name, counters);
+        }
+        self.second.iter().for_each(|level| level.report("tlb.l2", counters));
+    }
+}
+
+fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
+    let os = policies().parse(policy).unwrap();
+    let block = config.designs.get::<ContiguousPteSettings>().entries;
+    let mut config = config.clone();
+    if let Some(tlb) = config.host.as_mut().and_then(|host| host.tlb.as_mut()) {
+        let size = PageSize::from_log2(12 + block.ilog2() as u8).unwrap();
+        // Pages of a block's size are in the nested TLB as in the others.
+        tlb.arrays.values_mut().for_each(|array| {
+            if let PageSizes::List(sizes) = &mut array.page_sizes
+                && sizes.contains(&PageSize::BASE)
+                && !sizes.contains(&size)
+            {
+                sizes.push(size);
+            }
+        });
+    }
+    let format = Format { block_log2: block.ilog2() as u8, ..Format::default() };
+    let tables = Tables { format, ..Tables::default() };
+    let made = build::machine_with_tables(&config, &setup(&config), tables, &os, |_| {
+        Ok(Naive::new(&config, block))
+    });
+    made.unwrap()
+}
+
+fn with_entries(config: &MachineConfig, entries: u64) -> MachineConfig {
+    let mut config = config.clone();
+    config.designs.set(ContiguousPteSettings { entries });
+    config
+}
+
+/// Plays actions on the design and its twin, and compares every counter. Returns those of the design.
+fn compare_one(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<Counters, TestCaseError> {
+    twins::compare(config, [machine("contiguous_pte", config, policy), naive(config, policy)], actions)
+}
+
+/// As [`compare_one`], with blocks of several sizes and, in a host that has base pages, also with runs.
+fn compare(config: &MachineConfig, actions: &[(usize, Action)]) -> Result<(), TestCaseError> {
+    for (entries, policy) in [(16, "mthp"), (4, "mthp:largest=64KiB"), (64, "thp"), (16, "base")] {
+        let mut config = with_entries(config, entries);
+        if let Some(host) = config.host.as_mut().filter(|host| host.policy == "base") {
+            host.policy = "mthp:largest=128KiB".to_owned();
+        }
+        compare_one(&config, policy, actions)?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(24))]
+
+    #[test]
+    fn design_equals_twin(config in configs(&[]), actions in actions()) {
+        compare(&config, &actions)?;
+    }
+
+    #[test]
+    fn design_equals_twin_in_a_guest(configs in guest_configs(), actions in actions()) {
+        for config in &configs {
+            compare(config, &actions)?;
+        }
+    }
+
+    #[test]
+    fn design_with_blocks_of_one_entry_is_the_conventional_one(
+        config in configs(&["contiguous_pte.entries=1"]),
+        guests in guest_configs(),
+        actions in actions(),
+    ) {
+        for config in [config, with_entries(&guests[0], 1)] {
+            for policy in ["base", "mthp"] {
+                let hardware = ["conventional", "contiguous_pte"];
+                let machines = hardware.map(|hardware| machine(hardware, &config, policy));
+                let counters = counted(&config, machines.into(), &actions);
+                prop_assert_eq!(differences(&counters[0], &counters[1]), Vec::new());
+                prop_assert_eq!(differences(&counters[1], &counters[0]), Vec::new());
+            }
+        }
+    }
+
+    /// Without runs, nothing is contiguous; what the operating system does is the same with and without hints.
+    #[test]
+    fn base_pages_have_no_hint(config in configs(&[]), actions in actions()) {
+        let machines = ["conventional", "contiguous_pte"].map(|hardware| machine(hardware, &config, "base"));
+        let counters = counted(&config, machines.into(), &actions);
+        prop_assert_eq!(differences(&counters[0], &counters[1]), Vec::new());
+        prop_assert_eq!(counters[1].get("os", "folds"), Some(0));
+    }
+}
+
+#[test]
+fn compared_events_occur() {
+    for settings in [&[][..], &GUEST] {
+        for spaces in ["core.address_spaces=tagged", "core.address_spaces=flushed"] {
+            let mut config = tiny(&[settings, &[spaces, "core.count=2"]].concat());
+            config.host.iter_mut().for_each(|host| host.policy = "mthp".to_owned());
+            let mut actions = all_events();
+            // A page of a block is unmapped.
+            let range = AddrRange::new(VirtAddr::new(0x10_0800_0000), 1 << 12);
+            actions.push((0, Action::Change(Event::Unmap { range })));
+            let counters = compare_one(&config, "mthp:largest=64KiB", &actions).unwrap();
+            assert!(counters.get("os", "unfolds") > Some(0), "{spaces}");
+            assert!(counters.get("os", "folded_bytes") > Some(0), "{spaces}");
+            assert!(counters.get("os", "copy_on_write_faults") > Some(0));
+            assert!(counters.get("walker", "walks_dirty") > Some(0));
+        }
+    }
+}
+
+/// The start of the pages of the tests below, and the pages.
+const FIRST: u64 = 0x1000_0000;
+const PAGES: u64 = 64;
+
+fn range(first: u64, pages: u64) -> AddrRange {
+    AddrRange::new(VirtAddr::new(first), pages << 12)
+}
+
+/// Walks of a pass over [`PAGES`] pages from an address on, whose frames come in runs of 64 KiB, and how often blocks were
+/// unfolded before it, by `change`.
+fn pass(hardware: &str, settings: &[&str], start: u64, change: &[Event]) -> [u64; 2] {
+    let config = tiny(&[&["tlb.l2.main.entries=96", "tlb.l2.main.ways=12"], settings].concat());
+    let loads = |start: u64| references(ItemKind::Load, (0..PAGES).map(move |page| start + (page << 12)));
+    let mut steps = vec![map(FIRST, PAGES)];
+    steps.extend(loads(FIRST));
+    // The TLBs drop the pages.
+    for bits in [1, 3] {
+        let (range, protection) = (range(FIRST, PAGES), Protection::from_bits(bits));
+        steps.push(Step::Event(Event::Protect { range, protection }));
+    }
+    steps.extend(change.iter().cloned().map(Step::Event));
+    let make = || machine(hardware, &config, "mthp:largest=64KiB");
+    let last = counted_last(&config, make, &[run(steps.clone()), run(loads(start).collect())]);
+    let before = counted(&config, vec![make()], &[(0, run(steps))]).remove(0);
+    [last.get("walker", "walks").unwrap(), before.get("os", "unfolds").unwrap_or(0)]
+}
+
+#[test]
+fn one_walk_fills_a_block() {
+    let read_only = Protection::from_bits(1);
+    let protect = |first, pages| Event::Protect { range: range(first, pages), protection: read_only };
+    for settings in [&[][..], &["host.policy=thp", "host.memory.bytes=4GiB"]] {
+        let blocks = |start, change: &[Event]| pass("contiguous_pte", settings, start, change);
+        assert_eq!(pass("conventional", settings, FIRST, &[]), [PAGES, 0]);
+        assert_eq!(blocks(FIRST, &[]), [PAGES / 16, 0]);
+        // A page that is read-only splits its block, and no other.
+        assert_eq!(blocks(FIRST, &[protect(FIRST + (20 << 12), 1)]), [PAGES / 16 - 1 + 16, 1]);
+        assert_eq!(blocks(FIRST, &[protect(FIRST + (16 << 12), 16)]), [PAGES / 16, 0]);
+        // Moved by a whole block, the pages keep their blocks; moved by one page more, they have none.
+        let (from, to) = (range(FIRST, PAGES), |first| range(first, PAGES));
+        let (whole, shifted) = (FIRST + (128 << 12), FIRST + (129 << 12));
+        assert_eq!(blocks(whole, &[Event::Remap { from, to: to(whole) }]), [PAGES / 16, 0]);
+        assert_eq!(blocks(shifted, &[Event::Remap { from, to: to(shifted) }]), [PAGES, 0]);
+    }
+    // A host of base pages backs each page of a block by a page of its own.
+    let of_base = ["host.policy=base", "host.memory.bytes=4GiB"];
+    assert_eq!(pass("contiguous_pte", &of_base, FIRST, &[]), [PAGES, 0]);
+}
+
+#[test]
+fn invalid_settings_are_rejected() {
+    for entries in [0, 3, 128] {
+        let setting = format!("contiguous_pte.entries={entries}");
+        let refused = crate::config::resolve("skylake", &[setting]).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("give a power of two from 1 to 64"), "{refused}");
+    }
+}
