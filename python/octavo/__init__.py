@@ -71,3 +71,8 @@ def __getattr__(name: str) -> "Any":
 
     module, attribute = _PLACES[name]
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    """The names that completion offers: also public ones that are not loaded yet."""
+    return sorted({*globals(), *__all__})

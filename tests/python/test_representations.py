@@ -244,6 +244,10 @@ def test_progress_is_silent_where_no_person_looks(capsys: pytest.CaptureFixture[
     assert capsys.readouterr() == ("", "")
 
 
+def test_completion_offers_every_public_name() -> None:
+    assert set(octavo.__all__) <= set(dir(octavo))
+
+
 def test_every_public_result_is_short_by_its_class() -> None:
     names = [name for name in octavo.__all__ if name.endswith("Result") or name == "RecordedTrace"]
     assert len(names) == 6
