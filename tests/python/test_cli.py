@@ -163,6 +163,7 @@ def test_report_of_something_else(tmp_path: Path) -> None:
         (["/"], 126, "is a directory"),
         (["--out", "/proc/x/y", "prog"], 125, "cannot write to"),
         (["--out", "", "prog"], 2, "--out is empty"),
+        (["--out", "counts.csv", "prog"], 2, "give a directory, or a file that ends with .parquet"),
         (["--json", "", "prog"], 2, "--json is empty"),
         (["--max-instructions", "", "prog"], 2, "is not a count"),
         (["--skip-instructions", "9" * 30, "prog"], 2, "no run has more"),

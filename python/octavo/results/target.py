@@ -5,19 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from octavo.base.errors import UsageError
 from octavo.base.files import OutputDirectory, check_new_file, failing_with, replace_file
+from octavo.base.text import quoted
 
 if TYPE_CHECKING:
     from octavo.results.archive import InFiles
 
 _SUFFIX = ".parquet"
+_OTHER_SUFFIXES = (".csv", ".tsv", ".json", ".html", ".arrow", ".feather", ".xlsx")
+"""Suffixes of files that are not written, and of no directory that a user means."""
 
 
 class OutputTarget:
     """The place that `--out` names: a file where it ends in .parquet, else a directory."""
 
     def __init__(self, name: str, *, force: bool) -> None:
-        """Checks that it can be written."""
+        """Checks that it can be written. Raises UsageError or CannotRun."""
+        if Path(name).suffix in _OTHER_SUFFIXES and not Path(name).is_dir():
+            raise UsageError(
+                f"--out `{quoted(name)}`: give a directory, or a file that ends with {_SUFFIX}; "
+                "--json writes JSON."
+            )
         self._file: Path | None = None
         self._directory: OutputDirectory | None = None
         if name.endswith(_SUFFIX):
