@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import octavo._core as _core
 from octavo.cli import app
 from octavo.report.mechanisms import FIGURES
+from octavo.simulation.explanation import explain
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "docs/explanation"
@@ -59,6 +60,19 @@ def test_every_design_has_a_figure(design: str, tmp_path: Path) -> None:
     assert figure.tag == "{http://www.w3.org/2000/svg}svg"
     assert len(figure.attrib["aria-label"]) > 30
     assert len(list(figure.iter("{http://www.w3.org/2000/svg}rect"))) >= 2
+
+
+def test_hardware_under_a_policy_is_explained_with_its_settings() -> None:
+    named, given = explain("victima"), explain("victima+mthp:defrag=never:victima.predictor=always")
+    assert (given.hardware, given.policy) == ("victima", "mthp:defrag=never")
+    assert given.about.startswith("Linux's multi-size transparent huge pages")
+    assert given.documentation == named.documentation
+    assert given.assumptions == named.assumptions
+    parameters = dict(given.parameters)
+    assert parameters["defrag"] == "never"
+    assert parameters["victima.predictor"] == "always"
+    assert dict(named.parameters)["victima.predictor"] == "bounds"
+    assert ("tlb.blocks", "hits") in {(of, counter) for of, counter, _ in given.counters}
 
 
 def test_places_of_figures_are_checked_first(tmp_path: Path) -> None:

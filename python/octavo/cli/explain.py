@@ -22,9 +22,10 @@ Examples:
   octavo explain tps
   octavo explain colt --figure colt.svg
   octavo explain pom_tlb --json pom_tlb.json
+  octavo explain victima+base:victima.predictor=always
 
 \b
-`octavo list designs` lists all.
+`octavo list designs` lists all named ones.
 """
 
 
@@ -35,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 @with_groups
 def explain_design(
-    design: Annotated[str, typer.Argument(metavar="DESIGN", help="A named design.")],
+    design: Annotated[str, typer.Argument(metavar="DESIGN", help="A design, as of octavo sim.")],
     *,
     figure: Annotated[
         str | None,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import octavo._core as _core
-from octavo.base.errors import choose
 from octavo.simulation.api import sim
 
 SCHEMA = "octavo/explanation/1"
@@ -54,30 +53,41 @@ class Explanation:
 
 
 def explain(name: str) -> Explanation:
-    """Explains a named design. Raises UsageError for an unknown one."""
-    names = tuple(known for known, _ in _core.designs())
-    found = _core.explain_design(choose(name, names, "design"))
-    assert found is not None
-    hardware, policy, about, figure, settings, documentation = found
+    """Explains a design, named or `HARDWARE+POLICY`, with the settings that it is given. Raises
+    OctavoError for one that `octavo.sim` refuses, with its sentence.
+    """
+    counters = tuple(_counters(name))
+    design, *given = name.split(":")
+    hardware, policy, about, figure, settings, documentation = _described(design)
+    base, *usual = policy.split(":")
+    own = next(of for known, _, of in _core.policies() if known == base)
+    chosen = dict(setting.split("=", 1) for setting in usual + given)
     return Explanation(
         name=name,
         about=about,
         hardware=hardware,
-        policy=policy,
+        policy=":".join((policy, *(setting for setting in given if "." not in setting))),
         figure=figure,
         documentation=_LINK.sub(r"\1", documentation),
-        assumptions=_assumptions(hardware, name),
-        parameters=(*_parameters(policy), *settings),
-        counters=tuple(_counters(name)),
+        assumptions=_assumptions(hardware, design),
+        parameters=tuple((key, chosen.get(key, value)) for key, value in (*own, *settings)),
+        counters=counters,
     )
 
 
-def _parameters(policy: str) -> Iterator[tuple[str, str]]:
-    base, *given = policy.split(":")
-    chosen = dict(setting.split("=", 1) for setting in given)
-    settings = next(of for name, _, of in _core.policies() if name == base)
-    for key, value in settings:
-        yield key, chosen.get(key, value)
+def _described(design: str) -> tuple[str, str, str, str, list[tuple[str, str]], str]:
+    """Properties of a design without settings: hardware, policy, description, figure,
+    the hardware's settings, documentation. `HARDWARE+POLICY` is described as its policy, and has
+    the rest of the first named design with this hardware.
+    """
+    named = {known: _core.explain_design(known) for known, _ in _core.designs()}
+    if found := named.get(design):
+        return found
+    hardware, _, policy = design.partition("+")
+    about = next(of for known, of, _ in _core.policies() if known == policy)
+    of_hardware = (found for found in named.values() if found and found[0] == hardware)
+    _, _, _, figure, settings, documentation = next(of_hardware)
+    return hardware, policy, about, figure, settings, documentation
 
 
 def _assumptions(*names: str) -> str:
