@@ -298,8 +298,17 @@ def test_processes_are_reported_and_summed() -> None:
     assert main.title == "On skylake, process 1 (true), which did most"
     assert whole.rows[0][1:] == ("0.373", "")
     assert main.rows[0][1:] == ("0.400", "")
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no design `tps` in the result, but base4k"):
         result.design("tps")
+
+
+def test_a_counter_that_no_machine_has_is_not_0(strided: SimResult) -> None:
+    base = strided.design("base4k")
+    assert base.count("tlb.range", "hits") == base.count("os.pages.64KiB", "mapped") == 0
+    with pytest.raises(KeyError, match=r"no counter `wlks` of .* `walker`; did you mean `walks`"):
+        base.count("walker", "wlks")
+    with pytest.raises(KeyError, match=r"no counter `walks` of .* `wlker`; did you mean `walker`"):
+        base.count("wlker", "walks")
 
 
 def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from octavo.base.arguments import keywords_of, with_checked_names
 from octavo.base.metrics import rated_instructions
 from octavo.base.progress import OnProgress
 from octavo.base.table import arrow_table
+from octavo.base.text import quoted
 from octavo.hardware.machines import Setting
 from octavo.simulation.configuration import (
     ADDITIVE,
@@ -99,7 +100,10 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
 
     def design(self, name: str) -> Simulated:
         """The results of a design for the whole program. Raises KeyError."""
-        return {one.design: one for one in self.total}[name]
+        designs = {one.design: one for one in self.total}
+        if name not in designs:
+            raise KeyError(f"no design `{quoted(name)}` in the result, but {', '.join(designs)}")
+        return designs[name]
 
     def times(self) -> Iterator[tuple[str, list[ExecutionTime | None]]]:
         """Execution times by design, by where they come from: `simulated`, then `measured`."""

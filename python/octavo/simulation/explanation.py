@@ -9,12 +9,11 @@ from typing import Any
 
 import octavo._core as _core
 from octavo.simulation.api import sim
+from octavo.simulation.counter_meanings import LINK, ROW, meanings, place_of
 
 SCHEMA = "octavo/explanation/1"
 _PROBE = "synth:zipf?table=4MiB&references=20k"
 """A short trace that shows which counters a design reports."""
-_ROW = re.compile(r"^\| ([^|\n]+) \| ([^|\n]+) \| (.+) \|$", flags=re.MULTILINE)
-_LINK = re.compile(r"\[([^\]]+)\](?:\([^)]*\))?")
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def explain(name: str) -> Explanation:
         hardware=hardware,
         policy=":".join((policy, *(setting for setting in given if "." not in setting))),
         figure=figure,
-        documentation=_LINK.sub(r"\1", documentation),
+        documentation=LINK.sub(r"\1", documentation),
         assumptions=_assumptions(hardware, design),
         parameters=tuple((key, chosen.get(key, value)) for key, value in (*own, *settings)),
         counters=counters,
@@ -99,7 +98,7 @@ def _assumptions(*names: str) -> str:
             flags=re.MULTILINE | re.DOTALL,
         )
         if found:
-            return _LINK.sub(r"\1", " ".join(found[1].split()).lstrip(": "))
+            return LINK.sub(r"\1", " ".join(found[1].split()).lstrip(": "))
     return ""
 
 
@@ -108,47 +107,18 @@ def _counters(name: str) -> Iterator[tuple[str, str, str]]:
     of `octavo sim`, and those explained together in the order of the page. The probed trace has no
     register dependences, so that the counters of the core model are taken from the page.
     """
-    meanings = list(_meanings())
+    rows = meanings()
     reported = set(sim(_PROBE, designs=[name]).design(name).counts) | set(_core_counters())
-    placed = (
-        (component, _place(meanings, component, counter), counter)
-        for component, counter in reported
-    )
+    placed = ((component, place_of(component, counter), counter) for component, counter in reported)
     for component, (row, _), counter in sorted(placed):
-        yield component, counter, meanings[row][2] if row < len(meanings) else ""
+        yield component, counter, rows[row][2] if row < len(rows) else ""
 
 
 def _core_counters() -> Iterator[tuple[str, str]]:
     """The counters of the tables of docs/core.md."""
     _, _, page = _core.sim_pages().partition("\n# Time: the core model")
     page = page.partition("\n# ")[0]
-    for components, counters, _ in _ROW.findall(page.partition("## Counters")[2]):
+    for components, counters, _ in ROW.findall(page.partition("## Counters")[2]):
         for component in re.findall(r"`([^`]+)`", components):
             for counter in re.findall(r"`([^`]+)`", counters):
                 yield component, counter
-
-
-def _meanings() -> Iterator[tuple[str, list[str], str]]:
-    """A pattern of components, patterns of counters, and the meaning."""
-    for components, counters, meaning in _ROW.findall(_core.sim_pages()):
-        yield "|".join(_patterns(components)), _patterns(counters), _LINK.sub(r"\1", meaning)
-
-
-def _patterns(names: str) -> list[str]:
-    """Expressions for the names in a cell, in which ARRAY, SIZE and N stand for any."""
-    listed = re.findall(r"`([^`]+)`", names)
-    return [re.sub(r"ARRAY|SIZE|(?<=l)N", r"[\\w]+", re.escape(name)) for name in listed]
-
-
-def _place(
-    meanings: list[tuple[str, list[str], str]], component: str, counter: str
-) -> tuple[int, int]:
-    """The number of the row that explains a counter, and its place there; a row behind the last one
-    where none does.
-    """
-    for row, (components, counters, _) in enumerate(meanings):
-        if re.fullmatch(components, component):
-            for place, pattern in enumerate(counters):
-                if re.fullmatch(pattern, counter):
-                    return row, place
-    return len(meanings), 0

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from octavo.base.errors import nearest
 from octavo.base.metrics import rated_instructions
+from octavo.base.text import quoted
+from octavo.simulation.counter_meanings import is_documented
 
 if TYPE_CHECKING:
     from octavo._core import MachineCounts
@@ -78,8 +81,20 @@ class Simulated:
         return self.stopped is None or (has_pages and is_past_warm_up)
 
     def count(self, component: str, counter: str) -> int:
-        """A counter, 0 where the machine has none."""
+        """A counter, 0 where the machine has none. Raises KeyError where no machine has it."""
+        if (component, counter) not in self.counts:
+            self._check_counter(component, counter)
         return self.counts.get((component, counter), 0)
+
+    def _check_counter(self, component: str, counter: str) -> None:
+        """Raises KeyError for a counter that the pages on simulations do not have."""
+        if is_documented(component, counter):
+            return
+        counters = [name for of, name in self.counts if of == component]
+        components = {of for of, _ in self.counts}
+        meant = nearest(counter, counters) if counters else nearest(component, components)
+        unknown = f"no counter `{quoted(counter)}` of the component `{quoted(component)}`"
+        raise KeyError(unknown + (f"; did you mean `{meant}`?" if meant else ""))
 
     def counted(self, component: str, counter: str) -> int | None:
         """A counter, None where the machine has none."""
