@@ -109,6 +109,43 @@ def test_a_first_store_makes_its_page_the_most_recent_in_the_second_level(tmp_pa
     assert compare(references, tmp_path)["tlb.l2"].misses == 13
 
 
+FRAGMENTED = {
+    "memory.bytes": "256MiB",
+    "memory.fragmentation.kind": "holes",
+    "memory.fragmentation.portion": 1,
+    "memory.fragmentation.fraction": 0.3,
+    "memory.fragmentation.layout": "dispersed",
+    "memory.fragmentation.holes": "immovable",
+}
+"""Memory whose free blocks are small, so that there are many ranges."""
+IN_TURN = "synth:strided?bytes=3MiB&references=10k"
+"""Pages that lie in memory as in the address space, since they are touched in turn."""
+RANDOM = "synth:zipf?bytes=16MiB&references=50k"
+
+
+@pytest.mark.parametrize(
+    ("design", "key", "sizes", "component", "trace", "memory"),
+    [
+        ("rmm", "rmm.range_entries", [8, 32, 512], "tlb.range", IN_TURN, FRAGMENTED),
+        ("colt_fa", "colt.range_entries", [4, 16, 64], "tlb.l1d", IN_TURN, {}),
+        ("colt_fa", "colt.range_pages", [8, 16, 128], "tlb.l1d", IN_TURN, {}),
+        ("pom_tlb+base", "pom_tlb.bytes", ["4KiB", "64KiB", "1MiB"], "tlb.pom", RANDOM, {}),
+    ],
+)
+def test_a_larger_structure_of_a_design_misses_less(
+    design: str,
+    key: str,
+    sizes: list[int | str],
+    component: str,
+    trace: str,
+    memory: dict[str, int | float | str],
+) -> None:
+    designs = [f"{design}:{key}={size}" for size in sizes]
+    result = octavo.sim(trace, designs=designs, settings=memory)
+    misses = [result.design(name).count(component, "misses") for name in designs]
+    assert misses == sorted(set(misses), reverse=True), misses
+
+
 def compare(references: list[Reference], directory: Path) -> dict[str, Sets]:
     trace = write_csv(directory / "stream.csv", references)
     result = octavo.sim(trace, machine="skylake", designs=["base4k"])

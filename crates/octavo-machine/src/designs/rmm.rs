@@ -11,18 +11,20 @@
 //!   fills the range TLB and costs no time. Ranges of a single page are not cached.
 //! - An invalidation drops every overlapping range whole.
 //!
-//! Assumptions: the range TLB has [`ENTRIES`] entries, fully associative, LRU. The range table is a B-tree of
+//! Assumptions: the range TLB has 32 entries (`rmm.range_entries`), fully associative, LRU. The range table is a B-tree of
 //! 4 KiB nodes with [`FAN_OUT`] ranges each (32 bytes: base, limit, offset with permissions, child pointer);
 //! a walk reads one line per level and bypasses the data caches. Ranges have no accessed and dirty bits: an
 //! access through a range sets the page's bits at no cost. Eager paging creates the ranges. In a guest the
 //! host does the same with a range table of its own, and the range TLB holds intersections of guest and host
 //! ranges.
 
-use octavo_config::{MachineConfig, TlbConfig};
+use octavo_config::check::{IsLater, check_range};
+use octavo_config::{DesignSettings, DesignTable, InvalidValue, MachineConfig, TlbConfig};
 use octavo_hw::Asid;
 use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, FrameNumber, Instructions, PageNumber, PageSize};
+use serde::{Deserialize, Serialize};
 
 use super::registry::{Family, MachineResult, NamedDesign, RANGES, Setup, TranslationHardware};
 use super::{Conventional, build};
@@ -35,20 +37,44 @@ use crate::tlb::{Lookup, Ranges, TlbEntry, Translation};
 
 /// Redundant Memory Mappings.
 #[rustfmt::skip]
-pub const FAMILY: Family = Family::new(
+pub const FAMILY: Family = Family {
+    settings: Some(DesignTable::of::<RmmSettings>()),
+    ..Family::new(
     &[TranslationHardware {
         needs: Some(&RANGES),
         ..TranslationHardware::new("rmm", make)
     }],
     &[NamedDesign { name: "rmm", hardware: "rmm", policy: "eager", about: "Redundant Memory Mappings: a range TLB beside the second level", figure: "range-tlb" }],
-);
+)};
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
-    build::machine(config, setup, os, || Rmm::new(&config.tlb, setup.instructions))
+    build::machine(config, setup, os, || {
+        Rmm::new(&config.tlb, config.designs.get(), setup.instructions)
+    })
 }
 
-/// Entries of the range TLB.
-pub const ENTRIES: usize = 32;
+/// `[rmm]`: the settings of the range TLB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RmmSettings {
+    /// Entries of the range TLB.
+    pub range_entries: u64,
+}
+
+impl Default for RmmSettings {
+    fn default() -> Self {
+        RmmSettings { range_entries: 32 }
+    }
+}
+
+impl DesignSettings for RmmSettings {
+    const TABLE: &'static str = "rmm";
+
+    fn check(&self, _: &MachineConfig, _: &IsLater<'_>) -> Result<(), InvalidValue> {
+        check_range("rmm.range_entries", self.range_entries, 1, Ranges::MAX_ENTRIES)
+    }
+}
+
 /// Ranges of a node of the range table.
 pub const FAN_OUT: u64 = 128;
 
@@ -64,10 +90,14 @@ pub struct Rmm {
 
 impl Rmm {
     /// A unit with empty TLBs.
-    pub fn new(config: &TlbConfig, instructions: Instructions) -> Result<Self, ConfigError> {
+    pub fn new(
+        config: &TlbConfig,
+        settings: &RmmSettings,
+        instructions: Instructions,
+    ) -> Result<Self, ConfigError> {
         Ok(Rmm {
             conventional: Conventional::new(config, instructions)?,
-            ranges: Ranges::new(ENTRIES),
+            ranges: Ranges::new(settings.range_entries as usize),
             lookups: Lookups::default(),
             walks: 0,
             reads: 0,

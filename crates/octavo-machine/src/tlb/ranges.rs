@@ -21,7 +21,10 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// An empty array of `entries` ranges.
+    /// The most entries: a look-up compares all of them.
+    pub const MAX_ENTRIES: u64 = 1024;
+
+    /// An empty array of `entries` ranges, 1 to [`Ranges::MAX_ENTRIES`].
     pub fn new(entries: usize) -> Self {
         Ranges {
             firsts: Vec::with_capacity(entries),

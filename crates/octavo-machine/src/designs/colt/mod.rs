@@ -10,7 +10,8 @@
 //!   inside an aligned group of [`GROUP_PAGES`], and the group selects the set. Adjacent pages therefore
 //!   share a set even where nothing is coalesced.
 //! - *Fully associative* (`colt_fa`): a run is filled into an additional first-level data array of
-//!   [`RANGE_ENTRIES`] entries and merged with a resident run that it continues, up to [`RANGE_PAGES`]. The
+//!   16 entries (`colt.range_entries`) and merged with a resident run that it continues, up to 16 pages
+//!   (`colt.range_pages`). The
 //!   second level receives only the requested page, which survives an eviction of the run.
 //! - *All* (`colt`): runs longer than a group go to the array of ranges, others to the sets; the second level
 //!   receives the part of the run in its group.
@@ -25,8 +26,9 @@
 
 mod entry;
 mod groups;
+mod settings;
 
-use octavo_config::MachineConfig;
+use octavo_config::{DesignTable, MachineConfig};
 use octavo_os::page_table::PageTable;
 use octavo_os::policy::OsConfig;
 use octavo_types::{PageNumber, PageSize};
@@ -37,10 +39,13 @@ use super::{Conventional, build};
 use crate::env::Env;
 use crate::tlb::{Entry, Translation};
 pub use entry::{Coalescing, LongRuns, RunEntry};
+pub use settings::ColtSettings;
 
 /// CoLT and its two halves.
 #[rustfmt::skip]
-pub const FAMILY: Family = Family::new(
+pub const FAMILY: Family = Family {
+    settings: Some(DesignTable::of::<ColtSettings>()),
+    ..Family::new(
     &[
         TranslationHardware::new("colt", |config, setup, os| make(config, setup, os, ALL)),
         TranslationHardware::new("colt_sa", |config, setup, os| make(config, setup, os, SETS)),
@@ -51,7 +56,7 @@ pub const FAMILY: Family = Family::new(
         NamedDesign { name: "colt_sa", hardware: "colt_sa", policy: "base", about: "CoLT in set-associative arrays only", figure: "coalescing" },
         NamedDesign { name: "colt_fa", hardware: "colt_fa", policy: "base", about: "CoLT in a fully associative array only", figure: "coalescing" },
     ],
-);
+)};
 
 fn make(
     config: &MachineConfig,
@@ -59,6 +64,7 @@ fn make(
     os: &OsConfig,
     coalescing: Coalescing,
 ) -> MachineResult {
+    let coalescing = config.designs.get::<ColtSettings>().applied_to(coalescing);
     build::machine(config, setup, os, || {
         let second = coalescing.of_second_level();
         Conventional::<RunEntry>::with_settings(&config.tlb, coalescing, second, setup.instructions)
@@ -69,16 +75,11 @@ fn make(
 const GROUP_LOG2: u8 = 2;
 /// Base pages of a group.
 pub const GROUP_PAGES: u64 = 1 << GROUP_LOG2;
-/// Entries of the array of ranges.
-pub const RANGE_ENTRIES: usize = 16;
-/// Maximum pages of a range.
-pub const RANGE_PAGES: u64 = 16;
 /// Page-table entries that a walk sees at once, and their size.
 const SEEN: u64 = 8;
 const ENTRY_BYTES: u64 = 8;
 
-const RANGES: LongRuns =
-    LongRuns { name: "ranges", entries: RANGE_ENTRIES, above_pages: 1, limit_pages: RANGE_PAGES };
+const RANGES: LongRuns = LongRuns { name: "ranges", entries: 16, above_pages: 1, limit_pages: 16 };
 
 /// `colt_sa`: runs in set-associative arrays.
 pub const SETS: Coalescing = Coalescing { group_log2: GROUP_LOG2, long_runs: None };

@@ -1,5 +1,5 @@
 //! POM-TLB, a TLB in a part of memory (Ryoo, Gulur, Song and John, "Rethinking TLB Designs in Virtualized
-//! Environments", ISCA 2017): a third TLB level of 16 MiB that all cores share and that the data caches hold
+//! Environments", ISCA 2017): a third TLB level of 16 MiB (`pom_tlb.bytes`) that all cores share and that the data caches hold
 //! lines of.
 //!
 //! - It has a table for 4 KiB pages and one for 2 MiB pages, each set-associative with [`WAYS`] entries of
@@ -15,7 +15,7 @@
 //!   when the other cores receive the same invalidation.
 //!
 //! Assumptions: each core has a predictor of its own, which expects small pages at first and which context
-//! switches and invalidations do not change. Every walked page is written and corrects it. Each table has half of the memory; a machine with less than 1 GiB gives a 64th of its memory,
+//! switches and invalidations do not change. Every walked page is written and corrects it. Each table has half of the memory; they are a 64th of the machine's memory at most,
 //! rounded down to a power of two. The set is the page number modulo the number of sets; replacement is LRU. A
 //! page of 1 GiB is held in parts of 2 MiB, of which a hit fills one. Reads enter the caches where walks do, and begin after the
 //! second-level look-up; a first-level entry that does not permit a store is walked for at once. Where TLBs hold guest
@@ -25,7 +25,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use octavo_config::{MachineConfig, TlbConfig};
+use octavo_config::{DesignTable, MachineConfig, TlbConfig};
 use octavo_hw::{Asid, Geometry, Replacement, SetArray};
 use octavo_os::ProcessId;
 use octavo_os::policy::OsConfig;
@@ -45,26 +45,29 @@ use crate::tlb::{Lookup, TlbEntry, Translation};
 
 #[cfg(test)]
 mod naive;
+mod settings;
+
+pub use settings::PomTlbSettings;
 
 /// A third-level TLB in memory.
 #[rustfmt::skip]
-pub const FAMILY: Family = Family::new(
+pub const FAMILY: Family = Family {
+    settings: Some(DesignTable::of::<PomTlbSettings>()),
+    ..Family::new(
     &[TranslationHardware {
         own_state,
         ..TranslationHardware::new("pom_tlb", make)
     }],
     &[NamedDesign { name: "pom_tlb", hardware: "pom_tlb", policy: "thp", about: "POM-TLB: a third-level TLB in a part of memory, for huge pages and small ones", figure: "tlb-in-memory" }],
-);
+)};
 
-/// Bytes of both tables.
-pub const BYTES: u64 = 16 << 20;
 /// Entries of a set.
 pub const WAYS: u64 = 4;
 /// Bytes of an entry.
 pub const ENTRY_BYTES: u64 = 16;
 /// Bits of the size predictor.
 pub const PREDICTORS: usize = 512;
-/// The part of a small memory that the tables take.
+/// The part of memory that the tables take at most.
 const SHARE: u64 = 64;
 const SET_BYTES: u64 = WAYS * ENTRY_BYTES;
 /// The page sizes of the tables.
@@ -88,7 +91,7 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
 fn bytes(config: &MachineConfig) -> u64 {
     let memory = config.host.as_ref().map_or(&config.memory, |host| &host.memory);
     let share = (memory.bytes / SHARE).max(2 * SET_BYTES);
-    1 << share.min(BYTES).ilog2()
+    1 << share.min(config.designs.get::<PomTlbSettings>().bytes).ilog2()
 }
 
 fn geometry(bytes: u64) -> Geometry {

@@ -25,6 +25,7 @@ use octavo_types::{
 };
 use proptest::prelude::*;
 
+use super::PomTlbSettings;
 use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::Conventional;
@@ -75,10 +76,11 @@ fn table_of(size: PageSize) -> PageSize {
     if size >= PageSize::HUGE { PageSize::HUGE } else { PageSize::BASE }
 }
 
-/// Bytes of both tables: 16 MiB, or a 64th of less than 1 GiB as a power of two.
+/// Bytes of both tables: those of the setting, or a 64th of smaller memory as a power of two.
 fn reserved_bytes(config: &MachineConfig) -> u64 {
     let memory = config.host.as_ref().map_or(&config.memory, |host| &host.memory);
-    if memory.bytes >= 1 << 30 { 16 << 20 } else { 1 << (memory.bytes / 64).ilog2() }
+    let wanted = config.designs.get::<PomTlbSettings>().bytes;
+    if memory.bytes / 64 >= wanted { wanted } else { 1 << (memory.bytes / 64).ilog2() }
 }
 
 impl Naive {
@@ -317,8 +319,16 @@ fn second_pass_over_fitting_pages_never_walks() {
 /// Four pages of a set stay, a fifth evicts the one that was used least recently.
 #[test]
 fn sets_hold_four_pages() {
-    let config = tiny(&[]);
-    let sets = reserved_bytes(&config) / 2 / SET_BYTES;
+    let (usual, small) = (tiny(&[]), tiny(&["pom_tlb.bytes=8KiB"]));
+    assert_eq!(reserved_bytes(&small), 8 << 10);
+    assert!(reserved_bytes(&usual) > 8 << 10);
+    for config in [usual, small] {
+        four_pages_of_a_set_stay(&config);
+    }
+}
+
+fn four_pages_of_a_set_stay(config: &MachineConfig) {
+    let sets = reserved_bytes(config) / 2 / SET_BYTES;
     for (policy, size) in [("base", PageSize::BASE), ("thp", PageSize::HUGE)] {
         for (pages, hits) in [(4, 44), (5, 40)] {
             let first = 0x4000_0000;
@@ -329,7 +339,7 @@ fn sets_hold_four_pages() {
             let maps = addresses.iter().map(|addr| map(*addr, size.bytes() >> 12));
             let pass = || references(ItemKind::Load, addresses.clone().into_iter());
             let runs = [run(maps.chain(pass()).collect()), run(pass().collect())];
-            let counters = counted_last(&config, || machine("pom_tlb", &config, policy), &runs);
+            let counters = counted_last(config, || machine("pom_tlb", config, policy), &runs);
             assert_eq!(counters.get("tlb.pom", "hits"), Some(hits), "{policy}, {pages} pages");
             assert_eq!(counters.get("tlb.pom", "misses"), Some(40 + pages - hits));
         }
@@ -339,7 +349,10 @@ fn sets_hold_four_pages() {
 #[test]
 fn compared_events_occur() {
     let gigantic = "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2";
-    for (settings, policy) in [(&[][..], "thp"), (&[], "base"), (&GUEST, "thp"), (&[], gigantic)] {
+    let small = &["pom_tlb.bytes=4KiB"];
+    for (settings, policy) in
+        [(&[][..], "thp"), (&[], "base"), (small, "thp"), (&GUEST, "thp"), (&[], gigantic)]
+    {
         for spaces in ["core.address_spaces=tagged", "core.address_spaces=flushed"] {
             let mut config = tiny(&[settings, &[spaces, "core.count=2"]].concat());
             config.host.iter_mut().for_each(|host| host.policy = "thp".to_owned());

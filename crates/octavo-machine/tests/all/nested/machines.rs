@@ -253,7 +253,7 @@ impl NestedDesign {
                 let second = first.of_second_level();
                 boxed(parts, on, || Conventional::<RunEntry>::with_settings(tlb, first, second, on))
             }
-            NestedDesign::Ranges => boxed(parts, on, || Rmm::new(tlb, on)),
+            NestedDesign::Ranges => boxed(parts, on, || Rmm::new(tlb, config.designs.get(), on)),
             NestedDesign::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),
             NestedDesign::Perforated(_, variant) => {
                 boxed(parts, on, || Perforated::new(tlb, variant, on))
