@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use octavo_types::spelling::{hint, quoted};
+use octavo_types::spelling::{any_of, hint, quoted};
 use serde::de::{Error, Expected, Unexpected};
 
 /// A machine that cannot be, or cannot be read: one sentence that names the place, what is allowed,
@@ -142,14 +142,5 @@ fn plain(wanted: &str) -> String {
         }
         _ if wanted.starts_with("struct ") || wanted == "a map" => "a table".to_owned(),
         _ => wanted.to_owned(),
-    }
-}
-
-/// `a, b or c`.
-pub(crate) fn any_of(words: &[&str]) -> String {
-    match words {
-        [] => "none".to_owned(),
-        [one] => (*one).to_owned(),
-        [most @ .., last] => format!("{} or {last}", most.join(", ")),
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Both are expanded before a machine is read, so that all else knows cycles only.
 
-use octavo_types::spelling::{hint, quoted};
+use octavo_types::spelling::{any_of, hint, quoted};
 use toml_edit::{Item, Table, Value};
 
 use crate::check::MAX_FREQUENCY_GHZ;
-use crate::error::{InvalidValue, any_of};
+use crate::error::InvalidValue;
 use crate::plain_tables::plain_tables;
 
 const PRESET: &str = include_str!("../../../python/octavo/presets/memory.toml");

@@ -4,12 +4,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use octavo_types::open_regular;
-use octavo_types::spelling::{hint, quoted};
+use octavo_types::spelling::{any_of, hint, quoted};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 use twox_hash::XxHash3_128;
 
 use crate::design_tables::DesignTables;
-use crate::error::{Fault, InvalidValue, MachineError, any_of};
+use crate::error::{Fault, InvalidValue, MachineError};
 use crate::host;
 use crate::memory_kinds;
 use crate::node::Node;

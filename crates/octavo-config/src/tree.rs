@@ -140,7 +140,7 @@ impl Tree {
                 let several = keys.len();
                 Err(format!(
                     "tlb.{level} has {several} arrays; give {}",
-                    crate::error::any_of(&keys)
+                    octavo_types::spelling::any_of(&keys)
                 ))
             }
         }

@@ -54,6 +54,15 @@ pub fn nearest<'a>(word: &str, allowed: &[&'a str]) -> Option<&'a str> {
     (best.0 >= LIKENESS).then_some(best.1)
 }
 
+/// `a, b or c`.
+pub fn any_of(words: &[&str]) -> String {
+    match words {
+        [] => "none".to_owned(),
+        [one] => (*one).to_owned(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
+
 /// The end of a sentence that refuses `word`: which of the allowed words was probably meant; nothing where
 /// none is like it.
 pub fn hint(word: &str, allowed: &[&str]) -> String {

@@ -321,7 +321,7 @@ mod tests {
         assert!(sentence("tps+bse").starts_with("no policy `bse`: give one of base, thp, "));
         assert_eq!(
             sentence("tps:span=round"),
-            "tps:span=round: policy tps: span = round: give exact or round-up"
+            "tps:span=round: policy tps: span = round: give exact or round-up; did you mean `round-up`?"
         );
         assert_eq!(
             sentence("softvm:cache.line_bytes=32"),

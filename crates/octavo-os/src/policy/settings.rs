@@ -23,14 +23,14 @@ pub enum SettingError {
         meant: String,
     },
     /// An invalid value.
-    #[error("{key} = {value}: give {allowed}")]
+    #[error("{key} = {value}: {allowed}")]
     Value {
         /// The key.
         key: String,
         /// As given by the user.
         value: String,
         /// The allowed values.
-        allowed: String,
+        allowed: AllowedValues,
     },
     /// An inconsistent combination of settings.
     #[error("{0}")]
@@ -110,7 +110,7 @@ impl OsConfig {
             return Err(SettingError::Unknown { key: quoted(key), allowed, meant });
         };
         value.clone_into(text);
-        let changed = self.read(&texts).map_err(|AllowedValues(allowed)| SettingError::Value {
+        let changed = self.read(&texts).map_err(|allowed| SettingError::Value {
             key: key.to_owned(),
             value: quoted(value),
             allowed,
@@ -144,6 +144,15 @@ mod tests {
         assert_eq!(
             thp.set("enabled", "1").unwrap_err().to_string(),
             "enabled = 1: give always or madvise"
+        );
+        assert_eq!(
+            thp.set("defrag", "alwys").unwrap_err().to_string(),
+            "defrag = alwys: give always, defer, defer+madvise, madvise or never; did you mean `always`?"
+        );
+        let mut mthp = Policies::default().parse("mthp").unwrap();
+        assert_eq!(
+            mthp.set("enabled", "alwys").unwrap_err().to_string(),
+            "enabled = alwys: give always or madvise, or none; did you mean `always`?"
         );
         for name in ["thp", "mthp"] {
             let mut policy = Policies::default().parse(name).unwrap();

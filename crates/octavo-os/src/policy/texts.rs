@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use indexmap::IndexMap;
+use octavo_types::spelling::{any_of, hint};
 use serde::de::value::MapDeserializer;
 use serde::de::{DeserializeOwned, Error, Expected, IntoDeserializer, Unexpected, Visitor};
 use serde::{Deserializer, Serialize, forward_to_deserialize_any};
@@ -38,16 +39,26 @@ impl Texts {
 
 /// The allowed values of a setting that has another.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("give {0}")]
-pub struct AllowedValues(pub(super) String);
+#[error("give {allowed}{meant}")]
+pub struct AllowedValues {
+    allowed: String,
+    /// A suggestion, or nothing.
+    meant: String,
+}
+
+impl AllowedValues {
+    fn new(allowed: impl Display) -> Self {
+        AllowedValues { allowed: allowed.to_string(), meant: String::new() }
+    }
+}
 
 impl Error for AllowedValues {
     fn custom<T: Display>(allowed: T) -> Self {
-        AllowedValues(allowed.to_string())
+        AllowedValues::new(allowed)
     }
 
     fn invalid_type(_: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        AllowedValues(match &*wanted.to_string() {
+        AllowedValues::new(match &*wanted.to_string() {
             "u8" => format!("a whole number up to {}", u8::MAX),
             "u32" => format!("a whole number up to {}", u32::MAX),
             "u64" => format!("a whole number up to {}", u64::MAX),
@@ -60,8 +71,8 @@ impl Error for AllowedValues {
         Self::invalid_type(given, wanted)
     }
 
-    fn unknown_variant(_: &str, allowed: &'static [&'static str]) -> Self {
-        AllowedValues(allowed.join(" or "))
+    fn unknown_variant(given: &str, allowed: &'static [&'static str]) -> Self {
+        AllowedValues { allowed: any_of(allowed), meant: hint(given, allowed) }
     }
 }
 
@@ -109,9 +120,10 @@ impl<'de> Deserializer<'de> for Text<'_> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, AllowedValues> {
         match self.0 {
             "none" => visitor.visit_none(),
-            _ => visitor
-                .visit_some(self)
-                .map_err(|AllowedValues(some)| AllowedValues(format!("{some}, or none"))),
+            _ => visitor.visit_some(self).map_err(|some| AllowedValues {
+                allowed: format!("{}, or none", some.allowed),
+                ..some
+            }),
         }
     }
 

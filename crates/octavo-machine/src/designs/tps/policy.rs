@@ -258,7 +258,10 @@ mod tests {
     fn invalid_values_are_rejected_with_one_sentence() {
         let mut config = OsConfig::new(TpsConfig::default().into());
         let mut sentence = |key, value| config.set(key, value).unwrap_err().to_string();
-        assert_eq!(sentence("span", "round"), "span = round: give exact or round-up");
+        assert_eq!(
+            sentence("span", "round"),
+            "span = round: give exact or round-up; did you mean `round-up`?"
+        );
         assert_eq!(
             sentence("promotion_threshold_percent", "0"),
             "promotion_threshold_percent = 0: give a share in percent, 1 to 100"
