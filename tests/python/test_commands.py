@@ -318,6 +318,15 @@ def test_bad_input_is_one_sentence(words: list[str], said: str) -> None:
     assert done.stdout == ""
 
 
+def test_data_sets_are_no_results(tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    octavo.sweep(SMALL, designs="base4k", out=out, progress=False)
+    for words, status in ((["diff", str(out), str(out)], 2), (["report", str(out)], 125)):
+        done = run(*words)
+        assert done.exit_code == status
+        assert f"`{out}` is a data set of many simulations: `octavo study query`" in done.stderr
+
+
 def test_results_of_two_commands_are_refused() -> None:
     before, _ = documents("run")
     other, _ = documents("sim")

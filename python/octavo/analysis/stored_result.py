@@ -12,6 +12,8 @@ from octavo.base.host import open_regular
 
 DOCUMENT = "result.json"
 """The result of a run, for its report and for other programs."""
+DATA_SET = "octavo.json"
+"""The mark of a directory that holds a data set of simulations."""
 REPORT_DATA = "report.json"
 """The data that reports of curves and simulations show."""
 _SCHEMA = "octavo/run/"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.analysis.allocations import folded
 from octavo.analysis.stored_result import (
+    DATA_SET,
     DOCUMENT,
     MANIFEST,
     REPORT_DATA,
@@ -111,6 +112,11 @@ def read_document(directory: Path) -> Mapping[str, Any]:
     path = directory / REPORT_DATA
     if not path.exists():
         path = directory / DOCUMENT
+    if not path.exists() and (directory / DATA_SET).exists():
+        raise CannotRun(
+            f"`{directory}` is a data set of many simulations: `octavo study query` and `octavo "
+            "study diff` take its study file, and `octavo.sweep` its directory as `out`."
+        )
     document = read_json(path)
     if not isinstance(document, dict) or document.get("schema") not in _MAKERS:
         raise CannotRun(

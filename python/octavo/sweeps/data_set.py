@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import octavo._core as _core
+from octavo.analysis.stored_result import DATA_SET
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import failing_with
 from octavo.base.host import open_regular
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA = "octavo/results/1"
-_MARK = "octavo.json"
 _DATA, _STAGING, _JOURNAL = "data", "staging", "journal"
 
 _FAILURE: dict[str, type] = {"at": float, "failed": list, "why": str}
@@ -65,7 +65,7 @@ class DataSet:
         OctavoError.
         """
         self.directory = Path(directory)
-        mark = self.directory / _MARK
+        mark = self.directory / DATA_SET
         with failing_with(f"to `{self.directory}`"):
             if not mark.exists():
                 self._make(create)
@@ -94,14 +94,14 @@ class DataSet:
         self.directory.mkdir(parents=True, exist_ok=True)
         if any(each.name != _STAGING for each in self.directory.iterdir()):
             # Another writer may have made it a moment ago.
-            if (self.directory / _MARK).exists():
+            if (self.directory / DATA_SET).exists():
                 return
             raise UsageError(f"`{self.directory}` is neither empty nor a data set of results.")
         staging = self.directory / _STAGING
         staging.mkdir(exist_ok=True)
         new = staging / uuid.uuid4().hex
         new.write_text(json.dumps({"schema": SCHEMA}) + "\n", encoding="utf-8")
-        new.replace(self.directory / _MARK)
+        new.replace(self.directory / DATA_SET)
 
     def path(self, simulation: Simulation) -> Path:
         """The file of a result, there or not."""
