@@ -1,5 +1,6 @@
 """The answer to "which page size?" from pieces of advice that rest on page walks."""
 
+import shlex
 import sys
 from typing import Any
 
@@ -148,6 +149,13 @@ def test_what_verify_does_not_try_unasked_is_named() -> None:
     assert "--try" not in answer(data).verify
     named = answer(data, tried=False).verify
     assert named.endswith("verify --try 'A=1 B=2 -x' -- server --port '7 7'")
+
+
+def test_verify_has_the_share_in_use_of_the_line_to_paste() -> None:
+    prefix = ["octavo", "apply", "--by", "preload", "--min-fill", "30%", "--"]
+    library = {**act("apply", shlex.join([*prefix, "server"])), "prefix": prefix}
+    data = item("data", HUGE, (0.02, 0.08, 0.19), actions=[library])
+    assert answer(data).verify.endswith("verify --min-fill 30% -- server --port '7 7'")
 
 
 def test_what_verify_tries_unasked() -> None:

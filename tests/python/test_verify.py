@@ -564,6 +564,12 @@ def test_the_preloaded_library_is_tried_without_the_start_of_octavo(tmp_path: Pa
         return
     assert preloaded[0].argv(["sort", "x"]) == ["sort", "x"]
     assert preloaded[0].environment["LD_PRELOAD"].endswith(".so")
+    assert preloaded[0].environment["OCTAVO_APPLY_FILL"] == "50"
+    found, _ = candidates(
+        ["sort"], read_huge_pages(make_tree(tmp_path), kernel="6.18"), min_fill_percent=30
+    )
+    other = next(one for one in found if one.name.startswith("preload"))
+    assert other.environment["OCTAVO_APPLY_FILL"] == "30"
 
 
 def test_a_users_own_values_are_kept() -> None:

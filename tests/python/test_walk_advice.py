@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -478,7 +480,13 @@ def test_calibrated_costs_are_those_of_this_processor(tmp_path: Path) -> None:
     other = given_machine("skylake" if this_machine().name != "skylake" else "zen3")
     assert walk_costs(other, file).source == "preset"
     assert measured.walk(2 * MIB, GIB).median > 0, "estimated"
-    assert "octavo calibrate" in measured.label()
+    assert re.search(r"this machine by octavo calibrate \d+ days ago$", measured.label())
+    assert measured.record()["measured_at"] == "2026-11-23T06:50:00Z"
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for text, ending in ((now, "calibrate"), ("yesterday", "calibrate")):
+        file.write_text(file.read_text().replace("2026-11-23T06:50:00Z", text))
+        assert walk_costs(this_machine(), file).label().endswith(ending)
+        file.write_text(file.read_text().replace(text, "2026-11-23T06:50:00Z"))
 
 
 def test_calibrated_costs_are_those_of_the_memory_in_use(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from octavo.actions.table import (
 from octavo.actions.trial import Trial
 from octavo.analysis.advice import Advice, Point, Thresholds
 from octavo.base.elf import is_elf_file
-from octavo.base.huge_pages import MIN_FILL, PMD_PAGE, HugePages
+from octavo.base.huge_pages import MIN_FILL, MIN_FILL_OPTION, PMD_PAGE, HugePages
 from octavo.base.units import (
     BASE_PAGE,
     GIB,
@@ -269,7 +269,7 @@ class _Chooser:
         if fill >= MIN_FILL:
             return ()
         # Ranges hold more or less than the mean.
-        return "--min-fill", f"{max(1, int(100 * fill / 2))}%"
+        return MIN_FILL_OPTION, f"{max(1, int(100 * fill / 2))}%"
 
     def _other_sizes(self, size: int) -> Iterator[Action]:
         """Where the runtime maps its memory in pieces that the size does not fit into."""

@@ -11,7 +11,9 @@ taken to double the cost, or to triple it at worst.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +40,8 @@ _CACHE_SHARE = 0.5
 """Of a cache, what may be taken by page tables, or by data, for it to be the one that serves
 them."""
 
+_OLD_DAYS = 2
+"""The age from which a calibration's is shown."""
 _LEAST_WALK_SHARE = 0.25
 """Of the loads over a working set, those that must walk for the cost of walks to show."""
 
@@ -251,6 +255,7 @@ class WalkCosts:
         return {
             "source": self.source,
             "path": self.path,
+            "measured_at": None if self.calibration is None else self.calibration.host.measured_at,
             "cycles_per_second": self.cycles_per_second,
             "is_nested": self.is_nested,
             "entry_bytes": {format_bytes(size): of for size, of in self.entry_bytes.items()},
@@ -261,10 +266,25 @@ class WalkCosts:
         """Where the costs come from, for a sentence."""
         if self.source == "calibration":
             of = "walk and page fault" if self._measured_faults and self.counts_faults else "walk"
-            return f"{of} cost measured on this machine by octavo calibrate"
+            return f"{of} cost measured on this machine by octavo calibrate{self._age()}"
         where = " for a virtual machine" if self.is_nested else ""
         walks = f"walk cost estimated from the machine's cache latencies{where}"
         return f"{walks}, page fault cost assumed" if self.counts_faults else walks
+
+    def _age(self) -> str:
+        """The days since the measurement, where they are many: neighbours of a virtual machine
+        change what walks cost from hour to hour.
+        """
+        if self.calibration is None:
+            return ""
+        with suppress(ValueError, TypeError):
+            measured = datetime.fromisoformat(
+                self.calibration.host.measured_at.replace("Z", "+00:00")
+            )
+            days = (datetime.now(timezone.utc) - measured).days
+            if days >= _OLD_DAYS:
+                return f" {days} days ago"
+        return ""
 
 
 def walk_costs(

@@ -20,6 +20,8 @@ HUGETLB = Path("sys/kernel/mm/hugepages")
 PMD_PAGE = 2 * MIB
 SHARED_OF_SIZE = f"/{THP}/hugepages-{PMD_PAGE // KIB}kB/shmem_enabled"
 """The setting of 2 MiB pages of shared memory without a file, of Linux 6.11 and later."""
+MIN_FILL_OPTION = "--min-fill"
+"""The option of `octavo apply` and `octavo verify` that changes MIN_FILL."""
 MIN_FILL = 0.5
 """Share of a 2 MiB range in use from which `octavo apply` makes a page of it, by default. The
 preloaded library has the same default (`preload/settings.c`).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -137,9 +136,9 @@ class ApplyOptions:
             with failing_with(f"to `{printable(self.log)}`"), Path(self.log).open("ab"):
                 pass
         selection = read_selection(self.result)
-        fill = _percent(self.min_fill, "--min-fill")
+        fill = options.percent(self.min_fill, "--min-fill")
         usual = _WATCH_BUDGET if self.pid else _PRELOAD_BUDGET
-        share = _percent(self.budget or usual, "--budget")
+        share = options.percent(self.budget or usual, "--budget")
         return PreloadSettings(
             selection, fill, share, children=self.children is not False, log=self.log
         )
@@ -179,13 +178,6 @@ def apply(
         # Out here, so that the program inherits signals as octavo did.
         with output.program_output():
             _execute(launch)
-
-
-def _percent(text: str, option: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,3})\s*%?", text.strip())
-    if match is None or not 1 <= int(match[1]) <= 100:
-        raise UsageError(f"{option} `{quoted(text)}`: give a percentage from 1% to 100%.")
-    return int(match[1])
 
 
 # --- a program to start --------------------------------------------------------------------------

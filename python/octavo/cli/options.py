@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -47,6 +48,14 @@ def number(given: Any) -> float:
     if isnan(value):
         raise typer.BadParameter(f"`{quoted(str(given))}`: give a number such as 20 or 2.5.")
     return value
+
+
+def percent(text: str, option: str) -> int:
+    """The value of an option that is a share, such as `50%`. Raises UsageError."""
+    match = re.fullmatch(r"([0-9]{1,3})\s*%?", text.strip())
+    if match is None or not 1 <= int(match[1]) <= 100:
+        raise UsageError(f"{option} `{quoted(text)}`: give a percentage from 1% to 100%.")
+    return int(match[1])
 
 
 process_id = whole_number(1, 2**22, "give the number of a process,")

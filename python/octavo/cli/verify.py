@@ -102,6 +102,12 @@ class VerifyOptions:
         "One more setting: variables (NAME=VALUE), then options that go behind PROGRAM.",
         "--try",
     )
+    min_fill: str = option(
+        "50%",
+        "PERCENT",
+        "Of the preloaded library, as of octavo apply: leave a 2 MiB range as it is while less of "
+        "it is in use.",
+    )
     allow_system: bool = flag(
         "Try system-wide settings, too, for the time of each run. They are restored, "
         "even when octavo is killed."
@@ -123,6 +129,7 @@ class VerifyOptions:
             "prepare": self.prepare,
             "settings": optional(options.names_in, self.settings),
             "tries": self.tries or [],
+            "min_fill_percent": options.percent(self.min_fill, "--min-fill"),
             "allow_system": self.allow_system,
             "predicted_by": self.source,
         }

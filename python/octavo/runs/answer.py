@@ -17,7 +17,7 @@ from octavo.actions.model import own_command
 from octavo.analysis.advice import Thresholds
 from octavo.analysis.gain import Gain
 from octavo.analysis.rows import family_of
-from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.huge_pages import MIN_FILL_OPTION, PMD_PAGE
 from octavo.base.text import shell_line
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_duration, format_share
 
@@ -138,6 +138,7 @@ def answer_of(
             options += ["--settings", name]
         elif not undo and not is_tried(action):
             options += ["--try", _words(action)]
+        options += _fill_options(action)
         if is_server:
             options += ["--metric", f"cpu:{_LOAD}"]
         verify = shell_line([*own_command(), "verify", *options, "--", *program])
@@ -172,6 +173,13 @@ def _once(seconds: float) -> str:
         f" To make these pages takes the processor about {format_duration(seconds)}, once: a run "
         "that is not much longer takes more time."
     )
+
+
+def _fill_options(action: Record) -> list[str]:
+    """Those of `octavo apply` that `octavo verify` has for the preloaded library."""
+    prefix = list(action.get("prefix", ()))
+    at = prefix.index(MIN_FILL_OPTION) if MIN_FILL_OPTION in prefix else len(prefix)
+    return prefix[at : at + 2]
 
 
 def _words(action: Record) -> str:

@@ -52,6 +52,7 @@ def verify(
     prepare: str | None = None,
     settings: Sequence[str] | None = None,
     tries: Sequence[str] = (),
+    min_fill_percent: int = 50,
     allow_system: bool = False,
     predicted_by: str | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -62,13 +63,15 @@ def verify(
     >>> octavo.verify(["sort", "file"], repetitions=8).decision.best.name  # doctest: +SKIP
 
     Arguments are those of the command line: `metric` are the values of `--metric`, `tries` those of
-    `--try`, `settings` names of settings, `predicted_by` the value of `--from`; `seconds` is the
-    time after which no round begins. `root` is where sysfs is found. An interrupt ends the
-    measurement and keeps finished rounds. Raises OctavoError with one clear sentence.
+    `--try`, `settings` names of settings, `min_fill_percent` the value of `--min-fill`,
+    `predicted_by` that of `--from`; `seconds` is the time after which no round begins. `root` is
+    where sysfs is found. An interrupt ends the measurement and keeps finished rounds. Raises
+    OctavoError with one clear sentence.
     """
     if not command:
         raise UsageError("no program given: name it, and its arguments after it.")
     check_range("repetitions", repetitions, 1, MOST_REPETITIONS)
+    check_range("min_fill_percent", min_fill_percent, 1, 100)
     for name, value in (("seconds", seconds), ("ready_seconds", ready_seconds)):
         if value is not None and not 0 < value < math.inf:
             raise UsageError(f"{name} {value:g}: give a time above 0.")
@@ -90,7 +93,9 @@ def verify(
         root=root,
     )
     document = None if predicted_by is None else read_run(predicted_by, needs=["advice"])
-    found, notes = candidates(plan.command, read_huge_pages(root), predicted_by, settings)
+    found, notes = candidates(
+        plan.command, read_huge_pages(root), predicted_by, settings, min_fill_percent
+    )
     tried = [setting_of_words(text) for text in tries]
     found += tried
     if settings is not None:

@@ -73,12 +73,14 @@ def candidates(
     host: HugePages,
     result: str | None = None,
     names: Sequence[str] | None = None,
+    min_fill_percent: int = 50,
 ) -> tuple[list[Setting], list[str]]:
     """The settings worth trying on this machine, and notes on what cannot be tried.
 
     As now is the first, then those that change nothing system-wide. `result` names what
     `octavo run` wrote: the preloaded library gives large pages to the regions advised there.
-    `names` are those that the user asks for, if any.
+    `names` are those that the user asks for, if any. `min_fill_percent` is the share of a range in
+    use from which that library makes a page of it.
     """
     from octavo.actions.candidates import SHARED_FOR_ALL, candidate_actions
     from octavo.actions.subjects import is_mostly_shared
@@ -96,7 +98,7 @@ def candidates(
     )
     for action in found_actions:
         if action.kind == "apply":
-            preloaded = _preloaded(action, command, result)
+            preloaded = _preloaded(action, command, result, min_fill_percent)
             if isinstance(preloaded, Setting):
                 found.append(preloaded)
             else:
@@ -136,14 +138,17 @@ def _of_action(action: Action) -> Setting:
     )
 
 
-def _preloaded(action: Action, command: Sequence[str], result: str | None) -> Setting | str:
+def _preloaded(
+    action: Action, command: Sequence[str], result: str | None, min_fill_percent: int
+) -> Setting | str:
     """The library of `octavo apply`, without the time that Octavo takes to start."""
     from octavo.applying.launch import prepare
     from octavo.applying.preload import PreloadSettings
     from octavo.applying.selection import read_selection
 
     try:
-        launch = prepare(command, PreloadSettings(read_selection(result)), "preload")
+        settings = PreloadSettings(read_selection(result), min_fill_percent)
+        launch = prepare(command, settings, "preload")
     except (CannotRun, NotExecutable) as error:
         return f"Not tried: {action.name}: {str(error).rstrip('.')}."
     if launch.by == "nothing":
