@@ -176,7 +176,7 @@ def _once(seconds: float) -> str:
 
 
 def _fill_options(action: Record) -> list[str]:
-    """Those of `octavo apply` that `octavo verify` has for the preloaded library."""
+    """The options of `octavo apply` that `octavo verify` has for the preloaded library."""
     prefix = list(action.get("prefix", ()))
     at = prefix.index(MIN_FILL_OPTION) if MIN_FILL_OPTION in prefix else len(prefix)
     return prefix[at : at + 2]
