@@ -29,10 +29,11 @@ Addr __wrap_vgPlain_am_get_advisory(const MapRequest* req, Bool for_client, Bool
 Addr __wrap_vgPlain_am_get_advisory_client_simple(Addr start, SizeT len, Bool* ok);
 Bool __wrap_vgPlain_am_create_reservation(Addr start, SizeT length, ShrinkMode mode,
                                           SSizeT extra);
-extern Bool __real_vgPlain_am_extend_into_adjacent_reservation_client(Addr addr, SSizeT delta,
-                                                                      Bool* overflow);
-Bool __wrap_vgPlain_am_extend_into_adjacent_reservation_client(Addr addr, SSizeT delta,
-                                                               Bool* overflow);
+extern const NSegment* __real_vgPlain_am_extend_into_adjacent_reservation_client(Addr addr,
+                                                                                 SSizeT delta,
+                                                                                 Bool* overflow);
+const NSegment* __wrap_vgPlain_am_extend_into_adjacent_reservation_client(Addr addr, SSizeT delta,
+                                                                          Bool* overflow);
 
 #define MIB (1024ULL * 1024)
 #define GIB (1024 * MIB)
@@ -349,12 +350,13 @@ Bool __wrap_vgPlain_am_create_reservation(Addr start, SizeT length, ShrinkMode m
    at the next place where records may be written. */
 static Addr stack_grown_from, stack_grown_to;
 
-Bool __wrap_vgPlain_am_extend_into_adjacent_reservation_client(Addr addr, SSizeT delta,
-                                                               Bool* overflow)
+const NSegment* __wrap_vgPlain_am_extend_into_adjacent_reservation_client(Addr addr, SSizeT delta,
+                                                                          Bool* overflow)
 {
    const NSegment* seg = VG_(am_find_nsegment)(addr);
    Addr start = seg ? seg->start : 0;
-   Bool extended = __real_vgPlain_am_extend_into_adjacent_reservation_client(addr, delta, overflow);
+   const NSegment* extended =
+      __real_vgPlain_am_extend_into_adjacent_reservation_client(addr, delta, overflow);
    if (extended && delta < 0 && placement_is_stack(start)) {
       if (!stack_grown_to)
          stack_grown_to = start;

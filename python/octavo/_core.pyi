@@ -263,8 +263,8 @@ class ProcessCounts(TypedDict):
     executed_instructions: NotRequired[int | None]
     """Those outside windows too, if they were counted."""
     kernel_seconds: float | None
-    """Processor time that its system calls took in the kernel while they were traced, estimated; of a
-    live run by our tracer only."""
+    """Processor time that its system calls took in the kernel while they were traced, estimated; of
+    our tracer only."""
     window_counts: NotRequired[list[WindowCount]]
     threads: int
     thread_switches: int

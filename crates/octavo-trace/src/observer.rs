@@ -90,8 +90,8 @@ pub struct StreamResult<C> {
     pub fault: Option<String>,
     /// The windows that were traced, if not all was.
     pub windows: WindowLog,
-    /// Processor time that its system calls took in the kernel while they were traced, estimated; of a
-    /// live run by our tracer only.
+    /// Processor time that its system calls took in the kernel while they were traced, estimated; of our
+    /// tracer only.
     pub kernel_time: Option<Duration>,
     /// The engine with its counts.
     pub consumer: C,

@@ -1,5 +1,7 @@
 //! Streams: one for each process image, named and ended the same live and in a trace.
 
+use std::time::Duration;
+
 /// How a stream began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Began {
@@ -108,10 +110,13 @@ pub struct StreamEnd {
     pub exit_code: Option<i32>,
     /// How many instructions it had, where its writer says so.
     pub instructions: Option<u64>,
+    /// Processor time that its system calls took in the kernel while they were traced, estimated, where its
+    /// writer says so.
+    pub kernel_time: Option<Duration>,
 }
 
 impl StreamEnd {
     /// The end of a stream in traces that do not record it.
     pub const PLAIN: StreamEnd =
-        StreamEnd { ended: Ended::Exit, exit_code: None, instructions: None };
+        StreamEnd { ended: Ended::Exit, exit_code: None, instructions: None, kernel_time: None };
 }

@@ -52,11 +52,11 @@ ASSUMPTIONS = (
     "of a run those of memory that is given back and taken again in it, at "
     f"the cost that octavo calibrate has measured, or else {_range(FAULT_CYCLES[BASE_PAGE])} "
     f"cycles for 4 KiB and {_range(FAULT_CYCLES[PMD_PAGE])} for 2 MiB; a longer run with the same "
-    "memory has no more of them. System calls take the processor time that they took in a live "
-    "run, without what Valgrind adds, unless its part was chosen by instructions or marks. Other "
-    "work of the kernel and hits in the second-level TLB are not counted. All lines of each page "
-    "are taken to be used: where they are few, data come from nearer caches, and the gain can be "
-    "far above the expected one. octavo verify measures."
+    "memory has no more of them. System calls take the processor time that they took in the "
+    "traced run, without what Valgrind adds, unless a part was chosen by instructions or marks. "
+    "Other work of the kernel and hits in the second-level TLB are not counted. All lines of each "
+    "page are taken to be used: where they are few, data come from nearer caches, and the gain can "
+    "be far above the expected one. octavo verify measures."
 )
 
 

@@ -230,9 +230,12 @@ def _faults_recur(rows: Sequence[Row]) -> bool:
     return 2 * again >= huge
 
 
-def _kernel_seconds(result: Result, configuration: Configuration) -> float | None:
+def _kernel_seconds(
+    result: Result, configuration: Configuration, *, is_sampled: bool
+) -> float | None:
     """The time of system calls in the kernel, of what was counted; None where it is not known."""
-    if configuration.skip_instructions or configuration.between_marks:
+    limits = (configuration.skip_instructions, configuration.max_instructions)
+    if any(limits) or configuration.between_marks or is_sampled:
         # The tracer does not know which part counts.
         return None
     seconds = [process["kernel_seconds"] for process in result["processes"]]
@@ -308,7 +311,7 @@ def finished(
         programs=programs,
         chains=exec_chains(result["processes"]),
         native=native,
-        kernel_seconds=_kernel_seconds(result, configuration),
+        kernel_seconds=_kernel_seconds(result, configuration, is_sampled=is_sampled),
         is_part=is_part,
         try_pages=try_pages,
     )

@@ -277,7 +277,8 @@ pub fn follow_lackey<C: Observer>(
 }
 
 fn finish<C: Observer>(state: &StreamState, mut result: StreamResult<C>) -> StreamResult<C> {
-    let end = StreamEnd { ended: result.ended, exit_code: result.exit_code, instructions: None };
+    let StreamResult { ended, exit_code, kernel_time, .. } = result;
+    let end = StreamEnd { ended, exit_code, instructions: None, kernel_time };
     result.consumer.ended(&result.identity, &end);
     state.resident_bytes.store(0, Ordering::Relaxed);
     state.finished.store(true, Ordering::Release);

@@ -1,5 +1,7 @@
 //! The descriptions, as JSON, of a native trace and of its streams.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -131,6 +133,9 @@ pub struct StreamEnded {
     instructions: u64,
     references: u64,
     words_xxh3_128: String,
+    /// Of system calls, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kernel_nanoseconds: Option<u64>,
 }
 
 impl StreamEnded {
@@ -142,6 +147,7 @@ impl StreamEnded {
             instructions: totals.instructions,
             references: totals.references,
             words_xxh3_128: format!("{hash:032x}"),
+            kernel_nanoseconds: end.kernel_time.map(|time| time.as_nanos() as u64),
         }
     }
 
@@ -156,6 +162,7 @@ impl StreamEnded {
             ended: Ended::from_name(&self.ended)?,
             exit_code: self.exit_code,
             instructions: Some(self.instructions),
+            kernel_time: self.kernel_nanoseconds.map(Duration::from_nanos),
         })
     }
 

@@ -254,7 +254,7 @@ impl<A: Audience> Player<'_, A> {
             folded: decoder.folded(),
             fault,
             windows,
-            kernel_time: None,
+            kernel_time: end.kernel_time,
             consumer,
         });
     }

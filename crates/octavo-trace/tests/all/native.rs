@@ -2,6 +2,7 @@
 //! is read up to there and refused with a sentence.
 
 use std::io::Cursor;
+use std::time::Duration;
 
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_trace::sink::{Output, Sink};
@@ -29,7 +30,12 @@ fn identity(stream: u32) -> StreamIdentity {
     }
 }
 
-const END: StreamEnd = StreamEnd { ended: Ended::Exit, exit_code: Some(3), instructions: None };
+const END: StreamEnd = StreamEnd {
+    ended: Ended::Exit,
+    exit_code: Some(3),
+    instructions: None,
+    kernel_time: Some(Duration::from_micros(12)),
+};
 
 fn manifest() -> Manifest {
     Manifest::recorded(serde_json::json!({"command": ["true"]}))
