@@ -22,6 +22,7 @@ static void advise_record(Addr start, SizeT bytes, ULong advice)
 
 /* ---- mappings ---- */
 
+#define MAP_STACK 0x20000
 #define MADV_HUGEPAGE 14
 #define MADV_NOHUGEPAGE 15
 #define MADV_COLLAPSE 25
@@ -184,11 +185,13 @@ static Bool is_of_c_library(Addr at)
    return name && VG_(strncmp)(name, "libc.so.", 8) == 0;
 }
 
-/* Whether the thread is in a call of mmap that the C library has made, and not one of its callers. */
-static Bool c_library_maps(ThreadId tid)
+/* Whether the thread is in a call of mmap that the C library has made for its malloc, and not for the stack
+   of a thread. */
+static Bool malloc_maps(ThreadId tid, ULong flags)
 {
    Addr frames[2];
-   return VG_(get_StackTrace)(tid, frames, 2, NULL, NULL, 0) == 2 && is_of_c_library(frames[0])
+   return !(flags & (VKI_MAP_SHARED | MAP_STACK))
+          && VG_(get_StackTrace)(tid, frames, 2, NULL, NULL, 0) == 2 && is_of_c_library(frames[0])
           && is_of_c_library(frames[1]);
 }
 
@@ -198,7 +201,7 @@ static void mapped(ThreadId tid, Addr start, const UWord* args)
    expect_rewriting(args[2], (flags & VKI_MAP_SHARED) && !(flags & VKI_MAP_ANONYMOUS));
    const NSegment* seg = VG_(am_find_nsegment)(start);
    if (flags & VKI_MAP_ANONYMOUS)
-      map_record(start, args[1], args[2], flags | (c_library_maps(tid) ? OCTAVO_MAP_BY_C_LIBRARY : 0),
+      map_record(start, args[1], args[2], flags | (malloc_maps(tid, flags) ? OCTAVO_MAP_BY_MALLOC : 0),
                  flags & VKI_MAP_SHARED ? OCTAVO_SHARED : OCTAVO_ANONYMOUS, 0, NULL);
    else
       map_record(start, args[1], args[2], flags, OCTAVO_FILE, args[5],

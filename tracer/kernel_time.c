@@ -84,7 +84,8 @@ void kernel_time_after(ThreadId tid, UInt number)
    if (tid >= MOST_THREADS || is_left_out(number))
       return;
    const ULong began = thread[tid].began, of = weight(thread[tid].calls++);
-   if (!began)
+   /* The call, or one of another thread meanwhile, may have set a filter. */
+   if (!began || ring_slot->seccomp)
       return;
    const ULong now = thread_time(), least = began + core_nanoseconds;
    /* The clock of a forked child begins anew. */

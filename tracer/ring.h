@@ -112,7 +112,7 @@ enum octavo_record {
    OCTAVO_DEFINE = 1,
    /* struct octavo_layout, then the text of the executable's path. */
    OCTAVO_START = 2,
-   /* start, bytes, PROT bits, MAP flags (and OCTAVO_MAP_BY_C_LIBRARY), source (enum octavo_source), file
+   /* start, bytes, PROT bits, MAP flags (and OCTAVO_MAP_BY_MALLOC), source (enum octavo_source), file
       offset, text path. */
    OCTAVO_MAP = 3,
    /* start, bytes. */
@@ -154,8 +154,8 @@ enum octavo_record {
 };
 
 #define OCTAVO_INHERITED (1ULL << 32)
-/* The C library has made the mapping by itself: it is memory of its malloc. */
-#define OCTAVO_MAP_BY_C_LIBRARY (1ULL << 32)
+/* The C library has made the mapping for its malloc. */
+#define OCTAVO_MAP_BY_MALLOC (1ULL << 32)
 
 enum octavo_source {
    OCTAVO_ANONYMOUS = 0,

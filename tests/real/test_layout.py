@@ -256,6 +256,14 @@ def test_mappings_of_malloc_are_known_as_such(octavo: Octavo, tmp_path: Path):
     assert one(traced.regions(), region_kind="anonymous", bytes=6 * MIB)
 
 
+def test_stacks_of_threads_are_no_memory_of_malloc(octavo: Octavo):
+    traced = octavo(workload("threads", 3, 2, 1))
+    assert one(traced.regions(), region_kind="thread-stack")
+    assert traced.document is not None
+    rows = [row for row in traced.document["rows"] if row.get("counter") == "malloc_bytes"]
+    assert "thread-stack" not in [row.get("region_kind") for row in rows]
+
+
 def test_a_program_that_switches_huge_pages_off_asks_for_none_in_all_its_memory(octavo: Octavo):
     traced = octavo(workload("no_huge_pages", 4))
     assert traced.document is not None

@@ -4,6 +4,7 @@ another program: all of them run as they do natively, and what is not traced is 
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,37 @@ def test_a_death_by_seccomp_is_not_blamed_on_the_program(mode: str, octavo: Octa
     assert "alone the program may run on" in said
     assert said.count("\n") == 1
     assert traced.run["partial"]
+
+
+NO_CLOCK = """
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_clock_gettime, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 2;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 2;
+    return write(1, "after", 5) != 5;
+}
+"""
+
+
+def test_system_calls_are_not_measured_once_they_are_confined(octavo: Octavo, tmp_path: Path):
+    (tmp_path / "no_clock.c").write_text(NO_CLOCK)
+    binary = tmp_path / "no_clock"
+    subprocess.run(["gcc", "-O1", "-o", binary, tmp_path / "no_clock.c"], check=True)
+    traced = octavo([binary])
+    assert (traced.status, traced.stdout) == (0, b"after")
 
 
 def test_a_child_that_dies_by_seccomp_is_named(octavo: Octavo):

@@ -25,9 +25,9 @@ const MAP_FIXED: u64 = 0x10;
 const MAP_HUGETLB: u64 = 0x40000;
 const MAP_HUGE_SHIFT: u32 = 26;
 const MAP_HUGE_MASK: u64 = 0x3f;
-/// The tracer's own bit beside the flags of `mmap(2)`, `OCTAVO_MAP_BY_C_LIBRARY` of ring.h: the C library made
+/// The tracer's own bit beside the flags of `mmap(2)`, `OCTAVO_MAP_BY_MALLOC` of ring.h: the C library made
 /// the mapping for its `malloc`.
-const MAP_BY_C_LIBRARY: u64 = 1 << 32;
+const MAP_BY_MALLOC: u64 = 1 << 32;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_NOHUGEPAGE: u64 = 15;
 const MADV_COLLAPSE: u64 = 25;
@@ -89,7 +89,7 @@ pub struct Region {
     /// How many mappings were counted here.
     pub mappings: u64,
     mapped: Peak,
-    by_c_library: Peak,
+    by_malloc: Peak,
     asked: [Peak; 3],
 }
 
@@ -102,7 +102,7 @@ impl Region {
     /// The most bytes of its mappings that the C library made for its `malloc`. Those that a process has of its
     /// parent are not known as such.
     pub fn malloc_bytes(&self) -> u64 {
-        self.by_c_library.most
+        self.by_malloc.most
     }
 
     /// The most bytes of its mappings that the program had asked 2 MiB pages for, by
@@ -125,7 +125,7 @@ impl Region {
     /// The kinds of bytes that those of a mapping are.
     fn peaks_of(&mut self, mapping: &Mapping) -> impl Iterator<Item = &mut Peak> {
         let asked = mapping.asked.map(|asked| &mut self.asked[asked as usize]);
-        let of_malloc = mapping.by_c_library.then_some(&mut self.by_c_library);
+        let of_malloc = mapping.by_malloc.then_some(&mut self.by_malloc);
         iter::once(&mut self.mapped).chain(of_malloc).chain(asked)
     }
 }
@@ -167,7 +167,7 @@ struct Mapping {
     region: RegionId,
     writable: bool,
     backing: Backing,
-    by_c_library: bool,
+    by_malloc: bool,
     asked: Option<Asked>,
 }
 
@@ -332,8 +332,8 @@ impl AddressSpace {
         let log2 = (flags >> MAP_HUGE_SHIFT) & MAP_HUGE_MASK;
         let is_hugetlb = flags & MAP_HUGETLB != 0 && (log2 == 0 || log2 >= HUGE_LOG2);
         let (writable, asked) = (protection.write, is_hugetlb.then_some(Asked::Hugetlb));
-        let by_c_library = flags & MAP_BY_C_LIBRARY != 0;
-        let mapping = Mapping { end, region, writable, backing, by_c_library, asked };
+        let by_malloc = flags & MAP_BY_MALLOC != 0;
+        let mapping = Mapping { end, region, writable, backing, by_malloc, asked };
         self.insert(range.start(), mapping);
         self.regions[region.0 as usize].mappings += 1;
     }
@@ -532,7 +532,7 @@ impl AddressSpace {
             start,
             mappings: 0,
             mapped: Peak::default(),
-            by_c_library: Peak::default(),
+            by_malloc: Peak::default(),
             asked: Default::default(),
         });
         self.by_key.insert(key, id);
@@ -765,7 +765,7 @@ mod tests {
     #[test]
     fn memory_of_malloc_is_known_by_the_tracers_flag_and_stays_so_when_it_moves() {
         let mut space = space();
-        let flags = 0x22 | MAP_BY_C_LIBRARY;
+        let flags = 0x22 | MAP_BY_MALLOC;
         space.apply(&map(0x100_0000, 4 << 20, RW, MapSource::Anonymous, flags));
         space.apply(&map(0x200_0000, 4 << 20, RW, MapSource::Anonymous, 0x22));
         space.apply(&Event::Remap {
