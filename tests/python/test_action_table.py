@@ -395,6 +395,27 @@ def test_mappings_that_may_be_the_programs_own_get_the_library_first(
     assert "preload 2MiB" not in [action.name for action in found(whole, JEMALLOC)]
 
 
+@pytest.mark.parametrize(
+    ("region", "first"),
+    [("anon 64.0MiB #1", "preload 2MiB"), ("Python arena 64.0MiB #1", "cpython-malloc 2MiB")],
+)
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_malloc_in_place_of_pythons_allocator_reaches_pythons_arenas_alone(
+    tmp_path: Path, region: str, first: str, is_whole: bool
+) -> None:
+    """Memory that a library maps by itself, such as DuckDB, stays as it is."""
+    row = memory_row(region, "anonymous", 64 * MIB, 4096, 64 * MIB)
+    rows = [row, {**row, "component": "tlb.data", "stream": "data", "misses": 900}]
+    python = replace(GLIBC, kind="cpython")
+    advice = data_advice(MISS_UNTIL_2M)
+    if not is_whole:
+        of_region = {name: row[name] for name in ("region", "region_kind", "start", "bytes")}
+        advice = replace(advice, case=replace(advice.case, **of_region))
+    subject = Subjects(rows, {0: python}, ["/bin/x"]).of(advice.case)
+    found = actions_for(advice, host(tmp_path), subject=subject)
+    assert found[0].name == first
+
+
 def test_memory_that_is_mostly_shared_gets_the_setting_of_shared_memory(tmp_path: Path) -> None:
     found = replace(host(tmp_path), shared_thp="never")
     shared = {"/sys/kernel/mm/transparent_hugepage/shmem_enabled": "never"}

@@ -16,7 +16,7 @@ from octavo.base.elf import is_elf_file
 from octavo.base.units import BASE_PAGE, MIB
 from octavo.runtimes.detect import Runtime, with_arguments
 from octavo.runtimes.launchers import program_at
-from octavo.runtimes.naming import is_glibc_arena
+from octavo.runtimes.naming import PYTHON_ARENA, is_glibc_arena
 
 _Key = tuple[int | None, str]
 """A process, or None for all, and a region."""
@@ -43,7 +43,7 @@ class _Memory:
     """Of data in 4 KiB pages, of these kinds and of static variables."""
     static_misses: int = 0
     mapped_misses: int = 0
-    """Of anonymous mappings that are not known to be glibc's malloc's."""
+    """Of anonymous mappings that are not known to be those of glibc's malloc or Python's own."""
     refused_misses: int = 0
     """Of regions that the program asks for no huge pages in."""
 
@@ -90,7 +90,8 @@ class Subjects:
             return _share(memory.mapped_misses, memory.misses)
         is_arena = self._has_threads and is_glibc_arena(case.start or 0, case.bytes or 0)
         is_of_malloc = is_arena or bool(_keys(case, stream) & self._of_malloc)
-        return "most" if case.region_kind == "anonymous" and not is_of_malloc else "little"
+        is_known = is_of_malloc or _is_of_python(case.region)
+        return "most" if case.region_kind == "anonymous" and not is_known else "little"
 
     def _refuses(self, case: Case, stream: int, memory: _Memory) -> bool:
         if case.region is None:
@@ -126,7 +127,8 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
             is_static = kind == "data" and is_elf_file(row["path"])
             is_arena = has_threads and is_glibc_arena(row["start"], row["bytes"])
             key = (row.get("process"), row["region"])
-            is_mapped = kind == "anonymous" and not is_arena and key not in of_malloc
+            is_known = is_arena or key in of_malloc or _is_of_python(row["region"])
+            is_mapped = kind == "anonymous" and not is_known
             is_refused = key in refusing
             misses = row["misses"]
             memory.static_misses += misses if is_static else 0
@@ -156,6 +158,11 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
 def _of_malloc(rows: Sequence[Row]) -> set[_Key]:
     """The regions that glibc's malloc has mapped."""
     return _nearly_all_of(rows, _OF_MALLOC)
+
+
+def _is_of_python(region: str) -> bool:
+    """Whether Python's own allocator has mapped a region; malloc can take its place."""
+    return region.startswith(PYTHON_ARENA)
 
 
 def _keys(case: Case, stream: int) -> set[_Key]:

@@ -27,6 +27,8 @@ _KERNEL_CHOICE_STARTS = 0x7E << 40
 0xc000000000 and up, at random places since 1.26 (arenaHint, runtime/malloc.go)."""
 _COMPRESSED_OOPS_END = 32 * GIB
 """The JVM puts a heap of up to 32 GiB below it, so that pointers to it fit into 32 bits."""
+PYTHON_ARENA = "Python arena"
+"""The name of memory that Python's own allocator maps for objects."""
 _ZEND_CHUNK_BYTES = 2 * MIB
 """ZEND_MM_CHUNK_SIZE of PHP's allocator: its chunks and huge blocks start at multiples of it."""
 
@@ -124,8 +126,8 @@ class _Namer:
     def _python(self, region: Region) -> str | None:
         # ARENA_SIZE is 256 KiB before 3.10, which the tracer counts with all that is small.
         if self.runtime.version < (3, 10):
-            return "Python arena" if region["name"] == "anon (small)" else None
-        return "Python arena" if region["bytes"] == MIB * region["mappings"] else None
+            return PYTHON_ARENA if region["name"] == "anon (small)" else None
+        return PYTHON_ARENA if region["bytes"] == MIB * region["mappings"] else None
 
     def _php(self, region: Region) -> str | None:
         is_aligned = region["start"] % _ZEND_CHUNK_BYTES == 0
