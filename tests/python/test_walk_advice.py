@@ -17,7 +17,7 @@ from fakes import MachineCurve, footprints, region, result, write_calibration
 from fakes import process as made_process
 from octavo._core import OctavoError
 from octavo.analysis.advice import Advice, Thresholds
-from octavo.analysis.gain import Gain, PageFaults, Program, gain
+from octavo.analysis.gain import Gain, PageFaults, Program, gain, seconds_of
 from octavo.analysis.native_time import NativeTime
 from octavo.analysis.rows import rows_of
 from octavo.analysis.walk_advice import advise_by_walks
@@ -93,6 +93,20 @@ def advise(
         kernel_seconds=kernel_seconds,
     )
     return next(item for item in advice if item.case.stream == "data")
+
+
+def test_the_time_of_a_program_has_all_that_gains_are_shares_of() -> None:
+    costs = estimated()
+    clock = costs.clock.median
+    program = Program(10**9, 0, 64 * MIB)
+    assert seconds_of(program, costs) == pytest.approx(0.5e9 / clock)
+    assert seconds_of(replace(program, native=NativeTime(1.2, 0.3)), costs) == 1.5
+    data, walk = costs.data(64 * MIB).median, costs.walk(4096, 64 * MIB).median
+    fault = costs.faults(4096, 1)
+    assert fault is not None
+    busy = replace(program, walks=10**6, page_faults=1000, kernel_seconds=0.25)
+    cycles = 0.5e9 + 1e6 * (data + 0.75 * walk) + 1000 * fault.median
+    assert seconds_of(busy, costs) == pytest.approx(cycles / clock + 0.25)
 
 
 def test_many_walks_are_worth_huge_pages() -> None:

@@ -77,6 +77,7 @@ def answer_of(
     was_stopped: bool = False,
     is_tried: Callable[[Record], bool] = lambda action: True,
     seconds_of_pages: Callable[[int], float] = lambda pages: 0.0,
+    run_seconds: float | None = None,
 ) -> Answer:
     """The answer from the records of the advice, code and data of the whole program first.
 
@@ -86,7 +87,8 @@ def answer_of(
     of `exec_chains`. `is_server` says whether the command starts a server, which is measured under
     a load; `was_stopped` says that the program did not end by itself, so that it may be one.
     `is_tried` says whether `octavo verify` tries an action unasked, `seconds_of_pages` how long it
-    takes to make so many 2 MiB pages.
+    takes to make so many 2 MiB pages. `run_seconds` is the estimated time of the program by itself,
+    if it ended.
     """
     chosen = _chosen(items)
     if not chosen:
@@ -94,6 +96,7 @@ def answer_of(
     action = _first_to_paste(chosen)
     all_gain = _sum(chosen)
     is_late = action.get("kind") == "apply"
+    making = 0.0
     if is_late:
         # It makes pages of memory that is in use: page faults at first touches stay.
         items = [_of_walks(item) for item in items]
@@ -102,6 +105,11 @@ def answer_of(
             return Answer(
                 _too_late(chosen, all_gain, machine, cost_label), False, _sum(chosen), 0, "", "", ""
             )
+        making = seconds_of_pages(sum(item["touched_bytes_base"] for item in chosen) // PMD_PAGE)
+        saved = _sum(chosen).expected * (run_seconds or 0.0)
+        if run_seconds is not None and making >= _LITTLE_SECONDS and saved < making:
+            text = _too_short(chosen, making, machine, cost_label)
+            return Answer(text, False, _sum(chosen), 0, "", "", "")
     present = _present(items, chosen)
     gain = _less(_sum(chosen), _sum(present))
     growth = max(0, _growth(chosen, chains) - _growth(present, chains))
@@ -117,9 +125,10 @@ def answer_of(
     )
     if is_late and all_gain.expected - _sum(chosen).expected >= limits.min_gain:
         text += f" All would save {all_gain} with larger pages from the first touch on."
-    if is_late:
-        text += _once(
-            seconds_of_pages(sum(item["touched_bytes_base"] for item in chosen) // PMD_PAGE)
+    if making >= _LITTLE_SECONDS:
+        text += (
+            f" To make these pages takes the processor about {format_duration(making)}, once: runs "
+            f"of more than about {format_duration(making / _sum(chosen).expected)} gain."
         )
     if present:
         text += f" It has {_by_size(present)} already, which saves {_sum(present)} besides."
@@ -165,13 +174,13 @@ def _too_late(chosen: Sequence[Record], gain: Gain, machine: str, cost_label: st
     )
 
 
-def _once(seconds: float) -> str:
-    """A sentence about the time that it takes to make pages of memory in use; empty of a little."""
-    if seconds < _LITTLE_SECONDS:
-        return ""
+def _too_short(chosen: Sequence[Record], making: float, machine: str, cost_label: str) -> str:
+    gain = _sum(chosen)
     return (
-        f" To make these pages takes the processor about {format_duration(seconds)}, once: a run "
-        "that is not much longer takes more time."
+        f"Which page size? Keep 4 KiB in runs as short as this: {_by_size(chosen)} would save "
+        f"{gain} of the time on {machine} ({cost_label}), less than the "
+        f"{format_duration(making)} that it takes the processor to make these pages. Runs of more "
+        f"than about {format_duration(making / gain.expected)} gain."
     )
 
 

@@ -17,7 +17,7 @@ from octavo.actions.subjects import Subjects
 from octavo.actions.trial import try_pages
 from octavo.analysis.advice import Thresholds, advise_all, overall_text
 from octavo.analysis.allocations import allocation_rows, allocations_record, sentence
-from octavo.analysis.gain import ASSUMPTIONS
+from octavo.analysis.gain import ASSUMPTIONS, seconds_of
 from octavo.analysis.native_time import NativeTime
 from octavo.analysis.present_pages import leave_as_is
 from octavo.analysis.programs import Program, programs_of, rows_by_program
@@ -35,7 +35,7 @@ from octavo.analysis.rows import (
     stream_counters,
 )
 from octavo.analysis.view import headline
-from octavo.analysis.walk_advice import advise_by_walks
+from octavo.analysis.walk_advice import advise_by_walks, program_of
 from octavo.analysis.walk_costs import WalkCosts, walk_costs
 from octavo.base.errors import CannotRun
 from octavo.base.host import reports_free_memory
@@ -180,15 +180,18 @@ def advice_records(
         )
     text, more = overall_text(advice, usable), {}
     if costs is not None:
+        whole = [item.case for item in advice if item.case.region is None]
         modelled = manifest["configuration"]["modelled"]["name"]
-        walks = sum(item.case.base.walks or 0 for item in advice if item.case.region is None)
+        run = replace(
+            program_of(merged, whole), native=native, kernel_seconds=kernel_seconds or 0.0
+        )
         answered = answer_of(
             records,
             modelled,
             costs.label(),
             command,
             limits,
-            walks=walks,
+            walks=run.walks,
             memory=memory_by_size(merged),
             machine_sizes=machine_sizes(merged),
             chains=chains or {},
@@ -196,6 +199,7 @@ def advice_records(
             was_stopped=manifest["exit"]["reason"] in ("interrupted", "limit", "running"),
             is_tried=lambda action: is_tried(action, command or (), host),
             seconds_of_pages=costs.seconds_of_huge_pages,
+            run_seconds=seconds_of(run, costs) if with_faults and not is_part else None,
         )
         text = answered.text
         is_assumed = costs.source == "preset" and costs.counts_faults
