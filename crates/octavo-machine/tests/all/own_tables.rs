@@ -9,7 +9,7 @@ use octavo_machine::designs::registry::policies;
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::{Memory, Os, ProcessId};
-use octavo_types::{Access, Event, PageNumber, PageSize, Protection};
+use octavo_types::{Access, Event, FrameNumber, PageNumber, PageSize, Protection};
 use proptest::prelude::*;
 
 /// Base pages that the programs use: eight huge pages.
@@ -54,6 +54,12 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(), 1..60)
 }
 
+/// How nodes are merged, and of how many blocks of 2 MiB background memory has a frame.
+struct Merged {
+    merges_levels: bool,
+    held_blocks: u64,
+}
+
 /// The operating system under test beside the naive one.
 struct Pair {
     os: Os,
@@ -65,6 +71,17 @@ struct Pair {
 
 impl Pair {
     fn new(policy: &str, naive: NaivePolicy, frames: u64, levels: u8) -> Self {
+        let merged = Merged { merges_levels: false, held_blocks: 0 };
+        Self::with_merged_nodes(policy, naive, (frames, merged), levels)
+    }
+
+    fn with_merged_nodes(
+        policy: &str,
+        naive: NaivePolicy,
+        (frames, merged): (u64, Merged),
+        levels: u8,
+    ) -> Self {
+        let Merged { merges_levels, held_blocks } = merged;
         let config = policies().parse(policy).unwrap().policy;
         let is_tailored = matches!(naive, NaivePolicy::Tps { .. });
         let sizes: Vec<PageSize> = match is_tailored {
@@ -72,12 +89,18 @@ impl Pair {
             false => vec![PageSize::BASE, PageSize::HUGE, PageSize::LARGEST],
         };
         let largest = if is_tailored { Order::LARGEST } else { Order::LINUX };
-        let memory = Frames::new(MemoryShape::new(frames, largest).unwrap());
-        let format = Format { levels, ..config.page_table_format() };
+        let mut memory = Frames::new(MemoryShape::new(frames, largest).unwrap());
+        let held: Vec<u64> = (0..held_blocks).map(|block| block << 9).collect();
+        for frame in &held {
+            let owner = Owner::Background { movable: false };
+            assert!(memory.allocate_at(FrameNumber::new(*frame), Order::BASE, owner));
+        }
+        let format = Format { levels, merges_levels, ..config.page_table_format() };
         let mut os = Os::new(Memory::new(memory, &sizes, format), config.build());
         let (largest, has_copies) = (largest.raw(), policy.contains("aliases=copies"));
-        let shape = NaiveShape { frames, largest, levels, is_tailored, has_copies };
+        let shape = NaiveShape { frames, largest, levels, is_tailored, has_copies, merges_levels };
         let mut naive = NaiveOs::new(shape, naive);
+        held.into_iter().for_each(|frame| naive.hold(frame));
         os.spawn().unwrap();
         naive.spawn();
         Pair { os, naive, turn: 0, alias_walks: 0 }
@@ -212,7 +235,7 @@ impl Pair {
                 .collect();
             let own = self.naive.table(process);
             let expected: Vec<_> = own.pages.iter().map(|(first, page)| (*first, *page)).collect();
-            prop_assert_eq!(table.nodes(), own.nodes.len() as u64);
+            prop_assert_eq!(table.nodes(), own.node_frames());
             let first_difference = pages.iter().zip(&expected).find(|(ours, own)| ours != own);
             prop_assert_eq!(first_difference, None, "ours and the naive one");
             prop_assert_eq!(pages.len(), expected.len());
@@ -250,6 +273,19 @@ proptest! {
     #[test]
     fn huge_pages_match_the_naive_system(ops in ops(), levels in 4u8..=5) {
         Pair::new("thp", NaivePolicy::Thp, FRAMES, levels).play(&ops)?;
+    }
+
+    /// With free blocks for all nodes, for few of them and for none.
+    #[test]
+    fn merged_nodes_match_the_naive_system(
+        ops in ops(),
+        levels in 4u8..=5,
+        huge in any::<bool>(),
+        free_blocks in prop_oneof![1 => Just(FRAMES >> 9), 3 => 0u64..20],
+    ) {
+        let (policy, naive) = if huge { ("thp", NaivePolicy::Thp) } else { ("base", NaivePolicy::Base) };
+        let merged = Merged { merges_levels: true, held_blocks: (FRAMES >> 9) - free_blocks };
+        Pair::with_merged_nodes(policy, naive, (FRAMES, merged), levels).play(&ops)?;
     }
 
     #[test]

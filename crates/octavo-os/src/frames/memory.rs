@@ -83,6 +83,8 @@ pub struct Frames {
     pub(super) reservations: Reservations,
     pub(crate) holes: HoleBitmaps,
     pub(crate) chunks: ChunkBitmaps,
+    /// Frames that operations have [ensured](Frames::ensure_free) and not allocated yet.
+    ensured: u64,
     /// Reserved for tables of a translation design.
     pub(super) of_design: Vec<FrameNumber>,
 }
@@ -96,6 +98,7 @@ impl Frames {
             reservations: Reservations::default(),
             holes: HoleBitmaps::default(),
             chunks: ChunkBitmaps::default(),
+            ensured: 0,
             of_design: Vec::new(),
         }
     }
@@ -107,7 +110,7 @@ impl Frames {
         let buddy = Buddy::all_allocated(shape.frames, shape.largest);
         let reservations = Reservations::default();
         let (holes, chunks) = (HoleBitmaps::default(), ChunkBitmaps::default());
-        Frames { buddy, ledger, reservations, holes, chunks, of_design: Vec::new() }
+        Frames { buddy, ledger, reservations, holes, chunks, ensured: 0, of_design: Vec::new() }
     }
 
     /// Divides memory into tiers: local memory, and those that begin at these frames. Blocks are then taken from the
@@ -146,7 +149,18 @@ impl Frames {
             return Err(self.out_of_memory(order));
         };
         self.ledger.assign(block, order.frames(), owner);
+        self.ensured = self.ensured.saturating_sub(order.frames());
         Ok(block)
+    }
+
+    /// Allocates a block that the caller can do without, where all frames that operations have ensured remain.
+    pub fn allocate_surplus(&mut self, order: Order, owner: Owner) -> Option<FrameNumber> {
+        if self.free_frames() < self.ensured + order.frames() {
+            return None;
+        }
+        let block = self.buddy.allocate(order)?;
+        self.ledger.assign(block, order.frames(), owner);
+        Some(block)
     }
 
     /// Allocates exactly the block of `order` at `frame` for `owner`. Returns whether all of it was free.
@@ -228,7 +242,11 @@ impl Frames {
     /// If fewer frames are available.
     pub fn ensure_free(&mut self, frames: u64) -> Result<(), OutOfMemory> {
         while frames > self.free_frames() && self.break_oldest_reservation() {}
-        if frames <= self.free_frames() { Ok(()) } else { Err(self.out_of_memory(Order::BASE)) }
+        if frames > self.free_frames() {
+            return Err(self.out_of_memory(Order::BASE));
+        }
+        self.ensured = self.ensured.max(frames);
+        Ok(())
     }
 
     /// The current number of frames of an owner.

@@ -127,11 +127,15 @@ impl PageTable {
         for (page, size) in pages {
             let mut node = Some(ROOT);
             for level in (level_of(size)..self.format.levels).rev() {
+                let above = node;
                 node = node.and_then(|above| self.child(above, page, level + 1));
                 let region = page.raw() >> (level * INDEX_BITS);
                 if node.is_none() && last[usize::from(level)] != region {
                     last[usize::from(level)] = region;
-                    count += self.frames_of_node(level);
+                    count += match above {
+                        Some(above) => self.frames_below(above, std::iter::once(level)),
+                        None => self.frames_of_node(level),
+                    };
                 }
             }
         }
@@ -172,10 +176,10 @@ impl PageTable {
             assert!(!is_in_the_way, "a larger page is in the way");
             if !entry.is_present() {
                 if !ensured {
-                    frames.ensure_free((target..level).map(|of| self.frames_of_node(of)).sum())?;
+                    frames.ensure_free(self.frames_below(number, (target..level).rev()))?;
                     ensured = true;
                 }
-                let child = self.new_node(level - 1, frames)?;
+                let child = self.new_child((number, index), level - 1, frames)?;
                 let at = self.nodes[child as usize].frame;
                 let node = &mut self.nodes[number as usize];
                 node.set(index, Entry::node(at));
@@ -223,7 +227,8 @@ impl PageTable {
         if has_vectors {
             entries[first + 1] = alias.with_vector_bits(level, parts.bits());
         }
-        Written { entries: count as u64, aliases: count as u64 - 1 }
+        let written = count as u64 * self.copies_of_entry(node);
+        Written { entries: written, aliases: written - 1 }
     }
 
     /// The accessed and dirty bits of pages already mapped at the place and frames of a new page.

@@ -86,10 +86,10 @@ impl PageTable {
         self.holes.shadows
     }
 
-    /// Maximum number of frames of a copy of this page table.
+    /// Maximum number of frames that a copy of this page table needs.
     pub fn frames_of_copy(&self) -> u64 {
         let of_shadows = if self.format.holes.is_some() { self.holes.nodes } else { 0 };
-        self.nodes() + of_shadows
+        self.hardware.as_ref().map_or(self.count_nodes(), |table| table.frames()) + of_shadows
     }
 
     /// Whether the 2 MiB around a base page may become a page with holes: its node has a shadow node, or can

@@ -11,6 +11,7 @@ mod format;
 mod gapped;
 mod hardware;
 mod holes;
+mod merged;
 mod node;
 mod ranges;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 use self::contiguous::ChangedBlocks;
 use self::gapped::GappedState;
 use self::holes::HoleState;
+use self::merged::{MergedNodes, Part};
 use self::node::Node;
 use crate::frames::{Frames, Order, OutOfMemory};
 
@@ -118,6 +120,7 @@ pub struct PageTable {
     ranges: Option<Ranges>,
     holes: HoleState,
     gaps: GappedState,
+    merged: MergedNodes,
     /// Blocks of which the current operation has changed entries.
     changed_blocks: ChangedBlocks,
     /// Number of entries with the contiguous hint.
@@ -143,6 +146,7 @@ impl PageTable {
             ranges: None,
             holes: HoleState::default(),
             gaps: GappedState::default(),
+            merged: MergedNodes::default(),
             changed_blocks: ChangedBlocks::default(),
             folded_entries: 0,
             hardware: make.map(|make| make(frames)),
@@ -166,6 +170,10 @@ impl PageTable {
         if let Some(table) = &self.hardware {
             return table.frames();
         }
+        self.merged.frames(self.count_nodes())
+    }
+
+    fn count_nodes(&self) -> u64 {
         (self.nodes.len() - self.free.len()) as u64
     }
 
@@ -218,7 +226,11 @@ impl PageTable {
             let node = &self.nodes[number as usize];
             let index = index(page, level);
             let entry = node.entries[index];
-            walk.read(node.entry_addr(index), level);
+            if node.part == Part::Upper {
+                node.walk_upper(page, (index, level), &mut walk);
+            } else {
+                walk.read(node.entry_addr(index), level);
+            }
             if entry.is_page(level) {
                 let size = entry.size(level);
                 let first = index & !(aliases_of(size, level) - 1);

@@ -3,6 +3,8 @@
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
 use super::entry::{ENTRIES, Entry};
+use super::holes::EntryIndex;
+use super::merged::{BLOCK, Part, entry_at};
 use super::{MAX_LEVELS, PageTable, ROOT, index};
 use crate::frames::{Frames, Order, OutOfMemory, Owner};
 
@@ -19,11 +21,13 @@ pub(super) struct Node {
     pub present: u16,
     /// Whether the next frame is its shadow node.
     pub has_shadow: bool,
+    /// Its part in a merged node.
+    pub part: Part,
 }
 
 impl Node {
     pub fn entry_addr(&self, index: usize) -> PhysAddr {
-        PhysAddr::new(self.frame.start().raw() + index as u64 * size_of::<Entry>() as u64)
+        entry_at(self.frame, index)
     }
 
     pub fn set(&mut self, index: usize, entry: Entry) {
@@ -39,24 +43,45 @@ impl PageTable {
             true => frames.allocate_free(PAIR, Owner::PageTable).ok(),
             false => None,
         };
-        let frame = match shadowed {
-            Some(pair) => pair,
+        let merged = self.block_to_merge(level, frames);
+        let frame = match merged.or(shadowed) {
+            Some(block) => block,
             None if self.hardware.is_some() => FrameNumber::new(0),
             None => frames.allocate(Order::BASE, Owner::PageTable)?,
         };
         if shadowed.is_some() {
             frames.change_owner(frame.plus(1), Order::BASE, Owner::Shadow);
         }
-        self.count_node(level, shadowed.is_some());
+        let part = if merged.is_some() { Part::Upper } else { Part::Ordinary };
+        Ok(self.add_node(level, frame, (part, shadowed.is_some())))
+    }
+
+    /// A new node below an entry of one of the level above.
+    pub(super) fn new_child(
+        &mut self,
+        of: EntryIndex,
+        level: u8,
+        frames: &mut Frames,
+    ) -> Result<u32, OutOfMemory> {
+        match self.frame_in_block(of) {
+            Some(frame) => Ok(self.add_node(level, frame, (Part::Lower, false))),
+            None => self.new_node(level, frames),
+        }
+    }
+
+    fn add_node(&mut self, level: u8, frame: FrameNumber, (part, has_shadow): (Part, bool)) -> u32 {
+        self.count_node(level, has_shadow);
+        self.merged.count(part);
         let children = if level > 1 { ENTRIES } else { 0 };
         let node = Node {
             frame,
             entries: Box::new([Entry::NONE; ENTRIES]),
             children: vec![ROOT; children].into(),
             present: 0,
-            has_shadow: shadowed.is_some(),
+            has_shadow,
+            part,
         };
-        Ok(match self.free.pop() {
+        match self.free.pop() {
             Some(number) => {
                 self.nodes[number as usize] = node;
                 number
@@ -65,7 +90,7 @@ impl PageTable {
                 self.nodes.push(node);
                 (self.nodes.len() - 1) as u32
             }
-        })
+        }
     }
 
     /// Updates page counts before an entry of a node of `level` is overwritten.
@@ -112,9 +137,14 @@ impl PageTable {
         if self.hardware.is_some() {
             return;
         }
-        let Node { frame, has_shadow, .. } = self.nodes[number as usize];
-        frames.free(frame, if has_shadow { PAIR } else { Order::BASE });
+        let Node { frame, has_shadow, part, .. } = self.nodes[number as usize];
+        match part {
+            Part::Ordinary => frames.free(frame, if has_shadow { PAIR } else { Order::BASE }),
+            Part::Upper => frames.free(frame, BLOCK),
+            Part::Lower => {}
+        }
         self.uncount_node(level, has_shadow);
+        self.merged.uncount(part);
     }
 
     /// Frees the empty nodes on the path to a base page.

@@ -209,6 +209,12 @@ fn contiguous(frames: u64, copy_on_write: CopyOnWrite, block_log2: u8) -> Setup 
     Setup { format, ..conventional(frames, copy_on_write) }
 }
 
+/// Page tables whose levels are merged where blocks are free.
+fn merged(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
+    let format = Format { levels, merges_levels: true, ..Format::default() };
+    Setup { format, ..conventional(frames, copy_on_write) }
+}
+
 fn mthp() -> Box<dyn Policy> {
     Box::new(Mthp::new(MthpConfig { scan_every_instructions: 1, ..MthpConfig::default() }))
 }
@@ -303,6 +309,18 @@ proptest! {
         ops in ops(), frames in short(), how in copies(), has_runs in any::<bool>(),
     ) {
         play(&contiguous(frames, how, 4), if has_runs { mthp() } else { thp() }, &ops);
+    }
+
+    #[test]
+    fn merged_nodes_preserve_contents(ops in ops(), how in copies(), levels in 4u8..=5) {
+        prop_assert_eq!(play(&merged(ROOMY, how, levels), thp(), &ops), 0);
+    }
+
+    #[test]
+    fn merged_nodes_survive_without_memory(
+        ops in ops(), frames in short(), how in copies(), levels in 4u8..=5,
+    ) {
+        play(&merged(frames, how, levels), thp(), &ops);
     }
 
     /// Zero pages are merged concurrently; a store gives them a frame of their own again.

@@ -8,6 +8,7 @@ mod frames;
 mod fuzz;
 mod machine;
 mod memory;
+mod merged;
 mod policies;
 mod reservations;
 mod short_of_memory;

@@ -23,6 +23,7 @@ use octavo_types::{Access, AddrRange, Event, FrameNumber, MapSource, Protection}
 use mappings::{Mapping, Mappings, Source};
 pub use policy::NaivePolicy;
 use reserving::Reservation;
+use table::NodeKey;
 pub use table::{NaivePage, NaiveStep, NaiveTable};
 
 const MAP_SHARED: u64 = 1;
@@ -38,6 +39,8 @@ pub struct NaiveShape {
     pub is_tailored: bool,
     /// Whether alias entries are copies of the true entry.
     pub has_copies: bool,
+    /// Whether nodes of level 4 and 3, and of 2 and 1, are merged where a block is free.
+    pub merges_levels: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -107,6 +110,11 @@ impl NaiveOs {
         }
     }
 
+    /// Takes a frame that is free for background memory.
+    pub fn hold(&mut self, frame: u64) {
+        assert!(self.frames.buddy.allocate_at(FrameNumber::new(frame), 0));
+    }
+
     pub fn table(&self, process: u16) -> &NaiveTable {
         &self.processes[&process].table
     }
@@ -146,9 +154,9 @@ impl NaiveOs {
     /// A process without mappings, with the lowest free number.
     pub fn spawn(&mut self) -> u16 {
         let process = (0..).find(|number| !self.processes.contains_key(number)).unwrap();
-        let root = self.take_frame();
-        let table = NaiveTable::new(self.shape.levels, self.shape.has_copies, root);
+        let table = NaiveTable::new(self.shape.levels, self.shape.has_copies);
         self.processes.insert(process, Process { mappings: Mappings::default(), table });
+        self.add_node(process, (self.shape.levels, 0));
         process
     }
 
@@ -182,8 +190,8 @@ impl NaiveOs {
         self.policy_ended(process);
         self.release(process, &(0..u64::MAX));
         let table = self.processes.remove(&process).unwrap().table;
-        for frame in table.nodes.into_values() {
-            self.frames.buddy.free(FrameNumber::new(frame), 0);
+        for (key, frame) in &table.nodes {
+            self.frames.buddy.free(FrameNumber::new(*frame), table.order_of_node(key));
         }
         self.drop_unused_objects();
     }
@@ -464,20 +472,30 @@ impl NaiveOs {
     /// Writes the entries of a page, with the nodes on the way to them.
     fn insert(&mut self, process: u16, first: u64, page: NaivePage) {
         for key in self.table(process).way_to(first, &page) {
-            if !self.table(process).nodes.contains_key(&key) {
-                let frame = self.take_frame();
-                self.table_mut(process).nodes.insert(key, frame);
+            if !self.table(process).has_node(&key) {
+                self.add_node(process, key);
             }
         }
         let before = self.table_mut(process).pages.insert(first, page);
         assert!(before.is_none_or(|before| before.order == page.order), "replaced with its parts");
     }
 
+    fn add_node(&mut self, process: u16, key: NodeKey) {
+        let merges = self.shape.merges_levels && key.0.is_multiple_of(2);
+        let block = if merges { self.frames.buddy.allocate(9) } else { None };
+        let frame = block.map_or_else(|| self.take_frame(), FrameNumber::raw);
+        let table = self.table_mut(process);
+        table.nodes.insert(key, frame);
+        table.merged.extend(block.map(|_| key));
+    }
+
     fn free_empty_nodes(&mut self, process: u16, range: &Range<u64>) -> bool {
         let empty = self.table(process).empty_nodes(range);
         for key in &empty {
+            let order = self.table(process).order_of_node(key);
             let frame = self.table_mut(process).nodes.remove(key).unwrap();
-            self.frames.buddy.free(FrameNumber::new(frame), 0);
+            self.table_mut(process).merged.remove(key);
+            self.frames.buddy.free(FrameNumber::new(frame), order);
         }
         !empty.is_empty()
     }

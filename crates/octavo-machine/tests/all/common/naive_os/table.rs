@@ -1,9 +1,10 @@
 //! A page table as two maps: pages by their first base page, and frames of nodes by level and prefix.
 //!
 //! Written from the format of x86-64 (Intel SDM, volume 3, "Hierarchical Paging Structures") and, for pages of
-//! other sizes, from Guvenilir and Patt, ISCA 2020, section III-A.1.
+//! other sizes, from Guvenilir and Patt, ISCA 2020, section III-A.1. Merged nodes are written from Park et al., ASPLOS
+//! 2022: an index of 18 bits into a block of 2 MiB, with the entry of a 2 MiB page repeated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use octavo_types::Protection;
@@ -53,13 +54,36 @@ pub struct NaiveTable {
     has_copies: bool,
     pub pages: BTreeMap<u64, NaivePage>,
     pub nodes: BTreeMap<NodeKey, u64>,
+    /// The nodes among them that are blocks of 2 MiB, merged with those below, which are not among them.
+    pub merged: BTreeSet<NodeKey>,
 }
 
 impl NaiveTable {
-    /// A table with an empty root node at a frame.
-    pub fn new(levels: u8, has_copies: bool, root: u64) -> Self {
-        let nodes = BTreeMap::from([((levels, 0), root)]);
-        NaiveTable { levels, has_copies, pages: BTreeMap::new(), nodes }
+    /// A table without nodes.
+    pub fn new(levels: u8, has_copies: bool) -> Self {
+        NaiveTable {
+            levels,
+            has_copies,
+            pages: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            merged: BTreeSet::new(),
+        }
+    }
+
+    /// Frames of its nodes.
+    pub fn node_frames(&self) -> u64 {
+        self.nodes.keys().map(|key| 1 << self.order_of_node(key)).sum()
+    }
+
+    /// The order of a node's block.
+    pub fn order_of_node(&self, key: &NodeKey) -> u8 {
+        if self.merged.contains(key) { 9 } else { 0 }
+    }
+
+    /// Whether a node has a place: its own, or one in the node above.
+    pub fn has_node(&self, key: &NodeKey) -> bool {
+        let &(level, prefix) = key;
+        self.nodes.contains_key(key) || self.merged.contains(&(level + 1, prefix >> 9))
     }
 
     /// The page that holds a base page, and its first base page.
@@ -99,7 +123,20 @@ impl NaiveTable {
     pub fn walk(&self, page: u64) -> Vec<NaiveStep> {
         let mut steps = Vec::new();
         for level in (1..=self.levels).rev() {
-            let Some(node) = self.nodes.get(&(level, page >> (9 * level))) else { break };
+            let key = (level, page >> (9 * level));
+            if self.merged.contains(&(level + 1, key.1 >> 9)) {
+                // The entry above was that of both levels.
+                continue;
+            }
+            let Some(node) = self.nodes.get(&key) else { break };
+            if self.merged.contains(&key) {
+                let index = page >> (9 * (level - 2)) & 0x3_ffff;
+                steps.push(NaiveStep { level: level - 1, addr: (node << 12) + index * 8 });
+                if self.find(page).is_some_and(|(_, held)| held.level() >= level - 1) {
+                    break;
+                }
+                continue;
+            }
             let entry_of = |page: u64| {
                 let index = page >> (9 * (level - 1)) & 511;
                 NaiveStep { level, addr: (node << 12) + index * 8 }

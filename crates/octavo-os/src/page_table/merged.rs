@@ -1,0 +1,103 @@
+//! Merged nodes (Park, Vougioukas, Sandberg and Black-Schaffer, "Every Walk's a Hit: Making Page Walks Single-Access
+//! Cache Hits", ASPLOS 2022): two levels of the radix tree as one, with 18 index bits, in an aligned block of 2 MiB.
+//!
+//! Levels 4 and 3 may be merged, and levels 2 and 1. A node of the upper level takes the block. The node below its entry
+//! number *i* is the part *i* of the block, a frame, and takes no memory of its own: the entry that the upper index and
+//! the lower one select together lies where the lower one selects it in that part. So the tree stays as it is, entries of
+//! upper nodes but take no memory, and no walk reads them: it reads one entry for both levels, which counts as one of the
+//! lower level.
+//!
+//! A page of 2 MiB below a merged node has 512 equal entries, the whole part. Its accessed and dirty bits are kept once, as
+//! if each entry had those of all.
+//!
+//! A node of an upper level for which no block is free is an ordinary one, and so are those below it. A block is taken
+//! only from memory that the operation under way [does not need](crate::frames::Frames::allocate_surplus).
+
+use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
+
+use super::entry::{ENTRIES, Entry};
+use super::holes::EntryIndex;
+use super::node::Node;
+use super::{PageTable, Walk, index};
+use crate::frames::{Frames, Order, Owner};
+
+/// The block of a merged node.
+pub(super) const BLOCK: Order = Order::of(PageSize::HUGE);
+
+/// The part that a node has in a merged node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Part {
+    /// None: it has a frame of its own.
+    #[default]
+    Ordinary,
+    /// The upper level, which takes the block.
+    Upper,
+    /// The lower level, in a frame of the block.
+    Lower,
+}
+
+/// The number of nodes that are parts of merged ones.
+#[derive(Default)]
+pub(super) struct MergedNodes {
+    upper: u64,
+    lower: u64,
+}
+
+impl MergedNodes {
+    /// Frames of nodes of which so many exist.
+    pub fn frames(&self, nodes: u64) -> u64 {
+        nodes - self.lower - self.upper + self.upper * BLOCK.frames()
+    }
+
+    pub fn count(&mut self, part: Part) {
+        self.upper += u64::from(part == Part::Upper);
+        self.lower += u64::from(part == Part::Lower);
+    }
+
+    pub fn uncount(&mut self, part: Part) {
+        self.upper -= u64::from(part == Part::Upper);
+        self.lower -= u64::from(part == Part::Lower);
+    }
+}
+
+impl PageTable {
+    /// A block for a new node of a level and those below it, if they may be merged and memory has a spare one.
+    pub(super) fn block_to_merge(&self, level: u8, frames: &mut Frames) -> Option<FrameNumber> {
+        let merges = self.format.merges_levels && level.is_multiple_of(2);
+        if merges { frames.allocate_surplus(BLOCK, Owner::PageTable) } else { None }
+    }
+
+    /// The frame of the node below an entry of a merged node's upper level.
+    pub(super) fn frame_in_block(&self, (node, at): EntryIndex) -> Option<FrameNumber> {
+        let node = &self.nodes[node as usize];
+        (node.part == Part::Upper).then(|| node.frame.plus(at as u64))
+    }
+
+    /// The number of frames of new nodes of these levels, from the top down, below a node.
+    pub(super) fn frames_below(&self, node: u32, levels: impl Iterator<Item = u8>) -> u64 {
+        let is_in_block = self.nodes[node as usize].part == Part::Upper;
+        levels.skip(usize::from(is_in_block)).map(|level| self.frames_of_node(level)).sum()
+    }
+
+    /// The number of equal entries in memory for one of a node.
+    pub(super) fn copies_of_entry(&self, node: u32) -> u64 {
+        if self.nodes[node as usize].part == Part::Upper { ENTRIES as u64 } else { 1 }
+    }
+}
+
+impl Node {
+    /// Adds the entry of an upper node to a walk of a base page: nothing, if the walk goes on to the node below.
+    #[inline(never)]
+    pub(super) fn walk_upper(&self, page: PageNumber, (at, level): (usize, u8), walk: &mut Walk) {
+        let entry = self.entries[at];
+        if !entry.is_present() || entry.is_page(level) {
+            let lower = index(page, level - 1);
+            walk.read(entry_at(self.frame.plus(at as u64), lower), level - 1);
+        }
+    }
+}
+
+/// The address of an entry of a node in a frame.
+pub(super) fn entry_at(frame: FrameNumber, index: usize) -> PhysAddr {
+    PhysAddr::new(frame.start().raw() + index as u64 * size_of::<Entry>() as u64)
+}
