@@ -47,6 +47,7 @@ families! {
     pom_tlb "pom_tlb/mod.rs"
     victima "victima/mod.rs"
     ech "ech/mod.rs"
+    flattened "flattened/mod.rs"
     champsim "champsim/mod.rs"
     softvm "softvm/mod.rs"
     perfect "perfect.rs"

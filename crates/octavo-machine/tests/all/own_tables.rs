@@ -95,7 +95,7 @@ impl Pair {
             let owner = Owner::Background { movable: false };
             assert!(memory.allocate_at(FrameNumber::new(*frame), Order::BASE, owner));
         }
-        let format = Format { levels, merges_levels, ..config.page_table_format() };
+        let format = Format { levels, merges: [merges_levels; 2], ..config.page_table_format() };
         let mut os = Os::new(Memory::new(memory, &sizes, format), config.build());
         let (largest, has_copies) = (largest.raw(), policy.contains("aliases=copies"));
         let shape = NaiveShape { frames, largest, levels, is_tailored, has_copies, merges_levels };

@@ -37,8 +37,8 @@ pub struct Format {
     /// log2 of the base pages of a block whose entries may have the contiguous hint, at most
     /// [`Format::MAX_BLOCK_LOG2`]; 0 for none.
     pub block_log2: u8,
-    /// Whether two levels of nodes may be merged in a node of 2 MiB: levels 4 and 3, and levels 2 and 1.
-    pub merges_levels: bool,
+    /// Whether nodes of levels 2 and 1 may be merged in a node of 2 MiB, and those of levels 4 and 3.
+    pub merges: [bool; 2],
 }
 
 impl Format {
@@ -56,7 +56,7 @@ impl Default for Format {
             holes: None,
             has_gapped: false,
             block_log2: 0,
-            merges_levels: false,
+            merges: [false; 2],
         }
     }
 }

@@ -63,7 +63,7 @@ impl MergedNodes {
 impl PageTable {
     /// A block for a new node of a level and those below it, if they may be merged and memory has a spare one.
     pub(super) fn block_to_merge(&self, level: u8, frames: &mut Frames) -> Option<FrameNumber> {
-        let merges = self.format.merges_levels && level.is_multiple_of(2);
+        let merges = level.is_multiple_of(2) && self.format.merges[usize::from(level / 2 - 1)];
         if merges { frames.allocate_surplus(BLOCK, Owner::PageTable) } else { None }
     }
 

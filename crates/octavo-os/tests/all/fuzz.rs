@@ -211,7 +211,7 @@ fn contiguous(frames: u64, copy_on_write: CopyOnWrite, block_log2: u8) -> Setup 
 
 /// Page tables whose levels are merged where blocks are free.
 fn merged(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
-    let format = Format { levels, merges_levels: true, ..Format::default() };
+    let format = Format { levels, merges: [true; 2], ..Format::default() };
     Setup { format, ..conventional(frames, copy_on_write) }
 }
 

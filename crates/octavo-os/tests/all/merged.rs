@@ -14,7 +14,7 @@ const DATA: FrameNumber = FrameNumber::new(1 << 20);
 /// A page table in a memory of this many frames.
 fn table(frames: u64, levels: u8) -> (PageTable, Frames) {
     let mut frames = Frames::new(MemoryShape::new(frames, Order::LINUX).unwrap());
-    let format = Format { levels, merges_levels: true, ..Format::default() };
+    let format = Format { levels, merges: [true; 2], ..Format::default() };
     (PageTable::new(format, None, &mut frames).unwrap(), frames)
 }
 
@@ -25,6 +25,11 @@ fn steps(table: &PageTable, at: u64) -> Vec<(u8, u64, u64)> {
         (step.level, step.at.frame().raw(), step.at.raw() % 4096 / 8)
     };
     walk.steps().iter().map(step).collect()
+}
+
+/// The levels of the entries that a walk reads.
+fn levels(table: &PageTable, at: u64) -> Vec<u8> {
+    steps(table, at).iter().map(|(level, ..)| *level).collect()
 }
 
 /// The base page with these indices, from level 4 on.
@@ -59,6 +64,18 @@ fn fifth_level_is_not_merged() {
     table.map(page(at), PageSize::BASE, DATA, RW, &mut frames).unwrap();
     assert_eq!(steps(&table, at), [(5, 0, 6), (3, BLOCK + 1, 2), (1, 2 * BLOCK + 3, 4)]);
     assert_eq!(table.nodes(), 1 + 2 * BLOCK);
+}
+
+#[test]
+fn either_pair_of_levels_can_be_merged_alone() {
+    for (merges, levels) in [([true, false], [4, 3, 1]), ([false, true], [3, 2, 1])] {
+        let mut frames = Frames::new(MemoryShape::new(1 << 14, Order::LINUX).unwrap());
+        let format = Format { merges, ..Format::default() };
+        let mut table = PageTable::new(format, None, &mut frames).unwrap();
+        table.map(page(5), PageSize::BASE, DATA, RW, &mut frames).unwrap();
+        assert_eq!(self::levels(&table, 5), levels);
+        assert_eq!(table.nodes(), BLOCK + 2);
+    }
 }
 
 #[test]
@@ -113,9 +130,6 @@ fn node_without_a_free_block_is_two_levels() {
     let at = indices([0, 1, 2, 3]);
     table.map(page(at), PageSize::BASE, DATA, RW, &mut frames).unwrap();
     assert_eq!(table.nodes(), BLOCK + 2);
-    let levels = |table: &PageTable, at| -> Vec<u8> {
-        steps(table, at).iter().map(|(level, ..)| *level).collect()
-    };
     assert_eq!(levels(&table, at), [3, 2, 1]);
     // Nodes stay as they are.
     taken.into_iter().chain([last]).for_each(|frame| frames.free(frame, Order::BASE));
@@ -133,7 +147,7 @@ fn memory_that_an_operation_needs_is_not_merged() {
     for (ensured, nodes) in [(BLOCK, BLOCK), (BLOCK + 1, 1)] {
         let mut frames = Frames::new(MemoryShape::new(2 * BLOCK, Order::LINUX).unwrap());
         frames.ensure_free(ensured).unwrap();
-        let format = Format { merges_levels: true, ..Format::default() };
+        let format = Format { merges: [true; 2], ..Format::default() };
         let table = PageTable::new(format, None, &mut frames).unwrap();
         assert_eq!(table.nodes(), nodes);
     }

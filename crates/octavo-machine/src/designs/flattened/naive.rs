@@ -1,0 +1,423 @@
+//! The slow, obvious twin: page tables as maps, from a level and the number of a region to the block of its node, and walk
+//! caches as lists. The tests compare the counters of both.
+//!
+//! With pages of 4 KiB alone all counters are compared. Where small pages give way to a large one, the twin frees their
+//! nodes before it makes those of the large page, so that the places of nodes in memory, and what depends on them, differ.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+
+use octavo_config::{HostConfig, MachineConfig};
+use octavo_hw::Asid;
+use octavo_oracle::strategies::Step;
+use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
+use octavo_os::page_table::{HardwareTable, MakeTable};
+use octavo_types::{
+    AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr, VirtAddr,
+};
+use proptest::prelude::*;
+
+use super::FlattenedSettings;
+use crate::counters::Counters;
+use crate::designs::Conventional;
+use crate::designs::build::{self, HardwareFormat};
+use crate::designs::registry::policies;
+use crate::designs::twins::{
+    self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
+    guest_configs, machine, map, references, run, setup, tiny,
+};
+use crate::env::{WalkPlan, Walker};
+use crate::machine::AnyMachine;
+
+/// The walk caches of both machines, fully associative: level and entries, in the order in which they are looked up.
+const WALK_CACHES: [(u8, usize); 3] = [(2, 4), (3, 2), (4, 1)];
+
+const SMALL_WALK_CACHES: [&str; 8] = [
+    "walker.caches.pde.entries=4",
+    "walker.caches.pde.ways=full",
+    "walker.caches.pdpte.entries=2",
+    "walker.caches.pml4e.entries=1",
+    "host.walk_caches.pde.entries=4",
+    "host.walk_caches.pde.ways=full",
+    "host.walk_caches.pdpte.entries=2",
+    "host.walk_caches.pml4e.entries=1",
+];
+
+const ROOT_LEVEL: u8 = 4;
+
+struct Node {
+    frame: FrameNumber,
+    is_merged: bool,
+}
+
+impl Node {
+    fn order(&self) -> Order {
+        Order::of(if self.is_merged { PageSize::HUGE } else { PageSize::BASE })
+    }
+}
+
+struct Tables {
+    is_merged: fn(u8) -> bool,
+    /// Sizes in base pages, by first base page.
+    pages: BTreeMap<u64, u64>,
+    /// By level and number of the region. A merged node has the upper of its levels.
+    nodes: BTreeMap<(u8, u64), Node>,
+    exhausted: Option<OutOfMemory>,
+}
+
+/// The base pages below an entry of a level.
+fn pages_of_entry(level: u8) -> u64 {
+    512u64.pow(u32::from(level) - 1)
+}
+
+/// The number of the region of a level's node.
+fn region(level: u8, page: u64) -> u64 {
+    page / pages_of_entry(level + 1)
+}
+
+impl Tables {
+    fn new(is_merged: fn(u8) -> bool, frames: &mut Frames) -> Tables {
+        let mut tables =
+            Tables { is_merged, pages: BTreeMap::new(), nodes: BTreeMap::new(), exhausted: None };
+        tables.add_node(ROOT_LEVEL, 0, frames);
+        tables
+    }
+
+    fn add_node(&mut self, level: u8, region: u64, frames: &mut Frames) {
+        let block = match (self.is_merged)(level) {
+            true => frames.allocate_free(Order::of(PageSize::HUGE), Owner::PageTable).ok(),
+            false => None,
+        };
+        let is_merged = block.is_some();
+        match block.map_or_else(|| frames.allocate(Order::BASE, Owner::PageTable), Ok) {
+            Ok(frame) => drop(self.nodes.insert((level, region), Node { frame, is_merged })),
+            Err(error) => self.exhausted = Some(error),
+        }
+    }
+
+    /// The entries on the way to a base page, each with its level.
+    fn way(&self, page: u64) -> Vec<(u8, PhysAddr)> {
+        let mut way = Vec::new();
+        let mut level = ROOT_LEVEL;
+        while let Some(node) = self.nodes.get(&(level, region(level, page))) {
+            let entries = if node.is_merged { 512 * 512 } else { 512 };
+            let lowest = if node.is_merged { level - 1 } else { level };
+            let entry = page / pages_of_entry(lowest) % entries;
+            way.push((lowest, PhysAddr::new(node.frame.start().raw() + entry * 8)));
+            level = lowest - 1;
+        }
+        way
+    }
+
+    fn is_mapped(&self, page: u64) -> bool {
+        self.pages.range(..=page).next_back().is_some_and(|(first, pages)| page < first + pages)
+    }
+
+    /// Whether a node has entries: pages in its region that are smaller.
+    fn is_needed(&self, level: u8, region: u64) -> bool {
+        let pages = pages_of_entry(level + 1);
+        let mut inside = self.pages.range(region * pages..(region + 1) * pages);
+        level == ROOT_LEVEL || inside.any(|(_, size)| *size < pages)
+    }
+}
+
+impl HardwareTable for Tables {
+    fn map(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames) {
+        let (page, pages) = (page.raw(), size.bytes() >> 12);
+        let mut level = ROOT_LEVEL;
+        while pages_of_entry(level + 1) > pages {
+            let key = (level, region(level, page));
+            if !self.nodes.contains_key(&key) {
+                self.add_node(key.0, key.1, frames);
+            }
+            let Some(node) = self.nodes.get(&key) else { return };
+            level -= if node.is_merged { 2 } else { 1 };
+            if level == 0 {
+                break;
+            }
+        }
+        self.pages.insert(page, pages);
+    }
+
+    fn unmap(&mut self, page: PageNumber, _: PageSize, frames: &mut Frames) {
+        self.pages.remove(&page.raw());
+        for level in 1..ROOT_LEVEL {
+            let key = (level, region(level, page.raw()));
+            if !self.is_needed(key.0, key.1)
+                && let Some(node) = self.nodes.remove(&key)
+            {
+                frames.free(node.frame, node.order());
+            }
+        }
+    }
+
+    fn frames(&self) -> u64 {
+        self.nodes.values().map(|node| node.order().frames()).sum()
+    }
+
+    fn exhausted(&self) -> Option<OutOfMemory> {
+        self.exhausted
+    }
+
+    fn free(self: Box<Self>, frames: &mut Frames) {
+        self.nodes.values().for_each(|node| frames.free(node.frame, node.order()));
+    }
+}
+
+#[derive(Default)]
+struct NaiveWalker {
+    /// In the order of [`WALK_CACHES`]: address space and number of the entry; the one used last is the last.
+    cached: [Vec<(Asid, u64)>; 3],
+    hits: [u64; 3],
+    misses: [u64; 3],
+}
+
+impl Walker for NaiveWalker {
+    fn plan(&mut self, table: &dyn HardwareTable, of: Asid, page: PageNumber, plan: &mut WalkPlan) {
+        let (table, page) = ((table as &dyn Any).downcast_ref::<Tables>().unwrap(), page.raw());
+        let mut way = table.way(page);
+        for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
+            let entries = &mut self.cached[cache];
+            let key = (of, page / pages_of_entry(level));
+            if let Some(at) = entries.iter().position(|entry| *entry == key) {
+                entries.remove(at);
+                entries.push(key);
+                self.hits[cache] += 1;
+                way.retain(|(of_entry, _)| *of_entry < level);
+                break;
+            }
+            self.misses[cache] += 1;
+        }
+        for (_, at) in &way {
+            plan.probe(*at);
+            plan.wait();
+        }
+        let (last, above) = way.split_last().unwrap();
+        plan.entry = table.is_mapped(page).then_some(last.1);
+        for (level, _) in above {
+            let cache = WALK_CACHES.iter().position(|(of, _)| of == level).unwrap();
+            let key = (of, page / pages_of_entry(*level));
+            let entries = &mut self.cached[cache];
+            entries.retain(|entry| *entry != key);
+            entries.push(key);
+            if entries.len() > WALK_CACHES[cache].1 {
+                entries.remove(0);
+            }
+        }
+    }
+
+    fn invalidate(&mut self, of: Asid, range: AddrRange) {
+        let (start, end) = (range.start().raw() >> 12, range.end().raw().div_ceil(4096));
+        for (entries, (level, _)) in self.cached.iter_mut().zip(WALK_CACHES) {
+            let pages = pages_of_entry(level);
+            entries.retain(|(asid, number)| {
+                *asid != of || (number + 1) * pages <= start || end <= number * pages
+            });
+        }
+    }
+
+    fn clear(&mut self) {
+        self.cached = Default::default();
+    }
+
+    fn report(&self, component: &str, counters: &mut Counters) {
+        for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
+            let component = format!("{component}.l{level}");
+            counters.add(&component, "accesses", self.hits[cache] + self.misses[cache]);
+            counters.add(&component, "hits", self.hits[cache]);
+            counters.add(&component, "misses", self.misses[cache]);
+        }
+    }
+}
+
+fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
+    let table: MakeTable = match config.designs.get::<FlattenedSettings>() {
+        FlattenedSettings { upper: true, lower: true } => {
+            |frames| Box::new(Tables::new(|level| level == 4 || level == 2, frames))
+        }
+        FlattenedSettings { upper: true, lower: false } => {
+            |frames| Box::new(Tables::new(|level| level == 4, frames))
+        }
+        FlattenedSettings { upper: false, lower: true } => {
+            |frames| Box::new(Tables::new(|level| level == 2, frames))
+        }
+        FlattenedSettings { upper: false, lower: false } => {
+            |frames| Box::new(Tables::new(|_| false, frames))
+        }
+    };
+    let hardware = HardwareFormat { table, walker: || Box::new(NaiveWalker::default()) };
+    let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
+    let os = policies().parse(policy).unwrap();
+    let made = build::machine_with_tables(config, &setup(config), tables, &os, |_| {
+        Conventional::new(&config.tlb, octavo_types::Instructions::PORTABLE)
+    });
+    made.unwrap()
+}
+
+/// Some free blocks of 2 MiB in memory that is fragmented.
+const FEW_BLOCKS: &str =
+    "{kind='order-mix',free_blocks={4KiB=60000,64KiB=3000,2MiB=5},movable_share=0.5}";
+/// No free block of 2 MiB.
+const NO_BLOCKS: &str =
+    "{kind='holes',portion=1.0,fraction=0.02,layout='dispersed',holes='immovable'}";
+
+/// The machine with memory that does not run out, fragmented so, and small walk caches.
+fn roomy(config: &MachineConfig, fragmentation: Option<&str>) -> MachineConfig {
+    let of = |key: &str| fragmentation.map(|kind| format!("{key}memory.fragmentation={kind}"));
+    let (own, of_host) = (of(""), of("host."));
+    let bytes = if fragmentation.is_some() { "2GiB" } else { "16GiB" };
+    let (bytes, of_guest) = (format!("memory.bytes={bytes}"), format!("host.memory.bytes={bytes}"));
+    let walk_caches = &SMALL_WALK_CACHES[..if config.host.is_some() { 8 } else { 4 }];
+    let mut settings: Vec<&str> = walk_caches.to_vec();
+    settings.extend([Some(bytes.as_str()), own.as_deref()].into_iter().flatten());
+    if config.host.is_some() {
+        settings.splice(0..0, GUEST);
+        settings.extend([Some(of_guest.as_str()), of_host.as_deref()].into_iter().flatten());
+    }
+    let roomy = tiny(&settings);
+    let host = config.host.clone().zip(roomy.host).map(|(host, roomy)| HostConfig {
+        policy: host.policy,
+        tlbs_hold: host.tlbs_hold,
+        ..roomy
+    });
+    MachineConfig { memory: roomy.memory, walker: roomy.walker, host, ..config.clone() }
+}
+
+fn merging(config: &MachineConfig, upper: bool, lower: bool) -> MachineConfig {
+    let mut config = config.clone();
+    config.designs.set(FlattenedSettings { upper, lower });
+    config
+}
+
+/// Whether a counter does not depend on where in memory nodes are, nor on how many entries a page has.
+fn is_of_events((component, counter, ..): &(&str, &'static str, u64, Option<u64>)) -> bool {
+    let is_of_place = ["cache", "core", "memory"].iter().any(|of| component.starts_with(of))
+        || counter.starts_with("references_")
+        || ["cycles_overlapped", "entries_written", "peak_page_table_bytes"].contains(counter);
+    !is_of_place
+}
+
+/// Plays actions on the design and its twin, and compares all counters or those of events.
+fn compare(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<Counters, TestCaseError> {
+    let machines = [machine("flattened", config, policy), naive(config, policy)];
+    let has_large = policy != "base" || config.host.as_ref().is_some_and(|host| host.policy != "base");
+    if !has_large {
+        return twins::compare(config, machines, actions);
+    }
+    let [design, twin] = counted(config, machines.into(), actions).try_into().unwrap();
+    let mut found = differences(&design, &twin);
+    found.retain(is_of_events);
+    prop_assert_eq!(found, Vec::new());
+    Ok(design)
+}
+
+/// Plays actions on the design and on one with ordinary radix trees, and compares all counters.
+fn compare_to_radix(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<(), TestCaseError> {
+    let machines = ["flattened", "conventional"].map(|hardware| machine(hardware, config, policy));
+    twins::compare(config, machines, actions).map(|_| ())
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(16))]
+
+    #[test]
+    fn design_equals_twin(
+        config in configs(&[]),
+        actions in actions(),
+        upper in any::<bool>(),
+        lower in any::<bool>(),
+    ) {
+        compare(&roomy(&config, None), "base", &actions)?;
+        compare(&roomy(&config, None), "thp", &actions)?;
+        compare(&merging(&roomy(&config, Some(FEW_BLOCKS)), upper, lower), "base", &actions)?;
+    }
+
+    #[test]
+    fn design_equals_twin_in_a_guest(configs in guest_configs(), actions in actions()) {
+        for config in &configs {
+            compare(&roomy(config, None), "base", &actions)?;
+            compare(&roomy(config, None), "thp", &actions)?;
+        }
+        compare(&roomy(&configs[0], Some(FEW_BLOCKS)), "base", &actions)?;
+    }
+
+    #[test]
+    fn without_free_blocks_it_is_the_radix_tree(
+        config in configs(&[]),
+        guests in guest_configs(),
+        actions in actions(),
+    ) {
+        for config in [&config, &guests[0], &guests[1]] {
+            for policy in ["base", "thp"] {
+                compare_to_radix(&roomy(config, Some(NO_BLOCKS)), policy, &actions)?;
+            }
+        }
+    }
+
+    #[test]
+    fn without_merged_levels_it_is_the_radix_tree(
+        config in configs(&[]),
+        guests in guest_configs(),
+        actions in actions(),
+    ) {
+        for config in [&config, &guests[0], &guests[1]] {
+            for policy in ["base", "thp"] {
+                compare_to_radix(&merging(config, false, false), policy, &actions)?;
+            }
+        }
+    }
+}
+
+#[test]
+fn compared_events_occur() {
+    for settings in [&[][..], &GUEST] {
+        let config = roomy(&tiny(&[settings, &["core.count=2"]].concat()), Some(FEW_BLOCKS));
+        let counters = compare(&config, "base", &all_events()).unwrap();
+        let get = |component, counter| counters.get(component, counter).unwrap();
+        // Merged nodes, and ordinary ones.
+        let bytes = get("os", "peak_page_table_bytes");
+        assert!(bytes > 4 << 20 && !bytes.is_multiple_of(2 << 20), "{bytes}");
+        assert!(get("os", "copy_on_write_faults") > 0 && get("walker", "faulted") > 0);
+        for level in ["walker.cache.l2", "walker.cache.l3"] {
+            assert!(get(level, "hits") > 0 && get(level, "misses") > 0, "{level}");
+        }
+    }
+}
+
+/// The start of the pages of the tests below: a whole number of GiB.
+const FIRST: u64 = 0x40_0000_0000;
+
+/// References and walks of the second pass over one page in each of 200 parts of 2 MiB.
+fn second_pass(hardware: &str, settings: &[&str], policy: &str) -> (u64, u64) {
+    let config = tiny(&[&["memory.bytes=16GiB"], settings].concat());
+    let pass = || references(ItemKind::Load, (0..200).map(|part| FIRST + (part << 21)));
+    let first = run([map(FIRST, 200 << 9)].into_iter().chain(pass()).collect());
+    let counters = counted_last(&config, || machine(hardware, &config, policy), &[first, run(pass().collect())]);
+    ["references", "walks"].map(|counter| counters.get("walker", counter).unwrap()).into()
+}
+
+/// The cache of level 2 has entries for 64 MiB, that of level 3 for 4 GiB.
+#[test]
+fn walks_read_one_entry_where_a_radix_tree_takes_two() {
+    assert_eq!(second_pass("conventional", &[], "base"), (400, 200));
+    assert_eq!(second_pass("flattened", &[], "base"), (200, 200));
+    // An entry of either page: with 2 MiB, a radix tree reads as few.
+    for hardware in ["conventional", "flattened"] {
+        assert_eq!(second_pass(hardware, &[], "thp"), (200, 200), "{hardware}");
+    }
+}
+
+#[test]
+fn unmapping_frees_nodes() {
+    let config = tiny(&[]);
+    let unmap = Event::Unmap { range: AddrRange::new(VirtAddr::new(FIRST), 4 << 30) };
+    let loads = references(ItemKind::Load, (0..4).map(|part| FIRST + (part << 30)));
+    let steps: Vec<Step> = [map(FIRST, 4 << 18)].into_iter().chain(loads).collect();
+    let bytes = |steps: Vec<Step>| {
+        let counters = counted(&config, vec![machine("flattened", &config, "base")], &[(0, run(steps))]);
+        counters[0].get("os", "page_table_bytes").unwrap() >> 20
+    };
+    // The root, the node of the code, and those of four GiB.
+    assert_eq!(bytes(steps.clone()), 2 * 6);
+    assert_eq!(bytes([steps, vec![Step::Event(unmap)]].concat()), 2 * 2);
+}
