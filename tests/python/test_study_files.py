@@ -23,6 +23,7 @@ from octavo.tracing.recording import RecordedTrace
 from schemas import first_error, validator_of
 from sim_fakes import STRIDED
 from test_sweeps import ZIPF, files
+from traces_made import convert
 
 STUDY = f"""
 designs = ["base4k", "thp"]
@@ -68,6 +69,43 @@ def test_a_study_is_a_sweep(path: str, tmp_path: Path) -> None:
         out=tmp_path / "sweep",
     )
     assert files(tmp_path / "study.results") == files(tmp_path / "sweep")
+
+
+def test_processes_of_several_programs_share_the_machines_of_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of traces may name programs, and what is there is not simulated again."""
+    recorded = tmp_path / "recorded.oct"
+    convert(ZIPF, recorded)
+
+    def record(command: Any, path: Path) -> Any:
+        path.write_bytes(recorded.read_bytes())
+        return RecordedTrace(str(path), {"exit": {"reason": "exited"}}, 1, 1, 1, 1, 0.0)
+
+    monkeypatch.setattr(recordings, "record", record)
+    text = 'designs = "thp"\nprocesses = "asid"\nquantum = "10k"\ncores = 2\n'
+    text += f'[traces]\nmix = ["ls", "{STRIDED}", "recorded.oct"]\n[programs]\nls = ["ls"]\n'
+    path = written(tmp_path, text)
+    done = study("run", path, "-q", "--json", "-")
+    assert (done.exit_code, done.stderr) == (0, "")
+    references = {one["trace"]: one["references"] for one in json.loads(done.stdout)["simulations"]}
+    sim = octavo.sim(
+        [str(recorded), STRIDED, str(recorded)], designs="thp", processes="asid", quantum=10_000
+    )
+    assert references == {
+        "mix": sim.total[0].references,
+        "ls": octavo.sim(str(recorded), designs="thp").total[0].references,
+    }
+    next((tmp_path / "one.results").rglob("*.parquet")).unlink()
+    assert study("resume", path).stderr.startswith("2 simulations, 1 of them there already")
+    apart = written(tmp_path, text.replace('processes = "asid"\nquantum = "10k"\n', ""))
+    done = study("run", apart)
+    assert (done.exit_code, "with processes asid or flush they share" in done.stderr) == (2, True)
+    path = written(tmp_path, text.replace("10k", "10q"))
+    assert "one.toml: quantum: `10q` is not a count" in study("run", path).stderr
+    for names in ("[]", "[3]"):
+        wrong = written(tmp_path, f'processes = "asid"\n[traces]\nmix = {names}\n')
+        assert "`traces` has a value that is no text." in study("run", wrong).stderr
 
 
 def test_an_estimate_runs_nothing(path: str, tmp_path: Path) -> None:

@@ -66,6 +66,12 @@ def test_one_row_is_one_simulation(swept: octavo.SweepResult) -> None:
     assert not swept.is_partial
 
 
+def counted(rows: list[Any]) -> list[dict[str, Any]]:
+    """The counters, without labels, and without what a row does not have."""
+    names = ("process", "interval", "component", "counter", "value")
+    return [{key: row[key] for key in names if row.get(key) is not None} for row in rows]
+
+
 @pytest.mark.parametrize("timing", ["additive", "out-of-order"])
 def test_every_design_counts_what_sim_counts(timing: str) -> None:
     """All designs by one reading of the trace, beside each other and beside another machine."""
@@ -75,17 +81,62 @@ def test_every_design_counts_what_sim_counts(timing: str) -> None:
     for machine in ("skylake", "zen3"):
         for name in names:
             alone = octavo.sim(ZIPF, machine, [name], **counting).rows
-            found = [
-                {
-                    key: row[key]
-                    for key in ("process", "interval", "component", "counter", "value")
-                    if row[key] is not None
-                }
-                for row in swept
-                if (row["machine"], row["design"]) == (machine, name)
-            ]
-            expected = [{k: v for k, v in row.items() if k != "design"} for row in alone]
-            assert found == expected, (machine, name)
+            found = [row for row in swept if (row["machine"], row["design"]) == (machine, name)]
+            assert counted(found) == counted(alone), (machine, name)
+
+
+MIX = {"alone": STRIDED, "pair": [STRIDED, ZIPF], "twice": [ZIPF, ZIPF]}
+SHARED: list[dict[str, Any]] = [
+    {"processes": "asid", "quantum": 4096},
+    {"processes": "flush", "quantum": 4096, "first_quantum": 10_000, "warm_up": 5000},
+    {"processes": "asid", "interval": 20_000, "cores": 2, "warm_up": 4000, "fast_forward": True},
+    {"processes": "asid", "virtualised": True, "host_policy": "thp", "timing": "out-of-order"},
+]
+
+
+@pytest.mark.parametrize("choices", SHARED)
+def test_processes_that_share_machines_count_what_sim_counts(choices: dict[str, Any]) -> None:
+    """Machines of one reading, each with cores, TLBs and a host of its own."""
+    settings = {"tlb.l2.main.entries": [768, 1536]}
+    swept = octavo.sweep(MIX, "skylake", ["base4k", "thp"], settings, **choices)
+    assert swept.failed == {}
+    rows = swept.rows().to_pylist()
+    for trace, names in MIX.items():
+        for entries in (768, 1536):
+            machine = {"tlb.l2.main.entries": entries}
+            for design in ("base4k", "thp"):
+                found = [
+                    row
+                    for row in rows
+                    if (row["trace"], row["tlb.l2.main.entries"], row["design"])
+                    == (trace, entries, design)
+                ]
+                alone = octavo.sim(names, "skylake", [design], machine, **choices)
+                assert counted(found) == counted(alone.rows), (trace, entries, design)
+
+
+def test_machines_of_several_cores_are_swept_by_their_number() -> None:
+    """Also where each process has machines of its own, from a trace with threads."""
+    settings = {"core.count": [1, 2]}
+    swept = octavo.sweep(str(RECORDED), "skylake", "thp", settings).rows().to_pylist()
+    for cores in (1, 2):
+        alone = octavo.sim(str(RECORDED), "skylake", ["thp"], cores=cores).rows
+        found = [row for row in swept if row["core.count"] == cores]
+        assert counted(found) == counted(alone)
+
+
+def test_several_traces_share_machines_only_where_processes_do(tmp_path: Path) -> None:
+    for processes, sentence in (
+        ({}, "`pair` is several traces: with --processes asid or flush they share a core"),
+        ({"processes": "asid", "settings": {"core.address_spaces": "flushed"}}, "contradict"),
+        ({"processes": "asid", "warm_up": 10**9}, "it ends within the 1000000000 instructions"),
+        ({"quantum": 5}, "--quantum needs --processes asid or flush"),
+    ):
+        given: dict[str, Any] = {"designs": "thp", **processes}
+        with pytest.raises(OctavoError, match=sentence):
+            octavo.sweep({"pair": [STRIDED, ZIPF]}, **given)
+    with pytest.raises(UsageError, match="a sweep needs traces"):
+        octavo.sweep({"pair": []}, processes="asid")
 
 
 def test_metrics_are_those_of_sim(swept: octavo.SweepResult) -> None:
@@ -139,7 +190,7 @@ def test_results_do_not_depend_on_what_else_was_simulated(
 
 def test_the_key_covers_all_that_decides_a_result(tmp_path: Path) -> None:
     def key(
-        trace: str = STRIDED, machine: str = "skylake", design: str = "thp", **more: Any
+        trace: Any = STRIDED, machine: str = "skylake", design: str = "thp", **more: Any
     ) -> str:
         settings = more.pop("settings", {})
         one = list(crossed({"t": trace}, {"m": machine}, [design], [settings], [None]))
@@ -161,7 +212,19 @@ def test_the_key_covers_all_that_decides_a_result(tmp_path: Path) -> None:
         key(skip_instructions=1000),
         key(layout="as-traced"),
         key(between_marks=True),
+        key(cores=2),
+        key(virtualised=True),
+        key(virtualised=True, host_policy="base"),
+        key(processes="asid"),
+        key(processes="flush"),
+        key(processes="asid", quantum=10**5),
+        key(processes="asid", first_quantum=10**5),
+        key(trace=[STRIDED, ZIPF], processes="asid"),
+        key(trace=[ZIPF, STRIDED], processes="asid"),
+        key(warm_up=1000, fast_forward=True),
     ]
+    assert key(cores=2) == key(settings={"core.count": 2})
+    assert key(processes="asid") == key(trace=[STRIDED], processes="asid", quantum=10**6)
     assert len({key(), *others}) == 1 + len(others)
 
 

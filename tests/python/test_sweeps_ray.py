@@ -60,6 +60,23 @@ def test_a_lost_node_changes_nothing(cluster: Any, tmp_path: Path) -> None:
     assert files(tmp_path / "ray") == files(tmp_path / "local")
 
 
+def test_processes_share_machines_on_every_node(cluster: Any, tmp_path: Path) -> None:
+    """And what is there of them is not simulated again."""
+    traces = {str(seed): [ZIPF, f"{ZIPF}&seed={seed}"] for seed in range(1, 5)}
+    choices: dict[str, Any] = {"processes": "flush", "quantum": 10_000, "cores": 2}
+    some = dict(list(traces.items())[:2])
+    octavo.sweep(some, designs=DESIGNS, out=tmp_path / "ray", **choices)
+    seen: list[SweepProgress] = []
+    result = octavo.sweep(
+        traces, designs=DESIGNS, out=tmp_path / "ray", on="ray", on_progress=seen.append, **choices
+    )
+    assert result.failed == {}
+    assert seen[-1].total == 6
+    octavo.sweep(traces, designs=DESIGNS, out=tmp_path / "local", **choices)
+    assert len(files(tmp_path / "ray")) == 12
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+
+
 def test_a_design_in_python_runs_on_every_node(cluster: Any, tmp_path: Path) -> None:
     """It is of a module that no node has."""
 

@@ -49,8 +49,8 @@ enum Config {
     SharedCurves(CurvesConfig),
     /// Machines of several configurations, of which none wants another stream than the first.
     Sim(Arc<[SimConfig]>),
-    /// All processes take turns on the cores of one machine a design.
-    SharedSim(Box<SimConfig>),
+    /// Machines likewise; all processes take turns on the cores of one machine a design.
+    SharedSim(Arc<[SimConfig]>),
 }
 
 #[pymethods]
@@ -195,7 +195,7 @@ impl Analysis {
                     "--processes {processes} and --set core.address_spaces contradict each other: leave one out"
                 )));
             }
-            let config = Config::SharedSim(Box::new(config));
+            let config = Config::SharedSim(Arc::new([config]));
             return Ok(Analysis { config, stream: Some(stream), failures });
         }
         Ok(Analysis { config: Config::Sim(Arc::new([config])), stream: Some(stream), failures })
@@ -205,11 +205,15 @@ impl Analysis {
     #[staticmethod]
     fn together(py: Python<'_>, analyses: Vec<Py<Analysis>>) -> PyResult<Self> {
         let mut all = Vec::new();
+        let mut shared = 0;
         for analysis in &analyses {
-            match &analysis.bind(py).get().config {
-                Config::Sim(configs) => all.extend_from_slice(configs),
-                _ => return Err(OctavoError::new_err("not a simulation of separate processes")),
-            }
+            let config = &analysis.bind(py).get().config;
+            let configs = config.sims().ok_or_else(|| OctavoError::new_err("not a simulation"))?;
+            all.extend_from_slice(configs);
+            shared += usize::from(matches!(config, Config::SharedSim(_)));
+        }
+        if ![0, analyses.len()].contains(&shared) {
+            return Err(OctavoError::new_err("processes share the machines of some alone"));
         }
         let streams = analyses.iter().map(|one| one.bind(py).get().stream.clone());
         let streams: Vec<_> = streams.collect();
@@ -217,7 +221,8 @@ impl Analysis {
         else {
             return Err(OctavoError::new_err("the machines want different streams"));
         };
-        let config = Config::Sim(all.into());
+        let config =
+            if shared > 0 { Config::SharedSim(all.into()) } else { Config::Sim(all.into()) };
         let failures = analyses.iter().flat_map(|one| one.bind(py).get().failures.clone());
         Ok(Analysis { config, stream: first.clone(), failures: failures.collect() })
     }
@@ -230,7 +235,7 @@ impl Analysis {
     /// The machine of a simulation, as JSON, and its hash.
     #[getter]
     fn machine(&self) -> Option<(String, String)> {
-        let config = self.first_sim()?;
+        let config = self.config.sims()?.first()?;
         Some((config.machine.to_json(), config.machine.hash()))
     }
 
@@ -243,25 +248,22 @@ impl Analysis {
     /// An upper bound of the memory that the machines of a simulation start with, in bytes.
     #[getter]
     fn footprint_bytes(&self) -> Option<u64> {
-        let configs: &[SimConfig] = match &self.config {
-            Config::Sim(configs) => configs,
-            Config::SharedSim(config) => std::slice::from_ref(config),
-            _ => return None,
-        };
         let bytes = |config| Footprint::of(config).expect(MADE).bytes();
-        Some(configs.iter().map(bytes).sum())
+        Some(self.config.sims()?.iter().map(bytes).sum())
+    }
+}
+
+impl Config {
+    /// The configurations of simulations; `None` of another engine.
+    fn sims(&self) -> Option<&[SimConfig]> {
+        match self {
+            Config::Sim(configs) | Config::SharedSim(configs) => Some(configs),
+            _ => None,
+        }
     }
 }
 
 impl Analysis {
-    fn first_sim(&self) -> Option<&SimConfig> {
-        match &self.config {
-            Config::Sim(configs) => configs.first(),
-            Config::SharedSim(config) => Some(config),
-            _ => None,
-        }
-    }
-
     /// Starts the threads that the engine works on.
     pub fn start_workers(&self) -> PyResult<()> {
         match &self.config {
@@ -289,9 +291,7 @@ impl Analysis {
             Config::Study(config) => replay(source, limits, config, Study::new),
             Config::Curves(config) => replay(source, limits, config, Curves::new),
             Config::Sim(configs) => replay(source, limits, configs, new_sim),
-            Config::SharedSim(config) => {
-                replay_together(source, limits, Sim::new(config).expect(MADE))
-            }
+            Config::SharedSim(configs) => replay_together(source, limits, new_sim(configs)),
             Config::SharedCurves(config) => replay_together(source, limits, Curves::new(config)),
         }
     }

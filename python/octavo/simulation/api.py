@@ -153,15 +153,26 @@ NO_MAPPINGS_NOTE = (
 )
 
 
+def check_shared(
+    names: str,
+    result: CoreResult,
+    configuration: SimConfiguration,
+    interrupted_by: int | None = None,
+) -> None:
+    """Refuses traces of which machines that processes share counted nothing: they warm up
+    together. Raises CannotRun, or Interrupted.
+    """
+    if "shared" in result:
+        references = result["shared"]["references"]
+        check_counted(names, references, result["exit"], configuration, interrupted_by)
+
+
 def _finished(
     result: CoreResult, configuration: SimConfiguration, circumstances: Circumstances
 ) -> SimResult:
     configuration.core_analysis.raise_failure()
-    if "shared" in result:
-        # Processes that share machines warm up together: each counts what was not their warm-up.
-        names, references = ", ".join(circumstances.command), result["shared"]["references"]
-        interrupted_by = circumstances.interrupted_by
-        check_counted(names, references, result["exit"], configuration, interrupted_by)
+    names = ", ".join(circumstances.command)
+    check_shared(names, result, configuration, circumstances.interrupted_by)
     manifest = build_manifest(result, circumstances)
     if not any(process["mapped"] for process in result["processes"]):
         manifest["notes"].append(NO_MAPPINGS_NOTE)

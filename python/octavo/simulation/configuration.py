@@ -222,7 +222,7 @@ def configure_sim(
     measured = read_measured(perf_4k, perf_thp, names)
     if isinstance(settings, Mapping):
         settings = setting_texts(settings)
-    settings = [*_short_settings(cores, virtualised, host_policy), *settings]
+    settings = [*short_settings(cores, virtualised, host_policy), *settings]
     chosen = tuple(dict.fromkeys(designs))
     if len(names) < len(chosen):
         raise UsageError("two designs in Python have the same name: give them different ones.")
@@ -277,15 +277,17 @@ def configure_sim(
     return made
 
 
-def _short_settings(cores: int | None, virtualised: bool, policy: str | None) -> Iterator[str]:
+def short_settings(
+    cores: int | None = None, virtualised: bool = False, host_policy: str | None = None
+) -> Iterator[str]:
     """The settings that options stand for. Raises UsageError."""
     check_range("--cores", cores, 1, _core.MAX_CORES)
     if cores is not None:
         yield f"core.count={cores}"
-    if virtualised or policy is not None:
+    if virtualised or host_policy is not None:
         yield "host=usual"
-    if policy is not None:
-        yield f"host.policy={toml_value(policy)}"
+    if host_policy is not None:
+        yield f"host.policy={toml_value(host_policy)}"
 
 
 def _as_asked(sentence: str, host_policy: str | None) -> str:

@@ -17,10 +17,10 @@ from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, co
 from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.local import LocalWorkers
-from octavo.sweeps.plan import Names, Variants, crossed, named, resolve
+from octavo.sweeps.plan import Names, Variants, crossed, named, named_traces, resolve
 from octavo.sweeps.results import SweepResult
 from octavo.sweeps.running import SweepProgress, Workers, prepare, run_prepared
-from octavo.sweeps.simulation import COUNTING
+from octavo.sweeps.simulation import COUNTING, MACHINE_CHOICES
 from octavo.tracing.scope import resolve_scope
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LOCAL, RAY = "local", "ray"
 _RAY_ADDRESS = f"{RAY}://"
 
 
-@with_checked_names(COUNTING, (configure_sim, resolve_scope))
+@with_checked_names((*COUNTING, *MACHINE_CHOICES), (configure_sim, resolve_scope))
 def sweep(
     traces: Names,
     machines: Names = DEFAULT_MACHINE,
@@ -44,7 +44,7 @@ def sweep(
     format: str | None = None,
     progress: bool | None = None,
     on_progress: Callable[[SweepProgress], None] | None = None,
-    **counting: Any,
+    **choices: Any,
 ) -> SweepResult:
     """Simulates every combination of traces, machines, designs and settings.
 
@@ -60,6 +60,9 @@ def sweep(
     `memory.fragmentation.seed`. Designs are names, and subclasses of `octavo.Design`, which go to
     the workers with their code: a result is kept under a hash of it.
 
+    With `processes` "asid" or "flush", the processes of a trace share machines, and a mapping may
+    give a name several traces, whose processes do: `{"pair": ["gzip.oct", "sort.oct"]}`.
+
     Each trace is decoded once for up to 32 simulations. They run in `workers` processes of this
     machine (as many as it has processors), or, with `on="ray"` or `on="ray://HOST:PORT"`, on a Ray
     cluster. Results are kept in the directory `out`, under a key of all that decides them, and what
@@ -67,8 +70,9 @@ def sweep(
     hand and keeps what is done: the result is partial then.
 
     `progress` shows a bar (by default on terminals and in notebooks). Of the other arguments,
-    `layout`, `skip_instructions`, `max_instructions`, `between_marks`, `warm_up`, `interval` and
-    `timing` are as of `octavo.sim`.
+    `layout`, `skip_instructions`, `max_instructions`, `between_marks`, `warm_up`, `fast_forward`,
+    `interval`, `timing`, `processes`, `quantum`, `first_quantum`, `cores`, `virtualised` and
+    `host_policy` are as of `octavo.sim`, and the same for all simulations.
     Raises OctavoError with one clear sentence; where some simulations fail, `failed` says why, and
     only if all do is that an error.
     """
@@ -78,10 +82,10 @@ def sweep(
     if not designs:
         raise UsageError("a sweep needs designs.")
     seeds = [seeds] if isinstance(seeds, int) else list(seeds)
-    of_traces, of_machines = named(traces, "traces"), named(machines, "machines")
+    of_traces, of_machines = named_traces(traces), named(machines, "machines")
     combinations = crossed(of_traces, of_machines, designs, settings, seeds or [None])
     where = workers_of(on, workers)
-    plan = resolve(combinations, of_traces, of_machines, format=format, **counting)
+    plan = resolve(combinations, of_traces, of_machines, format=format, **choices)
     kept = None
     if out is None:
         kept = tempfile.TemporaryDirectory(prefix="octavo-sweep-")

@@ -12,6 +12,7 @@ import octavo._core as _core
 from octavo.base.text import plural
 from octavo.base.units import format_bytes, format_count, format_duration
 from octavo.sweeps.data_set import DataSet
+from octavo.sweeps.simulation import TraceContent
 from octavo.sweeps.tasks import Task
 from octavo.traces.by_name import SYNTHETIC, open_trace, overview_of
 
@@ -74,7 +75,7 @@ def estimate(
     for task in tasks:
         trace = task.simulations[0].trace
         if trace.hash not in lengths:
-            lengths[trace.hash] = known.get(trace.hash) or references_of(trace.uri)
+            lengths[trace.hash] = known.get(trace.hash) or _length(trace)
         length = lengths[trace.hash]
         if length is None or total is None:
             total = None
@@ -102,6 +103,12 @@ def _measured(data_set: DataSet) -> tuple[float | None, dict[str, int]]:
             work += note["references"] * note["simulations"]
             known[note["trace"]] = note["references"]
     return (seconds / work * 1e9 if work else None), known
+
+
+def _length(trace: TraceContent) -> int | None:
+    of_each = [references_of(one.uri) for one in trace.files]
+    known = [length for length in of_each if length is not None]
+    return sum(known) if len(known) == len(of_each) else None
 
 
 def references_of(uri: str) -> int | None:

@@ -17,9 +17,11 @@ from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.content import trace_hash
 from octavo.sweeps.python_design import pack
 from octavo.sweeps.simulation import (
+    MACHINE_CHOICES,
     Machine,
     Simulation,
     TraceContent,
+    TraceFile,
     resolve_counting,
     resolve_on,
 )
@@ -32,6 +34,8 @@ SEED_KEY = "memory.fragmentation.seed"
 LABELS = ("trace", "machine", "design", "seed")
 """Columns of every table that say what a row is about; those of settings come after them."""
 Names = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
+Traces = Mapping[str, str | Sequence[str]]
+"""By name: a trace, or several whose processes share machines."""
 Variants = Mapping[str, "Setting | Sequence[Setting]"] | Sequence[Mapping[str, Setting]]
 
 
@@ -88,6 +92,19 @@ def named(given: Names, what: str) -> dict[str, str]:
     return found
 
 
+def named_traces(given: Names) -> dict[str, str | Sequence[str]]:
+    """As `named`; a name of a mapping may stand for a list of several traces. Raises UsageError."""
+    if not isinstance(given, Mapping):
+        return {**named(given, "traces")}
+    lists = {
+        str(name): value if isinstance(value, list | tuple) else [value]
+        for name, value in given.items()
+    }
+    for values in [*lists.values()] or [[]]:
+        named(values, "traces")
+    return {name: [*map(os.fspath, values)] for name, values in lists.items()}
+
+
 def variants(settings: Variants | None) -> list[dict[str, Setting]]:
     """The settings of each variant of a machine: lists of a mapping are crossed, and a sequence of
     mappings is taken as it is. Raises UsageError.
@@ -110,7 +127,7 @@ def variants(settings: Variants | None) -> list[dict[str, Setting]]:
 
 
 def crossed(
-    traces: Mapping[str, str],
+    traces: Traces,
     machines: Mapping[str, str],
     designs: Sequence[str | type[Design]],
     settings: Variants | None,
@@ -139,20 +156,26 @@ def _check_count(lists: Iterable[Sized], what: str) -> None:
 
 def resolve(
     combinations: Sequence[Combination],
-    traces: Mapping[str, str],
+    traces: Traces,
     machines: Mapping[str, str],
     *,
     format: str | None = None,
-    **counting: Any,
+    **choices: Any,
 ) -> Plan:
     """The plan of combinations, all of which can be simulated. Raises OctavoError."""
     if format is not None:
         check_format(format)
-    counted = resolve_counting(**counting)
-    contents = {
-        name: TraceContent(uri, trace_hash(uri), format_among(uri, format))
-        for name, uri in traces.items()
-    }
+    counted = resolve_counting(
+        **{key: value for key, value in choices.items() if key not in MACHINE_CHOICES}
+    )
+    contents = {name: _content(uris, format) for name, uris in traces.items()}
+    if choices.get("processes", "apart") == "apart":
+        for name, content in contents.items():
+            if len(content.files) > 1:
+                raise UsageError(
+                    f"`{quoted(name)}` is several traces: with --processes asid or flush they "
+                    "share a core; else give each a name."
+                )
     resolved: dict[tuple[str, str, str | type[Design]], Machine] = {}
     packed = {one.design: pack(one.design) for one in combinations}
     planned = []
@@ -160,7 +183,7 @@ def resolve(
         settings = {**one.settings, **({} if one.seed is None else {SEED_KEY: one.seed})}
         which = (one.machine, json.dumps(settings), one.design)
         if which not in resolved:
-            resolved[which] = resolve_on(machines[one.machine], settings, (one.design,), counting)
+            resolved[which] = resolve_on(machines[one.machine], settings, (one.design,), choices)
         labels = {
             "trace": one.trace,
             "machine": one.machine,
@@ -174,3 +197,10 @@ def resolve(
         simulation = Simulation(contents[one.trace], resolved[which], name, counted, python)
         planned.append(Planned(labels, simulation))
     return Plan(tuple(planned))
+
+
+def _content(uris: str | Sequence[str], format: str | None) -> TraceContent:
+    """The content of a trace, or of several. Raises OctavoError."""
+    listed = [uris] if isinstance(uris, str) else uris
+    files = (TraceFile(uri, trace_hash(uri), format_among(uri, format)) for uri in listed)
+    return TraceContent(tuple(files))

@@ -13,7 +13,7 @@ from typing import Any
 import octavo._core as _core
 from octavo.base.errors import UsageError
 from octavo.hardware.machines import Setting, resolve_machine, setting_texts
-from octavo.simulation.configuration import SimConfiguration, configure_sim
+from octavo.simulation.configuration import SimConfiguration, configure_sim, short_settings
 from octavo.simulation.python_design import Design
 from octavo.sweeps.content import file_hash
 from octavo.sweeps.python_design import PythonDesign
@@ -28,18 +28,42 @@ COUNTING = (
     "warm_up",
     "interval",
     "timing",
+    "processes",
+    "quantum",
+    "first_quantum",
+    "fast_forward",
 )
 """The arguments of `configure_sim` that simulations of one sweep share and that decide numbers."""
+MACHINE_CHOICES = ("cores", "virtualised", "host_policy")
+"""The arguments of `configure_sim` that are short for settings of the machine."""
 
 
 @dataclass(frozen=True)
-class TraceContent:
+class TraceFile:
     """A trace and what is in it."""
 
     uri: str
     hash: str
     """Of its content: see `octavo.sweeps.content.trace_hash`."""
     format: str | None = None
+
+
+@dataclass(frozen=True)
+class TraceContent:
+    """The traces that a simulation reads: one, or several whose processes share its machine."""
+
+    files: tuple[TraceFile, ...]
+
+    @cached_property
+    def hash(self) -> str:
+        """Of all of them, in order."""
+        hashes = [one.hash for one in self.files]
+        return hashes[0] if len(hashes) == 1 else digest(canonical(hashes))
+
+    @property
+    def format(self) -> str | None:
+        """The one that was given, of those that are not synthetic."""
+        return next((one.format for one in self.files if one.format is not None), None)
 
 
 @dataclass(frozen=True)
@@ -70,7 +94,9 @@ class Simulation:
     design: str
     """Its name."""
     counting: str
-    """Canonical JSON of the arguments in `COUNTING`, each with its value."""
+    """Canonical JSON of the arguments in `COUNTING`, each with its value; those that are younger
+    than the first data sets only where they matter.
+    """
     python: PythonDesign | None = None
     """The design, if it is written in Python."""
 
@@ -107,13 +133,14 @@ def resolve_on(
     machine: str,
     settings: Mapping[str, Setting],
     designs: tuple[str | type[Design], ...],
-    counting: Mapping[str, Any],
+    choices: Mapping[str, Any],
 ) -> Machine:
     """The machine with these settings, on which all designs can be built. Raises UsageError."""
     texts = setting_texts(settings)
     try:
-        configuration = configure_sim(machine=machine, designs=designs, settings=texts, **counting)
-        resolved = resolve_machine(machine, texts)
+        configuration = configure_sim(machine=machine, designs=designs, settings=texts, **choices)
+        short = {key: choices[key] for key in MACHINE_CHOICES if key in choices}
+        resolved = resolve_machine(machine, [*short_settings(**short), *texts])
     except UsageError as error:
         where = f" with {', '.join(texts)}" if texts else ""
         raise UsageError(f"machine {machine}{where}: {error}") from None
@@ -144,6 +171,16 @@ def _counting_of(configuration: SimConfiguration) -> dict[str, Any]:
         "warm_up": configuration.warm_up_instructions,
         "interval": configuration.interval_instructions,
         "timing": configuration.timing,
+        **(
+            {}
+            if configuration.shared_quanta is None
+            else {
+                "processes": configuration.processes,
+                "quantum": configuration.quantum_instructions,
+                "first_quantum": configuration.first_quantum_instructions,
+            }
+        ),
+        **({"fast_forward": True} if configuration.fast_forward else {}),
     }
 
 

@@ -17,14 +17,23 @@ from octavo.base.text import printable, quoted
 from octavo.base.toml import TomlError, read_toml
 from octavo.base.units import count
 from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
-from octavo.sweeps.plan import Combination, Plan, crossed, resolve, variants
-from octavo.sweeps.simulation import COUNTING
+from octavo.sweeps.plan import Combination, Plan, Traces, crossed, resolve, variants
+from octavo.sweeps.simulation import COUNTING, MACHINE_CHOICES
 from octavo.traces.by_name import SYNTHETIC
 
 CROSSED, ZIPPED = "crossed", "zipped"
 _MOST_NAME_BYTES = 200
 """Of a program's name: a file name has up to 255, and a hash and a suffix follow it."""
-_NUMBERS = ("skip_instructions", "max_instructions", "warm_up", "interval")
+_NUMBERS = (
+    "skip_instructions",
+    "max_instructions",
+    "warm_up",
+    "interval",
+    "quantum",
+    "first_quantum",
+    "cores",
+)
+_CHOICES = (*COUNTING, *MACHINE_CHOICES)
 _KINDS: dict[str, tuple[type, ...]] = {
     "out": (str,),
     "combine": (str,),
@@ -39,9 +48,13 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "between_marks": (bool,),
     "layout": (str,),
     "timing": (str,),
+    "processes": (str,),
+    "fast_forward": (bool,),
+    "virtualised": (bool,),
+    "host_policy": (str,),
 }
 """The keys, each with the types of its value."""
-_OPTIONS = {"--set": "`parameters`", **{f"--{key.replace('_', '-')}": key for key in COUNTING}}
+_OPTIONS = {"--set": "`parameters`", **{f"--{key.replace('_', '-')}": key for key in _CHOICES}}
 """The keys that stand for options of the command line."""
 _WORDS = {str: "a text", list: "a list", dict: "a table", int: "a whole number", bool: "true/false"}
 
@@ -53,14 +66,16 @@ class Study:
     path: Path
     out: Path
     is_zipped: bool
-    traces: Mapping[str, str]
+    traces: Traces
+    """As the file has them."""
     programs: Mapping[str, Sequence[str]]
     machines: Mapping[str, str]
     designs: Sequence[str]
     parameters: Any
     seeds: Sequence[int | None]
     format: str | None
-    counting: Mapping[str, Any]
+    choices: Mapping[str, Any]
+    """Arguments of `configure_sim`."""
 
     def recording(self, name: str) -> Path:
         """The trace of a program, recorded or not yet; another command is another trace."""
@@ -81,17 +96,30 @@ class Study:
         self._resolved(dict.fromkeys(self.programs, SYNTHETIC))
 
     def _resolved(self, recordings: Mapping[str, str]) -> Plan:
-        traces = {**self.traces, **recordings}
+        traces = {**self._placed(recordings), **recordings}
         try:
             combinations = self._zipped(traces) if self.is_zipped else self._crossed(traces)
-            return resolve(combinations, traces, self.machines, format=self.format, **self.counting)
+            return resolve(combinations, traces, self.machines, format=self.format, **self.choices)
         except OctavoError as error:
             raise UsageError(f"{self.path}: {_in_keys(str(error))}") from None
 
-    def _crossed(self, traces: Mapping[str, str]) -> list[Combination]:
+    def _placed(self, recordings: Mapping[str, str]) -> Traces:
+        """Traces by their places; in a list, the name of a program stands for its recording."""
+
+        def place(text: str) -> str:
+            return _beside(self.path, text)
+
+        return {
+            name: place(given)
+            if isinstance(given, str)
+            else [recordings.get(text) or place(text) for text in given]
+            for name, given in self.traces.items()
+        }
+
+    def _crossed(self, traces: Traces) -> list[Combination]:
         return crossed(traces, self.machines, self.designs, self.parameters, self.seeds)
 
-    def _zipped(self, traces: Mapping[str, str]) -> list[Combination]:
+    def _zipped(self, traces: Traces) -> list[Combination]:
         lists: dict[str, Sequence[Any]] = {
             "traces": list(traces),
             "machines": list(self.machines),
@@ -126,15 +154,15 @@ def read_study(name: str) -> Study:
     if errors:
         raise UsageError(" ".join(f"{name}: {error}" for error in errors))
     seeds = given.get("seeds", [])
-    counting = {key: given[key] for key in COUNTING if key in given}
+    choices = {key: given[key] for key in _CHOICES if key in given}
     for key in _NUMBERS:
-        if isinstance(counting.get(key), str):
-            counting[key] = count(counting[key], f"{name}: {key}")
+        if isinstance(choices.get(key), str):
+            choices[key] = count(choices[key], f"{name}: {key}")
     return Study(
         path=path,
         out=path.parent / given.get("out", f"{path.stem}.results"),
         is_zipped=given.get("combine", CROSSED) == ZIPPED,
-        traces=_named(given.get("traces", []), lambda text: _beside(path, text)),
+        traces=_named(given.get("traces", []), lambda given: given),
         programs=given.get("programs", {}),
         machines=_named(
             given.get("machines", DEFAULT_MACHINE),
@@ -144,7 +172,7 @@ def read_study(name: str) -> Study:
         parameters=given.get("parameters"),
         seeds=_listed(seeds) or [None],
         format=given.get("format"),
-        counting=counting,
+        choices=choices,
     )
 
 
@@ -165,8 +193,11 @@ def _errors(given: Mapping[str, Any]) -> Any:
         yield "give `traces`, `programs` or both."
     for key in ("traces", "machines", "designs"):
         values = given.get(key, [])
-        values = values.values() if isinstance(values, dict) else _listed(values)
-        if not all(isinstance(value, str) and value for value in values):
+        if isinstance(values, dict):
+            values = [*values.values()]
+            if key == "traces":
+                values = [text for value in values for text in _listed(value) or [""]]
+        if not all(isinstance(value, str) and value for value in _listed(values)):
             yield f"`{key}` has a value that is no text."
     if not all(type(seed) is int and seed >= 0 for seed in _listed(given.get("seeds", []))):
         yield "`seeds` has a value that is no whole number from 0."
@@ -224,7 +255,7 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _named(given: Any, place: Callable[[str], str]) -> dict[str, str]:
+def _named(given: Any, place: Callable[[Any], Any]) -> dict[str, Any]:
     pairs = given.items() if isinstance(given, dict) else ((text, text) for text in _listed(given))
     return {name: place(text) for name, text in pairs}
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import octavo._core as _core
 from octavo.base.errors import CannotRun
 from octavo.base.table import arrow_schema
-from octavo.simulation.api import SimResult
+from octavo.simulation.api import SimResult, check_shared
 from octavo.simulation.configuration import configure_sim
 from octavo.simulation.model import Simulated
 from octavo.sweeps.content import local_trace
@@ -26,6 +26,8 @@ from octavo.tracing.replay import replay_trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from octavo._core import SimResult as CoreResult
 
 MOST_SIMULATIONS = 32
 """In a task: more would lose more when one is killed, and save little decoding."""
@@ -128,24 +130,34 @@ def run_task(task: Task, on_progress: Callable[[Any], None] = lambda progress: N
                 configure_sim(machine=str(place), designs=(design or one.design,), **counting)
             )
     analysis = _core.Analysis.together([one.core_analysis for one in configurations])
-    trace = local_trace(first.trace.uri, first.trace.hash)
+    traces = [local_trace(one.uri, one.hash) for one in first.trace.files]
     counted, _ = replay_trace(
-        [trace], configurations[0], lambda: analysis, on_progress, first.trace.format
+        traces, configurations[0], lambda: analysis, on_progress, first.trace.format
     )
     analysis.raise_failure()
+    names = ", ".join(one.uri for one in first.trace.files)
     if counted["exit"]["reason"] not in _WHOLE:
         reason = counted["exit"]["diagnostics"].rstrip(".") or counted["exit"]["reason"]
-        raise CannotRun(f"`{first.trace.uri}`: {reason}.")
+        raise CannotRun(f"`{names}`: {reason}.")
+    check_shared(names, counted, configurations[0])
     tables = {}
     for at, one in enumerate(task.simulations):
-        processes = [
-            {**process, "machines": [process["machines"][at]]} for process in counted["processes"]
-        ]
-        alone: Any = {**counted, "processes": processes}
         configuration = replace(configurations[at], designs=(one.design,))
-        tables[one.key] = _table(one, SimResult({}, configuration, alone))
+        tables[one.key] = _table(one, SimResult({}, configuration, _alone(counted, at)))
     references = sum(process["references"] for process in counted["processes"])
     return Finished(tables, references, counted["elapsed_seconds"])
+
+
+def _alone(counted: CoreResult, at: int) -> CoreResult:
+    """The counts of one simulation of several."""
+
+    def of_one(part: Any) -> Any:
+        return {**part, "machines": part["machines"][at : at + 1]}
+
+    alone = {**counted, "processes": [of_one(process) for process in counted["processes"]]}
+    if "shared" in counted:
+        alone["shared"] = of_one(counted["shared"])
+    return cast("CoreResult", alone)
 
 
 def _table(simulation: Simulation, result: SimResult) -> pa.Table:
