@@ -23,11 +23,11 @@ from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.hardware.machines import resolve_machine
 from octavo.sweeps.content import file_hash, local_trace, trace_hash
 from octavo.sweeps.data_set import DataSet
-from octavo.sweeps.estimate import references_of
-from octavo.sweeps.local import MOST_ATTEMPTS, LocalWorkers
+from octavo.sweeps.estimate import Speeds, references_of, seconds_left
+from octavo.sweeps.local import MOST_ATTEMPTS, Answer, LocalWorkers, Progress
 from octavo.sweeps.plan import crossed, resolve, variants
-from octavo.sweeps.running import SweepProgress, prepare
-from octavo.sweeps.tasks import MOST_SIMULATIONS, Failed, divide
+from octavo.sweeps.running import SweepProgress, prepare, run_prepared
+from octavo.sweeps.tasks import MOST_SIMULATIONS, Failed, Task, divide
 from sim_fakes import STRIDED
 from traces_made import convert, write_csv
 
@@ -383,7 +383,8 @@ def test_a_worker_that_is_killed_is_replaced(
         named = {"t": STRIDED}
         one = list(crossed(named, {"m": "skylake"}, ["thp"], [{}], [None]))
         plan = resolve(one, named, {"m": "skylake"})
-        answers = list(LocalWorkers(1).run(divide(plan.simulations)))
+        came = LocalWorkers(1).run(divide(plan.simulations))
+        answers = [one for one in came if isinstance(one, Answer)]
         assert len(answers) == 1
         outcome = answers[0].outcome
         assert isinstance(outcome, Failed) == fails
@@ -407,6 +408,47 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     whole = octavo.sweep(traces, **arguments)
     assert not whole.is_partial
     assert whole.table().num_rows == 6
+
+
+def scripted_worker(monkeypatch: pytest.MonkeyPatch, place: Path, lines: str) -> None:
+    """A worker that takes a task, `task`, and then runs these lines, which may `send`."""
+    place.write_text(
+        "import os, pickle, sys, time\n"
+        "from octavo.sweeps.tasks import Underway, run_task\n"
+        "out = os.fdopen(os.dup(1), 'wb')\n"
+        "def send(what):\n"
+        "    pickle.dump(what, out)\n"
+        "    out.flush()\n"
+        f"task = pickle.load(sys.stdin.buffer)\n{lines}\n"
+    )
+    started = subprocess.Popen
+
+    def popen(command: list[str], **options: Any) -> Any:
+        return started([sys.executable, str(place)], **options)
+
+    monkeypatch.setattr("octavo.sweeps.local.subprocess.Popen", popen)
+
+
+@pytest.mark.parametrize(("portion", "kept"), [(1.0, 2), (1e-6, 0)])
+def test_ctrl_c_waits_for_a_task_that_is_nearly_done(
+    portion: float, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends any other, and says how many simulations that were."""
+
+    def interrupt(progress: SweepProgress) -> None:
+        if progress.left_seconds is not None and not progress.done:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    lines = f"send(Underway({portion}))\ntime.sleep(1)\nsend(run_task(task))\ntime.sleep(600)"
+    scripted_worker(monkeypatch, tmp_path / "worker.py", lines)
+    given = {"t": STRIDED}
+    combinations = crossed(given, {"m": "skylake"}, ["base4k", "thp"], [{}], [None])
+    plan = resolve(combinations, given, {"m": "skylake"})
+    prepared = prepare(plan, DataSet(tmp_path / "out"), LocalWorkers(1))
+    result = run_prepared(prepared, interrupt)
+    assert result.is_partial
+    assert result.table().num_rows == kept
+    assert result.ended == 2 - kept
 
 
 def test_ctrl_c_before_anything_is_done_is_an_error(tmp_path: Path) -> None:
@@ -506,3 +548,59 @@ def test_an_estimate_comes_before(tmp_path: Path) -> None:
     expected = prepare(plan, data_set, workers).estimate
     assert (expected.simulations, expected.there, expected.tasks) == (4, 2, 1)
     assert expected.is_measured
+
+
+def tasks_of(references: int, designs: list[str], settings: Any = None) -> list[Task]:
+    given = {"t": f"synth:zipf?references={references}"}
+    combinations = crossed(given, {"m": "skylake"}, designs, settings, [None])
+    return divide(resolve(combinations, given, {"m": "skylake"}).simulations)
+
+
+def test_a_short_task_says_little_of_the_time_of_long_ones(tmp_path: Path) -> None:
+    """Most of its time is that of starting."""
+    (short,), (long,) = tasks_of(1000, ["thp"]), tasks_of(10**7, ["thp"])
+    speeds = Speeds(DataSet(tmp_path / "out"))
+    (usual,) = speeds.of_tasks([long])
+    speeds.finished(short, 5000, 0.5)
+    (after,) = speeds.of_tasks([long])
+    assert usual < after < 2.5 * usual
+
+
+def test_times_are_those_of_like_simulations(tmp_path: Path) -> None:
+    """Of the same trace, and among these of the same designs; they are kept in the journal."""
+    data_set, length = DataSet(tmp_path / "out"), 5 * 10**7
+    (fast,), (slow,) = tasks_of(10**7, ["thp"]), tasks_of(10**7, ["base4k"])
+    (other,) = tasks_of(2 * 10**7, ["thp"])
+    speeds = Speeds(data_set)
+    for task, seconds in ((fast, 100.0), (slow, 400.0)):
+        like = speeds.finished(task, length, seconds)
+        trace = task.simulations[0].trace.hash
+        data_set.note(
+            model=MODEL, trace=trace, simulations=1, references=length, seconds=seconds, **like
+        )
+    for found in (speeds, Speeds(data_set)):
+        assert list(found.of_tasks([fast, slow])) == pytest.approx([100, 400], rel=0.35)
+        (of_other,) = found.of_tasks([other])
+        assert 300 < of_other < 700
+
+
+def test_the_time_left_is_that_of_tasks_under_way(tmp_path: Path) -> None:
+    """Early in a run, when none is done; one task alone takes one worker."""
+    settings = {"core.base_cpi": [0.5 + n / 100 for n in range(4 * MOST_SIMULATIONS)]}
+    tasks = tasks_of(10**8, ["thp"], settings)
+    assert len(tasks) == 4
+    speeds = Speeds(DataSet(tmp_path / "out"))
+    under_way = [Progress(task, 0.1, 60.0) for task in tasks[:2]]
+    assert seconds_left(speeds, tasks[2:], under_way, 2) == pytest.approx(1140, rel=0.1)
+    assert seconds_left(speeds, [], under_way[:1], 2) == pytest.approx(540, rel=0.1)
+    speeds.finished(tasks[0], 5 * 10**8, 600.0)
+    assert seconds_left(speeds, tasks[2:], [], 1) == pytest.approx(1200, rel=0.1)
+
+
+def test_a_sweep_says_how_long_it_takes_yet(tmp_path: Path) -> None:
+    seen: list[SweepProgress] = []
+    octavo.sweep(TRACES, designs="thp", out=tmp_path / "out", on_progress=seen.append)
+    assert seen[0].left_seconds is None
+    assert seen[0].portion == 0
+    assert seen[-1].left_seconds == 0
+    assert seen[-1].portion == 1

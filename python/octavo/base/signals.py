@@ -95,10 +95,12 @@ class Interruptions(_Handlers):
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Puts signals off to its end: for steps that are quick and belong together."""
+def uninterrupted() -> Iterator[Interrupts]:
+    """Puts signals off to its end: for steps that are quick and belong together, or that end soon
+    once they see that a signal has arrived.
+    """
     with Interrupts() as interrupts:
-        yield
+        yield interrupts
     if interrupts.first is not None:
         signal.raise_signal(signal.Signals(interrupts.first))
 

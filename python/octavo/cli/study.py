@@ -121,6 +121,9 @@ def _run(
         say(console, f"{given.out}: {result.headline()}.", "bold")
         for why in dict.fromkeys(result.failed.values()):
             say(console, why, "bold yellow")
+        if result.ended:
+            ended = plural(result.ended, "simulation")
+            say(console, f"{result.ended} {ended} under way ended without a result.", "bold yellow")
     if result.is_partial:
         raise KeyboardInterrupt
     if result.failed:

@@ -13,6 +13,7 @@ from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.progress import NotebookLine, is_notebook, is_watched
 from octavo.base.text import plural
+from octavo.base.units import format_duration
 from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, configure_sim
 from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.data_set import DataSet
@@ -66,8 +67,8 @@ def sweep(
     Each trace is decoded once for up to 32 simulations. They run in `workers` processes of this
     machine (as many as it has processors), or, with `on="ray"` or `on="ray://HOST:PORT"`, on a Ray
     cluster. Results are kept in the directory `out`, under a key of all that decides them, and what
-    is there is not simulated again; without `out` they go with the result. Ctrl-C ends what is in
-    hand and keeps what is done: the result is partial then.
+    is there is not simulated again; without `out` they go with the result. Ctrl-C ends tasks in
+    hand that take more than three seconds yet, and keeps what is done: the result is partial then.
 
     `progress` shows a bar (by default on terminals and in notebooks). Of the other arguments,
     `layout`, `skip_instructions`, `max_instructions`, `between_marks`, `warm_up`, `fast_forward`,
@@ -138,18 +139,24 @@ def shown_progress(wanted: bool | None) -> Iterator[Callable[[SweepProgress], No
         line = NotebookLine()
         try:
             yield lambda of: line.show(
-                lambda: f"{of.done} of {of.total} {plural(of.total, 'simulation')}"
+                lambda: f"{of.done} of {of.total} {plural(of.total, 'simulation')}{_left(of)}"
             )
         finally:
             line.close()
         return
     with progress_bar() as bar:
-        number = bar.add_task("simulations", total=None)
+        number = bar.add_task("simulations", total=None, said="")
 
         def show(progress: SweepProgress) -> None:
-            bar.update(number, completed=progress.done, total=progress.total)
+            said = f"{progress.done}/{progress.total}{_left(progress)}"
+            bar.update(number, completed=progress.portion, total=1.0, said=said)
 
         yield show
+
+
+def _left(progress: SweepProgress) -> str:
+    seconds = progress.left_seconds
+    return "" if seconds is None else f", about {format_duration(max(seconds, 1))} left"
 
 
 def progress_bar() -> Progress:
@@ -157,17 +164,14 @@ def progress_bar() -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
-        MofNCompleteColumn,
         Progress,
         TextColumn,
-        TimeRemainingColumn,
     )
 
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[said]}"),
         console=Console(stderr=True),
         transient=True,
     )

@@ -9,12 +9,12 @@ and tables are taken as they come.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import octavo._core as _core
 from octavo.base.errors import CannotRun, UsageError
-from octavo.sweeps.local import Answer
+from octavo.sweeps.local import Answer, never
 from octavo.sweeps.tasks import Failed, Finished, Task
 from octavo.sweeps.worker import answer
 
@@ -52,8 +52,10 @@ class RayWorkers:
         nodes = sum(node["Alive"] for node in self._ray.nodes())
         return f"{self.count} processors of {nodes} Ray node{'s' if nodes > 1 else ''}"
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Answer]:
-        """The answers to the tasks, as they come. The end of the iteration cancels the rest."""
+    def run(self, tasks: Sequence[Task], interrupts: Callable[[], int] = never) -> Iterator[Answer]:
+        """The answers to the tasks, as they come. The end of the iteration cancels the rest, and so
+        does a signal.
+        """
         ray = self._ray
         remote = ray.remote(_answer)
         waiting = list(reversed(tasks))
@@ -70,9 +72,13 @@ class RayWorkers:
                         runtime_env={"env_vars": {"RAYON_NUM_THREADS": "1"}},
                     )
                     under_way[options.remote(task, _core.MODEL)] = task
-                done, _ = ray.wait(list(under_way), num_returns=1, timeout=_WAIT_SECONDS)
+                is_last = interrupts() > 0
+                count, timeout = (len(under_way), 0) if is_last else (1, _WAIT_SECONDS)
+                done, _ = ray.wait(list(under_way), num_returns=count, timeout=timeout)
                 for reference in done:
                     yield self._answered(under_way.pop(reference), reference)
+                if is_last:
+                    return
         finally:
             for reference in under_way:
                 ray.cancel(reference, force=True)

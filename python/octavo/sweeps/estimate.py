@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,25 @@ import octavo._core as _core
 from octavo.base.text import plural
 from octavo.base.units import format_bytes, format_count, format_duration
 from octavo.sweeps.data_set import DataSet
+from octavo.sweeps.local import Progress
 from octavo.sweeps.simulation import TraceContent
 from octavo.sweeps.tasks import Task
-from octavo.traces.by_name import SYNTHETIC, open_trace, overview_of
+from octavo.traces.by_name import SYNTHETIC as SYNTHETIC_NAME
+from octavo.traces.by_name import open_trace, overview_of
 
-_READING_NS, _SIMULATION_NS = 2.5, 6.0
-"""Of a reference, where nothing is known yet: the means of docs/results/machine.md."""
+ADDITIVE, OUT_OF_ORDER, SYNTHETIC, PYTHON = "additive", "out-of-order", "synthetic", "python"
+_USUAL_NS = {ADDITIVE: 4.0, OUT_OF_ORDER: 18.0, SYNTHETIC: 30.0, PYTHON: 1000.0}
+"""Of a reference and simulation, by what takes the time; synthetic traces miss in TLBs most of the
+time. Measured on two cores; other traces and machines differ several times.
+"""
+_READING = 2
+"""Simulations that take as long as the reading of a trace."""
+_MAKING_SECONDS = 0.012
+"""Of a simulation's machine, before it simulates."""
+_PRIOR_SECONDS = 1.0
+"""Tasks that took less say little: their time is mostly that of starting."""
+_USUAL_REFERENCES = 10**8
+"""Of a trace of unknown length."""
 _PROCESS_BYTES = 120 << 20
 """Of a worker before it simulates."""
 _STARTING_SECONDS = 0.4
@@ -65,44 +79,134 @@ class Estimate:
         )
 
 
+class Speeds:
+    """How long tasks take: by usual speeds, corrected by what others took: those of the same trace
+    and designs most, then those of the trace, then those that compute cycles in the same way, then
+    all.
+    """
+
+    def __init__(self, data_set: DataSet) -> None:
+        """Knows the tasks in the journals of a data set."""
+        self._lengths: dict[str, int | None] = {}
+        self._read: dict[str, int] = {}
+        self._likes: dict[int, tuple[Task, tuple[str, ...]]] = {}
+        self._known: dict[tuple[Any, ...], tuple[float, float]] = {}
+        for note in data_set.notes():
+            if "failed" not in note and note["model"] == _core.MODEL:
+                trace, count = note["trace"], note["simulations"]
+                self._read[trace] = note["references"]
+                kind, designs = note.get("kind"), note.get("designs")
+                if kind in _USUAL_NS and isinstance(designs, list):
+                    usual = _usual(kind, count, note["references"])
+                    self._add((trace, kind, *map(str, designs)), note["seconds"], usual)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any task is known."""
+        return bool(self._known)
+
+    def references(self, task: Task) -> int | None:
+        """The length of a task's trace; None where it is not known before it is read."""
+        trace = task.simulations[0].trace
+        if trace.hash not in self._lengths:
+            self._lengths[trace.hash] = self._read.get(trace.hash) or _length(trace)
+        return self._lengths[trace.hash]
+
+    def finished(self, task: Task, references: int, seconds: float) -> dict[str, Any]:
+        """Learns from a task; returns what a journal is to say of it."""
+        trace, kind, *designs = like = self._like(task)
+        self._lengths[trace] = references
+        self._add(like, seconds, self._usual(task))
+        return {"kind": kind, "designs": designs}
+
+    def of_tasks(
+        self, tasks: Sequence[Task], under_way: Sequence[Progress] = ()
+    ) -> Iterator[float]:
+        """How long each takes, also by tasks that are under way as far as they are."""
+        known = dict(self._known)
+        for one in under_way:
+            if one.portion > 0:
+                usual = self._usual(one.task) * one.portion
+                _add_to(known, self._like(one.task), one.seconds, usual)
+        for task in tasks:
+            ratio = 1.0
+            for like in _classes(self._like(task)):
+                seconds, usual = known.get(like, (0.0, 0.0))
+                ratio = (seconds + ratio * _PRIOR_SECONDS) / (usual + _PRIOR_SECONDS)
+            yield self._usual(task) * ratio
+
+    def _add(self, like: tuple[str, ...], seconds: float, usual: float) -> None:
+        _add_to(self._known, like, seconds, usual)
+
+    def _like(self, task: Task) -> tuple[str, ...]:
+        if id(task) not in self._likes:
+            trace = task.simulations[0].trace.hash
+            self._likes[id(task)] = (task, (trace, _kind(task), *_designs(task)))
+        return self._likes[id(task)][1]
+
+    def _usual(self, task: Task) -> float:
+        references = self.references(task) or _USUAL_REFERENCES
+        return _usual(self._like(task)[1], len(task.simulations), references)
+
+
+def _classes(like: tuple[str, ...]) -> list[tuple[str, ...]]:
+    trace, kind = like[:2]
+    return [(), ("", kind), (trace, kind), like]
+
+
+def _add_to(
+    known: dict[tuple[Any, ...], tuple[float, float]],
+    like: tuple[str, ...],
+    seconds: float,
+    usual: float,
+) -> None:
+    for name in _classes(like):
+        before = known.get(name, (0.0, 0.0))
+        known[name] = (before[0] + seconds, before[1] + usual)
+
+
+def _usual(kind: str, simulations: int, references: int) -> float:
+    each = references * _USUAL_NS[kind] / 1e9
+    return each * (simulations + _READING) + _MAKING_SECONDS * simulations
+
+
+def _kind(task: Task) -> str:
+    """The cause of most of its time, a key of `_USUAL_NS`."""
+    first = task.simulations[0]
+    if first.python is not None:
+        return PYTHON
+    if all(one.uri.startswith(SYNTHETIC_NAME) for one in first.trace.files):
+        return SYNTHETIC
+    is_executed = json.loads(first.counting)["timing"] in ("auto", OUT_OF_ORDER)
+    has_core = "pipeline" in json.loads(first.machine.numbers)["core"]
+    return OUT_OF_ORDER if is_executed and has_core else ADDITIVE
+
+
+def _designs(task: Task) -> list[str]:
+    return sorted({one.design for one in task.simulations})
+
+
 def estimate(
-    data_set: DataSet, tasks: Sequence[Task], simulations: int, there: int, workers: int
+    speeds: Speeds, tasks: Sequence[Task], simulations: int, there: int, workers: int
 ) -> Estimate:
     """The time and memory of tasks on so many workers."""
-    nanoseconds, known = _measured(data_set)
-    total: float | None = 0.0
-    lengths: dict[str, int | None] = {}
-    for task in tasks:
-        trace = task.simulations[0].trace
-        if trace.hash not in lengths:
-            lengths[trace.hash] = known.get(trace.hash) or _length(trace)
-        length = lengths[trace.hash]
-        if length is None or total is None:
-            total = None
-            continue
-        if nanoseconds is None:
-            each = _READING_NS + _SIMULATION_NS * len(task.simulations)
-        else:
-            each = nanoseconds * len(task.simulations)
-        total += length * each / 1e9
+    is_known = all(speeds.references(task) is not None for task in tasks)
     active = min(workers, len(tasks))
-    seconds = None if total is None else total / max(active, 1) + _STARTING_SECONDS
+    total = sum(speeds.of_tasks(tasks))
+    seconds = total / max(active, 1) + _STARTING_SECONDS if is_known else None
     largest = sorted((task.footprint_bytes for task in tasks), reverse=True)[:active]
     memory = sum(largest) + active * _PROCESS_BYTES
-    measured = nanoseconds is not None
-    return Estimate(simulations, there, len(tasks), seconds, memory, measured)
+    return Estimate(simulations, there, len(tasks), seconds, memory, speeds.is_measured)
 
 
-def _measured(data_set: DataSet) -> tuple[float | None, dict[str, int]]:
-    """Nanoseconds of a reference and simulation, and the references of traces, by the journal."""
-    seconds = work = 0.0
-    known: dict[str, int] = {}
-    for note in data_set.notes():
-        if "failed" not in note and note["model"] == _core.MODEL:
-            seconds += note["seconds"]
-            work += note["references"] * note["simulations"]
-            known[note["trace"]] = note["references"]
-    return (seconds / work * 1e9 if work else None), known
+def seconds_left(
+    speeds: Speeds, waiting: Sequence[Task], under_way: Sequence[Progress], workers: int
+) -> float:
+    """How long tasks take yet, on so many workers."""
+    whole = speeds.of_tasks([one.task for one in under_way], under_way)
+    now = [seconds * (1 - one.portion) for seconds, one in zip(whole, under_way, strict=True)]
+    later = list(speeds.of_tasks(waiting, under_way))
+    return max([sum(now + later) / max(workers, 1), *now, *later])
 
 
 def _length(trace: TraceContent) -> int | None:
@@ -113,7 +217,7 @@ def _length(trace: TraceContent) -> int | None:
 
 def references_of(uri: str) -> int | None:
     """The references of a trace; None where its headers do not say."""
-    if uri.startswith(SYNTHETIC):
+    if uri.startswith(SYNTHETIC_NAME):
         return _synthetic_references(uri)
     if "://" in uri or not Path(uri).is_file():
         return None

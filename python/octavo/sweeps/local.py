@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import queue
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from octavo.sweeps.tasks import Failed, Finished, Task
+from octavo.sweeps.tasks import Failed, Finished, Task, Underway
 
 MOST_ATTEMPTS = 3
 """Of a task whose worker dies (the kernel may end what takes too much memory)."""
+GRACE_SECONDS = 3.0
+"""A task that ends within so long is waited for where a sweep is interrupted."""
 _WAIT_SECONDS = 0.2
 _LEAST_THREADS = 2
 """Of a worker: the last tasks of a sweep can use what others leave idle."""
@@ -27,6 +31,22 @@ class Answer:
 
     task: Task
     outcome: Finished | Failed
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a task is."""
+
+    task: Task
+    portion: float
+    """Of its trace that is read."""
+    seconds: float
+    """Since it began."""
+
+
+def never() -> int:
+    """The number of signals of a sweep that none interrupts."""
+    return 0
 
 
 def processors() -> int:
@@ -44,16 +64,29 @@ class LocalWorkers:
         """Where the tasks run, as part of a sentence."""
         return f"{self.count} process{'es' if self.count > 1 else ''} of this machine"
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Answer]:
-        """The answers to the tasks, as they come. The end of the iteration ends the workers."""
+    def run(
+        self, tasks: Sequence[Task], interrupts: Callable[[], int] = never
+    ) -> Iterator[Answer | Progress]:
+        """The answers to the tasks, as they come, and how far each is. The end of the iteration
+        ends the workers. Once a signal has arrived, no task begins, and those that take more than
+        some seconds yet are ended; so are all at a second one.
+        """
         waiting = deque((task, 1) for task in tasks)
-        answers: queue.Queue[Answer | BaseException | None] = queue.Queue()
+        answers: _Answers = queue.Queue()
         count = min(self.count, len(tasks))
         threads = max(_LEAST_THREADS, processors() // max(count, 1))
         workers = [_Worker(waiting, answers, threads) for _ in range(count)]
         try:
-            left = count
+            left, arrived, deadline = count, 0, math.inf
             while left:
+                if interrupts() > arrived:
+                    deadline = time.monotonic() + (0 if arrived else GRACE_SECONDS)
+                    arrived = interrupts()
+                    waiting.clear()
+                if deadline < math.inf:
+                    for worker in workers:
+                        if not worker.ends_before(deadline):
+                            worker.end()
                 try:
                     # Not for ever: a signal is handled between two waits.
                     answer = answers.get(timeout=_WAIT_SECONDS)
@@ -70,19 +103,24 @@ class LocalWorkers:
                 worker.end()
 
 
+_Answers = queue.Queue[Answer | Progress | BaseException | None]
+"""None from a worker that does no more."""
+
+
 class _Worker:
     """A process and the thread that feeds it."""
 
     def __init__(
         self,
         waiting: deque[tuple[Task, int]],
-        answers: queue.Queue[Answer | BaseException | None],
+        answers: _Answers,
         threads: int,
     ) -> None:
         self._waiting, self._answers, self._threads = waiting, answers, threads
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ended = False
+        self._progress: Progress | None = None
         threading.Thread(target=self._serve, daemon=True).start()
 
     def end(self) -> None:
@@ -92,6 +130,14 @@ class _Worker:
             if self._process is not None:
                 self._process.kill()
                 self._process.wait()
+
+    def ends_before(self, deadline: float) -> bool:
+        """Whether it probably answers its task before then."""
+        progress, now = self._progress, time.monotonic()
+        if progress is None or now >= deadline:
+            return False
+        left = progress.seconds * (1 / max(progress.portion, 1e-9) - 1)
+        return now + left <= deadline
 
     def _serve(self) -> None:
         try:
@@ -111,10 +157,14 @@ class _Worker:
             return
         assert process.stdin is not None
         assert process.stdout is not None
+        began = time.monotonic()
+        self._progress = None
         try:
             pickle.dump(task, process.stdin)
             process.stdin.flush()
-            found = pickle.load(process.stdout)
+            while isinstance(found := pickle.load(process.stdout), Underway):
+                self._progress = Progress(task, found.portion, time.monotonic() - began)
+                self._answers.put(self._progress)
         except (EOFError, OSError, pickle.UnpicklingError):
             self._lost(task, attempt, process)
             return

@@ -32,6 +32,8 @@ class SweepResult(Tabular):
     """Why simulations failed, by their key."""
     is_partial: bool = False
     """Whether some simulations were not tried: the user stopped them."""
+    ended: int = 0
+    """Simulations that were under way when the user stopped them, as far as that is known."""
     is_whole: bool = False
     """Whether there was a result of each simulation that did not fail: it is an error that one is
     gone since."""

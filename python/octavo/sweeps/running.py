@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,14 @@ import octavo._core as _core
 from octavo._core import available_memory
 from octavo.base.signals import uninterrupted
 from octavo.sweeps.data_set import DataSet
-from octavo.sweeps.estimate import Estimate, estimate
-from octavo.sweeps.local import Answer
+from octavo.sweeps.estimate import Estimate, Speeds, estimate, seconds_left
+from octavo.sweeps.local import Answer, Progress
 from octavo.sweeps.plan import Plan
 from octavo.sweeps.results import SweepResult
 from octavo.sweeps.tasks import Failed, Task, divide
+
+_ESTIMATED_EVERY_SECONDS = 0.5
+"""A sweep may have many tasks."""
 
 
 class Workers(Protocol):
@@ -27,8 +31,12 @@ class Workers(Protocol):
     def describe(self) -> str:
         """As part of a sentence."""
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Answer]:
-        """The answers to the tasks, as they come."""
+    def run(
+        self, tasks: Sequence[Task], interrupts: Callable[[], int]
+    ) -> Iterator[Answer | Progress]:
+        """The answers to the tasks, as they come, and how far others are. Once signals have
+        arrived, the iteration ends soon, with the answers that are there.
+        """
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,14 @@ class SweepProgress:
     """Simulations that were not there before."""
     failed: int
     elapsed_seconds: float
+    left_seconds: float | None = None
+    """By the pace of tasks that are done or under way; None before there are any."""
 
     @property
-    def left_seconds(self) -> float | None:
-        """By the pace so far; None before anything is done."""
-        return self.elapsed_seconds / self.done * (self.total - self.done) if self.done else None
+    def portion(self) -> float:
+        """Of the work, by its time."""
+        left = self.left_seconds
+        return 0.0 if left is None else self.elapsed_seconds / ((self.elapsed_seconds + left) or 1)
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,7 @@ class Prepared:
     data_set: DataSet
     workers: Workers
     tasks: list[Task]
+    speeds: Speeds
     estimate: Estimate
 
 
@@ -64,38 +76,65 @@ def prepare(plan: Plan, data_set: DataSet, workers: Workers) -> Prepared:
     all_of = plan.simulations
     missing = data_set.missing(all_of)
     tasks = divide(missing, _most_bytes(workers.count))
-    expected = estimate(data_set, tasks, len(all_of), len(all_of) - len(missing), workers.count)
-    return Prepared(plan, data_set, workers, tasks, expected)
+    speeds = Speeds(data_set)
+    expected = estimate(speeds, tasks, len(all_of), len(all_of) - len(missing), workers.count)
+    return Prepared(plan, data_set, workers, tasks, speeds, expected)
 
 
 def run_prepared(
     prepared: Prepared, on_progress: Callable[[SweepProgress], None] = lambda progress: None
 ) -> SweepResult:
-    """Runs all tasks. Ctrl-C ends those in hand, and the result is what is there."""
-    data_set = prepared.data_set
+    """Runs all tasks. Ctrl-C ends those in hand, but for some that are nearly done, and the result
+    is what is there.
+    """
+    data_set, speeds = prepared.data_set, prepared.speeds
     data_set.remove_abandoned()
     began = time.monotonic()
     total = sum(len(task.simulations) for task in prepared.tasks)
     failed: dict[str, str] = {}
+    left = {id(task): task for task in prepared.tasks}
+    under_way: dict[int, Progress] = {}
     done, is_partial = 0, False
-    on_progress(SweepProgress(0, total, 0, 0.0))
-    answers = prepared.workers.run(prepared.tasks) if prepared.tasks else iter(())
+
+    ends, asked = None, -math.inf
+
+    def show() -> None:
+        nonlocal ends, asked
+        elapsed = time.monotonic() - began
+        if elapsed >= asked + _ESTIMATED_EVERY_SECONDS and len(under_way) + done:
+            waiting = [task for key, task in left.items() if key not in under_way]
+            now = [*under_way.values()]
+            ends = elapsed + seconds_left(speeds, waiting, now, prepared.workers.count)
+            asked = elapsed
+        seconds = None if ends is None else max(ends - elapsed, 0.0)
+        on_progress(SweepProgress(done, total, len(failed), elapsed, seconds))
+
+    answers: Iterator[Answer | Progress] = iter(())
     try:
-        for answer in answers:
-            with uninterrupted():
-                _keep(data_set, answer, failed)
-            done += len(answer.task.simulations)
-            on_progress(SweepProgress(done, total, len(failed), time.monotonic() - began))
+        show()
+        with uninterrupted() as interrupts:
+            if prepared.tasks:
+                answers = prepared.workers.run(prepared.tasks, lambda: interrupts.count)
+            for answer in answers:
+                if isinstance(answer, Progress):
+                    under_way[id(answer.task)] = answer
+                else:
+                    _keep(data_set, speeds, answer, failed)
+                    under_way.pop(id(answer.task), None)
+                    del left[id(answer.task)]
+                    done += len(answer.task.simulations)
+                show()
     except KeyboardInterrupt:
         is_partial = True
     finally:
         close = getattr(answers, "close", None)
         if close is not None:
             close()
-    return SweepResult(prepared.plan, data_set, failed, is_partial, is_whole=not is_partial)
+    ended = sum(len(one.task.simulations) for one in under_way.values()) if is_partial else 0
+    return SweepResult(prepared.plan, data_set, failed, is_partial, ended, is_whole=not is_partial)
 
 
-def _keep(data_set: DataSet, answer: Answer, failed: dict[str, str]) -> None:
+def _keep(data_set: DataSet, speeds: Speeds, answer: Answer, failed: dict[str, str]) -> None:
     simulations, outcome = answer.task.simulations, answer.outcome
     if isinstance(outcome, Failed):
         failed.update({one.key: outcome.why for one in simulations})
@@ -110,6 +149,7 @@ def _keep(data_set: DataSet, answer: Answer, failed: dict[str, str]) -> None:
         simulations=len(simulations),
         references=outcome.references,
         seconds=round(outcome.seconds, 3),
+        **speeds.finished(answer.task, outcome.references, outcome.seconds),
     )
 
 

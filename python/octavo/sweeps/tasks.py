@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import pickle
 import tempfile
+import time
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -86,6 +87,15 @@ class Finished(Compressed):
     references: int
     """Read from the trace."""
     seconds: float
+    """That the task took, with the making of machines and tables."""
+
+
+@dataclass(frozen=True)
+class Underway:
+    """How far a task is."""
+
+    portion: float
+    """Of its trace that is read."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +126,11 @@ def divide(simulations: Iterable[Simulation], most_bytes: int | None = None) -> 
     return tasks
 
 
-def run_task(task: Task, on_progress: Callable[[Any], None] = lambda progress: None) -> Finished:
+def run_task(
+    task: Task, on_progress: Callable[[Underway], None] = lambda progress: None
+) -> Finished:
     """Simulates; the same task gives the same tables on any machine. Raises OctavoError."""
+    began = time.monotonic()
     first = task.simulations[0]
     counting = json.loads(first.counting)
     with tempfile.TemporaryDirectory(prefix="octavo-task-") as name:
@@ -132,8 +145,13 @@ def run_task(task: Task, on_progress: Callable[[Any], None] = lambda progress: N
     analysis = _core.Analysis.together([one.core_analysis for one in configurations])
     traces = [local_trace(one.uri, one.hash) for one in first.trace.files]
     counted, _ = replay_trace(
-        traces, configurations[0], lambda: analysis, on_progress, first.trace.format
+        traces,
+        configurations[0],
+        lambda: analysis,
+        lambda read: on_progress(Underway(read["done"] / read["total"] if read["total"] else 0.0)),
+        first.trace.format,
     )
+    on_progress(Underway(1.0))
     analysis.raise_failure()
     names = ", ".join(one.uri for one in first.trace.files)
     if counted["exit"]["reason"] not in _WHOLE:
@@ -145,7 +163,7 @@ def run_task(task: Task, on_progress: Callable[[Any], None] = lambda progress: N
         configuration = replace(configurations[at], designs=(one.design,))
         tables[one.key] = _table(one, SimResult({}, configuration, _alone(counted, at)))
     references = sum(process["references"] for process in counted["processes"])
-    return Finished(tables, references, counted["elapsed_seconds"])
+    return Finished(tables, references, time.monotonic() - began)
 
 
 def _alone(counted: CoreResult, at: int) -> CoreResult:

@@ -9,10 +9,14 @@ import pickle
 import queue
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Callable
 
 from octavo._core import OctavoError
-from octavo.sweeps.tasks import Failed, Finished, Task, run_task
+from octavo.sweeps.tasks import Failed, Finished, Task, Underway, run_task
+
+_PROGRESS_EVERY_SECONDS = 0.5
 
 
 def main() -> None:
@@ -22,11 +26,14 @@ def main() -> None:
     os.dup2(2, 1)
     tasks: queue.Queue[Task] = queue.Queue()
     threading.Thread(target=_read, args=(tasks,), daemon=True).start()
+
+    def send(found: Finished | Failed | Underway) -> None:
+        pickle.dump(found, answers)
+        answers.flush()
+
     while True:
-        found = answer(tasks.get())
         try:
-            pickle.dump(found, answers)
-            answers.flush()
+            send(answer(tasks.get(), paced(send)))
         except BrokenPipeError:
             return
 
@@ -40,10 +47,26 @@ def _read(tasks: queue.Queue[Task]) -> None:
         os._exit(0)
 
 
-def answer(task: Task) -> Finished | Failed:
+def paced(send: Callable[[Underway], None]) -> Callable[[Underway], None]:
+    """Sends how far a task is now and then, and the end of its trace in any case."""
+    last = time.monotonic()
+
+    def show(progress: Underway) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if progress.portion >= 1 or now - last >= _PROGRESS_EVERY_SECONDS:
+            last = now
+            send(progress)
+
+    return show
+
+
+def answer(
+    task: Task, on_progress: Callable[[Underway], None] = lambda progress: None
+) -> Finished | Failed:
     """The tables of a task, or why there are none."""
     try:
-        return run_task(task)
+        return run_task(task, on_progress)
     except OctavoError as error:
         cause = error.__cause__
         return Failed(str(error), "".join(traceback.format_exception(cause)) if cause else "")
