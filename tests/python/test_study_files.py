@@ -156,6 +156,51 @@ def test_status_resume_query_and_diff(path: str, tmp_path: Path) -> None:
     assert {one["metric"] for one in json.loads(done.stdout)["differences"]} == {"key"}
 
 
+def test_a_diff_says_what_studies_without_a_common_simulation_differ_in(
+    path: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.toml"
+    pairs = [
+        (STUDY.replace('"base4k", "thp"', '"tps"'), "different designs (base4k, thp; tps)."),
+        (STUDY.replace("0.5, 1.0", "2.0"), "different core.base_cpi (0.5, 1.0; 2.0)."),
+        (
+            f'designs = "thp"\nmachines = "zen3"\ntraces = {{short = "{STRIDED}"}}',
+            "different traces (strided, zipf; short), machines (skylake; zen3), "
+            "core.base_cpi (0.5, 1.0; none).",
+        ),
+    ]
+    study("run", path, "-q")
+    for number, (text, sentence) in enumerate(pairs):
+        other.write_text(f'out = "{number}"\n{text}')
+        study("run", str(other), "-q")
+        done = study("diff", path, str(other))
+        said = " ".join(done.stdout.split())
+        assert said == f"`{path}` and `{other}` have no simulation in common: they have {sentence}"
+        assert done.exit_code == 1
+    zipped = 'combine = "zipped"\nmachines = "skylake"\n' + STUDY
+    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    one.write_text(zipped)
+    two.write_text(zipped.replace('["base4k", "thp"]', '["thp", "base4k"]'))
+    for each in (one, two):
+        study("run", str(each), "-q")
+    said = study("diff", str(one), str(two)).stdout
+    assert said.endswith("in common: the same values stand in other combinations.\n")
+
+
+def test_a_diff_names_the_simulations_that_one_study_lacks(path: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(STUDY.replace('"base4k", "thp"', '"thp", "tps"'))
+    for each in (path, str(other)):
+        study("run", each, "-q")
+    lines = [line.split() for line in study("diff", path, str(other)).stdout.splitlines()[2:]]
+    assert ["strided,", "skylake,", "base4k,", "0.5", "result", "yes", "no"] in lines
+    assert ["zipf,", "skylake,", "tps,", "1.0", "result", "no", "yes"] in lines
+    for gone in (tmp_path / "study.results").rglob("*.parquet"):
+        gone.unlink()
+    done = study("diff", path, str(other))
+    assert "study.results` has no results of the study yet." in done.stderr
+
+
 VALUES = {
     "sum(80000::bigint)": 640_000,
     "1.50::decimal(4, 2)": 1.5,

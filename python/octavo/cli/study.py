@@ -15,6 +15,7 @@ from octavo.cli.guard import guarded
 
 if TYPE_CHECKING:
     from octavo.sweeps.data_set import DataSet
+    from octavo.sweeps.queries import Difference
     from octavo.sweeps.results import SweepResult
     from octavo.sweeps.study_file import Study
 
@@ -187,28 +188,33 @@ def _query(file: str, sql: str, write: Any, output: Any) -> None:
 
 
 def _diff(file: str, other: str, write: Any, output: Any) -> None:
-    from octavo.sweeps.queries import differences
-    from octavo.terminal.console import make_output_console
+    from octavo.sweeps.queries import differences, lack_of_common
+    from octavo.terminal.console import make_output_console, say
 
-    found = list(differences(_stored(file), _stored(other)))
+    before, after = _stored(file), _stored(other)
+    found = list(differences(before, after))
+    lack = lack_of_common(before, after)
     write(lambda: {"schema": SCHEMA, "differences": [vars(one) for one in found]})
     if output.json is None and not output.quiet:
-        rows = [
-            (
-                ", ".join(f"{value}" for value in one.labels.values() if value is not None),
-                one.metric,
-                one.before,
-                one.after,
-            )
-            for one in found
-        ]
         console = make_output_console()
-        if found:
-            _show(console, ["simulation", "metric", Path(file).stem, Path(other).stem], rows)
+        if lack is not None:
+            say(console, f"`{file}` and `{other}` have no simulation in common: {lack}")
+        elif found:
+            head = ["simulation", "metric", Path(file).stem, Path(other).stem]
+            _show(console, head, map(_difference, found))
         else:
             console.print("No difference.")
     if found:
         raise typer.Exit(_DIFFERENT)
+
+
+def _difference(one: Difference) -> tuple[Any, ...]:
+    """The cells of a line."""
+    labels = ", ".join(f"{value}" for value in one.labels.values() if value is not None)
+    if one.metric == "key":
+        there = ("no" if key is None else "yes" for key in (one.before, one.after))
+        return labels, "result", *there
+    return labels, one.metric, one.before, one.after
 
 
 def _stored(file: str) -> SweepResult:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from octavo.base.background import interruptible
-from octavo.base.errors import UsageError
+from octavo.base.errors import CannotRun, UsageError
 from octavo.sweeps.plan import LABELS
 from octavo.sweeps.results import SweepResult
 from octavo.sweeps.tasks import METRICS
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _KEPT = ("key", "stopped", "is_bound")
+_MOST_LISTED = 4
+"""Values of a label in a sentence."""
 _NEAR = ("Did you mean", "Candidate bindings", "Candidate tables")
 """How DuckDB's second line begins where it names tables or columns in place of an unknown one."""
 
@@ -126,6 +128,40 @@ def differences(before: SweepResult, after: SweepResult) -> Iterator[Difference]
         for metric in ("stopped", *METRICS):
             if first[metric] != second[metric]:
                 yield Difference(named, metric, first[metric], second[metric])
+
+
+def lack_of_common(before: SweepResult, after: SweepResult) -> str | None:
+    """The labels by which no simulation of one result is in the other, as the end of a sentence;
+    None where they have some in common. Raises CannotRun where one has no results.
+    """
+    for result in (before, after):
+        if not result.table().num_rows:
+            raise CannotRun(f"`{result.data_set.directory}` has no results of the study yet.")
+    one, other = _by_labels(before), _by_labels(after)
+    if not one.keys().isdisjoint(other):
+        return None
+    values: list[dict[str, set[str]]] = []
+    for found in (one, other):
+        of_each: dict[str, set[str]] = {}
+        for name, value in itertools.chain.from_iterable(found):
+            if value is not None:
+                of_each.setdefault(name, set()).add(str(value))
+        values.append(of_each)
+    differing = []
+    for name in dict.fromkeys([*values[0], *values[1]]):
+        first, second = (of_each.get(name, set()) for of_each in values)
+        if first.isdisjoint(second):
+            what = f"{name}s" if name in LABELS else name
+            differing.append(f"{what} ({_listed(first)}; {_listed(second)})")
+    if not differing:
+        return "the same values stand in other combinations."
+    return f"they have different {', '.join(differing)}."
+
+
+def _listed(values: set[str]) -> str:
+    shown = sorted(values)[:_MOST_LISTED]
+    more = len(values) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "") if shown else "none"
 
 
 def _by_labels(result: SweepResult) -> dict[tuple[tuple[str, Any], ...], dict[str, Any]]:
