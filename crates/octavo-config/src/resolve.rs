@@ -12,7 +12,7 @@ use crate::design_tables::DesignTables;
 use crate::error::{Fault, InvalidValue, MachineError};
 use crate::host;
 use crate::memory_kinds;
-use crate::node::Node;
+use crate::node::{NONE, Node};
 use crate::presets::{PRESETS, preset_names};
 use crate::tree::Tree;
 use crate::types::MachineConfig;
@@ -148,6 +148,11 @@ impl DesignTables {
             {
                 return MachineError::new(place, InvalidValue::of_table(key, advice));
             }
+            if let Fault::Missing(missing) = &fault
+                && let Some(wrong) = taken_out(&tree, &key, missing)
+            {
+                return invalid(wrong);
+            }
             let given = tree.given(&key);
             invalid(self.with_better_advice(fault.of(key, given), &tree, &before))
         };
@@ -218,6 +223,29 @@ impl DesignTables {
             (key, fault)
         })
     }
+}
+
+/// The error for a part of a machine that `none` took out, though every machine has it.
+fn taken_out(tree: &Tree, table: &str, missing: &str) -> Option<InvalidValue> {
+    let key = if table.is_empty() { missing.to_owned() } else { format!("{table}.{missing}") };
+    if !tree.gives(&key) {
+        return None;
+    }
+    let next = match key.as_str() {
+        "cache.l2" => "cache.llc.latency_cycles",
+        "cache.llc" => "cache.memory_latency_cycles",
+        _ => {
+            let advice = "every machine has it; none takes out what a machine need not have, such as tlb.l2, an array \
+                          of a TLB or a walk cache";
+            return Some(InvalidValue::new(key, NONE, advice));
+        }
+    };
+    let [line, latency] = ["cache.line_bytes", next].map(|key| tree.given(key).unwrap_or_default());
+    let advice = format!(
+        "every machine has it; for one without it, give a cache of one line that costs what comes behind it: \
+         {key}.bytes={line}, {key}.ways=1 and {key}.latency_cycles={latency}"
+    );
+    Some(InvalidValue::new(key, NONE, advice))
 }
 
 /// The advice about a table that settings have added beside others and that lacks a key; `None` for a table that

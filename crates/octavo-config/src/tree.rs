@@ -47,6 +47,11 @@ impl Tree {
             .map_or(self.base.as_str(), |(_, origin)| origin)
     }
 
+    /// Whether a layer gave this key itself, and not only parts of its table.
+    pub fn gives(&self, key: &str) -> bool {
+        self.origins.iter().any(|(given, _)| given == key)
+    }
+
     /// Whether `one` was given by a later layer than `other`.
     pub fn is_later(&self, one: &str, other: &str) -> bool {
         let place = |key: &str| self.origins.iter().rposition(|(given, _)| overlap(given, key));

@@ -424,6 +424,32 @@ fn unreadable_files_are_rejected() {
 }
 
 #[test]
+fn parts_that_every_machine_has_cannot_be_taken_out() {
+    let advice = |key: &str, latency: u32| {
+        format!(
+            "--set: {key} = none: every machine has it; for one without it, give a cache of one line that costs \
+             what comes behind it: {key}.bytes=64, {key}.ways=1 and {key}.latency_cycles={latency}"
+        )
+    };
+    assert_eq!(error("skylake", &["cache.llc=none"]), advice("cache.llc", 200));
+    assert_eq!(
+        error("skylake", &["cache.llc.latency_cycles=50", "cache.l2=none"]),
+        advice("cache.l2", 50)
+    );
+    let without = ["cache.llc.bytes=64", "cache.llc.ways=1", "cache.llc.latency_cycles=200"];
+    resolve("skylake", &without).unwrap();
+    for key in ["cache.l1d", "cache", "memory", "core"] {
+        assert_eq!(
+            error("skylake", &[&format!("{key}=none")]),
+            format!(
+                "--set: {key} = none: every machine has it; none takes out what a machine need not have, such as \
+                 tlb.l2, an array of a TLB or a walk cache"
+            )
+        );
+    }
+}
+
+#[test]
 fn invalid_extensions_are_rejected() {
     assert_eq!(
         error_of_file("extends = \"skylke\""),
