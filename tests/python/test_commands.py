@@ -87,6 +87,17 @@ def test_an_explanation_lists_counters_with_one_meaning_together() -> None:
     assert re.search(r"core +branches_taken, branches_mispredicted", shown)
 
 
+@pytest.mark.parametrize("design", ["tps", "softvm"])
+def test_an_explanation_in_a_file_or_a_pipe_is_no_wider_than_a_page(
+    design: str, tmp_path: Path
+) -> None:
+    run("explain", design, "--out", str(tmp_path / "file"))
+    for text in (run("explain", design).stdout, (tmp_path / "file").read_text()):
+        assert max(map(len, text.splitlines())) <= 120
+        said = re.sub(r"\s+", "", text)
+        assert re.sub(r"\s+", "", explain(design).assumptions) in said
+
+
 def test_an_explanation_has_the_counters_of_the_core() -> None:
     meanings = {(of, counter): meaning for of, counter, meaning in explain("thp").counters}
     assert "they add up to" in meanings["core.stack", "walks"]

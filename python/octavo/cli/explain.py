@@ -81,16 +81,16 @@ def _by_meaning(counters: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str,
 
 
 def _show(console: Console, one: Explanation) -> None:
-    say(console, f"{one.name}: {one.about}", "bold")
-    say(console, f"Hardware {one.hardware}, under the policy {one.policy}.")
+    say(console, f"{one.name}: {one.about}", "bold", wrapped=True)
+    say(console, f"Hardware {one.hardware}, under the policy {one.policy}.", wrapped=True)
     console.print()
     for line in one.documentation.splitlines():
-        say(console, line)
+        say(console, line, wrapped=True)
     if one.assumptions:
         console.print()
-        say(console, f"In simulations: {one.assumptions}")
+        say(console, f"In simulations: {one.assumptions}", wrapped=True)
     parameters = Grid("Parameters", ("key", "default"), one.parameters, left_columns=2)
     titles = ("component", "counters", "meaning")
     counters = Grid("Counters", titles, tuple(_by_meaning(one.counters)), left_columns=3)
-    show_grid(console, parameters)
-    show_grid(console, counters)
+    show_grid(console, parameters, wrapped=True)
+    show_grid(console, counters, wrapped=True)

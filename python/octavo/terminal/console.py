@@ -108,8 +108,12 @@ def make_output_console() -> Console:
     return console
 
 
-def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
-    """One sentence; wrapped by a terminal only, so that pipes get whole lines."""
+def say(
+    console: Console, text: str, style: str = "", *, indent: int = 0, wrapped: bool = False
+) -> None:
+    """One sentence; wrapped by a terminal only, so that pipes get whole lines, unless `wrapped` to
+    the console's width everywhere.
+    """
     from rich.padding import Padding
     from rich.text import Text
 
@@ -117,7 +121,7 @@ def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> Non
     if console.is_terminal:
         console.print(Padding.indent(Text(text, style=style), indent))
     else:
-        console.print(Text(" " * indent + text, style=style), soft_wrap=True)
+        console.print(Text(" " * indent + text, style=style), soft_wrap=not wrapped)
 
 
 def show_cautions(console: Console, result: Finished) -> None:
@@ -126,15 +130,19 @@ def show_cautions(console: Console, result: Finished) -> None:
         say(console, text, "bold yellow")
 
 
-def show_grid(console: Console, grid: Grid, shown: int | None = None) -> None:
-    """Prints a table, or nothing where it has no rows."""
+def show_grid(
+    console: Console, grid: Grid, shown: int | None = None, *, wrapped: bool = False
+) -> None:
+    """Prints a table, or nothing where it has no rows; `wrapped` to the console's width, it has
+    sentences to read and no numbers for programs.
+    """
     if not grid.rows:
         return
     console.print()
     say(console, grid.title, "bold")
     parts, ruled = _fitting(console, grid)
     width = console.width
-    if not console.is_terminal:
+    if not console.is_terminal and not wrapped:
         # Nothing is cut off or folded where no screen needs it.
         console.width = max(width, _needed_width(grid, ruled=ruled, folded=False))
     for number, part in enumerate(parts):
