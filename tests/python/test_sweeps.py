@@ -35,6 +35,7 @@ ZIPF = "synth:zipf?bytes=16MiB&references=20k"
 TRACES = {"strided": STRIDED, "zipf": ZIPF}
 RECORDED = Path(__file__).parent.parent / "golden/traces/events.oct"
 """It has register dependences, unlike `TRACES`."""
+FAR = {"memory.tiers.far.bytes": "1GiB", "memory.tiers.far.added_latency_cycles": 100}
 ENTRIES = {"tlb.l2.main.entries": [768, 1536]}
 
 
@@ -309,6 +310,18 @@ def test_what_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path
         ({"machines": "skylak"}, "did you mean `skylake`"),
         ({"designs": "thpp"}, "did you mean `thp`"),
         ({"settings": {"tlb.l2.main.entrys": 5}}, "machine skylake with tlb.l2.main.entrys=5"),
+        ({"settings": {"core.count": 0}, "designs": "thp"}, "^machine skylake with core.count=0: "),
+        ({"designs": "thpp", "settings": {"core.count": 2}}, "^no design `thpp`: give"),
+        (
+            {"designs": "tps:promotion_threshold_percent=500", "settings": {"core.count": 2}},
+            "^tps:promotion_threshold_percent=500: policy tps: .* in percent, 1 to 100",
+        ),
+        (
+            {"designs": ["thp", "softvm"], "settings": FAR},
+            "^design softvm on machine skylake with memory.tiers.*: memory.tiers: softvm",
+        ),
+        ({"cores": 1000}, "^--cores 1000: give a number from 1"),
+        ({"traces": "synth:zpif"}, "did you mean `zipf`"),
         ({"interva": 5}, "did you mean `interval`"),
         ({"traces": []}, "a sweep needs traces"),
         ({"traces": "nowhere.oct"}, "cannot read `nowhere.oct`"),

@@ -445,6 +445,14 @@ def test_a_trace_that_is_not_there() -> None:
         octavo.run("missing.oct")
 
 
+@pytest.mark.parametrize("command", ["run", "sim", "curves", "info", "check", "head"])
+def test_a_wrong_synthetic_trace_is_a_usage_error_with_the_nearest_word(command: str) -> None:
+    for name, near in (("synth:zpif", "zipf"), ("synth:zipf?referencs=1k", "references")):
+        done = run(command, name)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.endswith(f"; did you mean `{near}`?\n")
+
+
 def test_a_synthetic_trace() -> None:
     result = octavo.run("synth:uniform?references=10000&bytes=1MiB")
     assert result.manifest["trace"]["format"] == "synthetic"

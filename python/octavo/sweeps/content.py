@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from octavo.base.errors import CannotRun, UsageError
-from octavo.traces.by_name import STANDARD_STREAM, SYNTHETIC
+from octavo.traces.by_name import STANDARD_STREAM, SYNTHETIC, open_trace
 
 _BLOCK_BYTES = 1 << 20
 _CACHE_VARIABLE = "OCTAVO_TRACE_CACHE"
@@ -29,6 +29,7 @@ def trace_hash(uri: str) -> str:
     if uri == STANDARD_STREAM:
         raise UsageError("a sweep reads its traces several times: give files, not -.")
     if uri.startswith(SYNTHETIC):
+        open_trace(uri)  # A wrong description is an error.
         return hashlib.blake2b(uri.encode(), digest_size=16).hexdigest()
     if _is_remote(uri):
         with _opened(uri) as file:

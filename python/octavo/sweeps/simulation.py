@@ -13,8 +13,13 @@ from typing import Any
 import octavo._core as _core
 from octavo.base.errors import UsageError
 from octavo.hardware.machines import Setting, resolve_machine, setting_texts
-from octavo.simulation.configuration import SimConfiguration, configure_sim, short_settings
-from octavo.simulation.python_design import Design
+from octavo.simulation.configuration import (
+    DEFAULT_DESIGNS,
+    SimConfiguration,
+    configure_sim,
+    short_settings,
+)
+from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.content import file_hash
 from octavo.sweeps.python_design import PythonDesign
 
@@ -137,13 +142,13 @@ def resolve_on(
 ) -> Machine:
     """The machine with these settings, on which all designs can be built. Raises UsageError."""
     texts = setting_texts(settings)
+    short = [*short_settings(**{key: choices[key] for key in MACHINE_CHOICES if key in choices})]
     try:
         configuration = configure_sim(machine=machine, designs=designs, settings=texts, **choices)
-        short = {key: choices[key] for key in MACHINE_CHOICES if key in choices}
-        resolved = resolve_machine(machine, [*short_settings(**short), *texts])
+        resolved = resolve_machine(machine, [*short, *texts])
     except UsageError as error:
-        where = f" with {', '.join(texts)}" if texts else ""
-        raise UsageError(f"machine {machine}{where}: {error}") from None
+        about = _cause(str(error), machine, texts, designs, choices)
+        raise UsageError(f"{about}{error}") from None
     analysis = configuration.core_analysis
     assert analysis.stream is not None, "it is a simulation's"
     assert analysis.footprint_bytes is not None, "it is a simulation's"
@@ -154,6 +159,33 @@ def resolve_on(
         stream=analysis.stream,
         footprint_bytes=-(-analysis.footprint_bytes // len(designs)),
     )
+
+
+def _cause(
+    error: str,
+    machine: str,
+    texts: list[str],
+    designs: tuple[str | type[Design], ...],
+    choices: Mapping[str, Any],
+) -> str:
+    """The machine or the design that an error is about, as the beginning of its sentence: the
+    machine where another design has the error, too, both where none has; nothing where the
+    designs have it on any machine.
+    """
+
+    def is_of(**given: Any) -> bool:
+        try:
+            configure_sim(**given)
+        except UsageError as other:
+            return str(other) == error
+        return False
+
+    if is_of(designs=designs):
+        return ""
+    where = f"machine {machine}{' with ' if texts else ''}{', '.join(texts)}: "
+    if is_of(machine=machine, settings=texts, designs=DEFAULT_DESIGNS[:1], **choices):
+        return where
+    return f"design {', '.join(map(name_of, designs))} on {where}"
 
 
 def resolve_counting(**choices: Any) -> str:

@@ -22,6 +22,8 @@ from octavo.sweeps.simulation import COUNTING, MACHINE_CHOICES
 from octavo.traces.by_name import SYNTHETIC
 
 CROSSED, ZIPPED = "crossed", "zipped"
+_UNRECORDED = f"{SYNTHETIC}zipf"
+"""In place of a program's recording."""
 _MOST_NAME_BYTES = 200
 """Of a program's name: a file name has up to 255, and a hash and a suffix follow it."""
 _NUMBERS = (
@@ -93,7 +95,7 @@ class Study:
 
     def check(self) -> None:
         """Refuses what cannot be simulated, before programs are recorded. Raises OctavoError."""
-        self._resolved(dict.fromkeys(self.programs, SYNTHETIC))
+        self._resolved(dict.fromkeys(self.programs, _UNRECORDED))
 
     def _resolved(self, recordings: Mapping[str, str]) -> Plan:
         traces = {**self._placed(recordings), **recordings}

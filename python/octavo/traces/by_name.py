@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo._core import (
+    OctavoError,
     Trace,
     looks_like_a_trace,
     trace_formats,
@@ -182,9 +183,14 @@ def open_trace(
             return open_parquet(name)
     elif format == PARQUET:
         raise UsageError("Parquet is read from a file, not from a pipe.")
-    return interruptible(
-        lambda: Trace.open(name, format=format, max_expanded_bytes=max_expanded_bytes)
-    )
+    try:
+        return interruptible(
+            lambda: Trace.open(name, format=format, max_expanded_bytes=max_expanded_bytes)
+        )
+    except OctavoError as error:
+        if name.startswith(SYNTHETIC):
+            raise UsageError(str(error)) from None
+        raise
 
 
 def _check_readable(name: str) -> None:

@@ -110,10 +110,12 @@ impl OsConfig {
             return Err(SettingError::Unknown { key: quoted(key), allowed, meant });
         };
         value.clone_into(text);
-        let changed = self.read(&texts).map_err(|allowed| SettingError::Value {
-            key: key.to_owned(),
-            value: quoted(value),
-            allowed,
+        let changed = self.read(&texts).map_err(|allowed| {
+            let value = quoted(value);
+            match self.advice(texts.clone(), key) {
+                Some(advice) => SettingError::Policy(format!("{key} = {value}: {advice}")),
+                None => SettingError::Value { key: key.to_owned(), value, allowed },
+            }
         })?;
         changed.policy.check().map_err(SettingError::Policy)?;
         *self = changed;
@@ -121,10 +123,38 @@ impl OsConfig {
     }
 }
 
+/// Numbers of every type, of which a check refuses one if it has bounds within the type's.
+const EXTREMES: [u64; 5] = [0, u8::MAX as u64, u16::MAX as u64, u32::MAX as u64, u64::MAX];
+
+impl OsConfig {
+    /// The policy's advice on a value that its type cannot have. `None` where the policy accepts every number of
+    /// the type, or it is none of a number.
+    fn advice(&self, mut texts: Texts, key: &str) -> Option<String> {
+        EXTREMES.iter().find_map(|number| {
+            *texts.0.get_mut(key)? = number.to_string();
+            let sentence = self.read(&texts).ok()?.policy.check().err()?;
+            Some(sentence.strip_prefix(&format!("{key} = {number}: "))?.to_owned())
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::policy::{POLICIES, Policies};
+
+    #[test]
+    fn numbers_beyond_their_type_get_the_bounds_of_the_check() {
+        for value in ["500", "101", "0", "-1", "half"] {
+            let mut policy = Policies::default().parse("reserved_thp").unwrap();
+            let error = policy.set("promotion_threshold_percent", value).unwrap_err().to_string();
+            let bounds = "give a share in percent, 1 to 100";
+            assert_eq!(error, format!("promotion_threshold_percent = {value}: {bounds}"));
+        }
+        let mut policy = Policies::default().parse("thp").unwrap();
+        let error = policy.set("max_ptes_none", "100000").unwrap_err().to_string();
+        assert_eq!(error, "max_ptes_none = 100000: give 0 to 511");
+    }
 
     #[test]
     fn setting_a_value_to_itself_is_accepted() {
