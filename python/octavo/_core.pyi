@@ -670,14 +670,13 @@ class Analysis(Generic[_Found]):
     def footprint_bytes(self) -> int | None:
         """What the machines of a simulation take at the start, at most."""
 
-class LiveRun(Generic[_Found]):
-    """A program under the tracer, consumed by background threads as it runs."""
+class TracedProgram:
+    """A program, and how it runs under the tracer, once."""
 
     def __init__(
         self,
         argv: list[str],
         *,
-        analysis: Analysis[_Found],
         valgrind: str,
         tool_dir: str,
         tracer: Literal["octavo", "lackey"],
@@ -695,6 +694,12 @@ class LiveRun(Generic[_Found]):
         tool (ignored with the Lackey tracer).
         Raises ValueError.
         """
+
+class LiveRun(Generic[_Found]):
+    """A program under the tracer, consumed by background threads as it runs."""
+
+    def __init__(self, program: TracedProgram, *, analysis: Analysis[_Found]) -> None:
+        """Starts nothing."""
 
     def start(self) -> int:
         """Starts the program; returns its process identifier. Raises OctavoError."""
@@ -1280,26 +1285,9 @@ class Recorded(RecordEnd):
 class Recording:
     """A program under the tracer, written to a native trace by background threads as it runs."""
 
-    def __init__(
-        self,
-        argv: list[str],
-        *,
-        path: str,
-        overwrite: bool,
-        about: str,
-        valgrind: str,
-        tool_dir: str,
-        tracer: Literal["octavo", "lackey"],
-        follow_children: bool,
-        skip_instructions: int,
-        max_instructions: int | None,
-        between_marks: bool,
-        windows: dict[str, Any] | None = None,
-        allocations: int = 0,
-    ) -> None:
-        """Checks its arguments, which are those of LiveRun; starts nothing. `about` is JSON, for
-        the trace's manifest. Unless `overwrite`, the file must not hold anything. Raises
-        ValueError."""
+    def __init__(self, program: TracedProgram, *, path: str, overwrite: bool, about: str) -> None:
+        """Starts nothing. `about` is JSON, for the trace's manifest. Unless `overwrite`, the file
+        must not hold anything. Raises ValueError."""
 
     def start(self) -> int:
         """Creates the file, whatever stood there, and starts the program. Raises OctavoError."""

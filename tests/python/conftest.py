@@ -88,7 +88,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, fake_tools: Path) -> Callable[[Fake
     write_script(fake_tools / "prog", "exit 0")
 
     def install(run: FakeRun) -> None:
-        fake = partial(execute, make_run=lambda argv, **options: run)
+        fake = partial(execute, make_run=lambda program, **options: run)
         monkeypatch.setattr("octavo.cli.run.execute", fake)
 
     return install

@@ -91,5 +91,6 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<replay::TraceRun>()?;
     m.add_function(wrap_pyfunction!(sharing::memory_counted_again, m)?)?;
     m.add_class::<sharing::TouchedPages>()?;
+    m.add_class::<run::TracedProgram>()?;
     m.add_class::<run::LiveRun>()
 }

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::OctavoError;
 use crate::options::read_timeout;
 use crate::results::{self, dict};
-use crate::run::{Windows, live_options};
+use crate::run::TracedProgram;
 use crate::trace::failed;
 
 /// A program under the tracer, written to a native trace by background threads as it runs.
@@ -27,37 +27,16 @@ pub struct Recording {
 #[pymethods]
 impl Recording {
     #[new]
-    #[pyo3(signature = (
-        argv, *, path, overwrite, about, valgrind, tool_dir, tracer, follow_children,
-        skip_instructions, max_instructions, between_marks, windows=None, allocations=0
-    ))]
-    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    #[pyo3(signature = (program, *, path, overwrite, about))]
     fn new(
-        argv: Vec<std::ffi::OsString>,
+        program: &Bound<'_, TracedProgram>,
         path: PathBuf,
         overwrite: bool,
         about: &str,
-        valgrind: PathBuf,
-        tool_dir: PathBuf,
-        tracer: &str,
-        follow_children: bool,
-        skip_instructions: u64,
-        max_instructions: Option<u64>,
-        between_marks: bool,
-        windows: Option<Windows>,
-        allocations: u32,
     ) -> PyResult<Self> {
         let about =
             serde_json::from_str(about).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        let options = live_options(
-            argv,
-            valgrind,
-            tool_dir,
-            tracer,
-            follow_children,
-            (skip_instructions, max_instructions, between_marks, windows),
-            allocations,
-        )?;
+        let options = program.get().0.clone();
         let exact = options.windows.is_none();
         let manifest = Manifest { exact, ..Manifest::recorded(about) };
         Ok(Recording { options, path, overwrite, manifest, running: None })

@@ -12,6 +12,56 @@ use crate::analysis::{Analysis, Running};
 use crate::options::{read_timeout, unknown};
 use crate::{OctavoError, results};
 
+/// A program, and how it runs under the tracer, once.
+#[pyclass(frozen)]
+pub struct TracedProgram(pub LiveOptions);
+
+#[pymethods]
+impl TracedProgram {
+    #[new]
+    #[pyo3(signature = (
+        argv, *, valgrind, tool_dir, tracer, follow_children, skip_instructions, max_instructions,
+        between_marks, windows=None, allocations=0
+    ))]
+    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
+    fn new(
+        argv: Vec<OsString>,
+        valgrind: PathBuf,
+        tool_dir: PathBuf,
+        tracer: &str,
+        follow_children: bool,
+        skip_instructions: u64,
+        max_instructions: Option<u64>,
+        between_marks: bool,
+        windows: Option<Windows>,
+        allocations: u32,
+    ) -> PyResult<Self> {
+        if argv.is_empty() {
+            return Err(PyValueError::new_err("there is no program to run"));
+        }
+        let tracer = match tracer {
+            "octavo" => Tracer::Octavo,
+            "lackey" => Tracer::Lackey,
+            other => return Err(unknown("tracer", other, "octavo or lackey")),
+        };
+        let limits = Limits::new(skip_instructions, max_instructions, between_marks);
+        if let Some(windows) = &windows {
+            limits.set_window_warm(windows.warm);
+        }
+        let windows = windows.map(|windows| windows.read()).transpose()?;
+        Ok(TracedProgram(LiveOptions {
+            argv,
+            valgrind,
+            tool_dir,
+            tracer,
+            follow_children,
+            limits,
+            windows,
+            allocation_frames: allocations,
+        }))
+    }
+}
+
 /// A program under the tracer, consumed by background threads as it runs.
 #[pyclass]
 pub struct LiveRun {
@@ -23,28 +73,9 @@ pub struct LiveRun {
 #[pymethods]
 impl LiveRun {
     #[new]
-    #[pyo3(signature = (
-        argv, *, analysis, valgrind, tool_dir, tracer, follow_children, skip_instructions,
-        max_instructions, between_marks, windows=None, allocations=0
-    ))]
-    #[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
-    fn new(
-        argv: Vec<OsString>,
-        analysis: Py<Analysis>,
-        valgrind: PathBuf,
-        tool_dir: PathBuf,
-        tracer: &str,
-        follow_children: bool,
-        skip_instructions: u64,
-        max_instructions: Option<u64>,
-        between_marks: bool,
-        windows: Option<Windows>,
-        allocations: u32,
-    ) -> PyResult<Self> {
-        let region = (skip_instructions, max_instructions, between_marks, windows);
-        let options =
-            live_options(argv, valgrind, tool_dir, tracer, follow_children, region, allocations)?;
-        Ok(LiveRun { options, analysis, running: None })
+    #[pyo3(signature = (program, *, analysis))]
+    fn new(program: &Bound<'_, TracedProgram>, analysis: Py<Analysis>) -> Self {
+        LiveRun { options: program.get().0.clone(), analysis, running: None }
     }
 
     fn start(&mut self) -> PyResult<u32> {
@@ -117,7 +148,7 @@ impl LiveRun {
 /// Windows one after another, as Python gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct Windows {
+struct Windows {
     /// `instructions` or `seconds`.
     unit: String,
     traced: f64,
@@ -139,44 +170,6 @@ impl Windows {
             other => Err(unknown("unit", other, "instructions or seconds")),
         }
     }
-}
-
-/// How to run a program; `region` is what to skip, how much to count, whether only between marks,
-/// and the windows that are traced of that. `allocation_frames` as in [`LiveOptions`].
-#[allow(clippy::too_many_arguments)] // Keyword arguments on the Python side.
-pub fn live_options(
-    argv: Vec<OsString>,
-    valgrind: PathBuf,
-    tool_dir: PathBuf,
-    tracer: &str,
-    follow_children: bool,
-    region: (u64, Option<u64>, bool, Option<Windows>),
-    allocation_frames: u32,
-) -> PyResult<LiveOptions> {
-    if argv.is_empty() {
-        return Err(PyValueError::new_err("there is no program to run"));
-    }
-    let tracer = match tracer {
-        "octavo" => Tracer::Octavo,
-        "lackey" => Tracer::Lackey,
-        other => return Err(unknown("tracer", other, "octavo or lackey")),
-    };
-    let (skip_instructions, max_instructions, between_marks, windows) = region;
-    let limits = Limits::new(skip_instructions, max_instructions, between_marks);
-    if let Some(windows) = &windows {
-        limits.set_window_warm(windows.warm);
-    }
-    let windows = windows.map(|windows| windows.read()).transpose()?;
-    Ok(LiveOptions {
-        argv,
-        valgrind,
-        tool_dir,
-        tracer,
-        follow_children,
-        limits,
-        windows,
-        allocation_frames,
-    })
 }
 
 fn not_running() -> PyErr {

@@ -158,15 +158,14 @@ def execute_recording(
         "host": describe_host(),
     }
     try:
-        recording = make_recording(
+        traced = _core.TracedProgram(
             words_to_start(command, program),
-            path=path,
-            overwrite=force,
-            about=json.dumps(unicode_document(about)),
             valgrind=str(valgrind.launcher),
             tool_dir=str(valgrind.tool_dir),
             **options,
         )
+        said = json.dumps(unicode_document(about))
+        recording = make_recording(traced, path=path, overwrite=force, about=said)
         return _recorded(recording, path, about, on_progress)
     except ValueError as error:
         raise UsageError(f"{error}.") from None

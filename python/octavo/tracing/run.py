@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from octavo._core import LiveRun, OctavoError
+from octavo._core import LiveRun, OctavoError, TracedProgram
 from octavo.base.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.traces.by_name import check_format, names_a_trace
 from octavo.tracing.manifest import Circumstances, Found
@@ -129,13 +129,13 @@ def trace_program(
         configuration=scope,
     )
     try:
-        live = make_run(
+        traced = TracedProgram(
             words_to_start(command, program),
-            analysis=make_analysis(),
             valgrind=str(valgrind.launcher),
             tool_dir=str(valgrind.tool_dir),
             **scope.recorded(),
         )
+        live = make_run(traced, analysis=make_analysis())
 
         def named(progress: Progress) -> Progress:
             return with_started_name(progress, program)
