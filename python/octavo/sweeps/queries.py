@@ -151,8 +151,8 @@ def lack_of_common(before: SweepResult, after: SweepResult) -> str | None:
     for name in dict.fromkeys([*values[0], *values[1]]):
         first, second = (of_each.get(name, set()) for of_each in values)
         if first.isdisjoint(second):
-            what = f"{name}s" if name in LABELS else name
-            differing.append(f"{what} ({_listed(first)}; {_listed(second)})")
+            plural = f"{name}s" if name in LABELS else name
+            differing.append(f"{plural} ({_listed(first)}; {_listed(second)})")
     if not differing:
         return "the same values stand in other combinations."
     return f"they have different {', '.join(differing)}."

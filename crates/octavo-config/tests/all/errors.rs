@@ -427,8 +427,8 @@ fn unreadable_files_are_rejected() {
 fn parts_that_every_machine_has_cannot_be_taken_out() {
     let advice = |key: &str, latency: u32| {
         format!(
-            "--set: {key} = none: every machine has it; for one without it, give a cache of one line that costs \
-             what comes behind it: {key}.bytes=64, {key}.ways=1 and {key}.latency_cycles={latency}"
+            "--set: {key} = none: every machine has it; for one without it, give a cache of one line that \
+             costs what comes behind it: {key}.bytes=64, {key}.ways=1 and {key}.latency_cycles={latency}"
         )
     };
     assert_eq!(error("skylake", &["cache.llc=none"]), advice("cache.llc", 200));
