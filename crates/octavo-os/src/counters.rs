@@ -51,6 +51,10 @@ pub struct Counters {
     pub folds: u64,
     /// Blocks rewritten to remove it.
     pub unfolds: u64,
+    /// Anchors written beside the page-table entries that operations have written anyway.
+    pub anchors_written: u64,
+    /// Changes of the anchor distance of a process.
+    pub anchor_distance_changes: u64,
     /// Number of compactions.
     pub compactions: u64,
     /// Frames moved by compaction, including background memory.

@@ -7,6 +7,7 @@
 //! An operation that runs out of memory has no effect visible to programs: pages keep their contents, and no
 //! frame is lost. Pages split on the way stay split.
 
+mod anchors;
 mod check;
 mod compaction;
 mod composite_pages;
@@ -79,6 +80,10 @@ pub struct Memory {
     contents: Option<Vec<Content>>,
     /// Knowledge of zero pages, if identical pages are merged.
     zeros: Option<same_pages::Contents>,
+    /// Instructions at the next choice of anchor distances.
+    next_anchor_choice: u64,
+    /// log2 of the anchor distance chosen last.
+    last_anchor_log2: u8,
 }
 
 /// All base pages.
@@ -123,6 +128,8 @@ impl Memory {
             holes_changed: Vec::new(),
             contents: None,
             zeros: None,
+            next_anchor_choice: 0,
+            last_anchor_log2: format.anchors.map_or(0, |of| of.first_log2),
         }
     }
 

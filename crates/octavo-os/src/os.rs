@@ -79,6 +79,7 @@ impl Os {
     /// Runs background work; `instructions` is the number executed so far by all programs.
     pub fn background(&mut self, instructions: u64) {
         self.policy.background(&mut self.memory, instructions);
+        self.memory.choose_anchor_distances(instructions);
         let (how, every, next) = self.same_pages;
         if every > 0 && instructions >= next {
             self.same_pages.2 = instructions + every;

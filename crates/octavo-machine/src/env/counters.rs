@@ -202,6 +202,8 @@ fn report_os(
         pages_unmerged,
         folds,
         unfolds,
+        anchors_written,
+        anchor_distance_changes,
         // Counters of composite pages are reported by designs that have them.
         gapped: _,
         pages_with_holes: _,
@@ -230,7 +232,10 @@ fn report_os(
     let of_same = of_same.into_iter().filter(|_| memory.tracks_stores());
     let of_blocks = [("folds", folds), ("unfolds", unfolds)];
     let of_blocks = of_blocks.into_iter().filter(|_| memory.block_pages().is_some());
-    for (name, value) in counts.into_iter().chain(of_same).chain(of_blocks) {
+    let of_anchors =
+        [("anchors_written", anchors_written), ("anchor_distance_changes", anchor_distance_changes)];
+    let of_anchors = of_anchors.into_iter().filter(|_| memory.anchor_distance().is_some());
+    for (name, value) in counts.into_iter().chain(of_same).chain(of_blocks).chain(of_anchors) {
         counters.add(component, name, value);
     }
     if let Some(of) = composite {
@@ -257,6 +262,9 @@ fn report_os(
     counters.level(component, "free_bytes", bytes(memory.frames.free_frames()));
     if memory.block_pages().is_some() {
         counters.level(component, "folded_bytes", bytes(memory.folded_entries()));
+    }
+    if let Some(pages) = memory.anchor_distance() {
+        counters.level(component, "anchor_distance", pages);
     }
     let peak = |owner| bytes(memory.frames.peak_frames(owner));
     counters.level(component, "peak_resident_bytes", peak(Owner::Data));

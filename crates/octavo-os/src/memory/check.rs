@@ -44,6 +44,7 @@ impl Memory {
         self.check_holes()?;
         self.check_gaps()?;
         self.check_blocks()?;
+        self.check_anchors()?;
         self.check_pages()
     }
 

@@ -34,6 +34,7 @@ impl Memory {
     /// The invalidations since the last call.
     pub fn take_invalidations(&mut self) -> Vec<Invalidation> {
         self.update_hints();
+        self.update_anchors();
         self.invalidate_changed_holes();
         self.collect_all_gapped_splits();
         std::mem::take(&mut self.stale)

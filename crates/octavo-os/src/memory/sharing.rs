@@ -36,6 +36,7 @@ impl Memory {
         let nodes = self.process(parent).table.frames_of_copy();
         self.frames.ensure_free(nodes)?;
         let child = self.spawn()?;
+        self.inherit_anchor_distance(parent, child);
         self.process_mut(child).vmas = self.process(parent).vmas.clone();
         let mut changed = GatheredInvalidation::default();
         let parted = self.composite_in(parent, &EVERYTHING);

@@ -293,7 +293,9 @@ impl PageTable {
         }
         if let Some(ranges) = &mut self.ranges {
             let first = leaf.page.raw();
-            ranges.clear(first..first + (1 << leaf.size.base_shift()));
+            let pages = first..first + (1 << leaf.size.base_shift());
+            ranges.clear(pages.clone());
+            self.note_anchored(pages);
         }
         Some(leaf)
     }
@@ -307,7 +309,9 @@ impl PageTable {
         rights: Protection,
     ) {
         if let Some(ranges) = &mut self.ranges {
-            ranges.set(page.raw()..page.raw() + (1 << size.base_shift()), frame, rights);
+            let pages = page.raw()..page.raw() + (1 << size.base_shift());
+            ranges.set(pages.clone(), frame, rights);
+            self.note_anchored(pages);
         }
     }
 }

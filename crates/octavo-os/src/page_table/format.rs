@@ -1,5 +1,6 @@
 //! The format of a page table.
 
+use super::anchors::AnchorFormat;
 use super::entry::SizeEncoding;
 use super::holes::Holes;
 
@@ -39,6 +40,8 @@ pub struct Format {
     pub block_log2: u8,
     /// Whether nodes of levels 2 and 1 may be merged in a node of 2 MiB, and those of levels 4 and 3.
     pub merges: [bool; 2],
+    /// The anchors, if there are such.
+    pub anchors: Option<AnchorFormat>,
 }
 
 impl Format {
@@ -57,6 +60,7 @@ impl Default for Format {
             has_gapped: false,
             block_log2: 0,
             merges: [false; 2],
+            anchors: None,
         }
     }
 }

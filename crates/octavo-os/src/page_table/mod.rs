@@ -4,6 +4,7 @@
 //! A page larger than its level's own size has one entry per page of that size: the first is its *true*
 //! entry, the others are *aliases* (Guvenilir and Patt, ISCA 2020, section III.A.1).
 
+mod anchors;
 mod change;
 mod contiguous;
 mod entry;
@@ -18,6 +19,7 @@ mod ranges;
 mod tests;
 mod vectors;
 
+pub use anchors::AnchorFormat;
 pub use contiguous::Conversion;
 pub use entry::{ENTRIES, Entry, INDEX_BITS, SizeEncoding, level_log2, level_of};
 pub use format::{Aliases, Format, HoleFilter};
@@ -29,6 +31,7 @@ pub use vectors::{MAX_VECTOR_BITS, PartsUsed, Vectors, parts_of};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
 
+use self::anchors::Anchors;
 use self::contiguous::ChangedBlocks;
 use self::gapped::GappedState;
 use self::holes::HoleState;
@@ -121,6 +124,7 @@ pub struct PageTable {
     holes: HoleState,
     gaps: GappedState,
     merged: MergedNodes,
+    anchors: Anchors,
     /// Blocks of which the current operation has changed entries.
     changed_blocks: ChangedBlocks,
     /// Number of entries with the contiguous hint.
@@ -143,10 +147,11 @@ impl PageTable {
             nodes: Vec::new(),
             free: Vec::new(),
             entries_by_order: [0; Order::COUNT],
-            ranges: None,
+            ranges: format.anchors.map(|_| Ranges::default()),
             holes: HoleState::default(),
             gaps: GappedState::default(),
             merged: MergedNodes::default(),
+            anchors: Anchors::new(format.anchors.map_or(0, |of| of.first_log2)),
             changed_blocks: ChangedBlocks::default(),
             folded_entries: 0,
             hardware: make.map(|make| make(frames)),

@@ -5,7 +5,7 @@
 use crate::machine::{GappedPages, Machine, Op, Setup, op, play};
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::frames::{CompactionLimits, Compactor, Order, OutOfMemory, Owner};
-use octavo_os::page_table::{Aliases, Format, Holes, Leaf, SizeEncoding};
+use octavo_os::page_table::{Aliases, AnchorFormat, Format, Holes, Leaf, SizeEncoding};
 use octavo_os::policy::{BasePages, Fault, Mthp, MthpConfig, Policy, Thp, ThpConfig};
 use octavo_os::{CopyOnWrite, Memory, SamePages, around};
 use octavo_types::{PageNumber, PageSize};
@@ -215,6 +215,14 @@ fn merged(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
     Setup { format, ..conventional(frames, copy_on_write) }
 }
 
+/// Page tables with anchors, whose distance is chosen at each tick or stays.
+fn anchored(frames: u64, copy_on_write: CopyOnWrite, first_log2: u8, is_chosen: bool) -> Setup {
+    let every = u64::from(is_chosen);
+    let anchors = AnchorFormat { first_log2, largest_log2: 12, choose_every_instructions: every };
+    let format = Format { anchors: Some(anchors), ..Format::default() };
+    Setup { format, ..conventional(frames, copy_on_write) }
+}
+
 fn mthp() -> Box<dyn Policy> {
     Box::new(Mthp::new(MthpConfig { scan_every_instructions: 1, ..MthpConfig::default() }))
 }
@@ -321,6 +329,21 @@ proptest! {
         ops in ops(), frames in short(), how in copies(), levels in 4u8..=5,
     ) {
         play(&merged(frames, how, levels), thp(), &ops);
+    }
+
+    #[test]
+    fn anchors_follow_changes(
+        ops in ops(), how in copies(), first_log2 in 0u8..=12, is_chosen in any::<bool>(), has_huge in any::<bool>(),
+    ) {
+        let policy: Box<dyn Policy> = if has_huge { thp() } else { Box::new(BasePages) };
+        prop_assert_eq!(play(&anchored(ROOMY, how, first_log2, is_chosen), policy, &ops), 0);
+    }
+
+    #[test]
+    fn anchors_follow_changes_without_memory(
+        ops in ops(), frames in short(), how in copies(), first_log2 in 0u8..=12, is_chosen in any::<bool>(),
+    ) {
+        play(&anchored(frames, how, first_log2, is_chosen), thp(), &ops);
     }
 
     /// Zero pages are merged concurrently; a store gives them a frame of their own again.

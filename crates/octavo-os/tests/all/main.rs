@@ -1,5 +1,6 @@
 //! The integration tests of `octavo-os`, linked once.
 
+mod anchors;
 mod buddy;
 mod compaction;
 mod contiguous;

@@ -1,0 +1,58 @@
+//! Anchors of the page tables of all processes.
+
+use super::{EVERYTHING, Memory, ProcessId};
+
+impl Memory {
+    /// The anchor distance that a process chose last, or the one of all, if page tables have anchors.
+    pub fn anchor_distance(&self) -> Option<u64> {
+        self.format.anchors.map(|_| 1 << self.last_anchor_log2)
+    }
+
+    /// Ends an operation: corrects the anchors of the pages that it has changed.
+    pub(super) fn update_anchors(&mut self) {
+        if self.format.anchors.is_none() {
+            return;
+        }
+        for of in self.processes.iter_mut().flatten() {
+            let written = of.table.update_anchors();
+            self.counters.anchors_written += written;
+            self.counters.entries_written += written;
+        }
+    }
+
+    /// Gives a new process the anchor distance of the one that it is a copy of.
+    pub(super) fn inherit_anchor_distance(&mut self, parent: ProcessId, child: ProcessId) {
+        let log2 = self.process(parent).table.anchor_log2();
+        self.process_mut(child).table.set_anchor_log2(log2);
+    }
+
+    /// Chooses the anchor distance of each process, if it is time; `instructions` is the number executed so far. Another
+    /// distance writes the anchors anew and invalidates all pages.
+    pub(crate) fn choose_anchor_distances(&mut self, instructions: u64) {
+        let Some(of) = self.format.anchors else { return };
+        if of.choose_every_instructions == 0 || instructions < self.next_anchor_choice {
+            return;
+        }
+        self.next_anchor_choice = instructions + of.choose_every_instructions;
+        self.update_anchors();
+        let live: Vec<ProcessId> = self.live().collect();
+        for process in live {
+            let table = &mut self.process_mut(process).table;
+            let Some(log2) = table.better_anchor_log2(of.largest_log2) else { continue };
+            let written = table.set_anchor_log2(log2);
+            self.last_anchor_log2 = log2;
+            self.counters.anchors_written += written;
+            self.counters.entries_written += written;
+            self.counters.anchor_distance_changes += 1;
+            self.invalidate(process, EVERYTHING);
+        }
+    }
+
+    /// Checks all anchors against the mapped pages.
+    pub fn check_anchors(&self) -> Result<(), String> {
+        if self.format.anchors.is_none() {
+            return Ok(());
+        }
+        self.processes.iter().flatten().try_for_each(|of| of.table.check_anchors())
+    }
+}
