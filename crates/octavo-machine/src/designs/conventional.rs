@@ -273,6 +273,11 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
         }
     }
 
+    /// The second level, if there is one.
+    pub(super) fn l2(&mut self) -> Option<&mut Tlb<F>> {
+        self.l2.as_mut()
+    }
+
     /// The page that the last fill of the second level evicted, if any, once.
     pub fn take_evicted_from_l2(&mut self) -> Option<Evicted<F>> {
         self.evicted_from_l2.take()

@@ -40,6 +40,7 @@ families! {
     colt "colt/mod.rs"
     clustered_tlb "clustered_tlb/mod.rs"
     contiguous_pte "contiguous_pte/mod.rs"
+    anchor "anchor/mod.rs"
     rmm "rmm.rs"
     direct_segment "direct_segment.rs"
     perforated "perforated/mod.rs"

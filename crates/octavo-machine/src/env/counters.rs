@@ -232,8 +232,10 @@ fn report_os(
     let of_same = of_same.into_iter().filter(|_| memory.tracks_stores());
     let of_blocks = [("folds", folds), ("unfolds", unfolds)];
     let of_blocks = of_blocks.into_iter().filter(|_| memory.block_pages().is_some());
-    let of_anchors =
-        [("anchors_written", anchors_written), ("anchor_distance_changes", anchor_distance_changes)];
+    let of_anchors = [
+        ("anchors_written", anchors_written),
+        ("anchor_distance_changes", anchor_distance_changes),
+    ];
     let of_anchors = of_anchors.into_iter().filter(|_| memory.anchor_distance().is_some());
     for (name, value) in counts.into_iter().chain(of_same).chain(of_blocks).chain(of_anchors) {
         counters.add(component, name, value);

@@ -299,6 +299,13 @@ impl Env {
         self.missed_lookup_cycles = if is_hit { 0 } else { latency_cycles };
     }
 
+    /// Charges a second look-up of the level that has just missed, which follows the first.
+    pub(crate) fn extend_l2_lookup(&mut self, latency_cycles: u32, is_hit: bool) {
+        let missed_cycles = self.missed_lookup_cycles + latency_cycles;
+        self.cycles.tlb_l2 += u64::from(latency_cycles);
+        self.missed_lookup_cycles = if is_hit { 0 } else { missed_cycles };
+    }
+
     /// Accesses a line and its repeats in the caches, its page being in `frame`. Returns the frame of the
     /// line, which for a guest half of a translation is the host's, or `None` when memory has run out.
     #[inline(always)]

@@ -6,7 +6,7 @@ use octavo_os::vmas::Pages;
 use octavo_types::{Instructions, PageNumber, PageSize};
 
 use super::entry::Entry;
-use super::key::{key, parts};
+use super::key::{key, key_of_kind, parts};
 use super::{Translation, size_of};
 use crate::counters::Counters;
 
@@ -97,19 +97,34 @@ impl<E: Entry> PageArray<E> {
         matches!(self, PageArray::Sets { .. })
     }
 
-    /// Looks up the entry of another kind for the 2^`order` base pages around `page`, an order that the array
-    /// holds no pages of. A hit uses the entry.
+    /// Looks up the entry of another kind for the 2^`order` base pages around `page`. A hit uses the entry.
     pub fn look_up_kind(&mut self, asid: Asid, page: PageNumber, order: u8) -> Option<E> {
+        self.look_up_kind_if(asid, page, order, |_| true)
+    }
+
+    /// As [`PageArray::look_up_kind`], except that an entry that does not suffice is no hit.
+    pub fn look_up_kind_if(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        order: u8,
+        suffices: impl FnOnce(&E) -> bool,
+    ) -> Option<E> {
         let PageArray::Sets { sets, .. } = self else { return None };
         let set = sets.geometry().set_of(page.raw() >> order);
-        sets.look_up(set, key(asid, page, order)).copied()
+        let slot = sets.probe_slot(set, key_of_kind(asid, page, order))?;
+        let entry = *sets.at(slot);
+        suffices(&entry).then(|| {
+            sets.touch(slot);
+            entry
+        })
     }
 
     /// Fills an entry of another kind for the 2^`order` base pages around `page`.
     pub fn fill_kind(&mut self, asid: Asid, page: PageNumber, order: u8, entry: E) {
         if let PageArray::Sets { sets, .. } = self {
             let set = sets.geometry().set_of(page.raw() >> order);
-            sets.insert(set, key(asid, page, order), entry);
+            sets.insert(set, key_of_kind(asid, page, order), entry);
         }
     }
 

@@ -308,6 +308,23 @@ impl<E: Entry<Array = PageArray<E>>> Tlb<E> {
     pub fn has_sets_of(&self, size: PageSize) -> bool {
         self.array_of(size).is_some_and(PageArray::has_sets)
     }
+
+    /// Looks up an entry of another kind, by which a base page can be translated whose look-up has just missed
+    /// ([`PageArray::look_up_kind_if`]). A hit counts in place of that miss.
+    pub fn look_up_kind_after_miss(
+        &mut self,
+        asid: Asid,
+        page: PageNumber,
+        order: u8,
+        suffices: impl FnOnce(&E) -> bool,
+    ) -> Option<E> {
+        let (number, _) = self.place_of(PageSize::BASE)?;
+        let array = &mut self.arrays[number].entries;
+        let found = array.look_up_kind_if(asid, page, order, suffices)?;
+        self.hits[number] += 1;
+        self.misses -= 1;
+        Some(found)
+    }
 }
 
 /// The page size of 2^`order` base pages.

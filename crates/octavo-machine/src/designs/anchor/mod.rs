@@ -1,0 +1,314 @@
+//! Hybrid TLB coalescing with anchors (Park, Heo, Jeong and Huh, "Hybrid TLB Coalescing: Improving TLB Translation
+//! Coverage under Diverse Fragmented Memory Allocations", ISCA 2017): the operating system writes into the page-table
+//! entry of every d-th page, an *anchor*, how many pages follow it contiguously, and the second-level TLB holds anchors
+//! beside pages. The anchor distance d fits the memory of the process, where CoLT coalesces eight pages at most.
+//!
+//! - An access looks its page up in the second level first, and then, if that misses, the anchor of the page: that of the
+//!   next multiple of d below it. The anchor hits if its length reaches the page. It lies in the array of 4 KiB pages, in the
+//!   set that the page number without the bits below d selects.
+//! - A walk reads the entry of the page, which the core waits for, and that of its anchor, for which it does not wait. If
+//!   the anchor covers the page, it is filled into the second level; otherwise the page is. The first level holds pages.
+//! - The pages of an anchor are contiguous and have equal permissions. The operating system writes the anchor of a block
+//!   of d pages again where one of them is mapped, unmapped or changed, and then the length differs (`anchors_written`).
+//! - It chooses the distance of each process from the histogram of contiguous chunks: the one with the fewest TLB entries
+//!   for all of them, where a chunk of c pages takes c / d anchors, and the rest an entry a page, or an entry for each 512
+//!   pages where there are huge pages. Another distance writes all anchors again and flushes the TLBs of the process.
+//!
+//! The formula is that of a tool of other authors (`page-collect` of Alverti et al., ISCA 2020), who call it optimistic;
+//! the text of the paper was not at hand beyond its abstract. From memory, and not verified, are the distances from 2 to
+//! 2^16, the additional cycle of an anchor's look-up, its set, and that the walk reads both entries.
+//!
+//! Assumptions: the distance is chosen at the first occasion and every `anchor.choose_every_instructions` from then on,
+//! and changes only where the new one is better; until then a process has no anchors, or the distance of the process that
+//! it is a copy of. Huge pages count in the formula only if the process has some. An anchor has the length of its block at
+//! most, since the pages behind have an anchor of their own. The entry of a huge page is an anchor for distances above its
+//! size; a page is never filled as an anchor that is no larger, also not as one that covers it alone. Every walk reads the anchor, so that one that has grown
+//! replaces its shorter copy; a later model of the design (a memory-management unit in C++) leaves that to the eviction of
+//! the copy. An anchor that is not mapped is not read. Anchors have no accessed and dirty bits: an access through one sets
+//! the page's bits at no cost, and makes the entry of the page table's page size for the first level. An invalidation drops
+//! the anchors of all blocks that it touches. Fully associative arrays for any page size hold no anchors. In a guest both
+//! systems write anchors, each with a distance of its own; an entry ends where the guest's anchor ends, or the host's page
+//! or anchor that has its first page; the read of the host's anchor is not counted, and the nested TLB holds pages.
+
+#[cfg(test)]
+mod naive;
+mod settings;
+
+use octavo_config::{DesignTable, MachineConfig};
+use octavo_os::page_table::{Format, PageTable};
+use octavo_os::policy::OsConfig;
+use octavo_os::vmas::Pages;
+use octavo_types::{FrameNumber, PageNumber, PageSize};
+
+use super::build::{self, Tables};
+use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
+use super::Conventional;
+use crate::counters::{Counters, Lookups};
+use crate::design::{AddressSpace, Design};
+use crate::env::Env;
+use crate::front::LineAccess;
+use crate::tlb::{Lookup, TlbEntry, Translation};
+pub use settings::AnchorSettings;
+
+/// Anchors in page tables.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family {
+    settings: Some(DesignTable::of::<AnchorSettings>()),
+    ..Family::new(
+        &[TranslationHardware::new("anchor", make)],
+        &[NamedDesign { name: "anchor", hardware: "anchor", policy: "base", about: "Hybrid TLB Coalescing: page-table entries at a distance that fits the process say how many pages follow contiguously", figure: "coalescing" }],
+    )
+};
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    let settings = config.designs.get::<AnchorSettings>();
+    let format = Format { anchors: Some(settings.format()), ..Format::default() };
+    let tables = Tables { format, ..Tables::default() };
+    build::machine_with_tables(config, setup, tables, os, |_| {
+        Ok(Anchors {
+            tlbs: Conventional::new(&config.tlb, setup.instructions)?,
+            lookup_cycles: settings.lookup_cycles as u32,
+            lookups: Lookups::default(),
+            counts: Counts::default(),
+        })
+    })
+}
+
+/// Conventional TLBs whose second level also holds anchors.
+struct Anchors {
+    tlbs: Conventional,
+    lookup_cycles: u32,
+    lookups: Lookups,
+    counts: Counts,
+}
+
+/// Counters of one core beside those of look-ups.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// Anchors filled.
+    fills: u64,
+    /// Pages that they had then.
+    filled_pages: u64,
+    /// Page-table entries read for anchors.
+    references: u64,
+}
+
+/// An anchor in the second level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Anchor {
+    /// The frame of the first page.
+    frame: FrameNumber,
+    /// Base pages.
+    pages: u64,
+    is_writable: bool,
+}
+
+const LENGTH_BITS: u32 = 16;
+
+impl Anchor {
+    /// The word of a TLB entry.
+    fn encode(self) -> TlbEntry {
+        let length = (self.pages - 1) << 1;
+        TlbEntry::from_bits(self.frame.raw() << (LENGTH_BITS + 1) | length | u64::from(self.is_writable))
+    }
+
+    fn decode(entry: TlbEntry) -> Self {
+        let bits = entry.bits();
+        let length = bits >> 1 & ((1 << LENGTH_BITS) - 1);
+        Anchor {
+            frame: FrameNumber::new(bits >> (LENGTH_BITS + 1)),
+            pages: length + 1,
+            is_writable: bits & 1 != 0,
+        }
+    }
+}
+
+/// The first page of the block of 2^`order` pages around a page, and the place of the page in it.
+fn place(page: PageNumber, order: u8) -> (PageNumber, u64) {
+    let first = page.raw() >> order << order;
+    (PageNumber::new(first), page.raw() - first)
+}
+
+impl Anchors {
+    /// Serves a first-level miss.
+    #[inline(never)]
+    fn serve_l1_miss(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+    ) -> Option<Translation> {
+        let in_second = self.tlbs.look_up_l2(env, page, access);
+        if let Lookup::Hit(translation) = in_second {
+            return Some(translation);
+        }
+        let anchor = match in_second {
+            Lookup::Miss => self.look_up(env, page),
+            _ => None,
+        };
+        let translation = match anchor {
+            Some(anchor) if anchor.is_writable || !access.is_store() => {
+                self.translate_by(env, page, access, anchor)?
+            }
+            _ => self.walk_and_fill_l2(env, page, access, in_second)?,
+        };
+        self.tlbs.fill_l1(env.asid(), page, translation, access);
+        Some(translation)
+    }
+
+    /// Replaces a first-level entry that does not permit the access by the result of a walk.
+    #[inline(never)]
+    fn serve_permission_miss(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        in_first: Lookup,
+    ) -> Option<Translation> {
+        let translation = self.walk_and_fill_l2(env, page, access, in_first)?;
+        self.tlbs.replace_l1(env.asid(), page, translation, access);
+        Some(translation)
+    }
+
+    /// Looks up the anchor of a page that the second level does not hold.
+    fn look_up(&mut self, env: &mut Env, page: PageNumber) -> Option<Anchor> {
+        let order = self.order(env);
+        let l2 = self.tlbs.l2().filter(|_| order > 0)?;
+        let (_, at) = place(page, order);
+        let covers = |entry: &TlbEntry| at < Anchor::decode(*entry).pages;
+        let found = l2.look_up_kind_after_miss(env.asid(), page, order, covers);
+        env.extend_l2_lookup(self.lookup_cycles, found.is_some());
+        self.lookups.hits += u64::from(found.is_some());
+        self.lookups.misses += u64::from(found.is_none());
+        found.map(Anchor::decode)
+    }
+
+    /// log2 of the distance of anchors that the second level holds of the running process; 0 for none.
+    fn order(&mut self, env: &Env) -> u8 {
+        let holds_anchors = self.tlbs.l2().is_some_and(|l2| l2.has_sets_of(PageSize::BASE));
+        if holds_anchors { env.table().anchor_log2() } else { 0 }
+    }
+
+    /// The page of the page table, in the frames of an anchor that covers it.
+    fn translate_by(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        anchor: Anchor,
+    ) -> Option<Translation> {
+        let (_, at) = place(page, env.table().anchor_log2());
+        let Translation { size, entry } = self.resolve(env, page, access)?;
+        let (_, in_page) = place(page, size.base_shift());
+        let first = FrameNumber::new(anchor.frame.raw() + at - in_page);
+        Some(Translation { size, entry: entry.at(first) })
+    }
+
+    /// Walks to a page, and fills its anchor or the page itself into the second level.
+    fn walk_and_fill_l2(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        held: Lookup,
+    ) -> Option<Translation> {
+        let mut translation = self.walk(env, page, access, held.is_clean())?;
+        let order = self.order(env);
+        if translation.size.base_shift() < order {
+            let (first, at) = place(page, order);
+            let (read, has_changed) = env.noting_changes(|env| self.read_anchor(env, page, first));
+            read?;
+            if has_changed {
+                translation = self.resolve(env, page, access)?;
+            }
+            if let Some(anchor) = anchor_at(env, first).filter(|anchor| at < anchor.pages) {
+                let asid = env.asid();
+                let l2 = self.tlbs.l2().expect("it holds anchors");
+                if !matches!(held, Lookup::Miss) {
+                    l2.remove(asid, page);
+                }
+                let array = l2.array_of_mut(PageSize::BASE).expect("it holds anchors");
+                array.fill_kind(asid, page, order, anchor.encode());
+                self.counts.fills += 1;
+                self.counts.filled_pages += anchor.pages;
+                return Some(translation);
+            }
+        }
+        self.tlbs.fill_l2(env.asid(), page, translation, held);
+        Some(translation)
+    }
+
+    /// Reads the entry of the anchor of a page that has just been walked to, unless that is the entry of the page. `None`
+    /// when memory has run out.
+    fn read_anchor(&mut self, env: &mut Env, page: PageNumber, first: PageNumber) -> Option<()> {
+        let is_entry_of_page = env.table().leaf(page).is_some_and(|leaf| leaf.page <= first);
+        if !is_entry_of_page {
+            match self.walk_in_background(env, first) {
+                Some(references) => self.counts.references += references,
+                None if env.stopped().is_some() => return None,
+                None => {}
+            }
+        }
+        Some(())
+    }
+}
+
+/// The anchor that a TLB may hold of the entry of a page, if it covers a second one: in a guest, as far as the host's page or anchor goes that has the
+/// frame of the page.
+fn anchor_at(env: &Env, first: PageNumber) -> Option<Anchor> {
+    let mut tables = env.tables(first);
+    let (own, _) = tables.next()?;
+    let leaf = own.leaf(first)?;
+    let mut anchor = Anchor {
+        frame: leaf.frame_of(first),
+        pages: own.anchored_pages(first),
+        is_writable: leaf.rights.write,
+    };
+    if let Some((host, behind)) = tables.next() {
+        let backing = host.leaf(behind)?;
+        anchor.frame = backing.frame_of(behind);
+        anchor.pages = anchor.pages.min(contiguous_from(host, behind));
+        anchor.is_writable &= backing.rights.write;
+    } else if env.is_guest() {
+        return None;
+    }
+    (anchor.pages > 1).then_some(anchor)
+}
+
+/// The number of pages from a mapped one on that its own entry and its anchor show to be contiguous.
+fn contiguous_from(table: &PageTable, page: PageNumber) -> u64 {
+    let leaf = table.leaf(page).expect("it is mapped");
+    let end_of_page = leaf.page.raw() + (1 << leaf.size.base_shift());
+    let (first, _) = place(page, table.anchor_log2());
+    let end_of_anchor = first.raw() + table.anchored_pages(first);
+    end_of_page.max(end_of_anchor) - page.raw()
+}
+
+impl Design for Anchors {
+    #[inline(always)]
+    fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber> {
+        let page = env.page(access);
+        let translation = match self.tlbs.look_up_l1(env, page, access) {
+            Lookup::Hit(translation) => translation,
+            Lookup::Miss => self.serve_l1_miss(env, page, access)?,
+            held => self.serve_permission_miss(env, page, access, held)?,
+        };
+        Some(translation.frame_of(page))
+    }
+
+    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+        self.tlbs.invalidate(of, pages);
+    }
+
+    fn flush(&mut self) {
+        self.tlbs.flush();
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        self.tlbs.report(counters);
+        self.lookups.report("tlb.anchors", counters);
+        counters.add("tlb.anchors", "fills", self.counts.fills);
+        counters.add("tlb.anchors", "filled_pages", self.counts.filled_pages);
+        counters.add("tlb.anchors", "background_references", self.counts.references);
+    }
+}
