@@ -41,7 +41,7 @@ use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
 use crate::frames::{Frames, Order, OutOfMemory, Owner};
-use crate::page_table::{Format, Leaf, MakeTable, PageTable};
+use crate::page_table::{Format, Leaf, MakeTable, PageTable, Ranges};
 use crate::vmas::{ObjectId, Pages, Vmas};
 use objects::Object;
 use references::References;
@@ -82,6 +82,8 @@ pub struct Memory {
     zeros: Option<same_pages::Contents>,
     /// Instructions at the next choice of anchor distances.
     next_anchor_choice: u64,
+    /// In a guest, the ranges of the host's table at the last choice of anchor distances.
+    anchor_backing: Option<Ranges>,
     /// log2 of the anchor distance chosen last.
     last_anchor_log2: u8,
 }
@@ -129,6 +131,7 @@ impl Memory {
             contents: None,
             zeros: None,
             next_anchor_choice: 0,
+            anchor_backing: None,
             last_anchor_log2: format.anchors.map_or(0, |of| of.first_log2),
         }
     }

@@ -1,11 +1,17 @@
 //! Anchors of the page tables of all processes.
 
 use super::{EVERYTHING, Memory, ProcessId};
+use crate::page_table::Ranges;
 
 impl Memory {
     /// The anchor distance that a process chose last, or the one of all, if page tables have anchors.
     pub fn anchor_distance(&self) -> Option<u64> {
         self.format.anchors.map(|_| 1 << self.last_anchor_log2)
+    }
+
+    /// Gives the memory of a guest the ranges of its host's table, for the next choice of anchor distances.
+    pub fn set_anchor_backing(&mut self, backing: Ranges) {
+        self.anchor_backing = Some(backing);
     }
 
     /// Ends an operation: corrects the anchors of the pages that it has changed.
@@ -37,9 +43,11 @@ impl Memory {
         self.update_anchors();
         let live: Vec<ProcessId> = self.live().collect();
         for process in live {
-            let table = &mut self.process_mut(process).table;
-            let Some(log2) = table.better_anchor_log2(of.largest_log2) else { continue };
-            let written = table.set_anchor_log2(log2);
+            let table = &self.process(process).table;
+            let backing = self.anchor_backing.as_ref();
+            let better = table.better_anchor_log2(of.largest_log2, backing);
+            let Some(log2) = better else { continue };
+            let written = self.process_mut(process).table.set_anchor_log2(log2);
             self.last_anchor_log2 = log2;
             self.counters.anchors_written += written;
             self.counters.entries_written += written;

@@ -9,7 +9,7 @@
 use octavo_types::{PageNumber, PageSize};
 use rustc_hash::FxHashMap;
 
-use super::{PageTable, Ranges};
+use super::{PageTable, Range, Ranges};
 use crate::vmas::Pages;
 
 /// The anchors of the page tables of a machine.
@@ -120,10 +120,10 @@ impl PageTable {
     }
 
     /// log2 of the distance with the lowest cost for the pages of now, if it is lower than that of the present one; the
-    /// smallest of several.
-    pub fn better_anchor_log2(&self, largest_log2: u8) -> Option<u8> {
+    /// smallest of several. In a guest, `backing` has the ranges of the host's table.
+    pub fn better_anchor_log2(&self, largest_log2: u8, backing: Option<&Ranges>) -> Option<u8> {
         let has_huge = self.pages(PageSize::HUGE) > 0;
-        let histogram = self.ranges().map(histogram).unwrap_or_default();
+        let histogram = self.ranges().map(|of| histogram(of, backing)).unwrap_or_default();
         let of = |log2| cost(&histogram, log2, has_huge);
         let best = (0..=largest_log2).min_by_key(|log2| of(*log2))?;
         (of(best) < of(self.anchors.log2)).then_some(best)
@@ -161,11 +161,19 @@ impl PageTable {
     }
 }
 
-/// How many chunks, maximal runs of contiguous pages, there are of each length.
-fn histogram(ranges: &Ranges) -> FxHashMap<u64, u64> {
+/// How many chunks, maximal runs of contiguous pages, there are of each length. Memory of a guest that its host does not
+/// map is in none.
+fn histogram(ranges: &Ranges, backing: Option<&Ranges>) -> FxHashMap<u64, u64> {
     let mut histogram = FxHashMap::default();
-    for range in ranges.iter() {
-        *histogram.entry(range.pages.end - range.pages.start).or_insert(0) += 1;
+    let mut add = |pages: Pages| *histogram.entry(pages.end - pages.start).or_insert(0) += 1;
+    for Range { pages, frame, .. } in ranges.iter() {
+        match backing {
+            None => add(pages),
+            Some(host) => {
+                let frames = frame.raw()..frame.raw() + (pages.end - pages.start);
+                host.within(frames).for_each(&mut add);
+            }
+        }
     }
     histogram
 }
@@ -183,6 +191,8 @@ fn cost(histogram: &FxHashMap<u64, u64>, log2: u8, has_huge: bool) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use octavo_types::{FrameNumber, Protection};
+
     use super::*;
 
     fn chosen(chunks: &[(u64, u64)], has_huge: bool) -> (u8, u64) {
@@ -204,6 +214,28 @@ mod tests {
         assert_eq!(chosen(&[(4, 100), (256, 1)], false), (2, 164));
         // A few of them do not: 8 + 1.
         assert_eq!(chosen(&[(4, 2), (256, 1)], false), (8, 9));
+    }
+
+    #[test]
+    fn chunks_of_a_guest_are_contiguous_in_both_tables() {
+        let rights = Protection { read: true, write: true, execute: false };
+        let set = |ranges: &mut Ranges, first: u64, pages: u64, frame: u64| {
+            ranges.set(first..first + pages, FrameNumber::new(frame), rights);
+        };
+        let (mut guest, mut host) = (Ranges::default(), Ranges::default());
+        set(&mut guest, 10, 10, 100);
+        set(&mut guest, 20, 1, 300);
+        // The host has no page for 105, and three of 106 to 108 elsewhere.
+        set(&mut host, 90, 15, 1000);
+        set(&mut host, 106, 3, 2000);
+        set(&mut host, 109, 300, 4000);
+        let sorted = |backing| {
+            let mut all: Vec<_> = histogram(&guest, backing).into_iter().collect();
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(sorted(None), [(1, 1), (10, 1)]);
+        assert_eq!(sorted(Some(&host)), [(1, 2), (3, 1), (5, 1)]);
     }
 
     #[test]

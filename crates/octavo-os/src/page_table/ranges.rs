@@ -40,6 +40,13 @@ impl Ranges {
         self.map.get_key_value(&page.raw()).map(|(pages, way)| range(pages, way))
     }
 
+    /// The base pages of all ranges that overlap these, without those outside of them.
+    pub fn within(&self, pages: Pages) -> impl Iterator<Item = Pages> + '_ {
+        let (start, end) = (pages.start, pages.end);
+        let overlapping = self.map.overlapping(pages);
+        overlapping.map(move |(of, _)| of.start.max(start)..of.end.min(end))
+    }
+
     /// The number of ranges.
     pub fn len(&self) -> usize {
         self.map.len()

@@ -1,7 +1,7 @@
 //! Hybrid TLB coalescing with anchors (Park, Heo, Jeong and Huh, "Hybrid TLB Coalescing: Improving TLB Translation
 //! Coverage under Diverse Fragmented Memory Allocations", ISCA 2017): the operating system writes into the page-table
 //! entry of every d-th page, an *anchor*, how many pages follow it contiguously, and the second-level TLB holds anchors
-//! beside pages. The anchor distance d fits the memory of the process, where CoLT coalesces eight pages at most.
+//! beside pages. The anchor distance d fits the memory of the process, where a walk of CoLT sees eight entries.
 //!
 //! - An access looks its page up in the second level first, and then, if that misses, the anchor of the page: that of the
 //!   next multiple of d below it. The anchor hits if its length reaches the page. It lies in the array of 4 KiB pages, in the
@@ -19,16 +19,17 @@
 //! 2^16, the additional cycle of an anchor's look-up, its set, and that the walk reads both entries.
 //!
 //! Assumptions: the distance is chosen at the first occasion and every `anchor.choose_every_instructions` from then on,
-//! and changes only where the new one is better; until then a process has no anchors, or the distance of the process that
-//! it is a copy of. Huge pages count in the formula only if the process has some. An anchor has the length of its block at
-//! most, since the pages behind have an anchor of their own. The entry of a huge page is an anchor for distances above its
-//! size; a page is never filled as an anchor that is no larger, also not as one that covers it alone. Every walk reads the anchor, so that one that has grown
-//! replaces its shorter copy; a later model of the design (a memory-management unit in C++) leaves that to the eviction of
-//! the copy. An anchor that is not mapped is not read. Anchors have no accessed and dirty bits: an access through one sets
-//! the page's bits at no cost, and makes the entry of the page table's page size for the first level. An invalidation drops
-//! the anchors of all blocks that it touches. Fully associative arrays for any page size hold no anchors. In a guest both
-//! systems write anchors, each with a distance of its own; an entry ends where the guest's anchor ends, or the host's page
-//! or anchor that has its first page; the read of the host's anchor is not counted, and the nested TLB holds pages.
+//! and changes only where the new one is better; until then a process has no anchors, or the distance of the process
+//! that it is a copy of. Huge pages count in the formula only if the process has some. An anchor has the length of its
+//! block at most, since the pages behind have an anchor of their own. The entry of a huge page is an anchor for
+//! distances above its size; a page is never filled as an anchor that is no larger, also not as one that covers it
+//! alone. Every walk reads the anchor, so that one that has grown replaces its shorter copy. An anchor that is not
+//! mapped is not read. Anchors have no accessed and dirty bits: an access through one sets the page's bits at no cost,
+//! and makes the entry of the page table's page size for the first level. An invalidation drops the anchors of all
+//! blocks that it touches. Fully associative arrays for any page size hold no anchors. In a guest both systems write
+//! anchors, each with a distance of its own, and chunks of a guest are contiguous in both tables; an entry ends where
+//! the guest's anchor ends, or the host's page or anchor that has its first page, and a huge page of the guest needs no
+//! anchors inside it; the read of the host's anchor is not counted, and the nested TLB holds pages.
 
 #[cfg(test)]
 mod naive;
@@ -238,11 +239,11 @@ impl Anchors {
         Some(translation)
     }
 
-    /// Reads the entry of the anchor of a page that has just been walked to, unless that is the entry of the page. `None`
-    /// when memory has run out.
+    /// Reads the entry of the anchor of a page that has just been walked to, unless that is the entry of the page, in a
+    /// guest in both tables. `None` when memory has run out.
     fn read_anchor(&mut self, env: &mut Env, page: PageNumber, first: PageNumber) -> Option<()> {
-        let is_entry_of_page = env.table().leaf(page).is_some_and(|leaf| leaf.page <= first);
-        if !is_entry_of_page {
+        let is_entry_of_page = || env.table().leaf(page).is_some_and(|leaf| leaf.page == first);
+        if page != first && (env.is_guest() || !is_entry_of_page()) {
             match self.walk_in_background(env, first) {
                 Some(references) => self.counts.references += references,
                 None if env.stopped().is_some() => return None,
@@ -259,11 +260,11 @@ fn anchor_at(env: &Env, first: PageNumber) -> Option<Anchor> {
     let mut tables = env.tables(first);
     let (own, _) = tables.next()?;
     let leaf = own.leaf(first)?;
-    let mut anchor = Anchor {
-        frame: leaf.frame_of(first),
-        pages: own.anchored_pages(first),
-        is_writable: leaf.rights.write,
-    };
+    // A huge page of a guest, whose parts the host has as smaller pages, is contiguous without an anchor inside it.
+    let in_page = leaf.page.raw() + (1 << leaf.size.base_shift()) - first.raw();
+    let pages = if leaf.page < first { in_page.min(1 << own.anchor_log2()) } else { own.anchored_pages(first) };
+    let (frame, is_writable) = (leaf.frame_of(first), leaf.rights.write);
+    let mut anchor = Anchor { frame, pages, is_writable };
     if let Some((host, behind)) = tables.next() {
         let backing = host.leaf(behind)?;
         anchor.frame = backing.frame_of(behind);

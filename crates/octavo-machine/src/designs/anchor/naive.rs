@@ -276,8 +276,11 @@ impl Naive {
         let mut anchor = None;
         if self.second.is_some() && walked.size.bytes() >> 12 < distance {
             let first = PageNumber::new(page.raw() / distance * distance);
-            let is_same_entry = |leaf: octavo_os::page_table::Leaf| leaf.page.raw() <= first.raw();
-            if !env.table().leaf(page).is_some_and(is_same_entry) {
+            let is_same_entry = match env.is_guest() {
+                true => first == page,
+                false => env.table().leaf(page).is_some_and(|leaf| leaf.page == first),
+            };
+            if !is_same_entry {
                 let (read, has_changed) = env.noting_changes(|env| self.walk_in_background(env, first));
                 if env.stopped().is_some() {
                     return None;
@@ -336,7 +339,13 @@ fn counted_from(table: &PageTable, first: PageNumber, distance: u64) -> u64 {
 fn anchor_from(env: &Env, first: PageNumber, distance: u64) -> Option<Held> {
     let tables: Vec<_> = env.tables(first).collect();
     let own = tables[0].0.leaf(first)?;
-    let mut covered = counted_from(tables[0].0, first, distance);
+    let mut covered = match own.page == first {
+        true => counted_from(tables[0].0, first, distance),
+        // Inside a page, no anchor is needed.
+        false => (first.raw()..first.raw() + distance)
+            .take_while(|page| tables[0].0.leaf(PageNumber::new(*page)) == Some(own))
+            .count() as u64,
+    };
     let (mut frame, mut is_writable) = (own.frame_of(first), own.rights.write);
     if env.is_guest() {
         let (host, behind) = tables[1];
@@ -577,15 +586,16 @@ fn changed_pages_leave_the_anchor_before_them() {
 
 /// More instructions than between two occasions at which the operating system chooses.
 fn many_loads(pages: u64) -> Vec<Step> {
-    let addresses = (0..1_200_000).map(|number| FIRST + (number % pages << 12));
+    let addresses = (0..1_200_000).map(|number| FIRST + ((number % pages) << 12));
     references(ItemKind::Load, addresses).collect()
 }
 
 #[test]
 fn chosen_distance_fits_the_chunks() {
-    let config = with_distance(&tiny(&["tlb.l2.main.entries=24"]), 0);
-    for chunk in [4, 64] {
-        let begins = (0..128 / chunk).map(|number| map(FIRST + (number * 2 * chunk << 12), chunk));
+    let small = "tlb.l2.main.entries=24";
+    let configs = [tiny(&[small]), tiny(&[&IN_GUEST[..], &[small]].concat())];
+    for (config, chunk) in configs.iter().flat_map(|config| [4, 64].map(|chunk| (with_distance(config, 0), chunk))) {
+        let begins = (0..128 / chunk).map(|number| map(FIRST + ((number * 2 * chunk) << 12), chunk));
         let steps = [begins.collect(), many_loads(chunk)].concat();
         let counters = compare_one(&config, "eager", &[(0, run(steps))]).unwrap();
         assert_eq!(counters.get("os", "anchor_distance"), Some(chunk));

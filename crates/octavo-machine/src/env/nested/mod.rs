@@ -343,7 +343,13 @@ impl Env {
 
     /// Runs the background work of the operating systems; `instructions` is the number executed so far.
     pub(crate) fn background(&mut self, instructions: u64) {
+        let has_anchors = self.os.memory().anchor_distance().is_some();
+        let host = self.host.as_ref().filter(|_| has_anchors);
+        let backing = host.and_then(|host| host.table().ranges().cloned());
         self.with_os(|os| {
+            if let Some(backing) = backing {
+                os.memory_mut().set_anchor_backing(backing);
+            }
             os.background(instructions);
             Ok(())
         });
