@@ -1,4 +1,4 @@
-//! The slow, obvious twin: a level is a list of what it holds in order of last use, and how far an anchor goes is asked of
+//! The slow, obvious twin: a level is a list of entries in order of last use, and how far an anchor goes is asked of
 //! the page tables, page by page. The tests compare every counter of both, and check laws of the design.
 //!
 //! Where the description of the design leaves a choice, the twin does this:
@@ -29,7 +29,7 @@ use crate::front::LineAccess;
 use crate::machine::AnyMachine;
 use crate::tlb::Translation;
 
-/// What an entry of a TLB is of: a page, or the anchor of a block.
+/// The kind of an entry of a TLB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Page,
@@ -88,7 +88,7 @@ struct Array {
     name: String,
     /// Base pages of the pages that it holds, in ascending order.
     sizes: Vec<u64>,
-    /// What each set holds, used last at the end.
+    /// The entries of each set, the one that was used last at the end.
     sets: Vec<Vec<Held>>,
     ways: usize,
     hits: u64,
@@ -335,7 +335,7 @@ fn counted_from(table: &PageTable, first: PageNumber, distance: u64) -> u64 {
     (0..distance).take_while(continues).count() as u64
 }
 
-/// What a TLB may hold of the anchor of a block: not a single page.
+/// The entry of the anchor of a block, if it covers a second page.
 fn anchor_from(env: &Env, first: PageNumber, distance: u64) -> Option<Held> {
     let tables: Vec<_> = env.tables(first).collect();
     let own = tables[0].0.leaf(first)?;
