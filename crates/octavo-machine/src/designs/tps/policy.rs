@@ -268,7 +268,7 @@ mod tests {
         );
         assert_eq!(
             sentence("vector_bits", "256"),
-            "vector_bits = 256: give a whole number up to 255"
+            "vector_bits = 256: give 0, 2, 4, 8 or 16"
         );
         assert_eq!(
             sentence("heap", "2"),
