@@ -333,6 +333,32 @@ def test_a_library_that_makes_pages_of_memory_in_use_saves_no_first_touches() ->
     assert answer({**data, "actions": [switch, library]}).gain.expected == 0.14
 
 
+def test_pages_that_are_there_already_are_no_gain_of_a_library_that_comes_late() -> None:
+    """Nor does it take time to make them."""
+    library = {**act("apply", "octavo apply server"), "name": "preload"}
+    data = item("data", HUGE, (0.02, 0.14, 0.19), actions=[library])
+    data["gain_of_walks"] = {"low": 0.01, "expected": 0.05, "high": 0.09}
+    present = item("data", HUGE, (0.01, 0.045, 0.08), reason="already", region="anon 64.0MiB #1")
+    kept = answer(data, present)
+    assert (kept.changes, kept.settings) == (False, "")
+    assert kept.text == (
+        "Which page size? Keep the pages as they are: 2 MiB for data would save about 9.5% (1.0% "
+        "to 11.0%) of the time on zen3 (walk cost measured), mostly by page faults at first "
+        "touches. What this system offers makes larger pages of memory after its first touch. It "
+        "has 2 MiB for anon already, which saves about 4.5% (1.0% to 8.0%) besides."
+    )
+    part = item("data", HUGE, (0.0, 0.01, 0.02), reason="already", region="anon 64.0MiB #1")
+    part["touched_bytes_base"] = 60 * MIB
+    short, long = (answer(data, part, seconds_a_page=0.01, run_seconds=time) for time in (4.9, 5.1))
+    assert "Keep the pages as they are in runs as short as this: 2 MiB for data" in short.text
+    assert "would save about 4.0%" in short.text
+    assert "less than the 0.2 s that" in short.text
+    assert "All would save about 13.0%" in long.text
+    assert "about 0.2 s, once: runs of more than about 5 s gain." in long.text
+    for found in (short, long):
+        assert "It has 2 MiB for anon already, which saves about 1.0%" in found.text
+
+
 def test_a_run_that_is_over_before_it_has_gained_what_pages_take_keeps_small_ones() -> None:
     library = {**act("apply", "octavo apply server"), "name": "preload"}
     data = item("data", HUGE, (0.01, 0.05, 0.07), actions=[library])

@@ -94,24 +94,28 @@ def answer_of(
     if not chosen:
         return _keep(items, machine, cost_label, limits, walks, machine_sizes)
     action = _first_to_paste(chosen)
-    all_gain = _sum(chosen)
+    all_gain = _less(_sum(chosen), _sum(_present(items, chosen)))
     is_late = action.get("kind") == "apply"
-    making = 0.0
     if is_late:
         # It makes pages of memory that is in use: page faults at first touches stay.
         items = [_of_walks(item) for item in items]
         chosen = _chosen(items)
-        if _sum(chosen).expected < limits.min_gain:
-            return Answer(
-                _too_late(chosen, all_gain, machine, cost_label), False, _sum(chosen), 0, "", "", ""
-            )
-        making = seconds_of_pages(sum(item["touched_bytes_base"] for item in chosen) // PMD_PAGE)
-        saved = _sum(chosen).expected * (run_seconds or 0.0)
-        if run_seconds is not None and making >= _LITTLE_SECONDS and saved < making:
-            text = _too_short(chosen, making, machine, cost_label)
-            return Answer(text, False, _sum(chosen), 0, "", "", "")
     present = _present(items, chosen)
     gain = _less(_sum(chosen), _sum(present))
+    besides = ""
+    if present:
+        besides = f" It has {_by_size(present)} already, which saves {_sum(present)} besides."
+    making = 0.0
+    if is_late:
+        kept = "the pages as they are" if present else "4 KiB"
+        if gain.expected < limits.min_gain:
+            text = _too_late(kept, chosen, all_gain, machine, cost_label)
+            return Answer(text + besides, False, gain, 0, "", "", "")
+        making = seconds_of_pages((_touched(chosen) - _touched(present)) // PMD_PAGE)
+        saved = gain.expected * (run_seconds or 0.0)
+        if run_seconds is not None and making >= _LITTLE_SECONDS and saved < making:
+            text = _too_short(kept, chosen, gain, making, machine, cost_label)
+            return Answer(text + besides, False, gain, 0, "", "", "")
     growth = max(0, _growth(chosen, chains) - _growth(present, chains))
     largest = max(item["usable_page_size"] for item in chosen)
     if largest in memory:
@@ -123,15 +127,14 @@ def answer_of(
         f"Which page size? {_by_size(chosen)}. Expect {gain} less time on {machine} "
         f"({cost_label}), for {_memory(growth, share)}. {_confidence(gain, limits)}"
     )
-    if is_late and all_gain.expected - _sum(chosen).expected >= limits.min_gain:
+    if is_late and all_gain.expected - gain.expected >= limits.min_gain:
         text += f" All would save {all_gain} with larger pages from the first touch on."
     if making >= _LITTLE_SECONDS:
         text += (
             f" To make these pages takes the processor about {format_duration(making)}, once: runs "
-            f"of more than about {format_duration(making / _sum(chosen).expected)} gain."
+            f"of more than about {format_duration(making / gain.expected)} gain."
         )
-    if present:
-        text += f" It has {_by_size(present)} already, which saves {_sum(present)} besides."
+    text += besides
     text += _left_out(items, chosen, action, gain, limits)
     if not lines:
         text += " No setting of this system does it: the evidence below says what would."
@@ -166,18 +169,25 @@ def _of_walks(item: Record) -> Record:
     return {**item, "gain": item.get("gain_of_walks") or item.get("gain")}
 
 
-def _too_late(chosen: Sequence[Record], gain: Gain, machine: str, cost_label: str) -> str:
+def _touched(items: Sequence[Record]) -> int:
+    return sum(item["touched_bytes_base"] for item in items)
+
+
+def _too_late(
+    kept: str, chosen: Sequence[Record], gain: Gain, machine: str, cost_label: str
+) -> str:
     return (
-        f"Which page size? Keep 4 KiB: {_by_size(chosen)} would save {gain} of the time on "
+        f"Which page size? Keep {kept}: {_by_size(chosen)} would save {gain} of the time on "
         f"{machine} ({cost_label}), mostly by page faults at first touches. What this system "
         "offers makes larger pages of memory after its first touch."
     )
 
 
-def _too_short(chosen: Sequence[Record], making: float, machine: str, cost_label: str) -> str:
-    gain = _sum(chosen)
+def _too_short(
+    kept: str, chosen: Sequence[Record], gain: Gain, making: float, machine: str, cost_label: str
+) -> str:
     return (
-        f"Which page size? Keep 4 KiB in runs as short as this: {_by_size(chosen)} would save "
+        f"Which page size? Keep {kept} in runs as short as this: {_by_size(chosen)} would save "
         f"{gain} of the time on {machine} ({cost_label}), less than the "
         f"{format_duration(making)} that it takes the processor to make these pages. Runs of more "
         f"than about {format_duration(making / gain.expected)} gain."
@@ -358,7 +368,7 @@ def _growth(items: Sequence[Record], chains: Mapping[int, int]) -> int:
 
 
 def _growth_share(items: Sequence[Record], growth: int) -> float | None:
-    base = sum(item["touched_bytes_base"] for item in items if item["scope"] == "program")
+    base = _touched([item for item in items if item["scope"] == "program"])
     return growth / base if base else None
 
 
