@@ -406,6 +406,8 @@ def test_damaged_lines_of_a_journal_are_left_out(path: str, tmp_path: Path) -> N
         wrong += [{**failed, key: value} for value in values]
     for value in ("x", float("nan"), float("inf"), -1, 10**400, True, None):
         wrong.append({**lasting, "seconds": value})
+    wrong += [{**lasting, "kind": value} for value in (["synthetic"], {}, "x", 3)]
+    wrong += [{**lasting, "designs": value} for value in ({}, "x", None)]
     for key in lasting:
         wrong.append({name: value for name, value in lasting.items() if name != key})
     lines = [*map(json.dumps, wrong), '{"at": 1, "fai', "[" * 100_000]

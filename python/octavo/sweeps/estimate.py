@@ -96,7 +96,7 @@ class Speeds:
                 trace, count = note["trace"], note["simulations"]
                 self._read[trace] = note["references"]
                 kind, designs = note.get("kind"), note.get("designs")
-                if kind in _USUAL_NS and isinstance(designs, list):
+                if isinstance(kind, str) and kind in _USUAL_NS and isinstance(designs, list):
                     usual = _usual(kind, count, note["references"])
                     self._add((trace, kind, *map(str, designs)), note["seconds"], usual)
 
