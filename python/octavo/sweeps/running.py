@@ -125,7 +125,7 @@ def run_prepared(
                     done += len(answer.task.simulations)
                 show()
     except KeyboardInterrupt:
-        is_partial = True
+        is_partial = bool(left)
     finally:
         close = getattr(answers, "close", None)
         if close is not None:
