@@ -379,6 +379,10 @@ def test_each_error_is_a_sentence(line: str, sentence: str, tmp_path: Path) -> N
             f'traces = "{STRIDED}"\nparameters = {{a = {[1] * 999}}}\nseeds = {[*range(1002)]}',
             "one.toml: 2,001,996 simulations: a sweep has at most",
         ),
+        (
+            f'traces = "{STRIDED}"\nvirtualised = true\nparameters = {{host = "none"}}',
+            "virtualised wants a host, and `host=none` of `parameters` removes it",
+        ),
         ('traces = "a\\u0000b"', "one.toml: a text has a NUL character"),
         (f'traces = "{STRIDED}"\nparameters = {{"a\\u0000b" = 1}}', "has a NUL character"),
         (f"traces = {'[' * 5000}{']' * 5000}", "is no TOML file: cannot recurse further"),

@@ -222,6 +222,7 @@ def _errors(given: Mapping[str, Any]) -> Any:
 
 def _in_keys(sentence: str) -> str:
     """The sentence of an error with the keys of a study file in place of options."""
+    sentence = re.sub(r"`--set ([^`]+)`", r"`\1` of `parameters`", sentence)
     return re.sub(r"--[a-z-]+", lambda option: _OPTIONS.get(option[0], option[0]), sentence)
 
 
