@@ -435,6 +435,22 @@ def test_words_after_the_file_are_those_of_the_action(path: str) -> None:
     assert "did you mean `status`" in study("statsu", path).stderr
 
 
+def test_options_that_an_action_has_no_use_for_are_refused(path: str) -> None:
+    study("run", path, "-q")
+    for option in (["--on", "ray"], ["--workers", "2"], ["--estimate"]):
+        for words in (["status", path], ["query", path, "select 1"], ["diff", path, path]):
+            done = study(*words, *option)
+            assert (done.exit_code, f"study {words[0]} simulates nothing" in done.stderr) == (
+                2,
+                True,
+            )
+    done = study("run", path, "--on", "ray", "--workers", "2")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "octavo: workers 2: they are of this machine; leave them out with ray.\n",
+    )
+
+
 @pytest.mark.long
 def test_programs_are_recorded_once(tmp_path: Path) -> None:
     path = written(tmp_path, 'designs = "thp"\n[programs]\ntrue = ["true"]\n')

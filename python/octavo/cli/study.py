@@ -83,6 +83,11 @@ def study(
                 if wanted is None
                 else f"octavo study {action} FILE wants {wanted} after the file."
             )
+        simulates = action in ("run", "resume")
+        if not simulates and (on != "local" or workers is not None or estimate):
+            raise UsageError(
+                f"octavo study {action} simulates nothing: leave --on, --workers, --estimate out."
+            )
         write_document = output.document_file(beside=None, inputs=[file, more or ""])
         if action == "query":
             _query(file, str(more), write_document, output)

@@ -111,11 +111,13 @@ def workers_of(on: str, workers: int | None) -> Workers:
         raise UsageError(f"workers {workers}: give a number from 1.")
     if on == LOCAL:
         return LocalWorkers(workers)
-    if on == RAY or on.startswith(_RAY_ADDRESS):
-        from octavo.sweeps.cluster import RayWorkers
+    if on != RAY and not on.startswith(_RAY_ADDRESS):
+        raise UsageError(f"unknown place `{on}` to run on: give local, ray or ray://HOST:PORT.")
+    if workers is not None:
+        raise UsageError(f"workers {workers}: they are of this machine; leave them out with {on}.")
+    from octavo.sweeps.cluster import RayWorkers
 
-        return RayWorkers(None if on == RAY else on)
-    raise UsageError(f"unknown place `{on}` to run on: give local, ray or ray://HOST:PORT.")
+    return RayWorkers(None if on == RAY else on)
 
 
 def _both(
