@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -27,8 +28,8 @@ SMALL = "synth:zipf?table=4MiB&references=20k"
 LARGE = "synth:zipf?table=16MiB&references=20k"
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+def run(*arguments: str, **options: Any) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="octavo", **options)
 
 
 # --- list ----------------------------------------------------------------------------------------
@@ -96,6 +97,18 @@ def test_an_explanation_in_a_file_or_a_pipe_is_no_wider_than_a_page(
         assert max(map(len, text.splitlines())) <= 120
         said = re.sub(r"\s+", "", text)
         assert re.sub(r"\s+", "", explain(design).assumptions) in said
+
+
+def test_paragraphs_and_items_of_an_explanation_are_wrapped_as_a_whole() -> None:
+    """Its lines are those of the source, of which some are longer than a page is wide."""
+    for width, design in itertools.product((60, 120), ("pom_tlb", "flattened", "colt")):
+        shown = run("explain", design, env={"COLUMNS": str(width)}).stdout
+        lines = shown[: shown.index("\nParameters")].splitlines()
+        for line, after in itertools.pairwise(lines):
+            first = "" if after.startswith("- ") else after.strip().partition(" ")[0]
+            fits = len(line) + 1 + len(first) <= width
+            assert not (line and first and fits) or line.startswith(("Hardware", design)), line
+            assert not (line.startswith("- ") and first) or after.startswith("  ")
 
 
 def test_an_explanation_has_the_counters_of_the_core() -> None:

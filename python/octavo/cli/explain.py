@@ -1,5 +1,7 @@
 """`octavo explain`: a translation design, its parameters and its counters."""
 
+import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +19,8 @@ from octavo.cli.guard import guarded
 from octavo.simulation.explanation import Explanation, explain
 from octavo.terminal.console import say, show_grid
 
+_MARK = "- "
+"""Of an item of a list."""
 _EPILOG = """\b
 Examples:
   octavo explain tps
@@ -71,6 +75,19 @@ def _check_figure(name: str, output: options.TextOutput) -> None:
     check_new_file(name, force=output.force, option="--figure")
 
 
+def _paragraphs(text: str) -> list[str]:
+    """Paragraphs and items of lists, a line each, and the empty lines between them."""
+    return re.sub(rf"(?<=\S)\n *(?!{_MARK})(?=\S)", " ", text).splitlines()
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    """Prints a paragraph, wrapped to the console's width in files and pipes, too."""
+    indent = " " * len(_MARK) if text.startswith(_MARK) else ""
+    lines = textwrap.wrap(text, console.width, subsequent_indent=indent, break_on_hyphens=False)
+    for line in lines or [""]:
+        say(console, line, style)
+
+
 def _by_meaning(counters: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, ...]]:
     """Counters of one component that the pages explain together, in one row."""
     together: dict[tuple[str, str], list[str]] = {}
@@ -81,14 +98,14 @@ def _by_meaning(counters: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str,
 
 
 def _show(console: Console, one: Explanation) -> None:
-    say(console, f"{one.name}: {one.about}", "bold", wrapped=True)
-    say(console, f"Hardware {one.hardware}, under the policy {one.policy}.", wrapped=True)
+    _say(console, f"{one.name}: {one.about}", "bold")
+    _say(console, f"Hardware {one.hardware}, under the policy {one.policy}.")
     console.print()
-    for line in one.documentation.splitlines():
-        say(console, line, wrapped=True)
+    for paragraph in _paragraphs(one.documentation):
+        _say(console, paragraph)
     if one.assumptions:
         console.print()
-        say(console, f"In simulations: {one.assumptions}", wrapped=True)
+        _say(console, f"In simulations: {one.assumptions}")
     parameters = Grid("Parameters", ("key", "default"), one.parameters, left_columns=2)
     titles = ("component", "counters", "meaning")
     counters = Grid("Counters", titles, tuple(_by_meaning(one.counters)), left_columns=3)

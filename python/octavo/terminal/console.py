@@ -108,12 +108,8 @@ def make_output_console() -> Console:
     return console
 
 
-def say(
-    console: Console, text: str, style: str = "", *, indent: int = 0, wrapped: bool = False
-) -> None:
-    """One sentence; wrapped by a terminal only, so that pipes get whole lines, unless `wrapped` to
-    the console's width everywhere.
-    """
+def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
+    """One sentence; wrapped by a terminal only, so that pipes get whole lines."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -121,7 +117,7 @@ def say(
     if console.is_terminal:
         console.print(Padding.indent(Text(text, style=style), indent))
     else:
-        console.print(Text(" " * indent + text, style=style), soft_wrap=not wrapped)
+        console.print(Text(" " * indent + text, style=style), soft_wrap=True)
 
 
 def show_cautions(console: Console, result: Finished) -> None:
