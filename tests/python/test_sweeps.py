@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -442,6 +443,17 @@ def scripted_worker(monkeypatch: pytest.MonkeyPatch, place: Path, lines: str) ->
     monkeypatch.setattr("octavo.sweeps.local.subprocess.Popen", popen)
 
 
+@pytest.fixture(params=["raises", "is ignored"])
+def handled(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Ctrl-C, as a program's handler has it."""
+    usual = signal.getsignal(signal.SIGINT)
+    if request.param == "is ignored":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
+@pytest.mark.usefixtures("handled")
 @pytest.mark.parametrize(("portion", "kept"), [(1.0, 2), (1e-6, 0)])
 def test_ctrl_c_waits_for_a_task_that_is_nearly_done(
     portion: float, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

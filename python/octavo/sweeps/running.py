@@ -94,8 +94,7 @@ def run_prepared(
     failed: dict[str, str] = {}
     left = {id(task): task for task in prepared.tasks}
     under_way: dict[int, Progress] = {}
-    done, is_partial = 0, False
-
+    done = 0
     ends, asked = None, -math.inf
 
     def show() -> None:
@@ -125,12 +124,14 @@ def run_prepared(
                     done += len(answer.task.simulations)
                 show()
     except KeyboardInterrupt:
-        is_partial = bool(left)
+        pass
     finally:
         close = getattr(answers, "close", None)
         if close is not None:
             close()
-    ended = sum(len(one.task.simulations) for one in under_way.values()) if is_partial else 0
+    # Also where the handler of a signal that ended it raises nothing, or the signal is ignored.
+    is_partial = bool(left)
+    ended = sum(len(one.task.simulations) for one in under_way.values())
     return SweepResult(prepared.plan, data_set, failed, is_partial, ended, is_whole=not is_partial)
 
 
