@@ -69,7 +69,9 @@ def study(
         "Processes on this machine (default: as many as it has processors).",
         parser=options.whole_number(1),
     ),
-    estimate: bool = flag("Of run and resume: only say what it would take."),
+    estimate: bool = flag(
+        "Of run and resume: only say what it would take. Programs are recorded for that."
+    ),
     *,
     output: options.DocumentOutput,
 ) -> None:

@@ -83,7 +83,8 @@ pub struct Frames {
     pub(super) reservations: Reservations,
     pub(crate) holes: HoleBitmaps,
     pub(crate) chunks: ChunkBitmaps,
-    /// Frames that operations have [ensured](Frames::ensure_free) and not allocated yet.
+    /// The most frames that an operation has [ensured](Frames::ensure_free), without those allocated since: no fewer than
+    /// the operation under way needs yet.
     ensured: u64,
     /// Reserved for tables of a translation design.
     pub(super) of_design: Vec<FrameNumber>,

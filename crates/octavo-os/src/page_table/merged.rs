@@ -11,7 +11,7 @@
 //! if each entry had those of all.
 //!
 //! A node of an upper level for which no block is free is an ordinary one, and so are those below it. A block is taken
-//! only from memory that the operation under way [does not need](crate::frames::Frames::allocate_surplus).
+//! only where all frames remain that operations have [ensured and not used](crate::frames::Frames::allocate_surplus).
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 
