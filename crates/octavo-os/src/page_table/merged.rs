@@ -18,7 +18,7 @@ use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr};
 use super::entry::{ENTRIES, Entry};
 use super::holes::EntryIndex;
 use super::node::Node;
-use super::{PageTable, Walk, index};
+use super::{PageTable, index};
 use crate::frames::{Frames, Order, Owner};
 
 /// The block of a merged node.
@@ -86,14 +86,17 @@ impl PageTable {
 }
 
 impl Node {
-    /// Adds the entry of an upper node to a walk of a base page: nothing, if the walk goes on to the node below.
+    /// The entry that a walk of a base page reads in an upper node, and its level: none, if the walk goes on to the node
+    /// below.
     #[inline(never)]
-    pub(super) fn walk_upper(&self, page: PageNumber, (at, level): (usize, u8), walk: &mut Walk) {
+    pub(super) fn read_in_upper(
+        &self,
+        page: PageNumber,
+        (at, level): (usize, u8),
+    ) -> Option<(PhysAddr, u8)> {
         let entry = self.entries[at];
-        if !entry.is_present() || entry.is_page(level) {
-            let lower = index(page, level - 1);
-            walk.read(entry_at(self.frame.plus(at as u64), lower), level - 1);
-        }
+        let is_last = !entry.is_present() || entry.is_page(level);
+        is_last.then(|| (entry_at(self.frame.plus(at as u64), index(page, level - 1)), level - 1))
     }
 }
 

@@ -231,10 +231,13 @@ impl PageTable {
             let node = &self.nodes[number as usize];
             let index = index(page, level);
             let entry = node.entries[index];
-            if node.part == Part::Upper {
-                node.walk_upper(page, (index, level), &mut walk);
-            } else {
-                walk.read(node.entry_addr(index), level);
+            match node.part {
+                Part::Upper => {
+                    if let Some((at, level)) = node.read_in_upper(page, (index, level)) {
+                        walk.read(at, level);
+                    }
+                }
+                _ => walk.read(node.entry_addr(index), level),
             }
             if entry.is_page(level) {
                 let size = entry.size(level);
