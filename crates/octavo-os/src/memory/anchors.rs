@@ -32,13 +32,19 @@ impl Memory {
         self.process_mut(child).table.set_anchor_log2(log2);
     }
 
+    /// Whether it is time to choose anchor distances.
+    pub fn chooses_anchor_distances(&self, instructions: u64) -> bool {
+        let every = self.format.anchors.map_or(0, |of| of.choose_every_instructions);
+        every > 0 && instructions >= self.next_anchor_choice
+    }
+
     /// Chooses the anchor distance of each process, if it is time; `instructions` is the number executed so far. Another
     /// distance writes the anchors anew and invalidates all pages.
     pub(crate) fn choose_anchor_distances(&mut self, instructions: u64) {
-        let Some(of) = self.format.anchors else { return };
-        if of.choose_every_instructions == 0 || instructions < self.next_anchor_choice {
+        let Some(of) = self.format.anchors.filter(|_| self.chooses_anchor_distances(instructions))
+        else {
             return;
-        }
+        };
         self.next_anchor_choice = instructions + of.choose_every_instructions;
         self.update_anchors();
         let live: Vec<ProcessId> = self.live().collect();

@@ -343,8 +343,8 @@ impl Env {
 
     /// Runs the background work of the operating systems; `instructions` is the number executed so far.
     pub(crate) fn background(&mut self, instructions: u64) {
-        let has_anchors = self.os.memory().anchor_distance().is_some();
-        let host = self.host.as_ref().filter(|_| has_anchors);
+        let chooses_anchors = self.os.memory().chooses_anchor_distances(instructions);
+        let host = self.host.as_ref().filter(|_| chooses_anchors);
         let backing = host.and_then(|host| host.table().ranges().cloned());
         self.with_os(|os| {
             if let Some(backing) = backing {
