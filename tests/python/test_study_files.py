@@ -184,7 +184,7 @@ def test_a_diff_says_what_studies_without_a_common_simulation_differ_in(
     for each in (one, two):
         study("run", str(each), "-q")
     said = study("diff", str(one), str(two)).stdout
-    assert said.endswith("in common: the same values stand in other combinations.\n")
+    assert said.endswith("in common: no combination of their values is in both.\n")
 
 
 def test_a_diff_names_the_simulations_that_one_study_lacks(path: str, tmp_path: Path) -> None:

@@ -143,25 +143,38 @@ def answer_of(
         text += f" {action['caution']}"
     verify = ""
     if lines and program:
-        options = ["--allow-system"] if undo else []
-        name = action.get("name", "")
-        if name.startswith(SHARED_FOR_ALL):
-            # Only named, or with a result that shows shared memory, is it among what is tried.
-            options += ["--settings", name]
-        elif not undo and not is_tried(action):
-            options += ["--try", _words(action)]
-        options += _fill_options(action)
-        if is_server:
-            options += ["--metric", f"cpu:{_LOAD}"]
-        verify = shell_line([*own_command(), "verify", *options, "--", *program])
-        if is_server:
-            verify = f"# Put the command of a load generator in place of {_LOAD}.\n{verify}"
-        elif was_stopped:
-            verify = (
-                f"# For a server, add --metric cpu:{_LOAD}, with the command of a load generator "
-                f"in place of {_LOAD}.\n{verify}"
-            )
+        verify = _verify(action, program, is_server, was_stopped, is_tried)
     return Answer(text, True, gain, growth, lines, undo, verify)
+
+
+def _verify(
+    action: Record,
+    program: Sequence[str],
+    is_server: bool,
+    was_stopped: bool,
+    is_tried: Callable[[Record], bool],
+) -> str:
+    """The lines of shell that measure an action."""
+    changes_system = bool(action.get("undo"))
+    options = ["--allow-system"] if changes_system else []
+    name = action.get("name", "")
+    if name.startswith(SHARED_FOR_ALL):
+        # Only named, or with a result that shows shared memory, is it among what is tried.
+        options += ["--settings", name]
+    elif not changes_system and not is_tried(action):
+        options += ["--try", _words(action)]
+    options += _fill_options(action)
+    if is_server:
+        options += ["--metric", f"cpu:{_LOAD}"]
+    line = shell_line([*own_command(), "verify", *options, "--", *program])
+    if is_server:
+        return f"# Put the command of a load generator in place of {_LOAD}.\n{line}"
+    if was_stopped:
+        return (
+            f"# For a server, add --metric cpu:{_LOAD}, with the command of a load generator "
+            f"in place of {_LOAD}.\n{line}"
+        )
+    return line
 
 
 def _of_walks(item: Record) -> Record:

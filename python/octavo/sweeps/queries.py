@@ -154,7 +154,7 @@ def lack_of_common(before: SweepResult, after: SweepResult) -> str | None:
             plural = f"{name}s" if name in LABELS else name
             differing.append(f"{plural} ({_listed(first)}; {_listed(second)})")
     if not differing:
-        return "the same values stand in other combinations."
+        return "no combination of their values is in both."
     return f"they have different {', '.join(differing)}."
 
 
