@@ -1302,7 +1302,13 @@ class Recording:
         """As of LiveRun."""
 
     def set_counting(self, counting: bool) -> None:
-        """As of LiveRun, once started."""
+        """As of LiveRun."""
+
+    def end_softly(self) -> None:
+        """As of LiveRun."""
+
+    def end_region(self, number: int) -> None:
+        """As of LiveRun."""
 
     def stop(self) -> None:
         """As of LiveRun."""

@@ -48,7 +48,8 @@ def test_a_phase_begun_by_hand_begins_once() -> None:
 
 @pytest.mark.parametrize(("text", "shown"), [("1000h", "1000.0 h"), ("50ms", "0.05 s")])
 def test_a_wait_is_shown_in_a_unit_that_fits(text: str, shown: str) -> None:
-    phase = region_of_interest(text, None, skip=0, most=None)["phase"]
+    _, _, phase = region_of_interest(text, None, skip=0, most=None)
+    assert phase is not None
     assert phase.uncounted == f"{shown} of --start-after"
 
 
@@ -94,13 +95,8 @@ def test_invalid_spans_are_refused(text: str) -> None:
 
 
 def test_options_become_a_phase() -> None:
-    plain = region_of_interest(None, None, skip=10, most=20)
-    assert plain == {"skip_instructions": 10, "max_instructions": 20}
+    assert region_of_interest(None, None, skip=10, most=20) == (10, 20, None)
     both = region_of_interest("10M", "20M", skip=0, most=None)
-    assert (both["skip_instructions"], both["max_instructions"]) == (10**7, 2 * 10**7)
-    assert both["phase"] == Phase(ends_by_instructions=True)
-    assert region_of_interest("2s", "3s", skip=7, most=None) == {
-        "skip_instructions": 7,
-        "max_instructions": None,
-        "phase": Phase(start_after_seconds=2, duration_seconds=3),
-    }
+    assert both == (10**7, 2 * 10**7, Phase(ends_by_instructions=True))
+    timed = Phase(start_after_seconds=2, duration_seconds=3)
+    assert region_of_interest("2s", "3s", skip=7, most=None) == (7, None, timed)

@@ -424,6 +424,47 @@ def test_a_duration_ends_the_program_as_ctrl_c_does(serve: Any) -> None:
     }
 
 
+@pytest.mark.parametrize("verb", ["curves", "sim", "record"])
+def test_every_live_command_takes_a_part_by_time(verb: str, serve: Any, tmp_path: Path) -> None:
+    trace = tmp_path / "part.oct"
+    out = ["-o", str(trace)] if verb == "record" else []
+    server = serve("--start-after", "ctl", "--duration", "300ms", *out, verb=verb)
+    server.ask("touch 5000")
+    server.ask("spin")
+    assert not server.status()["counting"]
+    server.ctl("start")
+    final = server.end()
+    assert (final.status, final.stdout) == (0, b"bye\n")
+    if verb != "record":
+        assert not final.run["partial"]
+        assert first_error(validator_of(verb), final.document) is None
+        return
+    assert final.document["about"]["partial_reason"] is None
+    assert final.document["about"]["options"]["phase"]["duration_seconds"] == 0.3
+    replayed = json.loads(natively([OCTAVO, "run", "-q", "--json", "-", str(trace)]).stdout)
+    assert not replayed["run"]["partial"]
+    sums = [row for row in replayed["rows"] if row["component"] == "memory" and "region" not in row]
+    # What was touched before is not in it.
+    touched = [row["touched_bytes"] for row in sums if row["stream"] == "data"]
+    assert touched
+    assert max(touched) < 5000 * PAGE
+
+
+@pytest.mark.parametrize("verb", ["curves", "sim"])
+def test_a_part_by_time_is_of_a_program(verb: str) -> None:
+    refused = natively([OCTAVO, verb, "--duration", "1s", "synth:gups?updates=1k"])
+    assert refused.status == 2
+    assert b"of a trace, --skip-instructions and --max-instructions choose a part" in refused.stderr
+
+
+def test_a_recording_that_never_began_is_no_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "none.oct"
+    done = natively([OCTAVO, "record", "--start-after", "ctl", "-o", str(trace), "--", "true"])
+    assert done.status == 125
+    assert b"it ended within the time before `octavo ctl PID start`" in done.stderr
+    assert not trace.exists()
+
+
 def test_a_program_that_ends_before_it_counts_has_no_result(octavo: Octavo) -> None:
     for value, what in [("1h", "60 min of --start-after"), ("ctl", "octavo ctl PID start")]:
         traced = octavo(workload("static_count"), "--start-after", value)

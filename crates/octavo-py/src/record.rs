@@ -75,9 +75,20 @@ impl Recording {
         Ok(())
     }
 
-    fn set_counting(&self, py: Python<'_>, counting: bool) -> PyResult<()> {
+    fn set_counting(&self, py: Python<'_>, counting: bool) {
+        match &self.running {
+            Some((live, _)) => py.detach(|| live.set_open(counting)),
+            None => self.options.limits.set_open(counting),
+        }
+    }
+
+    fn end_softly(&self) {
+        self.options.limits.end_softly();
+    }
+
+    fn end_region(&self, py: Python<'_>, number: i32) -> PyResult<()> {
         let (live, _) = self.running()?;
-        py.detach(|| live.set_open(counting));
+        py.detach(|| live.end_region(number));
         Ok(())
     }
 

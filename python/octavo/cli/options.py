@@ -17,7 +17,6 @@ from octavo.base.files import STANDARD_OUTPUT, JsonFile, output_to_error
 from octavo.base.text import quoted
 from octavo.base.units import count, decimal
 from octavo.cli.groups import flag, option, optional
-from octavo.tracing.phase import region_of_interest
 
 if TYPE_CHECKING:
     from octavo.cli.shown import Shown
@@ -118,6 +117,18 @@ class Following:
         None, "N", "End the run after counting so many instructions."
     )
     marks: bool = flag("Count only between the begin and end marks of octavo.h.")
+    start_after: str | None = option(
+        None,
+        "TIME|N|ctl",
+        "Begin to count after so much time (30s, 5min) or so many instructions (200M), or at "
+        "`octavo ctl PID start`.",
+    )
+    duration: str | None = option(
+        None,
+        "TIME|N",
+        "After counting for so long (30s), or so many instructions (2G), end the program as "
+        "Ctrl-C does; the result is whole.",
+    )
     window: str | None = option(
         None,
         "ON/OFF",
@@ -131,18 +142,14 @@ class Following:
         return {
             "tracer": self.tracer or "octavo",
             "follow_children": self.follow is not False,
-            **self.counted(),
-            "between_marks": self.marks,
-            "window": self.window,
-        }
-
-    def counted(self) -> dict[str, Any]:
-        """The part that counts."""
-        return {
             "skip_instructions": count(self.skip_instructions, "--skip-instructions"),
             "max_instructions": optional(
                 partial(count, option="--max-instructions"), self.max_instructions
             ),
+            "between_marks": self.marks,
+            "start_after": self.start_after,
+            "duration": self.duration,
+            "window": self.window,
         }
 
 
@@ -167,21 +174,8 @@ class Tracing(Following):
 
 
 @dataclass(frozen=True)
-class TimedTracing(Tracing):
-    """The part that counts may begin and end by time, too."""
-
-    start_after: str | None = option(
-        None,
-        "TIME|N|ctl",
-        "Begin to count after so much time (30s, 5min) or so many instructions (200M), or at "
-        "`octavo ctl PID start`.",
-    )
-    duration: str | None = option(
-        None,
-        "TIME|N",
-        "After counting for so long (30s), or so many instructions (2G), end the program as "
-        "Ctrl-C does; the result is whole.",
-    )
+class WarmedTracing(Tracing):
+    """Windows may begin with instructions that do not count."""
 
     window_warm: str = option(
         "0",
@@ -192,12 +186,6 @@ class TimedTracing(Tracing):
     def scope(self) -> dict[str, Any]:
         """The arguments of `octavo.tracing.scope.resolve_scope`. Raises UsageError."""
         return {**super().scope(), "window_warm": count(self.window_warm, "--window-warm")}
-
-    def counted(self) -> dict[str, Any]:
-        """The part that counts."""
-        by_number = super().counted()
-        skip, most = by_number.values()
-        return region_of_interest(self.start_after, self.duration, skip=skip, most=most)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from octavo.tracing.scope import Scope, resolve_scope
 _EPILOG = """\b
 Examples:
   octavo record -o gzip.oct -- gzip -9 --keep --stdout big.log > /dev/null
+  octavo record --start-after 30s --duration 10s -o redis.oct -- redis-server --save ''
   octavo run gzip.oct
   octavo run --tlb itanium2 gzip.oct
 

@@ -17,7 +17,6 @@ from octavo.runs.api import execute, execute_trace
 from octavo.runs.configuration import Configuration, configure
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
-from octavo.tracing.phase import check_no_phase
 from octavo.tracing.run import means_a_trace
 
 _EPILOG = """\b
@@ -103,7 +102,7 @@ def run(
     command: options.ProgramOrTrace,
     *,
     asked: RunOptions,
-    tracing: options.TimedTracing,
+    tracing: options.WarmedTracing,
     allocating: options.Allocations,
     per_process: bool = flag("Judge and show each process alone, not those of a program together."),
     advice: bool = flag("Say which page size to choose.", default=True),
@@ -120,8 +119,6 @@ def run(
         configuration = asked.configuration(
             {**tracing.scope(), **allocating.of_run(is_trace=is_trace)}
         )
-        if is_trace:
-            check_no_phase(configuration.phase)
         files = Files(stack, output, command if is_trace else ())
         text = trace_text if is_trace else progress_text
         with output.program_output(), LiveLine(quiet=output.quiet, text=text) as line:

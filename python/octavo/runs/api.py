@@ -10,7 +10,6 @@ from octavo.base.arguments import with_checked_names
 from octavo.base.progress import watched
 from octavo.runs.configuration import MAX_GROWTH, Configuration, configure
 from octavo.traces.by_name import SYNTHETIC_FORMAT
-from octavo.tracing.phase import check_no_phase, region_of_interest
 from octavo.tracing.replay import replay_trace
 from octavo.tracing.run import means_a_trace, trace_program
 
@@ -75,8 +74,11 @@ def run(
         layout=layout,
         tracer=tracer or "octavo",
         follow_children=follow_children is not False,
-        **region_of_interest(start_after, duration, skip=skip_instructions, most=max_instructions),
+        skip_instructions=skip_instructions,
+        max_instructions=max_instructions,
         between_marks=between_marks,
+        start_after=start_after,
+        duration=duration,
         window=window,
         window_warm=window_warm,
         allocations=allocations,
@@ -84,8 +86,6 @@ def run(
         max_growth=max_growth,
         native_seconds=native_seconds,
     )
-    if is_trace:
-        check_no_phase(configuration.phase)
     with watched(on_progress, "trace" if is_trace else "program") as show:
         if is_trace:
             return execute_trace(words[0], configuration, show, format, per_process=per_process)

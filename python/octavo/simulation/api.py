@@ -189,7 +189,7 @@ def _finished(
 ENGINE = Engine("sim", configure_sim, _finished)
 
 
-_CHOICES = {*keywords_of(configure_sim), *keywords_of(resolve_scope)} - {"phase"}
+_CHOICES = {*keywords_of(configure_sim), *keywords_of(resolve_scope)}
 
 
 @with_checked_names(sorted(_CHOICES), (configure_sim, resolve_scope))
@@ -224,7 +224,7 @@ def sim(
     from measurements; with `processes` "asid" or "flush" the processes of the traces share a core
     with a quantum of `quantum` instructions, `first_quantum` in first turns; with
     `fast_forward` no core executes the warm-up. `layout`, `skip_instructions`,
-    `max_instructions` and `between_marks` are as of `octavo.run`.
+    `max_instructions`, `between_marks`, `start_after` and `duration` are as of `octavo.run`.
     Raises OctavoError with one clear sentence; what a design in Python has raised is its cause.
     """
     return ENGINE.call(

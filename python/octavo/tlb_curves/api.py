@@ -102,7 +102,7 @@ def _finished(
 ENGINE = Engine("curves", configure_curves, _finished)
 
 
-_CHOICES = {*keywords_of(configure_curves), *keywords_of(resolve_scope)} - {"phase", "sizes"}
+_CHOICES = {*keywords_of(configure_curves), *keywords_of(resolve_scope)} - {"sizes"}
 
 
 @with_checked_names(sorted(_CHOICES), (configure_curves, resolve_scope))
@@ -127,7 +127,7 @@ def curves(
     `classify`, `classify_sizes`, `sample_pages` (a text such as `1/64`), `threads`, `processes`,
     `quantum`, `first_quantum` and `flush_every`, as of
     `octavo.tlb_curves.configuration.configure_curves`, and `layout`, `skip_instructions`,
-    `max_instructions` and `between_marks`, as of `octavo.run`. With
+    `max_instructions`, `between_marks`, `start_after` and `duration`, as of `octavo.run`. With
     `processes` "asid" or "flush", `command` may be several traces.
     Raises OctavoError with one clear sentence.
     """

@@ -227,14 +227,13 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
     configuration = facts.configuration
     ended, untraced = result["exit"], result["untraced_processes"]
     recorded_reason = None if facts.trace is None else facts.trace.partial_reason
-    phase = configuration.phase
     reason = partial_reason(
         ended,
         result["processes"],
         untraced,
         facts.interrupted_by,
         recorded_reason,
-        by_request=phase is not None and phase.has_end,
+        by_request=configuration.ends_by_phase,
     )
     status = exit_status(ended, facts.interrupted_by)
     notes = configuration.notes()

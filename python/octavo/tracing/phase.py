@@ -72,15 +72,15 @@ def read_span(text: str, option: str) -> tuple[float | None, int | None]:
 
 def region_of_interest(
     start_after: str | None, duration_text: str | None, *, skip: int, most: int | None
-) -> dict[str, Any]:
-    """The scope's `phase`, `skip_instructions` and `max_instructions`, from the options.
+) -> tuple[int, int | None, Phase | None]:
+    """The instructions to skip, those to count at most, and the phase, from the options.
 
     `skip` and `most` are the values of `--skip-instructions` and `--max-instructions`. Raises
     UsageError.
     """
     skipped, counted = skip, most
     if start_after is None and duration_text is None:
-        return {"skip_instructions": skipped, "max_instructions": counted}
+        return skipped, counted, None
     start_seconds, seconds, softly = 0.0, None, False
     if start_after == BY_HAND:
         start_seconds = math.inf
@@ -99,20 +99,7 @@ def region_of_interest(
             )
         seconds, counted = read_span(duration_text, "--duration")
         softly = counted is not None
-    return {
-        "skip_instructions": skipped,
-        "max_instructions": counted,
-        "phase": Phase(start_seconds, seconds, softly),
-    }
-
-
-def check_no_phase(phase: Phase | None) -> None:
-    """Refuses, for a trace, what only a program can do. Raises UsageError."""
-    if phase is not None:
-        raise UsageError(
-            "--start-after and --duration are for a program that runs; of a trace, "
-            "--skip-instructions and --max-instructions choose a part."
-        )
+    return skipped, counted, Phase(start_seconds, seconds, softly)
 
 
 class Phased(Protocol):

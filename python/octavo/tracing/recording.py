@@ -22,6 +22,7 @@ from octavo.base.text import unicode_document
 from octavo.base.units import format_bytes, format_count
 from octavo.traces.by_name import check_name_to_record
 from octavo.tracing.manifest import exit_status, partial_reason
+from octavo.tracing.phase import Timer
 from octavo.tracing.program import P, find_program, with_started_name, words_to_start
 from octavo.tracing.scope import Scope, resolve_scope
 from octavo.tracing.session import Program, drive
@@ -35,9 +36,6 @@ SCHEMA = "octavo/record/1"
 
 class Recorder(Program, Protocol):
     """The part of a `Recording` that is used here; tests put their own in its place."""
-
-    def set_counting(self, counting: bool) -> None:
-        """Opens or closes the region of interest, once started."""
 
     def result(self, about: Callable[[RecordEnd], str]) -> Recorded:
         """Finishes the trace."""
@@ -103,6 +101,8 @@ def record(
     skip_instructions: int = 0,
     max_instructions: int | None = None,
     between_marks: bool = False,
+    start_after: str | None = None,
+    duration: str | None = None,
     window: str | None = None,
     allocations: bool = False,
     force: bool = False,
@@ -121,6 +121,8 @@ def record(
         skip_instructions=skip_instructions,
         max_instructions=max_instructions,
         between_marks=between_marks,
+        start_after=start_after,
+        duration=duration,
         window=window,
         allocations=allocations,
     )
@@ -153,7 +155,7 @@ def execute_recording(
         "image": str(program.resolve()),
         "directory": str(Path.cwd()),
         "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "options": options,
+        "options": {**options, **scope.phased()},
         "versions": versions(valgrind.version),
         "host": describe_host(),
     }
@@ -166,7 +168,7 @@ def execute_recording(
         )
         said = json.dumps(unicode_document(about))
         recording = make_recording(traced, path=path, overwrite=force, about=said)
-        return _recorded(recording, path, about, on_progress)
+        return _recorded(recording, path, scope, about, on_progress)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
 
@@ -174,6 +176,7 @@ def execute_recording(
 def _recorded(
     recording: Recorder,
     path: str,
+    scope: Scope,
     about: dict[str, Any],
     on_progress: Callable[[RecordProgress], None],
 ) -> RecordedTrace:
@@ -207,15 +210,16 @@ def _recorded(
     whole_about: dict[str, Any] = {}
 
     def finish(end: RecordEnd) -> str:
-        whole_about.update(about, **_end_facts(end, interrupted_by))
+        whole_about.update(about, **_end_facts(end, scope, interrupted_by))
         return json.dumps(unicode_document(whole_about))
 
     interrupted_by: int | None = None
+    timer = None if scope.phase is None else Timer(scope.phase, recording)
     try:
-        interrupted_by = drive(recording, watch, control=control)
+        interrupted_by = drive(recording, watch, timer=timer, control=control)
         recorded = recording.result(finish)
         if not recorded["references"]:
-            raise CannotRun(_nothing_recorded(recorded, about["options"]))
+            raise CannotRun(_nothing_recorded(recorded, scope))
     except OctavoError as error:
         said = failed[0] if failed else str(error)
         if not is_ours or not _holds_anything(path):
@@ -239,22 +243,25 @@ def _recorded(
     )
 
 
-def _end_facts(end: RecordEnd, interrupted_by: int | None) -> dict[str, Any]:
+def _end_facts(end: RecordEnd, scope: Scope, interrupted_by: int | None) -> dict[str, Any]:
     """The manifest's fields that are known once the program has ended."""
     ended, untraced = end["exit"], end["untraced_processes"]
+    reason = partial_reason(
+        ended, end["streams"], untraced, interrupted_by, by_request=scope.ends_by_phase
+    )
     return {
         "exit": {**ended, "status": exit_status(ended, interrupted_by)},
-        "partial_reason": partial_reason(ended, end["streams"], untraced, interrupted_by),
+        "partial_reason": reason,
         "elapsed_seconds": end["elapsed_seconds"],
         "untraced_processes": untraced,
     }
 
 
-def _nothing_recorded(recorded: Recorded, options: dict[str, Any]) -> str:
-    if options["between_marks"]:
+def _nothing_recorded(recorded: Recorded, scope: Scope) -> str:
+    if scope.between_marks:
         why = "it met no begin mark (--marks wants the marks of octavo.h)"
-    elif options["skip_instructions"]:
-        why = f"it ended within the {options['skip_instructions']} instructions to skip"
+    elif scope.uncounted is not None:
+        why = f"it ended within the {scope.uncounted}"
     else:
         why = first_line(recorded["exit"]["diagnostics"]) or "the tracer saw nothing"
     return f"the program ran, but no reference was recorded: {why}."

@@ -32,6 +32,11 @@ def replay_trace(
     """Reads a trace, or several whose processes share a core, to the end, or as far as can be read.
     Raises OctavoError.
     """
+    if scope.phase is not None:
+        raise UsageError(
+            "--start-after and --duration are for a program that runs; of a trace, "
+            "--skip-instructions and --max-instructions choose a part."
+        )
     if scope.windows is not None:
         raise UsageError(
             "--window is for a program that runs; octavo convert --sample keeps windows of a trace."

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from octavo.base.errors import UsageError, check_range, choose
-from octavo.tracing.phase import Phase
+from octavo.tracing.phase import Phase, region_of_interest
 from octavo.tracing.windows import Windows, resolve_windows
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ class Scope:
         return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
 
     @property
+    def ends_by_phase(self) -> bool:
+        """Whether a live run ends with the part that counts."""
+        return self.phase is not None and self.phase.has_end
+
+    @property
     def shared_quanta(self) -> tuple[int, int] | None:
         """Instructions of a turn and of a first one, if the processes of traces share a core."""
         return None
@@ -85,8 +90,12 @@ class Scope:
         return {
             "layout": self.layout,
             **self.recorded(),
-            **({} if self.phase is None else {"phase": self.phase.resolved()}),
+            **self.phased(),
         }
+
+    def phased(self) -> dict[str, Any]:
+        """When counting begins and ends by time, for the manifest; nothing where it does not."""
+        return {} if self.phase is None else {"phase": self.phase.resolved()}
 
     def sha256(self) -> str:
         """A name for this configuration: the hash of its canonical JSON."""
@@ -135,12 +144,16 @@ def resolve_scope(
     skip_instructions: int = 0,
     max_instructions: int | None = None,
     between_marks: bool = False,
-    phase: Phase | None = None,
+    start_after: str | None = None,
+    duration: str | None = None,
     window: str | None = None,
     window_warm: int = 0,
     allocations: bool = False,
 ) -> dict[str, Any]:
     """Checks what every kind of run is asked; the fields of a `Scope`. Raises UsageError."""
+    skip_instructions, max_instructions, phase = region_of_interest(
+        start_after, duration, skip=skip_instructions, most=max_instructions
+    )
     if max_instructions is not None and max_instructions < 1:
         raise UsageError("--max-instructions must be at least 1.")
     if skip_instructions < 0:

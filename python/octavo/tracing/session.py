@@ -46,13 +46,6 @@ class Program(Protocol):
     def stop(self) -> None:
         """Ends the program at once."""
 
-
-Found = TypeVar("Found", covariant=True)
-
-
-class Run(Program, Protocol[Found]):
-    """The part of `LiveRun` that is needed; tests put their own in its place."""
-
     def set_counting(self, counting: bool) -> None:
         """Opens or closes the region of interest, also before the start."""
 
@@ -61,6 +54,13 @@ class Run(Program, Protocol[Found]):
 
     def end_region(self, number: int) -> None:
         """Ends the region of interest for good, and sends the program a signal."""
+
+
+Found = TypeVar("Found", covariant=True)
+
+
+class Run(Program, Protocol[Found]):
+    """The part of `LiveRun` that is needed; tests put their own in its place."""
 
     def snapshot(self) -> Found | None:
         """A snapshot of the counts; None of an engine without snapshots, or after the end."""
