@@ -283,6 +283,8 @@ class Process(ProcessCounts):
     regions: list[Region]
     knows_memory: bool
     """Whether it also has the memory that was touched while nothing counted."""
+    missed_lines: int | None
+    """Lines of data that the caches of a core alone have missed, about; None without a machine."""
     allocations: NotRequired[Allocations]
 
 class Interruptible(TypedDict, total=False):

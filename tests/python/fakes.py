@@ -168,6 +168,7 @@ def process(
         machine_curves=[],
         regions=list(regions),
         knows_memory=True,
+        missed_lines=None,
         stream_hash=f"{stream:032x}",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -21,7 +22,7 @@ from octavo.analysis.gain import Gain, PageFaults, Program, gain, seconds_of
 from octavo.analysis.native_time import NativeTime
 from octavo.analysis.rows import rows_of
 from octavo.analysis.walk_advice import advise_by_walks
-from octavo.analysis.walk_costs import WalkCosts, walk_costs
+from octavo.analysis.walk_costs import UNKNOWN_BETWEEN, Between, WalkCosts, walk_costs
 from octavo.base.units import GIB, KIB, MIB
 from octavo.calibration.file import Spread
 from octavo.hardware.modelled import given_machine, this_machine
@@ -390,6 +391,32 @@ def test_what_a_program_reads_between_its_walks_can_make_them_dearer(tmp_path: P
     other = gain(program, without, 2 * MIB, 10**6, 0, 64 * MIB)
     assert (found.low, found.expected) == (other.low, other.expected)
     assert found.high > other.high
+
+
+def test_lines_that_were_counted_say_how_dear_walks_are(tmp_path: Path) -> None:
+    """With 7 lines to a walk besides that of its reference, loads are half as far from those that
+    were measured with none as from those with 64, by the logarithm.
+    """
+    measured = calibration(tmp_path / "calibration.toml", LOADS + PACED + DISPLACED)
+    program = Program(4 * 10**8, 10**5, 64 * MIB)  # 2,000 cycles to a walk, beyond the pause
+
+    def found(lines: float | None, seconds: float = 0.0) -> Gain:
+        missed = None if lines is None else round(lines * 10**5)
+        known = replace(program, missed_lines=missed, kernel_seconds=seconds)
+        return gain(known, measured, 2 * MIB, 10**5, 0, 64 * MIB)
+
+    part = math.log(8) / math.log(65)
+    load, saved = 940 + part * (1700 - 940), 320 + part * (800 - 320)
+    apart, together = saved / (2000 + load), 16 / (2000 + 82)
+    assert found(8).expected == pytest.approx((apart + together) / 2)
+    assert found(1).expected == found(None).expected
+    assert found(None).high == found(65).high > found(8).high > found(1).high
+    # A tenth of a second is 2,500 cycles to a walk, in which the kernel may read 50 lines.
+    assert found(8, 0.1).expected < found(8).expected
+    by_kernel = program.lines_between_walks(2.5e9)
+    assert by_kernel == UNKNOWN_BETWEEN
+    known = replace(program, missed_lines=3 * 10**5, kernel_seconds=0.1)
+    assert known.lines_between_walks(2.5e9) == Between(2.0, 4 * 3 + 50)
 
 
 def test_rare_walks_cost_most_at_the_pause_that_was_measured(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ fn study(machine: Option<&MachineTlbs>) -> Study {
         fetch_levels: vec![64],
         data_levels: vec![64],
         machine: machine.cloned(),
+        core_cache_bytes: None,
         native_layout: true,
         allocation_wrappers: Vec::new(),
     })

@@ -185,6 +185,7 @@ impl Sampler {
             fetch_levels: vec![ENTRIES],
             data_levels: vec![ENTRIES],
             machine: None,
+            core_cache_bytes: None,
             native_layout: true,
             allocation_wrappers: Vec::new(),
         };

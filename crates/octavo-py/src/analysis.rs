@@ -66,11 +66,13 @@ impl Analysis {
         machine: Option<&str>,
         allocation_wrappers: Vec<String>,
     ) -> PyResult<Self> {
+        let machine = machine.map(read_modelled).transpose()?;
         let config = Config::Study(StudyConfig {
             sizes: Sizes::new(read_page_sizes(page_sizes)?),
             fetch_levels: read_levels(levels.iter().map(|level| level.fetch_entries))?,
             data_levels: read_levels(levels.iter().map(|level| level.data_entries))?,
-            machine: machine.map(read_machine_tlbs).transpose()?,
+            core_cache_bytes: machine.as_ref().map(|(_, core_cache_bytes)| *core_cache_bytes),
+            machine: machine.map(|(tlbs, _)| tlbs),
             native_layout: read_layout(layout)?,
             allocation_wrappers,
         });
@@ -300,14 +302,17 @@ impl Analysis {
 /// Whether the TLBs of a machine can be modelled.
 #[pyfunction]
 pub fn check_machine_tlbs(machine: &str) -> PyResult<()> {
-    read_machine_tlbs(machine).map(drop)
+    read_modelled(machine).map(drop)
 }
 
-/// The TLBs of a machine, a preset or a file that ends with `.toml`.
-fn read_machine_tlbs(name: &str) -> PyResult<MachineTlbs> {
+/// What a study models of a machine, a preset or a file that ends with `.toml`: its TLBs, and the bytes of the
+/// caches that a core has for itself.
+fn read_modelled(name: &str) -> PyResult<(MachineTlbs, u64)> {
     let failed = |error: String| OctavoError::new_err(error);
     let resolved = resolve::<&str>(name, &[]).map_err(|error| failed(error.to_string()))?;
-    MachineTlbs::of(&resolved.config().tlb).map_err(|error| failed(error.to_string()))
+    let config = resolved.config();
+    let tlbs = MachineTlbs::of(&config.tlb).map_err(|error| failed(error.to_string()))?;
+    Ok((tlbs, config.cache.l2.bytes))
 }
 
 /// [`read_sim`] has made the machines of each configuration.

@@ -27,7 +27,14 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
 from octavo.analysis.native_time import NativeTime
-from octavo.analysis.walk_costs import FAULT_CYCLES, Loads, LoadThatWalks, WalkCosts
+from octavo.analysis.walk_costs import (
+    FAULT_CYCLES,
+    UNKNOWN_BETWEEN,
+    Between,
+    Loads,
+    LoadThatWalks,
+    WalkCosts,
+)
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE, format_share
 from octavo.calibration.file import Spread
@@ -37,6 +44,11 @@ CPI_LOW, CPI_EXPECTED, CPI_HIGH = 0.2, 0.5, 1.5
 few page walks took 0.14 to 0.83 on a Zen 5, 0.36 in the median; older cores take more."""
 HIDDEN_AT_MOST, HIDDEN_EXPECTED = 0.5, 0.25
 """Shares of a walk that a core hides behind other work."""
+_MORE_LINES = 4
+"""At most so many times the lines of data that were counted are read: the program's code and other
+threads read some, too."""
+_KERNEL_CYCLES_OF_A_LINE = 50
+"""System calls read a line of other memory in no fewer cycles."""
 
 
 def _range(cycles: Spread) -> str:
@@ -123,10 +135,21 @@ class Program:
     """With 4 KiB pages."""
     page_faults: int = 0
     """With 4 KiB pages; 0 where they do not count."""
+    missed_lines: int | None = None
+    """Lines of data that the core's own caches miss, about; None where they were not counted."""
     native: NativeTime | None = None
     """None where it is not known."""
     kernel_seconds: float = 0.0
     """Processor time of its system calls, 0 where it is not known; `native` has it."""
+
+    def lines_between_walks(self, clock: float) -> Between:
+        """The lines of other memory that it reads between two walks."""
+        if self.missed_lines is None or not self.walks:
+            return UNKNOWN_BETWEEN
+        # One of them is that of the reference which walks.
+        each = self.missed_lines / self.walks
+        kernel = self.kernel_seconds * clock / self.walks / _KERNEL_CYCLES_OF_A_LINE
+        return Between(max(0.0, each - 1), _MORE_LINES * each + kernel)
 
 
 @dataclass(frozen=True)
@@ -217,7 +240,7 @@ def gain(
     if program.instructions == 0:
         return NO_GAIN
     estimates = _estimates(program, costs, page_size, faults)
-    measured = costs.loads(page_size, program.touched_bytes)
+    measured = _loads(program, costs, page_size)
     if measured is not None:
         return _by_loads(program, measured, walks_base - walks, estimates)
     return _by_walks(program, costs, page_size, walks_base, walks, touched_bytes, estimates)
@@ -228,7 +251,7 @@ def seconds_of(program: Program, costs: WalkCosts) -> float:
     if program.native is not None:
         return program.native.total
     _, expected, _ = _estimates(program, costs, PMD_PAGE, NO_FAULTS)
-    measured = costs.loads(PMD_PAGE, program.touched_bytes)
+    measured = _loads(program, costs, PMD_PAGE)
     if measured is not None:
         load = fmean(one.cycles for one in expected.likely(measured[1]))
     else:
@@ -236,6 +259,11 @@ def seconds_of(program: Program, costs: WalkCosts) -> float:
         load = costs.data(program.touched_bytes).median + (1 - HIDDEN_EXPECTED) * walk
     cycles = expected.computing(expected.time) + program.walks * load + expected.faults_all
     return cycles / expected.time.clock
+
+
+def _loads(program: Program, costs: WalkCosts, page_size: int) -> list[Loads] | None:
+    between = program.lines_between_walks(costs.clock.median)
+    return costs.loads(page_size, program.touched_bytes, between)
 
 
 def _estimates(

@@ -83,6 +83,9 @@ the process had given back."""
 HUGE_PAGES = "memory.huge_pages"
 """The component of what memory of a process's own grows by in 2 MiB pages."""
 GROWTH_BYTES = "growth_bytes"
+CORE_CACHE = "cache.core"
+"""The component of the caches that a core has for itself."""
+MISSED_LINES = "missed_lines"
 _OWN_KINDS = ("heap", "anonymous", "stack", "thread-stack")
 
 COLUMNS = columns_of(Row, without=("program", "processes"))
@@ -254,6 +257,10 @@ def _sums(
     yield from _footprint_rows(_summed_footprints(footprints, regions, processes, chains))
     yield from _fault_rows(regions)
     yield from _growth_rows(regions, chains)
+    missed = [process["missed_lines"] for process in processes]
+    if None not in missed:
+        lines = sum(one or 0 for one in missed)
+        yield Row(component=CORE_CACHE, counter=MISSED_LINES, value=lines, stream="data")
 
 
 def _region_rows(

@@ -32,7 +32,7 @@ from octavo.analysis.gain import (
 )
 from octavo.analysis.huge_growth import huge_growth, with_growth
 from octavo.analysis.native_time import NativeTime
-from octavo.analysis.rows import FAULTS, Row, memory_by_size, stream_counters
+from octavo.analysis.rows import CORE_CACHE, FAULTS, Row, memory_by_size, stream_counters
 from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.units import (
     BASE_PAGE,
@@ -83,6 +83,7 @@ def program_of(rows: Sequence[Row], whole: Sequence[Case]) -> Program:
         walks=sum(case.base.walks or 0 for case in whole),
         touched_bytes=memory_by_size(rows).get(BASE_PAGE, 0),
         page_faults=sum(case.base.page_faults or 0 for case in whole),
+        missed_lines=next((row["value"] for row in rows if row["component"] == CORE_CACHE), None),
     )
 
 

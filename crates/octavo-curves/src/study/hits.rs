@@ -45,7 +45,11 @@ pub fn take(study: &mut Study, segments: &Segments, words: &[u64]) -> usize {
         rest = &rest[1 + groups..];
     }
     pending.report(study);
-    words.len() - rest.len()
+    let taken = words.len() - rest.len();
+    if let Some(lines) = &mut study.lines {
+        lines.take_words(&words[..taken]);
+    }
+    taken
 }
 
 /// Times and counts that the study does not have yet. They stay in registers: no function that is called, and not

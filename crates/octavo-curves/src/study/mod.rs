@@ -18,6 +18,7 @@ mod allocations;
 mod bits;
 mod front;
 mod hits;
+mod lines;
 mod machine;
 mod page_faults;
 mod pages;
@@ -33,6 +34,7 @@ use crate::footprint::{PageSet, Residency};
 use crate::sharing::Touched;
 use crate::sizes::Sizes;
 use front::STEP;
+use lines::LineSample;
 pub use machine::{ArrayShape, MachineCurve, MachineTlbs, NotModelled, TlbsOfSize};
 use machine::{MachineState, Side};
 use octavo_trace::{Counts, Stream};
@@ -59,6 +61,8 @@ pub struct StudyConfig {
     pub data_levels: Levels,
     /// The TLBs of a machine beside them, if there is one.
     pub machine: Option<MachineTlbs>,
+    /// The bytes of the caches that a core has for itself, if the lines of data that miss there are counted.
+    pub core_cache_bytes: Option<u64>,
     /// Whether addresses are moved to where Linux would have put them, or stay as traced.
     pub native_layout: bool,
     /// Functions that allocate for others, as patterns with `*`: a block is attributed to the first
@@ -111,6 +115,7 @@ pub struct Study {
     fetch: PageStream,
     data: PageStream,
     memory: ProcessMemory,
+    lines: Option<LineSample>,
     native_layout: bool,
     allocation_wrappers: Vec<String>,
     /// Where misses of data are attributed to blocks, if the stream reports blocks.
@@ -126,6 +131,7 @@ struct Checkpoint {
     data: Vec<RegionTally>,
     machine: Option<[Vec<u64>; 2]>,
     page_faults: Vec<PageFaults>,
+    missed_lines: Option<u64>,
     counts: Counts,
 }
 
@@ -208,6 +214,7 @@ impl Study {
                 has_present: false,
                 machine: config.machine.as_ref().map(|tlbs| Box::new(MachineState::new(tlbs))),
             },
+            lines: config.core_cache_bytes.map(LineSample::new),
             native_layout: config.native_layout,
             allocation_wrappers: config.allocation_wrappers.clone(),
             attribution: None,
@@ -226,6 +233,11 @@ impl Study {
     /// were given that were present then.
     pub fn knows_memory(&self) -> bool {
         !self.memory.left_out || self.memory.has_present
+    }
+
+    /// The lines of data that a core's own caches have missed, about; `None` if they are not counted.
+    pub fn missed_lines(&self) -> Option<u64> {
+        self.lines.as_ref().map(LineSample::misses)
     }
 
     /// Misses of the first level so far: of fetches at each page size, then of data.
@@ -543,6 +555,9 @@ impl Consumer for Study {
     #[inline(always)]
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         self.counts.executed(segment);
+        if let Some(lines) = &mut self.lines {
+            lines.take_execution(segment, addresses);
+        }
         self.fetches(segment);
         if segment.data().len() <= MOST_ITEMS {
             self.data(segment, segment.data(), addresses);
@@ -672,6 +687,7 @@ impl Observer for Study {
             fetch: self.fetch.results_only(),
             data: self.data.results_only(),
             memory,
+            lines: self.lines.as_ref().map(LineSample::results_only),
             native_layout: self.native_layout,
             allocation_wrappers: Vec::new(),
             attribution: self.attribution.as_ref().map(|of| Box::new(of.results_only())),
@@ -705,6 +721,7 @@ impl Observer for Study {
                 data: self.data.checkpoint(),
                 machine: self.memory.machine.as_ref().map(|machine| machine.checkpoint()),
                 page_faults: self.memory.page_faults.clone(),
+                missed_lines: self.missed_lines(),
                 counts: self.counts.clone(),
             }));
         } else if let Some(before) = self.before_warming.take() {
@@ -714,6 +731,9 @@ impl Observer for Study {
                 machine.roll_back(misses);
             }
             self.memory.page_faults = before.page_faults;
+            if let (Some(lines), Some(misses)) = (&mut self.lines, before.missed_lines) {
+                lines.roll_back(misses);
+            }
             self.counts.roll_back(&before.counts);
         }
         true

@@ -96,6 +96,7 @@ fn study(sizes: &[PageSize], levels: &[u32], machine: Option<MachineTlbs>) -> St
         fetch_levels: levels.to_vec(),
         data_levels: levels.to_vec(),
         machine,
+        core_cache_bytes: None,
         native_layout: true,
         allocation_wrappers: vec!["x*".to_owned()],
     })

@@ -36,6 +36,7 @@ fn study(machine: &MachineTlbs, entries: u32) -> Study {
         fetch_levels: vec![entries],
         data_levels: vec![entries],
         machine: Some(machine.clone()),
+        core_cache_bytes: Some(1 << 15),
         native_layout: true,
         allocation_wrappers: Vec::new(),
     })
@@ -52,6 +53,9 @@ fn compare(random: &RandomStream, machine: &MachineTlbs, entries: u32) {
     let mut encoder = Encoder::default();
     random.play(&mut encoder);
     Decoder::default().decode(encoder.words(), &mut study).unwrap();
+    let mut by_segment = self::study(machine, entries);
+    random.play(&mut by_segment);
+    assert_eq!(study.missed_lines(), by_segment.missed_lines());
     study.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
     let total = study.total();
     let naive_shape = |ArrayShape { entry_size, sets, ways }: ArrayShape| NaiveShape {

@@ -32,6 +32,7 @@ fn study(sizes: &[PageSize], levels: &[u32]) -> Study {
         fetch_levels: levels.to_vec(),
         data_levels: levels.to_vec(),
         machine: None,
+        core_cache_bytes: None,
         native_layout: true,
         allocation_wrappers: Vec::new(),
     })

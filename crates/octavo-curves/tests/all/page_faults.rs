@@ -16,6 +16,7 @@ fn study() -> Study {
         fetch_levels: vec![64],
         data_levels: vec![64],
         machine: None,
+        core_cache_bytes: None,
         native_layout: true,
         allocation_wrappers: Vec::new(),
     })

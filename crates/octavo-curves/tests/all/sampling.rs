@@ -99,6 +99,7 @@ fn studied(source: &mut dyn Source) -> Watched {
         fetch_levels: vec![64],
         data_levels: vec![64],
         machine: None,
+        core_cache_bytes: None,
         native_layout: true,
         allocation_wrappers: Vec::new(),
     };

@@ -26,6 +26,7 @@ fn studied(machine: &MachineConfig, page_size: PageSize, random: &RandomStream) 
         fetch_levels: vec![64],
         data_levels: vec![64],
         machine: Some(MachineTlbs::of(&machine.tlb).unwrap()),
+        core_cache_bytes: None,
         native_layout: true,
         allocation_wrappers: Vec::new(),
     });

@@ -26,6 +26,7 @@ impl Engine for Study {
         dict.set_item("footprints", footprints(py, &total.footprints)?)?;
         dict.set_item("regions", regions)?;
         dict.set_item("knows_memory", study.knows_memory())?;
+        dict.set_item("missed_lines", study.missed_lines())?;
         if let Some(found) = study.allocations() {
             dict.set_item("allocations", allocations(py, &found)?)?;
         }
