@@ -17,13 +17,14 @@ use octavo_types::PageSize;
 use serde_json::json;
 use words::Words;
 
-fn study(machine: Option<&MachineTlbs>) -> Study {
+/// A study without a machine, or with its TLBs and the bytes of its second-level cache.
+fn study(machine: Option<(&MachineTlbs, u64)>) -> Study {
     Study::new(&StudyConfig {
         sizes: Sizes::new((12..=21).filter_map(PageSize::from_log2).collect()),
         fetch_levels: vec![64],
         data_levels: vec![64],
-        machine: machine.cloned(),
-        core_cache_bytes: None,
+        machine: machine.map(|(tlbs, _)| tlbs.clone()),
+        core_cache_bytes: machine.map(|(_, bytes)| bytes),
         native_layout: true,
         allocation_wrappers: Vec::new(),
     })
@@ -54,7 +55,7 @@ fn main() {
         for _ in 0..rounds {
             words.play(&mut Counts::default(), &mut times[0]);
             words.play(&mut study(None), &mut times[1]);
-            let mut study = study(Some(&tlbs));
+            let mut study = study(Some((&tlbs, config.cache.l2.bytes)));
             words.play(&mut study, &mut times[2]);
             misses = study.first_level_misses().iter().sum();
         }
