@@ -266,13 +266,54 @@ def test_what_was_predicted_stands_beside(tmp_path: Path) -> None:
     arguments = ("--repetitions", "1", "--settings", "X=1", "--try", "X=1", "--", "true")
     found = document("--from", str(tmp_path), *arguments)
     assert setting(found, AS_NOW)["predicted"] is None
-    assert setting(found, "X=1")["predicted"] == {"page_size": PMD_PAGE, **gain}
+    assert setting(found, "X=1")["predicted"] == {"page_size": PMD_PAGE, **gain, "of": "data"}
     done = verify("--from", str(file), *arguments)
     assert "12.0% (5.0% to 20.0%)" in done.stderr
+    text = " ".join(done.stderr.split())
+    assert "Predicted for X=1: the time that 2 MiB pages for all data save" in text
     assert predicted_gain({"advice": [{**data, "gain": None}]}) is None
     file.write_text(json.dumps({"schema": "octavo/sim/1"}))
     with pytest.raises(CannotRun, match="is not a result of `octavo run`"):
         read_run(str(tmp_path))
+
+
+def test_each_setting_has_the_prediction_of_what_it_reaches() -> None:
+    """A switch leaves a region out, and the library the page faults at first touches."""
+    switch = {"kind": "malloc", "name": "switch 2MiB", "page_size": PMD_PAGE, "command": "A=1 x"}
+    library = {**switch, "kind": "apply", "name": "preload 2MiB"}
+    walks = {"low": 0.01, "expected": 0.04, "high": 0.1}
+    whole = {
+        "scope": "program",
+        "stream": "data",
+        "reason": "gain",
+        "page_size": PMD_PAGE,
+        "usable_page_size": PMD_PAGE,
+        "gain_page_size": PMD_PAGE,
+        "gain": {"low": 0.05, "expected": 0.12, "high": 0.2},
+        "gain_of_walks": walks,
+        "actions": [switch, library],
+    }
+    arenas = {
+        **whole,
+        "scope": "region",
+        "region": "malloc arena of a thread",
+        "region_kind": "anonymous",
+        "gain": {"low": 0.02, "expected": 0.03, "high": 0.05},
+        "gain_of_walks": {"low": 0.0, "expected": 0.01, "high": 0.02},
+        "actions": [library],
+    }
+    document = {"advice": [{"scope": "answer"}, whole, arenas]}
+
+    def predicted(name: str, **more: Any) -> tuple[float, str] | None:
+        found = predicted_gain(document, Setting(name, "", page_size=PMD_PAGE, **more))
+        return None if found is None else (round(found.expected, 6), found.of)
+
+    assert predicted("switch 2MiB") == (0.09, "setting")
+    assert predicted("preload 2MiB", is_late=True) == (0.04, "setting")
+    assert predicted("other 2MiB") == (0.12, "data")
+    library["name"] = "unnamed"
+    assert predicted("preload 2MiB", is_late=True) == (0.04, "data")
+    assert predicted_gain(document, Setting("thp-disable", "")) is None
 
 
 @pytest.mark.parametrize(("traced", "is_other"), [("/usr/bin/sort", True), (None, False)])

@@ -424,8 +424,19 @@ def _left_out(
     """A sentence about the part of the gain that the lines to paste do not reach; empty where it is
     small.
     """
+    left = _unreached(items, chosen, action) if action.get("name") else []
+    missed = _sum(left).expected
+    if missed < limits.min_gain:
+        return ""
+    names = _listed(list(dict.fromkeys(map(_subject, left))))
+    reached = format_share(max(0.0, gain.expected - missed))
+    return f" The lines to paste save about {reached} of the time: they do not reach {names}."
+
+
+def _unreached(items: Sequence[Record], chosen: Sequence[Record], action: Record) -> list[Record]:
+    """The advice of `chosen`, and about regions that it includes, that an action does not reach."""
     left: list[Record] = []
-    for item in chosen if action.get("name") else ():
+    for item in chosen:
         if not _reaches(action, item):
             left.append(item)
         elif item["scope"] == "program":
@@ -437,12 +448,28 @@ def _left_out(
                 and _is_to_change(part)
                 and not _reaches(action, part)
             ]
-    missed = _sum(left).expected
-    if missed < limits.min_gain:
-        return ""
-    names = _listed(list(dict.fromkeys(map(_subject, left))))
-    reached = format_share(max(0.0, gain.expected - missed))
-    return f" The lines to paste save about {reached} of the time: they do not reach {names}."
+    return left
+
+
+def gain_of_action(items: Sequence[Record], name: str) -> Gain | None:
+    """The gain of the memory that the action of this name reaches; None where no advice has it."""
+    action = next(
+        (
+            one
+            for item in items
+            for one in item.get("actions", ())
+            if one.get("name") == name and one["page_size"] == item["usable_page_size"]
+        ),
+        None,
+    )
+    if action is None:
+        return None
+    if action["kind"] == "apply":
+        # As in the answer: page faults at first touches stay.
+        items = [_of_walks(item) for item in items]
+    chosen = _chosen(items)
+    less = _sum([*_present(items, chosen), *_unreached(items, chosen, action)])
+    return _less(_sum(chosen), less)
 
 
 def _subject(item: Record) -> str:

@@ -7,12 +7,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from octavo.base.host import describe_host, versions
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.table import Tabular, arrow_table
 from octavo.base.units import format_bytes, format_duration, format_share
+from octavo.runs.answer import gain_of_action
 from octavo.verification.experiment import Experiment, Measured, Plan
 from octavo.verification.memory import KINDS
 from octavo.verification.metric import Better
@@ -28,6 +29,8 @@ from octavo.verification.statistics import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from octavo.verification.settings import Setting
 
 SCHEMA = "octavo/verify/1"
 
@@ -254,11 +257,10 @@ def conclude(
     name = next(
         (run.name for one in measured for run in _counted(one) if run.name), plan.metric.text
     )
-    predicted = None if document is None else predicted_gain(document)
-    if document is not None and predicted is None:
+    if document is not None and predicted_gain(document) is None:
         notes = [*notes, "The result of --from states no expected gain of its data."]
     summaries = tuple(
-        _summary(one, measured[0], better, level, _prediction_for(one, predicted))
+        _summary(one, measured[0], better, level, predicted_gain(document or {}, one.setting))
         for one in measured
     )
     return Outcome(
@@ -271,13 +273,6 @@ def conclude(
         (*notes, *_notes(experiment)),
         {"started_at": started_at, "host": describe_host(), "versions": versions(None)},
     )
-
-
-def _prediction_for(measured: Measured, predicted: Prediction | None) -> Prediction | None:
-    """The prediction where the setting gives pages of the size that it is about."""
-    if predicted is None or measured.setting.page_size != predicted.page_size:
-        return None
-    return predicted
 
 
 def _counted(measured: Measured) -> list[Any]:
@@ -459,20 +454,33 @@ def _memory_cost(outcome: Outcome, summary: Summary) -> str:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The share of time that larger pages for all data are expected to save."""
+    """The share of time that larger pages are expected to save."""
 
     page_size: int
     """Bytes of the pages that it is about."""
     low: float
     expected: float
     high: float
+    of: Literal["setting", "data"]
+    """Of the memory that the setting reaches, or of all data, where the result does not say what
+    it reaches."""
 
 
-def predicted_gain(document: dict[str, Any]) -> Prediction | None:
-    """The expected gain of larger pages for the program's data; None where none is stated."""
-    for item in document.get("advice", []):
-        if item.get("scope") == "program" and item.get("stream") == "data":
-            gain, size = item.get("gain"), item.get("gain_page_size")
-            if isinstance(gain, dict) and isinstance(size, int):
-                return Prediction(size, *(float(gain[key]) for key in ("low", "expected", "high")))
+def predicted_gain(document: dict[str, Any], setting: Setting | None = None) -> Prediction | None:
+    """The expected gain of larger pages by a setting, or for the program's data; None where none is
+    stated.
+    """
+    items = [one for one in document.get("advice", []) if one.get("scope") in ("program", "region")]
+    for item in items:
+        gain, size = item.get("gain"), item.get("gain_page_size")
+        if (item["scope"], item.get("stream")) != ("program", "data") or not gain or not size:
+            continue
+        if setting is None:
+            return Prediction(size, **gain, of="data")
+        own = gain_of_action(items, setting.name)
+        if own is not None and setting.page_size is not None:
+            return Prediction(setting.page_size, **own.record(), of="setting")
+        if setting.page_size == size:
+            gain = (setting.is_late and item.get("gain_of_walks")) or gain
+            return Prediction(size, **gain, of="data")
     return None

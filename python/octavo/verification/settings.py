@@ -45,6 +45,8 @@ class Setting:
     """Bytes of the pages that it gives to the program's data; None: not known, or as now."""
     system: Mapping[str, str] = field(default_factory=dict)
     """Files of sysfs, by absolute path, with the values that they need."""
+    is_late: bool = False
+    """Whether it makes pages of memory in use, so that page faults at first touches stay."""
 
     def argv(self, command: Sequence[str]) -> list[str]:
         """The command line under this setting."""
@@ -154,7 +156,13 @@ def _preloaded(
     if launch.by == "nothing":
         return f"Not tried: {action.name}: {launch.text}."
     preloaded = {**launch.variables, "LD_PRELOAD": launch.variables["LD_PRELOAD"].split(":")[0]}
-    return Setting(action.name, action.text, environment=preloaded, page_size=action.page_size)
+    return Setting(
+        action.name,
+        action.text,
+        environment=preloaded,
+        page_size=action.page_size,
+        is_late=True,
+    )
 
 
 def setting_of_words(text: str) -> Setting:

@@ -144,6 +144,14 @@ def remarks(outcome: Outcome) -> list[str]:
             found.append(
                 f"{summary.name}: no run was seen with a huge page; what differs has another cause."
             )
+    predicted = [(one.name, one.prediction) for one in outcome.summaries if one.prediction]
+    of_data = {name: one.page_size for name, one in predicted if one.of == "data"}
+    if of_data:
+        size = format_bytes(next(iter(of_data.values())))
+        found.append(
+            f"Predicted for {', '.join(of_data)}: the time that {size} pages for all data save; "
+            "the result of --from does not say how much of it such a setting reaches."
+        )
     if any(one.smaller_of_system and one.smaller_bytes for one in outcome.summaries):
         found.append(
             "In smaller ones: what the whole system had more than before the run in pages between "
