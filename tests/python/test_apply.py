@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -208,6 +211,49 @@ def test_other_files_are_no_results(tmp_path: Path) -> None:
             read_selection(str(tmp_path))
     with pytest.raises(CannotRun, match="cannot read"):
         read_selection(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("run", "command", "is_other"),
+    [
+        ({"program": "/usr/bin/sort"}, ["true"], True),
+        ({"program": "/usr/bin/../bin/sort"}, ["sort"], False),
+        ({"program": "other"}, ["./program"], True),
+        # The result was made in the directory of the program.
+        ({"program": "program"}, ["./elsewhere/../program"], False),
+        (
+            {"program": "/usr/bin/taskset", "processes": [{"program": "program"}]},
+            ["program"],
+            False,
+        ),
+        ({"program": "program"}, ["nice", "./program"], False),
+        ({"program": None, "processes": []}, ["true"], False),
+        (None, ["true"], False),
+    ],
+)
+def test_a_result_of_another_program_is_said(
+    run: dict[str, Any] | None,
+    command: list[str],
+    is_other: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = tmp_path / "traced/program"
+    (program.parent / "elsewhere").mkdir(parents=True)
+    shutil.copy("/usr/bin/true", program)
+    document: dict[str, Any] = {"schema": "octavo/run/1", "advice": [program_advice(HUGE)]}
+    if run is not None:
+        document["run"] = {"directory": str(program.parent), **run}
+    (tmp_path / "result.json").write_text(json.dumps(document))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    words = [word.replace("./", "../traced/", 1) for word in command]
+    if words[-1] == "program":
+        monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    done = octavo("apply", "--dry-run", "--from", "../result.json", "--", *words)
+    assert done.exit_code == 0
+    shown = " ".join(done.output.split())
+    assert ("The result of --from is of another program, `/" in shown) == is_other
 
 
 Pages = dict[int, tuple[int, int] | None]

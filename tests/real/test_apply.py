@@ -222,7 +222,11 @@ def test_many_processes_are_a_line_each(start: Start) -> None:
 def test_only_what_a_result_advises(start: Start, tmp_path: Path) -> None:
     program = start("both")
     result = write_result(tmp_path, heap=2 * MIB, anonymous=4096)
-    assert apply("--pid", program.pid, "--from", result).status == 0
+    document = json.loads(result.read_text())
+    result.write_text(json.dumps({**document, "run": {"program": "/usr/bin/sort"}}))
+    done = apply("--pid", program.pid, "--from", result)
+    assert done.status == 0
+    assert "The result of --from is of another program, `/usr/bin/sort`." in done.stderr.decode()
     assert program.huge_share() >= ENOUGH
     anonymous = [one for one in read_mappings(program.pid) if one.kind == "anonymous"]
     assert max(one.bytes for one in anonymous) >= REGION_MIB * MIB

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from octavo.base.errors import CannotRun
 from octavo.base.host import open_regular
+from octavo.base.text import printable
 
 DOCUMENT = "result.json"
 """The result of a run, for its report and for other programs."""
@@ -34,6 +35,28 @@ def read_run(name: str, *, needs: Sequence[str] = ()) -> dict[str, Any]:
         check_whole(path.parent)
     check_parts(document, path, needs)
     return document
+
+
+def programs_of_run(document: Mapping[str, Any]) -> tuple[Path, ...]:
+    """The executables of a run, the one that was started first; none where it does not name them,
+    as that of a trace may not.
+    """
+    run = document.get("run")
+    if not isinstance(run, dict):
+        return ()
+    named = [run.get("program"), *(one.get("program") for one in run.get("processes", ()))]
+    directory = Path(run.get("directory") or "")
+    return tuple((directory / name).resolve() for name in named if name)
+
+
+def other_program(traced: Sequence[Path], *started: Path) -> str:
+    """A sentence, without its full stop, where a result of `traced` has none of the programs that
+    are started, or are running; else empty.
+    """
+    known = [path for path in (one.resolve() for one in started) if path.parts[:2] != ("/", "proc")]
+    if not traced or not known or set(known).intersection(traced):
+        return ""
+    return f"The result of --from is of another program, `{printable(str(traced[0]))}`"
 
 
 def check_whole(directory: Path) -> None:

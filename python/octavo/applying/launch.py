@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from octavo.actions.file_text import read_ahead
+from octavo.analysis.stored_result import other_program
 from octavo.applying import SCHEMA
 from octavo.applying.preload import PreloadSettings, elf_of, find_library, is_static
 from octavo.applying.text import FileText, read_in_huge_pages
@@ -106,7 +107,10 @@ def prepare(command: Sequence[str], settings: PreloadSettings, by: str = "auto")
     Raises OctavoError.
     """
     launch = _memory_by(command, settings, choose(by, MEANS, "means"))
-    return replace(launch, texts=settings.selection.texts)
+    started = locate_program(command[program_at(command)])
+    other = other_program(settings.selection.programs, launch.program, started)
+    text = f"{launch.text}. {other}" if other else launch.text
+    return replace(launch, text=text, texts=settings.selection.texts)
 
 
 def _memory_by(command: Sequence[str], settings: PreloadSettings, by: str) -> Launch:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from octavo.analysis.stored_result import read_run
+from octavo.analysis.stored_result import programs_of_run, read_run
 from octavo.applying.mappings import Kind
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE
@@ -57,6 +58,8 @@ class Selection:
     """Files whose text is to have 2 MiB pages."""
     smaller: int | None = None
     """The page size in bytes between 4 KiB and 2 MiB that the program's data is to have."""
+    programs: tuple[Path, ...] = ()
+    """The executables that the result is of."""
 
     def wants(self, kind: Kind, size: int) -> bool:
         """Whether a mapping of this kind and size in bytes is to have 2 MiB pages."""
@@ -90,7 +93,8 @@ def read_selection(name: str | None) -> Selection:
     """
     if name is None:
         return ALL_LARGE
-    return selection_of(read_run(name, needs=["advice"])["advice"], name)
+    document = read_run(name, needs=["advice"])
+    return replace(selection_of(document["advice"], name), programs=programs_of_run(document))
 
 
 def selection_of(advice: Sequence[Mapping[str, Any]], name: str) -> Selection:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from octavo.analysis.stored_result import other_program
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import failing_with
 from octavo.base.signals import Interruption, Interrupts
@@ -253,6 +254,10 @@ def _apply_to_process(
         watcher = Watch(pid, order, children=children, budget=settings.budget_percent / 100)
     with Interrupts() as interrupts:
         pids = family(pid, children=children)
+        running = [Path(f"/proc/{one}/exe") for one in pids]
+        other = other_program(order.selection.programs, *running)
+        if other and not quiet:
+            say(make_console(), f"{other}.")
         reports = apply_to_all(pids, order, lambda made: interrupts.first is None)
     number = interrupts.first
     try:

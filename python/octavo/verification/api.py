@@ -7,16 +7,15 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from octavo._core import OctavoError
-from octavo.analysis.stored_result import read_run
+from octavo.analysis.stored_result import other_program, programs_of_run, read_run
 from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError, check_range
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.signals import Interrupts
-from octavo.base.text import printable
 from octavo.calibration.file import load_calibration
+from octavo.runtimes.launchers import program_at
 from octavo.tracing.program import locate_program
 from octavo.verification.experiment import (
     DEFAULT_REPETITIONS,
@@ -102,7 +101,10 @@ def verify(
         settings = list(dict.fromkeys([*settings, *(setting.name for setting in tried)]))
     chosen = _chosen(found, settings, notes, allow_system=allow_system)
     _check_undisturbed(root)
-    notes += [*_other_program_notes(document, program), *_load_notes(), *_returned_memory_notes()]
+    started = locate_program(command[program_at(command)])
+    other = other_program(programs_of_run(document or {}), program, started)
+    notes += [f"{other}."] if other else []
+    notes += [*_load_notes(), *_returned_memory_notes()]
     started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
     files = [file for setting in chosen for file in setting.system]
     show = on_progress or (lambda progress: None)
@@ -136,15 +138,6 @@ def _check_undisturbed(root: Path) -> None:
             "it has ended."
         )
     check_nothing_left(root)
-
-
-def _other_program_notes(document: dict[str, Any] | None, program: Path) -> list[str]:
-    """Says that a result is of another program."""
-    run = {} if document is None else document.get("run", {})
-    traced = run.get("program") if isinstance(run, dict) else None
-    if not isinstance(traced, str) or Path(traced).resolve() == program.resolve():
-        return []
-    return [f"The result of --from is of another program, `{printable(traced)}`."]
 
 
 def _load_notes() -> list[str]:
