@@ -372,6 +372,7 @@ def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
         (["--", "no-such-program-here"], 127, "no program `no-such-program-here` on PATH"),
         (["--settings", "thp-for-al 2MiB", "--", "true"], 2, "unknown setting `thp-for-al 2MiB`"),
         (["--settings", "thp-for-all 2MiB", "--", "true"], 2, "add --allow-system"),
+        (["--settings", "thp-for-all", "--", "true"], 2, "add --allow-system"),
         (["--time", "soon", "--", "true"], 2, "`soon` is not a duration"),
         (["--ready", "true", "--", "true"], 2, "--ready goes with a server"),
         (["--ready", "port:x", "--metric", "time:x", "--", "true"], 2, "from 1 to 65535"),
@@ -639,3 +640,16 @@ def test_settings_are_chosen_by_name() -> None:
     assert [one.name for one in select(known, None)] == [AS_NOW, "a", "b"]
     with pytest.raises(UsageError, match="unknown setting `c`"):
         select(known, ["b", "c"])
+
+
+def test_a_setting_is_chosen_without_its_page_size_where_there_is_one() -> None:
+    sized = ("preload 2MiB", "thp 2MiB", "thp 64KiB")
+    known = [Setting(name, "") for name in (AS_NOW, *sized, "thp-disable")]
+    assert [one.name for one in select(known, ["preload", "thp-disable"])][1:] == [
+        "preload 2MiB",
+        "thp-disable",
+    ]
+    with pytest.raises(UsageError, match="setting `thp`: give `thp 2MiB` or `thp 64KiB`"):
+        select(known, ["thp"])
+    with pytest.raises(UsageError, match="`perload`; did you mean `preload 2MiB`"):
+        select(known, ["perload"])

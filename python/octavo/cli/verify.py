@@ -94,7 +94,7 @@ class VerifyOptions:
         None, "COMMAND", "Run against a server that is ready, before it is measured."
     )
     settings: str | None = option(
-        None, "NAMES", "Only these settings and those of --try (glibc-thp 2MiB,preload 2MiB)."
+        None, "NAMES", "Only these settings and those of --try (glibc-thp,preload)."
     )
     tries: list[str] | None = option(
         None,

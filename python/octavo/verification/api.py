@@ -27,7 +27,7 @@ from octavo.verification.experiment import (
 )
 from octavo.verification.metric import parse_metric
 from octavo.verification.outcome import Outcome, conclude
-from octavo.verification.settings import Setting, candidates, select, setting_of_words
+from octavo.verification.settings import Setting, candidates, names_meant, select, setting_of_words
 from octavo.verification.system_settings import (
     SystemSettings,
     check_nothing_left,
@@ -121,13 +121,16 @@ def _chosen(
     """The settings to compare; adds a note on those that are not."""
     if allow_system:
         return select(found, names)
-    left = [setting.name for setting in found if setting.system]
+    left = [setting for setting in found if setting.system]
+    usable = [setting for setting in found if not setting.system]
     for name in names or ():
-        if name in left:
+        if names_meant(name, left) and not names_meant(name, usable):
             raise UsageError(f"`{name}` is a system-wide setting: add --allow-system.")
     if left and names is None:
-        notes.append(f"Not tried without --allow-system: {', '.join(left)}.")
-    return select([setting for setting in found if not setting.system], names)
+        notes.append(
+            f"Not tried without --allow-system: {', '.join(setting.name for setting in left)}."
+        )
+    return select(usable, names)
 
 
 def _check_undisturbed(root: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -192,10 +192,24 @@ def setting_of_words(text: str) -> Setting:
 def select(settings: Sequence[Setting], names: Sequence[str] | None) -> list[Setting]:
     """The settings with these names, as now first; all where no names are given.
 
-    Raises UsageError for a name that none has.
+    Raises UsageError for a name that none has, and for a short one that several have.
     """
     if names is None:
         return list(settings)
-    known = [setting.name for setting in settings]
-    wanted = {choose(name, known, "setting") for name in names}
+    wanted = {_full_name(name, settings) for name in names}
     return [setting for setting in settings if setting.name in {AS_NOW, *wanted}]
+
+
+def names_meant(word: str, settings: Iterable[Setting]) -> list[str]:
+    """The names of the settings that a word is the name of, or else their names without the page
+    size.
+    """
+    names = [setting.name for setting in settings]
+    return [word] if word in names else [one for one in names if one.split(" ")[0] == word]
+
+
+def _full_name(word: str, settings: Sequence[Setting]) -> str:
+    meant = names_meant(word, settings)
+    if len(meant) > 1:
+        raise UsageError(f"setting `{quoted(word)}`: give `{'` or `'.join(meant)}`.")
+    return (meant or [choose(word, [setting.name for setting in settings], "setting")])[0]
