@@ -44,3 +44,12 @@ def test_a_trace_that_names_no_program_has_a_placeholder(tmp_path: Path) -> None
     found = commands(trace)
     assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PROGRAM ARGUMENTS" in found
     assert not any("gups" in command for command in found)
+
+
+@pytest.mark.parametrize(("trace", "place"), [(SPARSE, 0), ("synth:gups?table=8KiB&updates=100k", 1)])
+def test_the_origin_of_costs_is_said_once(trace: str, place: int) -> None:
+    """In the answer, or in the first piece of advice where the answer has no gain."""
+    texts = [item["text"] for item in octavo.run(trace).advice]
+    labelled = [at for at, text in enumerate(texts) if "(walk " in text]
+    assert labelled == [place]
+    assert texts[place].count("(walk ") == 1

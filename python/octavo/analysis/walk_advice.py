@@ -240,7 +240,9 @@ def _sentence(
             "(--max-growth)."
         )
     beyond = " Larger pages take too much memory." if reason == "memory" else ""
-    falls = f"Page walks fall from {_walks(base)} to {_walks(point)}"
+    unit = " in all" if base.walks_mpki is None else " per 1000 instructions"
+    before = _walks(base).removesuffix(unit)
+    falls = f"Page walks fall from {before} to {_walks(point)}"
     if base.page_faults and point.page_faults is not None:
         before, after = format_count(base.page_faults), format_count(point.page_faults)
         falls += f", page faults from {before} to {after}" if before != after else ""

@@ -202,6 +202,7 @@ def advice_records(
             run_seconds=seconds_of(run, costs) if with_faults and not is_part else None,
         )
         text = answered.text
+        _label_once(costs.label(), text, records)
         is_assumed = costs.source == "preset" and costs.counts_faults
         if answered.changes and is_assumed and reports_free_memory():
             text += _FREE_MEMORY_CAUTION
@@ -219,6 +220,17 @@ def advice_records(
         **more,
     }
     return [answer, *records]
+
+
+def _label_once(label: str, answer: str, records: Sequence[dict[str, Any]]) -> None:
+    """Leaves a label in the answer, or else in the first piece of advice that has it."""
+    label = f" ({label})"
+    is_said = label in answer
+    for record in records:
+        before = record["text"]
+        if is_said:
+            record["text"] = before.replace(label, "")
+        is_said |= label in before
 
 
 def _faults_recur(rows: Sequence[Row]) -> bool:
