@@ -5,8 +5,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 from rich.console import Console
@@ -14,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from fakes import FakeRun, killed, process, progress, region, result
 from octavo._core import VERSION, OctavoError
+from octavo.base.units import MIB
 from octavo.cli import app
 from octavo.runs.result import RunResult
 from octavo.terminal.live import LiveLine, progress_text
@@ -330,6 +332,55 @@ def test_every_column_is_seen_on_a_terminal(finish: Finish, width: int) -> None:
     commands = [line for line in lines if "| sudo tee" in line]
     assert all(line.startswith("      ") and line.endswith("enabled") for line in commands)
     assert all(len(line.rstrip()) <= width for line in lines if line not in commands)
+
+
+def test_a_sentence_stands_once_and_settings_of_the_program_not_under_its_regions(
+    finish: Finish,
+) -> None:
+    reason = "Sets pages aside. No other program has them."
+
+    def pool(pages: int) -> dict[str, Any]:
+        command = f"echo {pages} > pool"
+        return {"text": reason, "command": command, "undo": "echo 0 > pool", "name": "pool 2MiB"}
+
+    def source(where: str) -> dict[str, Any]:
+        return {"text": f"Asks in the source. Here: {where}.", "command": f"ask({where})"}
+
+    def advice(region: str, *actions: dict[str, Any]) -> dict[str, Any]:
+        at = {"region": region, "stream": "data", "page_size": 2 * MIB, "reason": "gain"}
+        return {
+            "scope": "region",
+            "text": f"Data of {region}.",
+            "actions": actions,
+            "start": 0,
+            **at,
+        }
+
+    made = finish(result(process(0, data_misses=FALLING)))
+    regions = [advice("heap", pool(2), source("heap")), advice("maps", pool(3), source("maps"))]
+    whole = {**advice("all", pool(5)), "scope": "program"}
+    answer = {"scope": "answer", "text": "Which page size? No other program has them."}
+
+    def shown(*items: dict[str, Any]) -> list[str]:
+        console = Console(width=200, color_system=None)
+        with console.capture() as captured:
+            show_result(console, replace(made, advice=[answer, *items]), advice=True)
+        lines = [line.strip() for line in captured.get().splitlines()]
+        return lines[lines.index("Why, and what else could be done:") + 1 :]
+
+    heap = ["Asks in the source. Here: heap.", "ask(heap)"]
+    maps = ["Here: maps.", "ask(maps)"]
+    undo = ["To undo:", "echo 0 > pool"]
+    pools = ["Sets pages aside.", "echo 5 > pool", *undo]
+    assert shown(whole, *regions) == [
+        *("- Data of all.", *pools),
+        *("- Data of heap.", *heap),
+        *("- Data of maps.", *maps),
+    ]
+    assert shown(*regions) == [
+        *("- Data of heap.", "Sets pages aside.", "echo 2 > pool", *undo, *heap),
+        *("- Data of maps.", "As above:", "echo 3 > pool", *maps),
+    ]
 
 
 def test_the_live_line_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from traces_made import convert
 
 SPARSE = "synth:gups?table=32MiB&updates=40k"
 """Misses at every page, so that larger pages are advised."""
+FEW_WALKS = "synth:gups?table=8KiB&updates=100k"
 
 
 @pytest.fixture
@@ -46,7 +47,9 @@ def test_a_trace_that_names_no_program_has_a_placeholder(tmp_path: Path) -> None
     assert not any("gups" in command for command in found)
 
 
-@pytest.mark.parametrize(("trace", "place"), [(SPARSE, 0), ("synth:gups?table=8KiB&updates=100k", 1)])
+@pytest.mark.parametrize(
+    ("trace", "place"), [(SPARSE, 0), ("synth:gups?table=8KiB&updates=100k", 1)]
+)
 def test_the_origin_of_costs_is_said_once(trace: str, place: int) -> None:
     """In the answer, or in the first piece of advice where the answer has no gain."""
     texts = [item["text"] for item in octavo.run(trace).advice]

@@ -1,5 +1,6 @@
 """The final output of `octavo run` on the terminal: tables, answer, advice."""
 
+import re
 from typing import Any
 
 from rich.console import Console
@@ -65,20 +66,23 @@ def _show_answer(console: Console, answer: dict[str, Any]) -> None:
 
 
 def _show_evidence(console: Console, advice: list[dict[str, Any]]) -> None:
-    """The pieces of advice, with what else could be done; each command once."""
+    """The pieces of advice, with what else could be done; each command and sentence once, and
+    settings for the whole program not again for its regions.
+    """
     answer, *items = advice
-    printed = {answer.get("settings", "")}
+    printed = {answer.get("settings", ""), answer.get("undo", ""), *_sentences(answer["text"])}
     console.print()
     say(console, "Why, and what else could be done:", "bold")
     whole = [item for item in items if item["scope"] == "program"]
     regions = one_of_each_family(notable_regions(items))
+    for_all = {action.get("name") for item in whole for action in item["actions"]} - {None}
     for item in [*whole, *regions[:_ADVICE_SHOWN]]:
         _show_item(console, item["text"])
         for action in item["actions"]:
-            if action["command"] and action["command"] in printed:
+            is_again = item["scope"] == "region" and action.get("name") in for_all
+            if is_again or (action["command"] and action["command"] in printed):
                 continue
-            printed.add(action["command"])
-            _show_action(console, action)
+            _show_action(console, action, printed)
     hidden = len(regions) - _ADVICE_SHOWN
     if hidden > 0:
         noun = "region" if hidden == 1 else "regions"
@@ -96,15 +100,26 @@ def _show_item(console: Console, text: str) -> None:
         console.print(Text("  ").append_text(line), soft_wrap=True)
 
 
-def _show_action(console: Console, action: dict[str, Any]) -> None:
-    """An action with its reason, the lines to paste, and those that undo it."""
-    tried = f" {action['tried']}" if action.get("tried") and action["command"] else ""
-    say(console, f"{action['text']}{tried}", "dim", indent=4)
-    if action["command"]:
-        _show_command(console, action["command"])
-    if action.get("undo"):
+def _show_action(console: Console, action: dict[str, Any], printed: set[str]) -> None:
+    """An action with its reason, the lines to paste, and those that undo it; adds all of it to what
+    was printed, and leaves out sentences that were, and lines that undo.
+    """
+    command, undo = action["command"], action.get("undo", "")
+    tried = f" {action['tried']}" if action.get("tried") and command else ""
+    sentences = _sentences(f"{action['text']}{tried}")
+    text = " ".join(sentence for sentence in sentences if sentence not in printed)
+    if text or command:
+        say(console, text or "As above:", "dim", indent=4)
+    if command:
+        _show_command(console, command)
+    if undo and undo not in printed:
         say(console, "To undo:", "dim", indent=4)
-        _show_command(console, action["undo"])
+        _show_command(console, undo)
+    printed.update((command, undo, *sentences))
+
+
+def _sentences(text: str) -> list[str]:
+    return re.split(r"(?<=[.?]) ", text)
 
 
 def _show_command(console: Console, command: str) -> None:
