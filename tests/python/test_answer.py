@@ -234,23 +234,30 @@ def test_the_part_of_the_gain_that_the_lines_do_not_reach_is_said() -> None:
 
     def part(kind: str, expected: float, *actions: Record, **more: str) -> Record:
         given: Record = {"region": kind, "region_kind": kind, "actions": list(actions), **more}
-        return item("data", HUGE, (0.01, expected, 0.1), **given)
+        return item("data", HUGE, (0.01, expected, 0.05), **given)
 
     own = [part("heap", 0.03, switch), part("anonymous", 0.04, library, switch)]
     others = [part("shared", 0.05, shared), part("libx.so data", 0.02, act("note", ""))]
-    assert "they do not reach" not in answer(data, *own).text
-    assert "they do not reach" not in answer(data, part("shared", 0.009, shared)).text
+    assert "do not reach" not in answer(data, *own).text
+    assert "do not reach" not in answer(data, part("shared", 0.009, shared)).text
+    found = answer(data, *own, *others)
+    assert "2 MiB for data. Expect about 7.0% (0.0% to 9.0%) less time" in found.text
     assert (
-        "The lines to paste save about 7.0% of the time: they do not reach data of shared and "
-        "libx.so data." in answer(data, *own, *others).text
+        "Such pages for data of shared and libx.so data would save about 7.0% (2.0% to 10.0%) "
+        "more, but the lines to paste do not reach them." in found.text
     )
+    assert found.gain.expected == 0.14
     for left in (act("note", ""), {**act("note", ""), "name": "other"}):
         refused = part("anonymous", 0.04, left)
-        assert "save about 10.0% of the time: they do not reach data of anonymous." in (
-            answer(data, refused).text
+        assert "Expect about 10.0%" in answer(data, refused).text
+        assert (
+            "Such pages for data of anonymous would save about 4.0%" in answer(data, refused).text
         )
-    code = item("fetch", HUGE, (0.01, 0.02, 0.03), actions=[act("linker", "cc")])
-    assert "save about 14.0% of the time: they do not reach code." in answer(code, data).text
+    code = item("fetch", HUGE, (0.01, 0.02, 0.03), growth_bytes=MIB, actions=[act("linker", "cc")])
+    found = answer(code, data)
+    assert "2 MiB for data. Expect about 14.0% (2.0% to 19.0%) less time" in found.text
+    assert "for little more memory" in found.text
+    assert "Such pages for code would save about 2.0%" in found.text
 
 
 def test_settings_that_give_smaller_pages_are_no_settings() -> None:
@@ -258,7 +265,7 @@ def test_settings_that_give_smaller_pages_are_no_settings() -> None:
     data = item("data", HUGE, (0.02, 0.08, 0.19), actions=[small])
     found = answer(item("fetch", BASE, (0, 0, 0)), data)
     assert found.settings == ""
-    assert "No setting of this system does it" in found.text
+    assert "No setting of this system gives such pages" in found.text
     huge = {**act("apply", "octavo apply"), "page_size": HUGE}
     assert answer({**data, "actions": [small, huge]}).settings == "octavo apply"
 
@@ -382,14 +389,16 @@ def test_where_nothing_reaches_all_what_reaches_a_part_is_advised() -> None:
     found = answer(item("fetch", BASE, (0, 0, 0)), data, part)
     assert found.settings == "A=1 b"
     assert found.text.startswith("Which page size? 2 MiB for V8 heap. Expect about 6.0%")
-    assert answer(data).text.startswith("Which page size? 2 MiB for data.")
+    assert answer(data).text.startswith("Which page size? 2 MiB for data would save about 14.0%")
 
 
 def test_what_no_setting_reaches_is_said() -> None:
     linker = act("linker", "cc -Wl,…")
     found = answer(item("fetch", HUGE, (0.02, 0.03, 0.04), actions=[linker]))
-    assert found.text.endswith(
-        "No setting of this system does it: the evidence below says what would."
+    assert found.text.startswith("Which page size? 2 MiB for code would save about 3.0%")
+    assert (
+        "No setting of this system gives such pages: the evidence below says what would."
+        in found.text
     )
     assert (found.settings, found.verify) == ("", "")
 

@@ -102,6 +102,10 @@ def answer_of(
         chosen = _chosen(items)
     present = _present(items, chosen)
     gain = _less(_sum(chosen), _sum(present))
+    left = _unreached(items, chosen, action) if action.get("name") else []
+    if _sum(left).expected < limits.min_gain:
+        left = []
+    reached, reached_gain = [item for item in chosen if item not in left], _less(gain, _sum(left))
     besides = ""
     if present:
         besides = f" It has {_by_size(present)} already, which saves {_sum(present)} besides."
@@ -111,10 +115,12 @@ def answer_of(
         if gain.expected < limits.min_gain:
             text = _too_late(kept, chosen, all_gain, machine, cost_label)
             return Answer(text + besides, False, gain, 0, "", "", "")
-        making = seconds_of_pages((_touched(chosen) - _touched(present)) // PMD_PAGE)
-        saved = gain.expected * (run_seconds or 0.0)
-        if run_seconds is not None and making >= _LITTLE_SECONDS and saved < making:
-            text = _too_short(kept, chosen, gain, making, machine, cost_label)
+        making = seconds_of_pages((_touched(reached) - _touched(present)) // PMD_PAGE)
+        saved = reached_gain.expected * (run_seconds or 0.0)
+        if not reached_gain.is_expected:
+            making = 0.0
+        elif run_seconds is not None and making >= _LITTLE_SECONDS and saved < making:
+            text = _too_short(kept, reached, reached_gain, making, machine, cost_label)
             return Answer(text + besides, False, gain, 0, "", "", "")
     growth = max(0, _growth(chosen, chains) - _growth(present, chains))
     largest = max(item["usable_page_size"] for item in chosen)
@@ -122,22 +128,33 @@ def answer_of(
         # Large pages that hold both code and data are in both, and in the growth of each alone.
         growth = min(growth, memory[largest] - memory[BASE_PAGE])
     lines, undo = action.get("command", ""), action.get("undo", "")
-    share = _growth_share(items, growth)
-    text = (
-        f"Which page size? {_by_size(chosen)}. Expect {gain} less time on {machine} "
-        f"({cost_label}), for {_memory(growth, share)}. {_confidence(gain, limits)}"
-    )
+    reached_growth = min(growth, max(0, _growth(reached, chains) - _growth(present, chains)))
+    memory_text = _memory(reached_growth, _growth_share(items, reached_growth))
+    text = f"Which page size? {_by_size(reached)}"
+    if lines:
+        text += (
+            f". Expect {reached_gain} less time on {machine} ({cost_label}), for {memory_text}. "
+        )
+    else:
+        text += (
+            f" would save {gain} of the time on {machine} ({cost_label}), for {memory_text}. No "
+            "setting of this system gives such pages: the evidence below says what would. "
+        )
+    text += _confidence(reached_gain, limits)
     if is_late and all_gain.expected - gain.expected >= limits.min_gain:
         text += f" All would save {all_gain} with larger pages from the first touch on."
     if making >= _LITTLE_SECONDS:
         text += (
             f" To make these pages takes the processor about {format_duration(making)}, once: runs "
-            f"of more than about {format_duration(making / gain.expected)} gain."
+            f"of more than about {format_duration(making / reached_gain.expected)} gain."
         )
     text += besides
-    text += _left_out(items, chosen, action, gain, limits)
-    if not lines:
-        text += " No setting of this system does it: the evidence below says what would."
+    if left:
+        names = _listed(list(dict.fromkeys(map(_subject, left))))
+        text += (
+            f" Such pages for {names} would save {_sum(left)} more, but the lines to paste do not "
+            "reach them."
+        )
     text += _pool(action)
     if "caution" in action:
         text += f" {action['caution']}"
@@ -412,25 +429,6 @@ def _confidence(gain: Gain, limits: Thresholds) -> str:
         f"Not certain: the low estimate is below {limits.min_gain:.0%}; measure before you rely "
         "on it."
     )
-
-
-def _left_out(
-    items: Sequence[Record],
-    chosen: Sequence[Record],
-    action: Record,
-    gain: Gain,
-    limits: Thresholds,
-) -> str:
-    """A sentence about the part of the gain that the lines to paste do not reach; empty where it is
-    small.
-    """
-    left = _unreached(items, chosen, action) if action.get("name") else []
-    missed = _sum(left).expected
-    if missed < limits.min_gain:
-        return ""
-    names = _listed(list(dict.fromkeys(map(_subject, left))))
-    reached = format_share(max(0.0, gain.expected - missed))
-    return f" The lines to paste save about {reached} of the time: they do not reach {names}."
 
 
 def _unreached(items: Sequence[Record], chosen: Sequence[Record], action: Record) -> list[Record]:
