@@ -352,6 +352,7 @@ def test_a_sentence_stands_once_and_settings_of_the_program_not_under_its_region
             "scope": "region",
             "text": f"Data of {region}.",
             "actions": actions,
+            "region_kind": "anonymous",
             "start": 0,
             **at,
         }

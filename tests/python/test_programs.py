@@ -182,6 +182,11 @@ def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() 
     own["anon 8.0MiB #3"].update(page_size=4096, reason="memory")
     (row,) = region_grid(rows, advice, 1).rows
     assert row[-1] == "4 KiB, 8 KiB"
+    # Settings of the program do not reach its stack.
+    for item in own.values():
+        item.update(reason="negligible", region_kind="stack")
+    (row,) = region_grid(rows, advice, 1).rows
+    assert row[-1] == "4 KiB"
 
 
 @pytest.mark.parametrize(

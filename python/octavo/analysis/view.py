@@ -160,6 +160,10 @@ def tlb_name(rows: Sequence[Row], level: int) -> str:
 
 _NOTHING_TO_SAY = ("negligible", "no-references", "no-gain")
 """Reasons of advice by which a region alone is no reason to change anything."""
+_FOLLOWING = ("heap", "anonymous", "shared")
+"""Kinds of data that settings give larger pages: Linux gives stacks none, and data of files only
+by themselves.
+"""
 
 
 @dataclass
@@ -251,12 +255,14 @@ def region_grid(
 
 def _sizes_of_regions(advice: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
     """The advice on each region, with the size advised for it: the program's, where the region
-    alone gains too little to be advised another.
+    alone gains too little to be advised another, and what gives the program such pages may reach
+    it.
     """
     whole = {item["stream"]: item["page_size"] for item in advice if item["scope"] == "program"}
     for item in advice:
         if item["scope"] == "region":
-            follows = item["reason"] in _NOTHING_TO_SAY
+            may_follow = item["stream"] == "fetch" or item["region_kind"] in _FOLLOWING
+            follows = may_follow and item["reason"] in _NOTHING_TO_SAY
             yield item, whole[item["stream"]] if follows else item["page_size"]
 
 
