@@ -81,7 +81,10 @@ def test_pages_of_both_code_and_data_grow_once() -> None:
     ]
     assert answer(*both).growth_bytes == 16 * MIB
     assert answer(*both, growth=10 * MIB).growth_bytes == 10 * MIB
-    assert "for 10 MiB (5.0%) more memory" in answer(*both, growth=10 * MIB).text
+    assert (
+        "for up to 10 MiB (5.0%) more memory than in 4 KiB pages"
+        in answer(*both, growth=10 * MIB).text
+    )
 
 
 def test_one_piece_grows_by_no_more_than_all_memory() -> None:
@@ -138,7 +141,8 @@ def test_a_stream_of_the_whole_program() -> None:
     found = answer(code, data)
     assert found.text == (
         "Which page size? 2 MiB for data. Expect about 8.0% (2.0% to 19.0%) less time on zen3 "
-        "(walk cost measured), for 20 MiB (10.0%) more memory. Even the low estimate is worth it."
+        "(walk cost measured), for 20 MiB (10.0%) more memory than in "
+        "4 KiB pages. Even the low estimate is worth it."
     )
     assert (found.changes, found.settings, found.undo) == (True, "A=1 server", "echo never > x")
     assert found.verify.endswith("verify --allow-system -- server --port '7 7'")
@@ -309,7 +313,7 @@ def test_what_regions_have_already_is_no_part_of_what_is_expected() -> None:
     found = answer(item("fetch", BASE, (0, 0, 0)), data, present)
     assert found.text.startswith(
         "Which page size? 2 MiB for data. Expect about 10.0% (1.0% to 10.0%) less time on zen3 "
-        "(walk cost measured), for 8 MiB (4.0%) more memory."
+        "(walk cost measured), for 8 MiB (4.0%) more memory than in 4 KiB pages."
     )
     assert found.text.endswith(
         "It has 2 MiB for anon already, which saves about 4.0% (1.0% to 10.0%) besides."

@@ -61,9 +61,12 @@ def advise(
     faults: PageFaults | None = None,
     with_faults: bool = True,
     kernel_seconds: float = 0.0,
+    fitting_growth: int | None = None,
 ) -> Advice:
     """Advice on data that walk so often with 4 KiB pages and with 2 MiB pages."""
-    regions = () if faults is None else [{**region(), "page_faults": counted(faults)}]
+    regions = [] if faults is None else [{**region(), "page_faults": counted(faults)}]
+    if fitting_growth is not None:
+        regions.append({**region(), "huge_growth_bytes": fitting_growth})
     made = made_process(0, data_base=base, instructions=instructions, regions=regions)
     grown = [0.0, *[growth] * 9]
     made["footprints"] = [
@@ -145,10 +148,13 @@ def test_few_walks_are_no_gain_however_many_misses_a_small_tlb_has() -> None:
 def test_memory_refuses_and_max_growth_and_the_floor_allow() -> None:
     refused = advise(50_000_000, growth=0.5)
     assert (refused.page_size, refused.reason) == (4 * KIB, "memory")
-    assert "its memory would grow by 32 MiB (50.0%), more than 25%" in refused.text
+    assert "its memory would grow by up to 32 MiB (50.0%), more than 25%" in refused.text
     within = advise(50_000_000, growth=0.5, limits=Thresholds(max_growth=0.6))
     assert within.changes
-    assert within.text.endswith("; its memory grows by 32 MiB (50.0%).")
+    assert within.text.endswith("; its memory grows by up to 32 MiB (50.0%).")
+    fits = advise(50_000_000, growth=0.5, fitting_growth=MIB)
+    assert fits.text.endswith("; its memory grows by 1 MiB (1.6%).")
+    assert advise(50_000_000, fitting_growth=0).text.endswith("; its memory does not grow.")
     small = advise(50_000_000, growth=4.0, base=MIB)
     assert small.changes
     assert "(accepted beyond 25%: below 8 MiB)" in small.text

@@ -143,6 +143,8 @@ class Case:
     path: str | None = None
     start: int | None = None
     bytes: int | None = None
+    has_fitting_pages: bool = False
+    """Whether memory in 2 MiB pages is that where a system can give them, and not all in them."""
 
     def at(self, page_size: int) -> Point:
         """The point of a page size that was measured."""

@@ -46,4 +46,4 @@ def with_growth(case: Case, growth: int | None) -> Case:
             share = touched / base - 1 if base else None
             point = replace(point, touched_bytes=touched, growth=share)
         points.append(point)
-    return replace(case, points=tuple(points))
+    return replace(case, points=tuple(points), has_fitting_pages=True)

@@ -95,9 +95,9 @@ def page_size_grid(rows: Sequence[Row], level: int) -> Grid:
         head += [f"{name}\nmisses", f"{name} per\n1000 instr."]
         if costs:
             head.append("added\ncycles")
-    head += ["memory", "growth"]
+    head += ["memory\ntouched", "growth"]
     name = tlb_name(rows, level)
-    title = name[0].upper() + name[1:]
+    title = f"{name[0].upper()}{name[1:]}: misses, all memory in one size"
     spare = tuple(at for at, name in enumerate(head) if name.endswith("misses"))
     return Grid(title, tuple(head), tuple(body), spare=spare)
 
@@ -137,7 +137,7 @@ def machine_grid(rows: Sequence[Row], manifest: dict[str, Any]) -> Grid | None:
     for name in ("code", "data"):
         head += [f"{name} L{level}\nper 1000" for level in range(1, depth)]
         head += [f"{name} walks\nper 1000", f"{name}\nwalks"]
-    head += ["memory", "growth"]
+    head += ["memory\ntouched", "growth"]
     modelled = manifest["configuration"].get("modelled") or {}
     title = f"{modelled.get('name', 'Machine')}: TLB misses and page walks, all memory in one size"
     # Rates of walks stay longest: the advice rests on them.
@@ -231,7 +231,7 @@ def region_grid(
         "region",
         "kind",
         "references",
-        "memory",
+        "memory\ntouched",
         "code\nper 1000",
         "data\nper 1000",
         "code\npage",

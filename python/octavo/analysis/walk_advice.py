@@ -34,6 +34,7 @@ from octavo.analysis.huge_growth import huge_growth, with_growth
 from octavo.analysis.native_time import NativeTime
 from octavo.analysis.rows import CORE_CACHE, FAULTS, Row, memory_by_size, stream_counters
 from octavo.analysis.walk_costs import WalkCosts
+from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import (
     BASE_PAGE,
     format_bytes,
@@ -231,12 +232,13 @@ def _sentence(
             f"({costs.label()})."
         )
     # Of the case alone: the answer and the tables have the growth of the whole program.
-    grown = format_bytes(point.touched_bytes - base.touched_bytes)
-    memory = f"{grown} ({format_share(point.growth)})"
+    grown = point.touched_bytes - base.touched_bytes
+    most = "" if case.has_fitting_pages and judged == PMD_PAGE else "up to "
+    memory = f"by {most}{format_bytes(grown)} ({format_share(point.growth)})"
     if chosen == BASE_PAGE:
         return (
             f"{subject}: keep 4 KiB. {format_bytes(judged)} pages would save {found} of "
-            f"the time, but its memory would grow by {memory}, more than {limits.max_growth:.0%} "
+            f"the time, but its memory would grow {memory}, more than {limits.max_growth:.0%} "
             "(--max-growth)."
         )
     beyond = " Larger pages take too much memory." if reason == "memory" else ""
@@ -246,9 +248,10 @@ def _sentence(
     if base.page_faults and point.page_faults is not None:
         before, after = format_count(base.page_faults), format_count(point.page_faults)
         falls += f", page faults from {before} to {after}" if before != after else ""
+    grows = f"grows {memory}{limits.exception(point.growth)}" if grown > 0 else "does not grow"
     return (
         f"{subject}: {format_bytes(chosen)}. {falls}, which saves {found} of the time "
-        f"({costs.label()}); its memory grows by {memory}{limits.exception(point.growth)}.{beyond}"
+        f"({costs.label()}); its memory {grows}.{beyond}"
     )
 
 

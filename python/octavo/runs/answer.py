@@ -129,7 +129,8 @@ def answer_of(
         growth = min(growth, memory[largest] - memory[BASE_PAGE])
     lines, undo = action.get("command", ""), action.get("undo", "")
     reached_growth = min(growth, max(0, _growth(reached, chains) - _growth(present, chains)))
-    memory_text = _memory(reached_growth, _growth_share(items, reached_growth))
+    is_most = any(item["scope"] == "region" or item["stream"] == "fetch" for item in reached)
+    memory_text = _memory(reached_growth, _growth_share(items, reached_growth), is_most=is_most)
     text = f"Which page size? {_by_size(reached)}"
     if lines:
         text += (
@@ -416,10 +417,12 @@ def _pool(action: Record) -> str:
     return f" The lines to paste reserve {format_bytes(added)}, which nothing else can use then."
 
 
-def _memory(growth: int, share: float | None) -> str:
+def _memory(growth: int, share: float | None, *, is_most: bool) -> str:
+    """The growth in words; `is_most` says that it counts larger pages where none may fit."""
     if growth == 0:
         return "little more memory"
-    return f"{format_bytes(growth)} ({format_share(share)}) more memory"
+    most = "up to " if is_most else ""
+    return f"{most}{format_bytes(growth)} ({format_share(share)}) more memory than in 4 KiB pages"
 
 
 def _confidence(gain: Gain, limits: Thresholds) -> str:
