@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ from octavo.sweeps.estimate import Speeds, references_of, seconds_left
 from octavo.sweeps.local import MOST_ATTEMPTS, Answer, LocalWorkers, Progress
 from octavo.sweeps.plan import crossed, resolve, variants
 from octavo.sweeps.running import SweepProgress, prepare, run_prepared
-from octavo.sweeps.tasks import MOST_SIMULATIONS, Failed, Task, divide
+from octavo.sweeps.tasks import MOST_SIMULATIONS, Failed, Task, divide, run_task
 from sim_fakes import STRIDED
 from traces_made import convert, write_csv
 
@@ -403,6 +404,16 @@ def test_a_worker_that_is_killed_is_replaced(
         outcome = answers[0].outcome
         assert isinstance(outcome, Failed) == fails
         assert not fails or "killed by signal 9" in outcome.why
+
+
+def test_a_task_makes_no_file_that_a_killed_worker_would_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = {"t": STRIDED}
+    one = crossed(named, {"m": "skylake"}, ["thp"], [{}], [None])
+    (task,) = divide(resolve(one, named, {"m": "skylake"}).simulations)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    assert run_task(task).tables
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:

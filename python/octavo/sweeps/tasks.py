@@ -5,14 +5,13 @@ function that makes their tables. A task is plain data, and its tables depend on
 from __future__ import annotations
 
 import json
+import os
 import pickle
-import tempfile
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import octavo._core as _core
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from octavo._core import SimResult as CoreResult
+    from octavo.simulation.configuration import SimConfiguration
+    from octavo.simulation.python_design import Design
 
 MOST_SIMULATIONS = 32
 """In a task: more would lose more when one is killed, and save little decoding."""
@@ -133,15 +134,8 @@ def run_task(
     began = time.monotonic()
     first = task.simulations[0]
     counting = json.loads(first.counting)
-    with tempfile.TemporaryDirectory(prefix="octavo-task-") as name:
-        configurations = []
-        design = first.python and first.python.load()
-        for number, one in enumerate(task.simulations):
-            place = Path(name) / f"{number}.toml"
-            place.write_text(one.machine.toml, encoding="utf-8")
-            configurations.append(
-                configure_sim(machine=str(place), designs=(design or one.design,), **counting)
-            )
+    design = first.python and first.python.load()
+    configurations = [_configured(one, design or one.design, counting) for one in task.simulations]
     analysis = _core.Analysis.together([one.core_analysis for one in configurations])
     traces = [local_trace(one.uri, one.hash) for one in first.trace.files]
     counted, _ = replay_trace(
@@ -164,6 +158,17 @@ def run_task(
         tables[one.key] = _table(one, SimResult({}, configuration, _alone(counted, at)))
     references = sum(process["references"] for process in counted["processes"])
     return Finished(tables, references, time.monotonic() - began)
+
+
+def _configured(
+    simulation: Simulation, design: str | type[Design], counting: Mapping[str, Any]
+) -> SimConfiguration:
+    # A file in memory is gone with the process, which the kernel or a user may kill.
+    with os.fdopen(os.memfd_create("machine"), "w", encoding="utf-8") as file:
+        file.write(simulation.machine.toml)
+        file.flush()
+        machine = f"/proc/self/fd/{file.fileno()}"
+        return configure_sim(machine=machine, designs=(design,), **counting)
 
 
 def _alone(counted: CoreResult, at: int) -> CoreResult:
