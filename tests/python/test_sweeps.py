@@ -23,13 +23,14 @@ import octavo
 from octavo._core import MODEL, OctavoError, designs
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.hardware.machines import resolve_machine
+from octavo.sweeps.api import _left
 from octavo.sweeps.content import file_hash, local_trace, trace_hash
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.estimate import Speeds, references_of, seconds_left
 from octavo.sweeps.local import MOST_ATTEMPTS, Answer, LocalWorkers, Progress
 from octavo.sweeps.plan import crossed, resolve, variants
 from octavo.sweeps.running import SweepProgress, prepare, run_prepared
-from octavo.sweeps.tasks import MOST_SIMULATIONS, Failed, Task, divide, run_task
+from octavo.sweeps.tasks import MOST_SIMULATIONS, Failed, Task, divide, run_task, simulated_portion
 from sim_fakes import STRIDED
 from traces_made import convert, write_csv
 
@@ -640,3 +641,19 @@ def test_a_sweep_says_how_long_it_takes_yet(tmp_path: Path) -> None:
     assert seen[0].portion == 0
     assert seen[-1].left_seconds == 0
     assert seen[-1].portion == 1
+
+
+def test_a_block_that_is_read_is_not_yet_simulated() -> None:
+    seen: list[float] = []
+    show = simulated_portion(lambda progress: seen.append(progress.portion))
+    for done in (0, 40, 40, 90, 100, 100):
+        show({"done": done, "total": 100})
+    show({"done": 7, "total": None})
+    assert seen == [0, 0, 0, 0.4, 0.9, 0.9, 0.9]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(None, ""), (61.0, ", about 61 s left"), (0.0, ", nearly done")]
+)
+def test_an_estimate_that_has_run_out_names_no_time(seconds: float | None, said: str) -> None:
+    assert _left(SweepProgress(1, 2, 0, 10.0, seconds)) == said

@@ -158,7 +158,10 @@ def shown_progress(wanted: bool | None) -> Iterator[Callable[[SweepProgress], No
 
 def _left(progress: SweepProgress) -> str:
     seconds = progress.left_seconds
-    return "" if seconds is None else f", about {format_duration(max(seconds, 1))} left"
+    if seconds is None:
+        return ""
+    # An estimate that has run out is no time.
+    return ", nearly done" if seconds < 1 else f", about {format_duration(seconds)} left"
 
 
 def progress_bar() -> Progress:

@@ -142,7 +142,7 @@ def run_task(
         traces,
         configurations[0],
         lambda: analysis,
-        lambda read: on_progress(Underway(read["done"] / read["total"] if read["total"] else 0.0)),
+        simulated_portion(on_progress),
         first.trace.format,
     )
     on_progress(Underway(1.0))
@@ -158,6 +158,23 @@ def run_task(
         tables[one.key] = _table(one, SimResult({}, configuration, _alone(counted, at)))
     references = sum(process["references"] for process in counted["processes"])
     return Finished(tables, references, time.monotonic() - began)
+
+
+def simulated_portion(
+    on_progress: Callable[[Underway], None],
+) -> Callable[[Mapping[str, Any]], None]:
+    """A listener to the reading of a trace: what is read waits to be simulated, block by block, so
+    that only what came before the last block counts.
+    """
+    portions = [0.0, 0.0]
+
+    def show(read: Mapping[str, Any]) -> None:
+        portion = read["done"] / read["total"] if read["total"] else 0.0
+        if portion > portions[1]:
+            portions[:] = portions[1], portion
+        on_progress(Underway(portions[0]))
+
+    return show
 
 
 def _configured(
