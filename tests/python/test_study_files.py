@@ -162,7 +162,7 @@ def test_a_diff_says_what_studies_without_a_common_simulation_differ_in(
     other = tmp_path / "other.toml"
     pairs = [
         (STUDY.replace('"base4k", "thp"', '"tps"'), "different designs (base4k, thp; tps)."),
-        (STUDY.replace("0.5, 1.0", "2.0"), "different core.base_cpi (0.5, 1.0; 2.0)."),
+        (STUDY.replace("0.5, 1.0", "10.0, 9.0"), "different core.base_cpi (0.5, 1.0; 9.0, 10.0)."),
         (
             f'designs = "thp"\nmachines = "zen3"\ntraces = {{short = "{STRIDED}"}}',
             "different traces (strided, zipf; short), machines (skylake; zen3), "

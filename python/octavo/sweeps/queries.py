@@ -159,9 +159,17 @@ def lack_of_common(before: SweepResult, after: SweepResult) -> str | None:
 
 
 def _listed(values: set[str]) -> str:
-    shown = sorted(values)[:_MOST_LISTED]
+    shown = sorted(values, key=_by_number)[:_MOST_LISTED]
     more = len(values) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "") if shown else "none"
+
+
+def _by_number(text: str) -> tuple[float, str]:
+    """Numbers in their order, before other texts in theirs."""
+    try:
+        return float(text), text
+    except ValueError:
+        return math.inf, text
 
 
 def _by_labels(result: SweepResult) -> dict[tuple[tuple[str, Any], ...], dict[str, Any]]:
