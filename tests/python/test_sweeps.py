@@ -340,6 +340,15 @@ def test_what_cannot_be_simulated_is_refused_before_anything_runs(tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+def test_a_format_of_synthetic_traces_alone_is_refused() -> None:
+    for traces in (STRIDED, [STRIDED, ZIPF]):
+        with pytest.raises(UsageError, match="no format to choose: leave out `din`"):
+            octavo.sweep(traces, designs="thp", format="din")
+    with pytest.raises(UsageError, match="the traces are synthetic and have no format to choose"):
+        octavo.sim([STRIDED, ZIPF], designs="thp", format="din", processes="flush")
+    assert not octavo.sweep(STRIDED, designs="thp", format="synthetic").is_partial
+
+
 def test_a_format_is_that_of_the_traces_that_are_files(tmp_path: Path) -> None:
     file = str(tmp_path / "data")
     Path(file).write_text("2 400000\n0 1000\n")

@@ -25,7 +25,7 @@ from octavo.sweeps.simulation import (
     resolve_counting,
     resolve_on,
 )
-from octavo.traces.by_name import check_format, format_among
+from octavo.traces.by_name import check_applies, check_format, format_among
 
 MOST_PLANNED = 1_000_000
 """Of a plan."""
@@ -169,6 +169,7 @@ def resolve(
         **{key: value for key, value in choices.items() if key not in MACHINE_CHOICES}
     )
     contents = {name: _content(uris, format) for name, uris in traces.items()}
+    check_applies(format, [one.uri for content in contents.values() for one in content.files])
     if choices.get("processes", "apart") == "apart":
         for name, content in contents.items():
             if len(content.files) > 1:

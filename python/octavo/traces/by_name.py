@@ -159,6 +159,16 @@ def format_among(name: str, format: str | None) -> str | None:
     return None if name.startswith(SYNTHETIC) else format
 
 
+def check_applies(format: str | None, names: Sequence[str]) -> None:
+    """Refuses a format of traces that are all synthetic. Raises UsageError."""
+    if format in (None, SYNTHETIC_FORMAT) or not all(name.startswith(SYNTHETIC) for name in names):
+        return
+    are = f"`{quoted(names[0])}` is a synthetic trace and has"
+    if len(names) > 1:
+        are = "the traces are synthetic and have"
+    raise UsageError(f"{are} no format to choose: leave out `{format}`.")
+
+
 def open_trace(
     name: str,
     *,
@@ -168,11 +178,7 @@ def open_trace(
     """Opens a file, standard input or a synthetic trace. Raises OctavoError."""
     if format is not None:
         check_format(format)
-        if format != SYNTHETIC_FORMAT and name.startswith(SYNTHETIC):
-            raise UsageError(
-                f"`{quoted(name)}` is a synthetic trace and has no format to choose: leave out "
-                f"`{format}`."
-            )
+        check_applies(format, [name])
     if name == STANDARD_STREAM and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError("standard input is a terminal; give it a trace: octavo … - < TRACE.")
     if name != STANDARD_STREAM and not name.startswith(SYNTHETIC):

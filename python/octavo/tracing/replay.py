@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from octavo._core import Trace, TraceRun
 from octavo.base.background import interruptible, see_through
 from octavo.base.errors import CannotRun, Interrupted, UsageError
-from octavo.traces.by_name import format_among, manifest_of, open_trace
+from octavo.traces.by_name import check_applies, format_among, manifest_of, open_trace
 from octavo.traces.survey import notes_on, sample_of
 from octavo.tracing.manifest import Circumstances, Found, TraceFacts
 from octavo.tracing.program import use_started_name
@@ -42,6 +42,7 @@ def replay_trace(
             "--window is for a program that runs; octavo convert --sample keeps windows of a trace."
         )
     started_at = datetime.now(timezone.utc)
+    check_applies(format, names)
     of_each = [format_among(name, format) for name in names] if len(names) > 1 else [format]
     traces = [open_trace(name, format=of) for name, of in zip(names, of_each, strict=True)]
     all_said = [manifest_of(name, trace) for name, trace in zip(names, traces, strict=True)]
