@@ -311,8 +311,10 @@ def test_each_setting_has_the_prediction_of_what_it_reaches() -> None:
     assert predicted("switch 2MiB") == (0.09, "setting")
     assert predicted("preload 2MiB", is_late=True) == (0.04, "setting")
     assert predicted("other 2MiB") == (0.12, "data")
-    library["name"] = "unnamed"
-    assert predicted("preload 2MiB", is_late=True) == (0.04, "data")
+    # Advised alone, the switch leaves out shared memory, as the library does.
+    library |= {"name": "shared 2MiB", "kind": "thp"}
+    arenas["region_kind"] = "shared"
+    assert predicted("preload 2MiB", is_late=True) == (0.03, "setting")
     assert predicted_gain(document, Setting("thp-disable", "")) is None
 
 

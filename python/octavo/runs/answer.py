@@ -452,18 +452,20 @@ def _unreached(items: Sequence[Record], chosen: Sequence[Record], action: Record
     return left
 
 
-def gain_of_action(items: Sequence[Record], name: str) -> Gain | None:
-    """The gain of the memory that the action of this name reaches; None where no advice has it."""
-    action = next(
+def gain_of_action(items: Sequence[Record], name: str, *, is_library: bool = False) -> Gain | None:
+    """The gain of the memory that the action of this name reaches; None where no advice has it, and
+    it is not the preloaded library, of which is known what it reaches.
+    """
+    action: Record | None = next(
         (
             one
             for item in items
             for one in item.get("actions", ())
             if one.get("name") == name and one["page_size"] == item["usable_page_size"]
         ),
-        None,
+        {"name": name, "kind": "apply"} if is_library else None,
     )
-    if action is None:
+    if action is None or not _chosen(items):
         return None
     if action["kind"] == "apply":
         # As in the answer: page faults at first touches stay.
@@ -487,7 +489,8 @@ def _reaches(action: Record, item: Record) -> bool:
     if any(other.get("name") == action["name"] for other in item["actions"]):
         return True
     # The library reaches all such memory, also where a switch is advised alone.
-    is_own = item.get("region_kind") in ("heap", "anonymous")
+    is_all = item["scope"] == "program" and item["stream"] == "data"
+    is_own = is_all or item.get("region_kind") in ("heap", "anonymous")
     return action["kind"] == "apply" and is_own and any(a["command"] for a in item["actions"])
 
 

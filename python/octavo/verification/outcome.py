@@ -477,10 +477,8 @@ def predicted_gain(document: dict[str, Any], setting: Setting | None = None) -> 
             continue
         if setting is None:
             return Prediction(size, **gain, of="data")
-        own = gain_of_action(items, setting.name)
+        own = gain_of_action(items, setting.name, is_library=setting.is_late)
         if own is not None and setting.page_size is not None:
             return Prediction(setting.page_size, **own.record(), of="setting")
-        if setting.page_size == size:
-            gain = (setting.is_late and item.get("gain_of_walks")) or gain
-            return Prediction(size, **gain, of="data")
+        return Prediction(size, **gain, of="data") if setting.page_size == size else None
     return None
