@@ -32,14 +32,16 @@ COMMANDS = (
     "completion",
     "study",
 )
-"""Each is a module of this package that adds the command of its name, in the order of `--help`."""
-
-_LOOK: dict[str, Any] = {
+"""Each is a module that declares the command of its name, in the order of `--help`."""
+DECLARED: dict[str, typer.Typer] = {}
+"""The commands whose modules are imported, by name."""
+LOOK: dict[str, Any] = {
     "add_completion": False,
     "no_args_is_help": True,
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
 }
+"""The settings of all applications of typer."""
 
 
 class _Commands(Mapping[str, Any]):
@@ -48,9 +50,8 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
-        alone = typer.Typer(**_LOOK)
-        import_module(f"{__name__}.{name}").register(alone)
-        return typer.main.get_command(alone)
+        import_module(f"{__name__}.{name}")
+        return typer.main.get_command(DECLARED[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -88,7 +89,7 @@ class _LazyGroup(TyperGroup):
             completion_init()
 
 
-app = typer.Typer(name="octavo", cls=_LazyGroup, **_LOOK)
+app = typer.Typer(name="octavo", cls=_LazyGroup, **LOOK)
 
 
 def _show_version(wanted: bool) -> None:

@@ -15,7 +15,7 @@ from octavo.base.signals import Interruption, Interrupts
 from octavo.base.text import printable, quoted
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
-from octavo.cli.groups import flag, option, with_groups
+from octavo.cli.groups import command, flag, option
 from octavo.cli.guard import guarded
 from octavo.cli.shown import Shown
 from octavo.terminal.console import make_console, say, show_grid
@@ -56,11 +56,6 @@ class _ApplyCommand(ProgramCommand):
     def needs_program(self, values: dict[str, Any]) -> bool:
         """Only what is to be started."""
         return not values.get("pid") and not values.get("unit")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("apply", cls=_ApplyCommand, epilog=_EPILOG, no_args_is_help=True)(apply)
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ class ApplyOptions:
         )
 
 
-@with_groups
+@command("apply", cls=_ApplyCommand, epilog=_EPILOG)
 def apply(
     command: Annotated[
         list[str] | None,

@@ -19,7 +19,7 @@ from octavo.calibration.view import (
     tlb_grid,
 )
 from octavo.cli import options
-from octavo.cli.groups import flag, option, with_groups
+from octavo.cli.groups import command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.simulation.host_machine import MachineFile
 from octavo.terminal.console import make_console, say, show_grid
@@ -40,12 +40,7 @@ that is written beside it.
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("calibrate", epilog=_EPILOG)(calibrate)
-
-
-@with_groups
+@command("calibrate", epilog=_EPILOG, no_args_is_help=False)
 def calibrate(
     out: str | None = option(
         None,
@@ -82,7 +77,7 @@ def calibrate(
     memory, what its core holds at once, its clock. No hardware counters are needed.
     """
     with guarded():
-        memory_bytes = None if memory is None else byte_size(memory, "--memory")
+        memory_bytes = optional(byte_size, memory, "--memory")
         file = CalibrationFile(out, force=output.force)
         machine = None
         if out is None or machine_out is not None:

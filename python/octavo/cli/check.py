@@ -10,7 +10,7 @@ from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
 from octavo.base.units import format_count
 from octavo.cli import options
-from octavo.cli.groups import with_groups
+from octavo.cli.groups import command
 from octavo.cli.guard import guarded
 from octavo.terminal.console import say
 from octavo.terminal.live import LiveLine, trace_text
@@ -31,12 +31,7 @@ Exit status:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("check", epilog=_EPILOG, no_args_is_help=True)(check)
-
-
-@with_groups
+@command("check", epilog=_EPILOG)
 def check(
     trace: options.TraceName,
     format: options.ReadFormat = None,

@@ -8,6 +8,7 @@ from typer._completion_shared import get_completion_script
 from octavo.base.errors import choose
 from octavo.base.files import write_standard_output
 from octavo.cli import COMPLETE_VARIABLE
+from octavo.cli.groups import command
 from octavo.cli.guard import guarded
 
 SHELLS = ("bash", "zsh", "fish")
@@ -19,11 +20,7 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("completion", epilog=_EPILOG, no_args_is_help=True)(completion)
-
-
+@command("completion", epilog=_EPILOG)
 def completion(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:

@@ -1,7 +1,6 @@
 """`octavo convert`: write a trace in another format."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ from octavo.base import units
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
-from octavo.cli.groups import flag, option, optional, with_groups
+from octavo.cli.groups import command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, trace_text
@@ -19,7 +18,7 @@ from octavo.traces.conversion import Conversion, Selection, convert_trace
 from octavo.traces.sampling import parse_sample, sentences_on
 from octavo.traces.survey import own_notes_on, sample_of
 
-_EPILOG = """\b
+_EPILOG = f"""\b
 Examples:
   octavo convert trace.lackey.gz trace.oct
   octavo convert --process 2 trace.oct trace.champsim.xz
@@ -29,14 +28,8 @@ Examples:
   octavo convert --sample 10% long.oct short.oct
 
 \b
-Formats: {formats}.
+Formats: {", ".join(known["name"] for known in formats())}.
 """
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    names = ", ".join(known["name"] for known in formats())
-    app.command("convert", epilog=_EPILOG.format(formats=names), no_args_is_help=True)(convert)
 
 
 @dataclass(frozen=True)
@@ -66,7 +59,7 @@ class ConvertOptions:
         return Selection(self.process, self.layout, self.keep_partial, sample)
 
 
-@with_groups
+@command("convert", epilog=_EPILOG)
 def convert(
     source: Annotated[
         str, typer.Argument(metavar="IN", help="A trace: a file, - for standard input, or synth:….")
@@ -110,9 +103,7 @@ def convert(
                 read_format=read_format,
                 write_format=write_format,
                 force=output.force,
-                max_expanded_bytes=optional(
-                    partial(units.byte_size, option="--max-expansion"), max_expansion
-                ),
+                max_expanded_bytes=optional(units.byte_size, max_expansion, "--max-expansion"),
             )
         if not output.quiet:
             say(console, _headline(source, place, done), "bold")

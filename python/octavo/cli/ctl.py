@@ -12,7 +12,7 @@ from octavo.base.errors import UsageError, choose
 from octavo.base.files import STANDARD_OUTPUT, JsonFile
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
-from octavo.cli.groups import with_groups
+from octavo.cli.groups import command
 from octavo.cli.guard import guarded
 from octavo.control.server import ACTIONS, WAIT
 
@@ -38,12 +38,7 @@ Exit status: 0, or
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("ctl", epilog=_EPILOG, no_args_is_help=True)(ctl)
-
-
-@with_groups
+@command("ctl", epilog=_EPILOG)
 def ctl(
     pid: Annotated[
         int,

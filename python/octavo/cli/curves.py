@@ -1,10 +1,7 @@
 """`octavo curves`: the misses of every TLB for a program or a trace, in one pass."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
-
-import typer
 
 from octavo._core import MAX_CACHE_SETS, MAX_LINE_BYTES, MAX_WAYS, MIN_LINE_BYTES
 from octavo.base import units
@@ -12,7 +9,7 @@ from octavo.base.metrics import MISS_PENALTY_CYCLES, TWO_SIZES_PENALTY_CYCLES
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.engine import run_engine
-from octavo.cli.groups import option, optional, with_groups
+from octavo.cli.groups import command, option, optional
 from octavo.hardware.preset_files import preset_names
 from octavo.terminal.curves import show_curves
 from octavo.tlb_curves.api import ENGINE
@@ -39,11 +36,6 @@ Examples:
 \b
 Exit status: as of `octavo run`.
 """
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("curves", cls=TraceCommand, epilog=_EPILOG, no_args_is_help=True)(curves)
 
 
 @dataclass(frozen=True)
@@ -154,12 +146,12 @@ class CurvesOptions:
             "classify": self.classify,
             "classify_sizes": self.classify_sizes,
             "threads": self.threads,
-            "flush_every": optional(partial(units.count, option="--flush-every"), self.flush_every),
+            "flush_every": optional(units.count, self.flush_every, "--flush-every"),
             "sample_pages": self.sample_pages,
         }
 
 
-@with_groups
+@command("curves", cls=TraceCommand, epilog=_EPILOG)
 def curves(
     command: options.ProgramOrTrace,
     chosen: CurvesOptions,

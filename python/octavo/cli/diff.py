@@ -9,7 +9,7 @@ from rich.console import Console
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.units import percentage
 from octavo.cli import options
-from octavo.cli.groups import option, with_groups
+from octavo.cli.groups import command, option
 from octavo.cli.guard import guarded
 from octavo.terminal.console import say, show_grid
 
@@ -26,12 +26,7 @@ the tolerance, 2 where the results cannot be compared.
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("diff", epilog=_EPILOG, no_args_is_help=True)(diff)
-
-
-@with_groups
+@command("diff", epilog=_EPILOG)
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="The result before: a DIR of --out.")],
     after: Annotated[Path, typer.Argument(metavar="B", help="The result after.")],

@@ -14,7 +14,7 @@ from octavo.base.files import check_new_file, failing_with, replace_text
 from octavo.base.table import Grid
 from octavo.base.text import quoted
 from octavo.cli import options
-from octavo.cli.groups import with_groups
+from octavo.cli.groups import command
 from octavo.cli.guard import guarded
 from octavo.simulation.explanation import Explanation, explain
 from octavo.terminal.console import say, show_grid
@@ -33,12 +33,7 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("explain", epilog=_EPILOG, no_args_is_help=True)(explain_design)
-
-
-@with_groups
+@command("explain", epilog=_EPILOG)
 def explain_design(
     design: Annotated[str, typer.Argument(metavar="DESIGN", help="A design, as of octavo sim.")],
     *,

@@ -1,5 +1,6 @@
-"""Options of commands as they are declared: a line of `option` or `flag` each, many of them in
-groups that several commands share, which are dataclasses with a field for each option.
+"""Commands as they are declared: each by `command`, each option by a line of `option` or `flag`.
+
+Many options are in groups that several commands share: dataclasses with a field for each option.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from inspect import Parameter, Signature, get_annotations, signature
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+
+from octavo.cli import DECLARED, LOOK
 
 Value = TypeVar("Value")
 
@@ -28,15 +31,27 @@ def flag(text: str, *names: str, default: Any = False) -> Any:
     return field(default=default, metadata={"of": names, "help": text})
 
 
-def optional(read: Callable[[str], Value], text: str | None) -> Value | None:
-    """The value of an option that may be absent."""
-    return None if text is None else read(text)
+def optional(read: Callable[..., Value], text: str | None, *name: str) -> Value | None:
+    """The value of an option that may be absent; `read` gets its name, too, where there is one."""
+    return None if text is None else read(text, *name)
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer takes it: with a parameter for each option, also for those of groups.
-    The command itself has one parameter for a group, whose type is the group's dataclass.
+def command(
+    name: str, *, no_args_is_help: bool = True, **settings: Any
+) -> Callable[[Callable[..., None]], None]:
+    """Declares the command of a module; `settings` are typer's. The function has a parameter for
+    each option or, of those in a group, one whose type is the group's dataclass.
     """
+
+    def declare(function: Callable[..., None]) -> None:
+        app = DECLARED[name] = typer.Typer(**LOOK)
+        app.command(name, no_args_is_help=no_args_is_help, **settings)(_with_groups(function))
+
+    return declare
+
+
+def _with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: with a parameter for each option, also for those of groups."""
     types = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: of for name, of in types.items() if is_dataclass(of)}
     listed: list[Parameter] = []

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from octavo.base import units
 from octavo.base.background import interruptible
 from octavo.base.errors import CannotRun
 from octavo.base.text import printable
 from octavo.cli import options
-from octavo.cli.groups import flag, option, with_groups
+from octavo.cli.groups import command, flag, option
 from octavo.cli.guard import guarded
 from octavo.traces.by_name import open_trace
 
@@ -21,12 +19,7 @@ SCHEMA = "octavo/head/1"
 _LINES_AT_ONCE = 10_000
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("head", no_args_is_help=True)(head)
-
-
-@with_groups
+@command("head")
 def head(
     trace: options.TraceName,
     lines: int = option(

@@ -3,25 +3,19 @@
 import shlex
 from typing import Any
 
-import typer
 from rich.console import Console
 
 from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
-from octavo.cli.groups import flag, with_groups
+from octavo.cli.groups import command, flag
 from octavo.cli.guard import guarded
 from octavo.terminal.console import say, show_grid
 from octavo.terminal.live import LiveLine, trace_text
 from octavo.traces.survey import TraceInfo, survey_trace
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("info", no_args_is_help=True)(info)
-
-
-@with_groups
+@command("info")
 def info(
     trace: options.TraceName,
     format: options.ReadFormat = None,

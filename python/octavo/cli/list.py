@@ -9,7 +9,7 @@ import octavo._core as _core
 from octavo.base.errors import choose
 from octavo.base.table import Grid
 from octavo.cli import options
-from octavo.cli.groups import with_groups
+from octavo.cli.groups import command
 from octavo.cli.guard import guarded
 from octavo.hardware.machines import machines, machines_grid
 from octavo.terminal.console import show_grid
@@ -63,12 +63,7 @@ KINDS: dict[str, Callable[[], Entries]] = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("list", epilog=_EPILOG, no_args_is_help=True)(list_names)
-
-
-@with_groups
+@command("list", epilog=_EPILOG)
 def list_names(
     kind: Annotated[
         str,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from octavo.cli import options
-from octavo.cli.groups import with_groups
+from octavo.cli.groups import command
 from octavo.cli.guard import guarded
 from octavo.hardware.machines import resolve_machine
 
@@ -21,12 +21,7 @@ extends = "skylake" and only the keys that differ.
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("machines", epilog=_EPILOG, no_args_is_help=True)(show_machine)
-
-
-@with_groups
+@command("machines", epilog=_EPILOG)
 def show_machine(
     machine: Annotated[
         str,

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,9 +142,7 @@ class Following:
             "tracer": self.tracer or "octavo",
             "follow_children": self.follow is not False,
             "skip_instructions": count(self.skip_instructions, "--skip-instructions"),
-            "max_instructions": optional(
-                partial(count, option="--max-instructions"), self.max_instructions
-            ),
+            "max_instructions": optional(count, self.max_instructions, "--max-instructions"),
             "between_marks": self.marks,
             "start_after": self.start_after,
             "duration": self.duration,
@@ -210,8 +207,8 @@ class SharedTracing(Tracing):
 
     def scope(self) -> dict[str, Any]:
         """The arguments of `resolve_scope` and of `choose_processes`. Raises UsageError."""
-        quantum = optional(partial(count, option="--quantum"), self.quantum)
-        first = optional(partial(count, option="--first-quantum"), self.first_quantum)
+        quantum = optional(count, self.quantum, "--quantum")
+        first = optional(count, self.first_quantum, "--first-quantum")
         turns = {"quantum": quantum, "first_quantum": first}
         return {**super().scope(), "processes": self.processes, **turns}
 

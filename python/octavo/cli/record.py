@@ -6,7 +6,7 @@ from octavo.base.errors import CannotRun, UsageError
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
-from octavo.cli.groups import option, with_groups
+from octavo.cli.groups import command, option
 from octavo.cli.guard import guarded
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, recording_text
@@ -27,12 +27,7 @@ A trace whose recorder was killed is cut off, and what came before is read all t
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("record", cls=ProgramCommand, epilog=_EPILOG, no_args_is_help=True)(record)
-
-
-@with_groups
+@command("record", cls=ProgramCommand, epilog=_EPILOG)
 def record(
     command: options.Program,
     out: str | None = option(None, "FILE", "Where the trace goes (.oct); required.", "--out", "-o"),

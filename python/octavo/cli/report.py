@@ -8,17 +8,12 @@ import typer
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import check_directory_name, failing_with
 from octavo.cli import options
-from octavo.cli.groups import option, with_groups
+from octavo.cli.groups import command, option
 from octavo.cli.guard import guarded
 from octavo.terminal.console import make_console, say
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("report", no_args_is_help=True)(report)
-
-
-@with_groups
+@command("report")
 def report(
     directory: Annotated[
         Path,

@@ -21,13 +21,13 @@ from octavo.base.files import (
 )
 from octavo.base.signals import uninterrupted
 from octavo.cli import options
-from octavo.cli.groups import flag, option, with_groups
+from octavo.cli.groups import command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.studies import ALL, LARGE, STUDIES
 from octavo.terminal.console import make_console, say
 
 if TYPE_CHECKING:
-    from octavo.studies.reproduction import Reproduction, Request
+    from octavo.studies.reproduction import Reproduction, Request, Say
 
 _EPILOG = """\b
 Examples:
@@ -37,12 +37,7 @@ Examples:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("reproduce", epilog=_EPILOG, no_args_is_help=True)(reproduce)
-
-
-@with_groups
+@command("reproduce", epilog=_EPILOG)
 def reproduce(
     study: Annotated[
         str, typer.Argument(metavar="STUDY", help=f"One of: {', '.join(STUDIES)}; or {ALL}.")
@@ -89,16 +84,12 @@ def reproduce(
                 directory = OutputDirectory(out, force=output.force)
                 stack.callback(directory.close)
         console = make_console()
-        most = (
-            None
-            if max_instructions is None
-            else units.count(max_instructions, "--max-instructions")
-        )
-        report = _say_nothing if output.quiet else partial(say, console)
+        most = optional(units.count, max_instructions, "--max-instructions")
+        report: Say = (lambda text: None) if output.quiet else partial(say, console)
         from octavo.studies.reproduction import Request
         from octavo.studies.reproduction import reproduce as run_reproduction
 
-        request = Request(partial(_say_tracing, report), report, most, large)
+        request = Request(lambda name: report(f"tracing {name}"), report, most, large)
         if study == ALL and out is not None:
             _reproduce_all(out, request, output, write_document, estimate=estimate)
             return
@@ -166,11 +157,3 @@ def _files(name: str, done: "Reproduction") -> dict[str, Callable[[Path], None]]
         f"{name}.parquet": write_table,
         **figure_files(figures, ["svg", "pdf"]),
     }
-
-
-def _say_nothing(text: str) -> None:
-    pass
-
-
-def _say_tracing(report: Callable[[str], None], name: str) -> None:
-    report(f"tracing {name}")

@@ -5,12 +5,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import typer
-
 from octavo.base import units
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
-from octavo.cli.groups import flag, option, optional, with_groups
+from octavo.cli.groups import command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.cli.output_files import Files, end
 from octavo.runs.api import execute, execute_trace
@@ -39,11 +37,6 @@ Exit status: the program's own, 0 for a trace; 128 + N when signal N ended it or
   126  the program is there but cannot be traced
   127  there is no such program
 """
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("run", cls=TraceCommand, epilog=_EPILOG, no_args_is_help=True)(run)
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,7 @@ def _native_times(text: str) -> list[float]:
     return [units.duration(one, "--native-time") for one in text.split(",")]
 
 
-@with_groups
+@command("run", cls=TraceCommand, epilog=_EPILOG)
 def run(
     command: options.ProgramOrTrace,
     *,

@@ -1,10 +1,7 @@
 """`octavo sim`: translation designs side by side on one machine, with a program or a trace."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
-
-import typer
 
 from octavo._core import designs as known_designs
 from octavo._core import policies as known_policies
@@ -12,7 +9,7 @@ from octavo.base import units
 from octavo.cli import options
 from octavo.cli.command_line import TraceCommand
 from octavo.cli.engine import run_engine
-from octavo.cli.groups import flag, option, optional, with_groups
+from octavo.cli.groups import command, flag, option, optional
 from octavo.simulation.api import ENGINE
 from octavo.simulation.configuration import (
     BY_STREAM,
@@ -50,11 +47,6 @@ Examples:
 \b
 Exit status: as of `octavo run`.
 """
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("sim", cls=TraceCommand, epilog=_EPILOG, no_args_is_help=True)(sim)
 
 
 @dataclass(frozen=True)
@@ -121,10 +113,10 @@ class SimOptions:
             "settings": self.settings or [],
             "warm_up": units.count(self.warm_up, "--warm-up"),
             "fast_forward": self.fast_forward,
-            "interval": optional(partial(units.count, option="--interval"), self.interval),
+            "interval": optional(units.count, self.interval, "--interval"),
             "check": self.check,
             "timing": self.timing,
-            "cores": optional(partial(units.count, option="--cores"), self.cores),
+            "cores": optional(units.count, self.cores, "--cores"),
             "virtualised": self.virtualised,
             "host_policy": self.host_policy,
             "perf_4k": self.perf_4k,
@@ -132,7 +124,7 @@ class SimOptions:
         }
 
 
-@with_groups
+@command("sim", cls=TraceCommand, epilog=_EPILOG)
 def sim(
     command: options.ProgramOrTrace,
     chosen: SimOptions,

@@ -1,11 +1,9 @@
 """`octavo snapshot`: the memory of this machine, for a simulation to start from."""
 
-import typer
-
 from octavo.base.errors import UsageError
 from octavo.base.files import STANDARD_OUTPUT
 from octavo.cli import options
-from octavo.cli.groups import option, with_groups
+from octavo.cli.groups import command, option
 from octavo.cli.guard import guarded
 from octavo.snapshot import (
     MemorySnapshot,
@@ -30,12 +28,7 @@ readable by root only; otherwise only free blocks by order are recorded (/proc/b
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("snapshot", epilog=_EPILOG, no_args_is_help=True)(snapshot)
-
-
-@with_groups
+@command("snapshot", epilog=_EPILOG)
 def snapshot(
     out: str | None = option(None, "FILE", "The snapshot to write.", "--out", "-o"),
     show: str | None = option(None, "FILE", "Describe this file instead."),

@@ -10,7 +10,7 @@ import typer
 from octavo.base.errors import CannotRun, UsageError, choose
 from octavo.base.text import plural
 from octavo.cli import options
-from octavo.cli.groups import flag, option, with_groups
+from octavo.cli.groups import command, flag, option
 from octavo.cli.guard import guarded
 
 if TYPE_CHECKING:
@@ -41,12 +41,7 @@ Exit status: 0, or
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("study", epilog=_EPILOG, no_args_is_help=True)(study)
-
-
-@with_groups
+@command("study", epilog=_EPILOG)
 def study(
     action: Annotated[
         str,

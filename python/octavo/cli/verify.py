@@ -13,7 +13,7 @@ from octavo.base.files import in_turn
 from octavo.base.units import duration
 from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
-from octavo.cli.groups import flag, option, optional, with_groups
+from octavo.cli.groups import command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.terminal.live import LiveLine
 
@@ -60,11 +60,6 @@ class _VerifyCommand(ProgramCommand):
     def needs_program(self, values: dict[str, Any]) -> bool:
         """Not to restore settings."""
         return not values.get("restore")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("verify", cls=_VerifyCommand, epilog=_EPILOG, no_args_is_help=True)(verify)
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,7 @@ class VerifyOptions:
         }
 
 
-@with_groups
+@command("verify", cls=_VerifyCommand, epilog=_EPILOG)
 def verify(
     command: Annotated[
         list[str] | None,
