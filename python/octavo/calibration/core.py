@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from octavo.calibration.file import Spread
-from octavo.calibration.knees import quantile, undisturbed
+from octavo.calibration.knees import spread_of, undisturbed
 
 if TYPE_CHECKING:
     from octavo._core import WalkerSamples, WindowSamples
@@ -64,6 +64,4 @@ def walkers_of(
         times = [undisturbed(of["ticks"]) for of in one["by_chases"] if of["ticks"]]
         if times and walk_ticks.get(one["pages"], 0) > 0:
             at_once.append(walk_ticks[one["pages"]] / min(times))
-    if not at_once:
-        return {}
-    return {"walkers": Spread(quantile(at_once, 0.1), median(at_once), quantile(at_once, 0.9))}
+    return {"walkers": spread_of(at_once)} if at_once else {}

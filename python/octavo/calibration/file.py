@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ CORE_FIGURES = ("reorder_buffer", "rename_registers", "load_queue", "store_queue
 """Names of what a core holds at once: instructions, registers beyond those of the architecture,
 loads, stores, page walks.
 """
-_PAGE_NAMES = {size: name for name, size in PAGE_SIZES.items()}
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,10 @@ class Spread:
     def record(self) -> dict[str, float]:
         """Plain data for the JSON."""
         return asdict(self)
+
+    def scaled(self, by: float) -> Spread:
+        """The spread in another unit."""
+        return Spread(self.low * by, self.median * by, self.high * by)
 
 
 @dataclass(frozen=True)
@@ -77,12 +80,104 @@ class MeasuredHost:
     """Whether the machine is a virtual one, so that its page walks are two-dimensional."""
 
 
+class _WrongValue(Exception):
+    """A key of a file whose value is wrong, and what is wrong about it."""
+
+
+def _read_number(value: Any, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _WrongValue(key, "is no number" if value is not None else "is missing")
+    if not math.isfinite(value) or value < 0:
+        raise _WrongValue(key, f"is {value}: give a finite number of at least 0")
+    return float(value)
+
+
+def _read_rate(value: Any, key: str) -> float:
+    rate = _read_number(value, key)
+    if rate < 1:
+        raise _WrongValue(key, "is not positive")
+    return rate
+
+
+def _read_spread(value: Any, key: str) -> Spread:
+    if not isinstance(value, dict):
+        raise _WrongValue(key, "is no table of low, median and high")
+    parts = (of.name for of in fields(Spread))
+    one = Spread(*(_read_number(value.get(part), f"{key}.{part}") for part in parts))
+    if not one.low <= one.median <= one.high:
+        raise _WrongValue(key, "is not in the order low <= median <= high")
+    return one
+
+
+def _read_reach(value: Any, key: str) -> Reach:
+    if not isinstance(value, dict):
+        raise _WrongValue(key, "is no table of first and second")
+    levels = ("first", "second")
+    return Reach(
+        *(_read_spread(value[of], f"{key}.{of}") if of in value else None for of in levels)
+    )
+
+
+def _read_bytes(value: Any, key: str) -> int:
+    if not isinstance(value, str):
+        raise _WrongValue(key, 'is no text such as "4KiB"')
+    try:
+        return byte_size(value)
+    except UsageError as error:
+        raise _WrongValue(key, f"is wrong: {str(error).rstrip('.')}") from None
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The keys of a table in the file."""
+
+    read: Callable[[str], Any]
+    """From its text; raises UsageError."""
+    write: Callable[[Any], str] = str
+
+
+def _one_of(names: Iterable[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in names:
+            raise UsageError(f"give one of {', '.join(names)}")
+        return text
+
+    return read
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError("give a number of at least 1")
+    return int(text)
+
+
+def _size(size: int) -> str:
+    """A size that is read back exactly: `96MiB`, `1536KiB`."""
+    for unit in (MIB, KIB):
+        if size % unit == 0:
+            return f"{size // unit}{'MiB' if unit == MIB else 'KiB'}"
+    return f"{size}B"
+
+
+_PAGE_NAMES = {size: name for name, size in PAGE_SIZES.items()}
+_PAGES = _Keys(lambda text: PAGE_SIZES[_one_of(PAGE_SIZES)(text)], _PAGE_NAMES.__getitem__)
+_SIZES = _Keys(byte_size, _size)
+_CHASES = _Keys(_count)
+
+
+def _table(about: str, *keys: _Keys, of: Callable[[Any, str], Any] = _read_spread) -> Any:
+    """A field that is a table of the file, or several where it has two keys: `about` stands behind
+    its heading, and `of` reads a value.
+    """
+    return field(default_factory=dict, metadata={"about": about, "keys": keys, "of": of})
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Figures of one processor; all cycles are core cycles.
 
     Tables by page size have the sizes in bytes as keys, and no entry for a size that was not
-    measured.
+    measured. Keys ascend. The file has the tables in this order.
     """
 
     host: MeasuredHost
@@ -90,52 +185,84 @@ class Calibration:
     """Core cycles per second during the measurement; the clock of a core may vary."""
     tsc_per_second: float
     """Ticks of the time-stamp counter per second."""
-    walk_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    walk_cycles: Mapping[int, Spread] = _table(
+        "added to a load; low: walks overlap, high: each load waits", _PAGES
+    )
     """Cycles that a walk adds to a load, by page size. Low: independent loads, walks overlap;
     median and high: each load waits for the one before."""
-    walk_cycles_by_footprint: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
-    """The same by page size and by the bytes that are used in turn, ascending: the more there are,
+    pause_cycles: float | None = None
+    """Cycles of the pause of `paced_load_cycles`; None where no such loads were measured."""
+    walk_cycles_by_footprint: Mapping[int, Mapping[int, Spread]] = _table(
+        "by the bytes used in turn", _PAGES, _SIZES
+    )
+    """The cycles of a walk by page size and by the bytes that are used in turn: the more there are,
     the farther from the core the page tables lie."""
-    second_level_hit_cycles: Mapping[int, Spread] = field(default_factory=dict)
-    """Cycles that a second-level hit adds to a load over a first-level hit, by page size."""
-    tlb: Mapping[int, Reach] = field(default_factory=dict)
-    """Entries found, by page size."""
-    entry_bytes: Mapping[int, int] = field(default_factory=dict)
-    """Bytes of a page that one TLB entry covers, by page size: less than the page where the host
-    of a virtual machine has smaller pages."""
-    latency_cycles: Mapping[int, Spread] = field(default_factory=dict)
-    """Latency of a load, by the bytes of its working set, at few TLB misses; ascending."""
-    load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
-    """Cycles of a load over all lines of a working set, by page size and by bytes, ascending: with
-    its share of walks, while data and page tables compete for the caches. Low: independent loads;
-    median and high: each load waits for the one before."""
-    paced_load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
+    load_cycles: Mapping[int, Mapping[int, Spread]] = _table(
+        "over all lines of a working set, with walks", _PAGES, _SIZES
+    )
+    """Cycles of a load over all lines of a working set, by page size and by bytes: with its share
+    of walks, while data and page tables compete for the caches. Low: independent loads; median and
+    high: each load waits for the one before."""
+    paced_load_cycles: Mapping[int, Mapping[int, Spread]] = _table(
+        "the same, with a pause behind each load", _PAGES, _SIZES
+    )
     """The same of loads that wait for the one before, and for a pause of `pause_cycles`: the more
     time there is between walks, the more of the page table others displace from the caches."""
-    pause_cycles: float | None = None
-    """Cycles of the pause; None where no such loads were measured."""
-    displaced_load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
+    displaced_load_cycles: Mapping[int, Mapping[int, Spread]] = _table(
+        "the same, with reads of other memory behind each load", _PAGES, _SIZES
+    )
     """The same of loads that wait for the one before, and for reads of 64 random lines of other
     memory, which displace the page table from the caches."""
-    parallel_load_cycles: Mapping[int, Mapping[int, Spread]] = field(default_factory=dict)
+    second_level_hit_cycles: Mapping[int, Spread] = _table(
+        "added to a load, over a hit in the first level", _PAGES
+    )
+    """Cycles that a second-level hit adds to a load over a first-level hit, by page size."""
+    tlb: Mapping[int, Reach] = _table("entries, by page size", _PAGES, of=_read_reach)
+    """Entries found, by page size."""
+    entry_bytes: Mapping[int, int] = _table(
+        "bytes of a page that one TLB entry covers", _PAGES, of=_read_bytes
+    )
+    """Bytes of a page that one TLB entry covers, by page size: less than the page where the host
+    of a virtual machine has smaller pages."""
+    latency_cycles: Mapping[int, Spread] = _table(
+        "of a load, by the size of its working set", _SIZES
+    )
+    """Latency of a load, by the bytes of its working set, at few TLB misses."""
+    parallel_load_cycles: Mapping[int, Mapping[int, Spread]] = _table(
+        "of a load, by chases that run at once", _SIZES, _CHASES
+    )
     """Cycles of a load where so many independent chases run at once, by the bytes of the working
-    set and by chases, ascending."""
-    random_read_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    set and by chases."""
+    random_read_cycles: Mapping[int, Spread] = _table(
+        "of a random read, by the size of its working set", _SIZES
+    )
     """Cycles of a random read that waits for the one before, the computation of its place included,
-    by the bytes of the working set, ascending: of caches that faster reads have filled."""
-    lone_read_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    by the bytes of the working set: of caches that faster reads have filled."""
+    lone_read_cycles: Mapping[int, Spread] = _table(
+        "the same, where no faster reads came before", _SIZES
+    )
     """The same where no faster reads came before: of what the caches hold of so slow a program."""
-    core: Mapping[str, Spread] = field(default_factory=dict)
+    core: Mapping[str, Spread] = _table(
+        "entries; low: find room, high: are all", _Keys(_one_of(CORE_FIGURES))
+    )
     """Entries of the structures of the core, by the names of `CORE_FIGURES`."""
-    stream_bytes_per_second: Mapping[str, Spread] = field(default_factory=dict)
+    stream_bytes_per_second: Mapping[str, Spread] = _table(
+        "of one core, from beginning to end", _Keys(_one_of(STREAMS))
+    )
     """Bandwidth of one core that reads (`read`) or writes (`write`) memory from end to end."""
-    fault_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    fault_cycles: Mapping[int, Spread] = _table(
+        "of a first touch of a page and its return, by page size", _PAGES
+    )
     """Cycles of a first touch of a page of anonymous memory, by page size, its zeroing and its
     return included."""
-    returned_fault_cycles: Mapping[int, Spread] = field(default_factory=dict)
+    returned_fault_cycles: Mapping[int, Spread] = _table(
+        "the same of memory that the host had taken back", _PAGES
+    )
     """The same of memory that the host of a virtual machine had taken back while it was free, by
     page size; empty where it was not seen to."""
-    kept_free_bytes: Mapping[int, int] = field(default_factory=dict)
+    kept_free_bytes: Mapping[int, int] = _table(
+        "free memory that the host was seen to leave", _PAGES, of=_read_bytes
+    )
     """Bytes of free memory that the host was seen to leave, by page size; of the sizes of
     `returned_fault_cycles`, where it was any."""
     notes: tuple[str, ...] = ()
@@ -184,6 +311,17 @@ class Calibration:
             return None
         rate = self.cycles_per_second
         return Spread(cycles.low / rate, cycles.median / rate, cycles.high / rate)
+
+    def document(self) -> dict[str, Any]:
+        """The figures as plain data, page sizes and working sets in bytes."""
+        plain = asdict(self)
+        del plain["path"]
+        return {**_with_text_keys(plain), "notes": list(self.notes)}
+
+
+def _with_text_keys(table: dict[Any, Any]) -> dict[str, Any]:
+    pairs = table.items()
+    return {str(of): _with_text_keys(one) if isinstance(one, dict) else one for of, one in pairs}
 
 
 def default_path(environment: Mapping[str, str] = os.environ) -> Path:
@@ -252,7 +390,11 @@ def parse_calibration(text: str, place: Path) -> Calibration:
     if document.get("format") != FORMAT:
         found = quoted(document.get("format", "none"))
         raise _wrong(place, f"its `format` is {found}, this version reads {FORMAT}")
-    return _Parser(place).calibration(document)
+    try:
+        return _calibration(document, place)
+    except _WrongValue as wrong:
+        key, what = wrong.args
+        raise _wrong(place, f"`{quoted(key)}` {what}") from None
 
 
 def _wrong(place: Path, what: str) -> UsageError:
@@ -262,182 +404,59 @@ def _wrong(place: Path, what: str) -> UsageError:
     )
 
 
-class _Parser:
-    """Reads the tables of one file, and names the key that is wrong."""
+def _calibration(document: dict[str, Any], place: Path) -> Calibration:
+    host = _table_of(document, "host")
+    notes = document.get("notes", [])
+    if not isinstance(notes, list) or not all(isinstance(one, str) for one in notes):
+        raise _WrongValue("notes", "is no list of texts")
+    pause = _table_of(document, "pause")
+    return Calibration(
+        host=MeasuredHost(**{of.name: _of_host(host, of.name) for of in fields(MeasuredHost)}),
+        cycles_per_second=_read_rate(document.get("cycles_per_second"), "cycles_per_second"),
+        tsc_per_second=_read_rate(document.get("tsc_per_second"), "tsc_per_second"),
+        pause_cycles=_read_rate(pause.get("cycles"), "pause.cycles")
+        if "pause" in document
+        else None,
+        notes=tuple(notes),
+        path=place,
+        **{
+            of.name: _values(document, of.name, of.metadata["keys"], of.metadata["of"])
+            for of in fields(Calibration)
+            if of.metadata
+        },
+    )
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
 
-    def calibration(self, document: dict[str, Any]) -> Calibration:
-        host = self._table(document, "host")
-        notes = document.get("notes", [])
-        if not isinstance(notes, list) or not all(isinstance(one, str) for one in notes):
-            raise self._wrong("notes", "is no list of texts")
-        latency = self._sizes(document, "latency_cycles", byte_size, self._spread)
-        return Calibration(
-            host=MeasuredHost(
-                **{
-                    key: self._text(host, key)
-                    for key in ("cpu_model", "cpu_id", "measured_at", "kernel", "octavo")
-                },
-                virtualised=self._flag(host, "virtualised"),
-            ),
-            cycles_per_second=self._rate(document, "cycles_per_second"),
-            tsc_per_second=self._rate(document, "tsc_per_second"),
-            walk_cycles=self._sizes(document, "walk_cycles", _page_size, self._spread),
-            walk_cycles_by_footprint=self._sizes(
-                document, "walk_cycles_by_footprint", _page_size, self._footprints
-            ),
-            second_level_hit_cycles=self._sizes(
-                document, "second_level_hit_cycles", _page_size, self._spread
-            ),
-            tlb=self._sizes(document, "tlb", _page_size, self._reach),
-            entry_bytes=self._sizes(document, "entry_bytes", _page_size, self._bytes),
-            latency_cycles=dict(sorted(latency.items())),
-            load_cycles=self._sizes(document, "load_cycles", _page_size, self._footprints),
-            paced_load_cycles=self._sizes(
-                document, "paced_load_cycles", _page_size, self._footprints
-            ),
-            pause_cycles=self._pause(document),
-            displaced_load_cycles=self._sizes(
-                document, "displaced_load_cycles", _page_size, self._footprints
-            ),
-            parallel_load_cycles=self._sizes(
-                document, "parallel_load_cycles", byte_size, self._chases
-            ),
-            random_read_cycles=self._sizes(document, "random_read_cycles", byte_size, self._spread),
-            lone_read_cycles=self._sizes(document, "lone_read_cycles", byte_size, self._spread),
-            core=self._sizes(document, "core", _core_figure, self._spread),
-            stream_bytes_per_second=self._sizes(
-                document, "stream_bytes_per_second", _direction, self._spread
-            ),
-            fault_cycles=self._sizes(document, "fault_cycles", _page_size, self._spread),
-            returned_fault_cycles=self._sizes(
-                document, "returned_fault_cycles", _page_size, self._spread
-            ),
-            kept_free_bytes=self._sizes(document, "kept_free_bytes", _page_size, self._bytes),
-            notes=tuple(notes),
-            path=self._place,
-        )
+def _table_of(document: dict[str, Any], key: str) -> dict[str, Any]:
+    table = document.get(key, {})
+    if not isinstance(table, dict):
+        raise _WrongValue(key, "is no table")
+    return table
 
-    def _wrong(self, key: str, what: str) -> UsageError:
-        return _wrong(self._place, f"`{quoted(key)}` {what}")
 
-    def _table(self, document: dict[str, Any], key: str) -> dict[str, Any]:
-        table = document.get(key, {})
-        if not isinstance(table, dict):
-            raise self._wrong(key, "is no table")
-        return table
+def _of_host(host: dict[str, Any], key: str) -> Any:
+    value = host.get(key)
+    if key == "virtualised" and not isinstance(value, bool):
+        raise _WrongValue(f"host.{key}", "is neither true nor false")
+    if key != "virtualised" and not isinstance(value, str):
+        raise _WrongValue(f"host.{key}", "is no text" if key in host else "is missing")
+    return value
 
-    def _text(self, table: dict[str, Any], key: str) -> str:
-        value = table.get(key)
-        if not isinstance(value, str):
-            raise self._wrong(f"host.{key}", "is no text" if key in table else "is missing")
-        return value
 
-    def _flag(self, table: dict[str, Any], key: str) -> bool:
-        value = table.get(key)
-        if not isinstance(value, bool):
-            raise self._wrong(f"host.{key}", "is neither true nor false")
-        return value
-
-    def _rate(self, document: dict[str, Any], key: str) -> float:
-        value = self._number(document.get(key), key)
-        if value < 1:
-            raise self._wrong(key, "is not positive")
-        return value
-
-    def _pause(self, document: dict[str, Any]) -> float | None:
-        if "pause" not in document:
-            return None
-        cycles = self._number(self._table(document, "pause").get("cycles"), "pause.cycles")
-        if cycles < 1:
-            raise self._wrong("pause.cycles", "is not positive")
-        return cycles
-
-    def _number(self, value: Any, key: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._wrong(key, "is no number" if value is not None else "is missing")
-        if not math.isfinite(value) or value < 0:
-            raise self._wrong(key, f"is {value}: give a finite number of at least 0")
-        return float(value)
-
-    def _sizes(
-        self,
-        document: dict[str, Any],
-        name: str,
-        size_of: Callable[[str], Any],
-        read: Callable[[Any, str], Any],
-    ) -> dict[Any, Any]:
-        found = {}
-        for text, value in self._table(document, name).items():
-            key = f"{name}.{text}"
-            try:
-                size = size_of(text)
-            except UsageError as error:
-                raise self._wrong(key, f"has a wrong key: {str(error).rstrip('.')}") from None
-            found[size] = read(value, key)
-        return found
-
-    def _spread(self, value: Any, key: str) -> Spread:
-        if not isinstance(value, dict):
-            raise self._wrong(key, "is no table of low, median and high")
-        one = Spread(
-            *(self._number(value.get(part), f"{key}.{part}") for part in ("low", "median", "high"))
-        )
-        if not one.low <= one.median <= one.high:
-            raise self._wrong(key, "is not in the order low <= median <= high")
-        return one
-
-    def _footprints(self, value: Any, key: str) -> dict[int, Spread]:
-        found = self._sizes({key: value}, key, byte_size, self._spread)
-        return dict(sorted(found.items()))
-
-    def _chases(self, value: Any, key: str) -> dict[int, Spread]:
-        found = self._sizes({key: value}, key, _count, self._spread)
-        return dict(sorted(found.items()))
-
-    def _bytes(self, value: Any, key: str) -> int:
-        if not isinstance(value, str):
-            raise self._wrong(key, 'is no text such as "4KiB"')
+def _values(
+    document: dict[str, Any], name: str, keys: Sequence[_Keys], of: Callable[[Any, str], Any]
+) -> dict[Any, Any]:
+    """The values of a table by its keys, ascending; the tables in it, where it has several keys."""
+    found = {}
+    first, *others = keys
+    for text, value in _table_of(document, name).items():
+        key = f"{name}.{text}"
         try:
-            return byte_size(value)
+            size = first.read(text)
         except UsageError as error:
-            raise self._wrong(key, f"is wrong: {str(error).rstrip('.')}") from None
-
-    def _reach(self, value: Any, key: str) -> Reach:
-        if not isinstance(value, dict):
-            raise self._wrong(key, "is no table of first and second")
-        levels = [
-            self._spread(value[level], f"{key}.{level}") if level in value else None
-            for level in ("first", "second")
-        ]
-        return Reach(*levels)
-
-
-def _page_size(text: str) -> int:
-    """`4KiB` → 4096."""
-    if text not in PAGE_SIZES:
-        raise UsageError(f"give one of {', '.join(PAGE_SIZES)}")
-    return PAGE_SIZES[text]
-
-
-def _direction(text: str) -> str:
-    if text not in STREAMS:
-        raise UsageError(f"give one of {', '.join(STREAMS)}")
-    return text
-
-
-def _core_figure(text: str) -> str:
-    if text not in CORE_FIGURES:
-        raise UsageError(f"give one of {', '.join(CORE_FIGURES)}")
-    return text
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise UsageError("give a number of at least 1")
-    return int(text)
+            raise _WrongValue(key, f"has a wrong key: {str(error).rstrip('.')}") from None
+        found[size] = _values({key: value}, key, others, of) if others else of(value, key)
+    return dict(sorted(found.items()))
 
 
 def _between(measured: Mapping[int, Spread] | None, bytes_: int) -> Spread | None:
@@ -502,88 +521,42 @@ def _lines(found: Calibration) -> Iterator[str]:
     yield "]"
     yield ""
     yield "[host]"
-    host = found.host
-    for key in ("cpu_model", "cpu_id", "measured_at", "kernel", "octavo", "virtualised"):
-        yield f"{key} = {toml_value(getattr(host, key))}"
-    heading = "[walk_cycles]  # added to a load; low: walks overlap, high: each load waits"
-    yield from _table(heading, found.walk_cycles, _PAGE_NAMES.get, _spread)
-    if found.pause_cycles is not None:
-        yield ""
-        yield "[pause]  # behind each paced load"
-        yield f"cycles = {_number(found.pause_cycles)}"
-    for key, about, by_page in (
-        ("walk_cycles_by_footprint", "by the bytes used in turn", found.walk_cycles_by_footprint),
-        ("load_cycles", "over all lines of a working set, with walks", found.load_cycles),
-        ("paced_load_cycles", "the same, with a pause behind each load", found.paced_load_cycles),
-        (
-            "displaced_load_cycles",
-            "the same, with reads of other memory behind each load",
-            found.displaced_load_cycles,
-        ),
-    ):
-        for page, costs in sorted(by_page.items()):
-            yield from _table(f'[{key}."{_PAGE_NAMES[page]}"]  # {about}', costs, _size, _spread)
-    heading = "[second_level_hit_cycles]  # added to a load, over a hit in the first level"
-    yield from _table(heading, found.second_level_hit_cycles, _PAGE_NAMES.get, _spread)
-    yield from _table("[tlb]  # entries, by page size", found.tlb, _PAGE_NAMES.get, _reach)
-    heading = "[entry_bytes]  # bytes of a page that one TLB entry covers"
-    yield from _table(heading, found.entry_bytes, _PAGE_NAMES.get, _quoted_size)
-    heading = "[latency_cycles]  # of a load, by the size of its working set"
-    yield from _table(heading, found.latency_cycles, _size, _spread)
-    for bytes_, costs in sorted(found.parallel_load_cycles.items()):
-        heading = (
-            f'[parallel_load_cycles."{_size(bytes_)}"]  # of a load, by chases that run at once'
-        )
-        yield from _table(heading, costs, str, _spread)
-    heading = "[random_read_cycles]  # of a random read, by the size of its working set"
-    yield from _table(heading, found.random_read_cycles, _size, _spread)
-    heading = "[lone_read_cycles]  # the same, where no faster reads came before"
-    yield from _table(heading, found.lone_read_cycles, _size, _spread)
-    heading = "[core]  # entries; low: find room, high: are all"
-    yield from _table(heading, found.core, str, _spread)
-    heading = "[stream_bytes_per_second]  # of one core, from beginning to end"
-    yield from _table(heading, found.stream_bytes_per_second, str, _spread)
-    heading = "[fault_cycles]  # of a first touch of a page and its return, by page size"
-    yield from _table(heading, found.fault_cycles, _PAGE_NAMES.get, _spread)
-    heading = "[returned_fault_cycles]  # the same of memory that the host had taken back"
-    yield from _table(heading, found.returned_fault_cycles, _PAGE_NAMES.get, _spread)
-    heading = "[kept_free_bytes]  # free memory that the host was seen to leave"
-    yield from _table(heading, found.kept_free_bytes, _PAGE_NAMES.get, _quoted_size)
+    for key, value in asdict(found.host).items():
+        yield f"{key} = {toml_value(value)}"
+    for of in fields(found):
+        value = getattr(found, of.name)
+        if of.metadata:
+            yield from _table_lines(of.name, of.metadata["about"], value, of.metadata["keys"])
+        elif of.name == "pause_cycles" and value is not None:
+            yield ""
+            yield "[pause]  # behind each paced load"
+            yield f"cycles = {_number(value)}"
 
 
-def _table(
-    heading: str,
-    values: Mapping[Any, Any],
-    name_of: Callable[[Any], str | None],
-    text_of: Callable[[Any], str],
+def _table_lines(
+    name: str, about: str, values: Mapping[Any, Any], keys: Sequence[_Keys]
 ) -> Iterator[str]:
-    """A table after its heading, with a line for each size."""
+    """A table after its heading, with a line for each key; or the tables in it."""
+    first, *others = keys
+    if others:
+        for key, inner in sorted(values.items()):
+            yield from _table_lines(f'{name}."{first.write(key)}"', about, inner, others)
+        return
     yield ""
-    yield heading
-    for size, value in sorted(values.items()):
-        yield f'"{name_of(size)}" = {text_of(value)}'
+    yield f"[{name}]  # {about}"
+    for key, value in sorted(values.items()):
+        yield f'"{first.write(key)}" = {_text(value)}'
 
 
-def _reach(of: Reach) -> str:
-    levels = (("first", of.first), ("second", of.second))
-    parts = [f"{name} = {_spread(level)}" for name, level in levels if level is not None]
+def _text(value: Spread | Reach | int) -> str:
+    if isinstance(value, Reach):
+        levels = (("first", value.first), ("second", value.second))
+        parts = [f"{name} = {_text(level)}" for name, level in levels if level is not None]
+    elif isinstance(value, Spread):
+        parts = [f"{name} = {_number(part)}" for name, part in asdict(value).items()]
+    else:
+        return f'"{_size(value)}"'
     return f"{{{', '.join(parts)}}}"
-
-
-def _spread(of: Spread) -> str:
-    return f"{{low = {_number(of.low)}, median = {_number(of.median)}, high = {_number(of.high)}}}"
-
-
-def _size(size: int) -> str:
-    """A size that is read back exactly: `96MiB`, `1536KiB`."""
-    for unit in (MIB, KIB):
-        if size % unit == 0:
-            return f"{size // unit}{'MiB' if unit == MIB else 'KiB'}"
-    return f"{size}B"
-
-
-def _quoted_size(size: int) -> str:
-    return f'"{_size(size)}"'
 
 
 def _number(value: float) -> str:

@@ -8,7 +8,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import median
@@ -26,7 +26,7 @@ from octavo.calibration.knees import CurvePoint, Knees, find_knees, quantile, sp
 from octavo.calibration.perf_stat import WalkCounts
 
 if TYPE_CHECKING:
-    from octavo._core import CalibrationSamples, SpreadSamples
+    from octavo._core import CalibrationSamples, SpreadSamples, WorkingSetSamples
 
 SCHEMA = "octavo/calibration/1"
 
@@ -73,7 +73,7 @@ class Measurement:
         """The document of `octavo calibrate --json`."""
         return {
             "schema": SCHEMA,
-            **calibration_document(self.calibration),
+            **self.calibration.document(),
             "partial": self.interrupted_by is not None,
             "counted": None if self.counted is None else self.counted.record(),
             "samples": self.samples,
@@ -186,34 +186,18 @@ def evaluate(
         },
         tlb={size: of.reach for size, of in knees.items() if of.reach.first or of.reach.second},
         entry_bytes={} if entry_bytes is None else {PMD_PAGE: entry_bytes},
-        latency_cycles={
-            one["bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
-            for one in samples["latency"]
-            if one["ticks"]
-        },
-        load_cycles=_loads(samples, ratio.median),
-        paced_load_cycles=(paced := _rare_loads(samples, "paced", ratio.median)),
-        displaced_load_cycles=_rare_loads(samples, "displaced", ratio.median),
+        latency_cycles=_by("bytes", samples["latency"], ratio.median),
+        load_cycles=_loads(samples, ratio.median, _dense),
+        paced_load_cycles=(paced := _loads(samples, ratio.median, _rare("paced"))),
+        displaced_load_cycles=_loads(samples, ratio.median, _rare("displaced")),
         pause_cycles=samples["pause_ticks"] * ratio.median if paced else None,
         parallel_load_cycles={
-            of["bytes"]: {
-                one["chases"]: _scaled(spread_of(one["ticks"]), ratio.median)
-                for one in of["by_chases"]
-                if one["ticks"]
-            }
+            of["bytes"]: _by("chases", of["by_chases"], ratio.median)
             for of in samples["parallel"]
             if of["by_chases"][0]["ticks"]
         },
-        random_read_cycles={
-            one["bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
-            for one in samples["random"]
-            if one["ticks"]
-        },
-        lone_read_cycles={
-            one["bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
-            for one in samples["lone"]
-            if one["ticks"]
-        },
+        random_read_cycles=_by("bytes", samples["random"], ratio.median),
+        lone_read_cycles=_by("bytes", samples["lone"], ratio.median),
         core={**windows_of(samples["windows"]), **walkers_of(samples["walkers"], walk_ticks)},
         stream_bytes_per_second={
             one["direction"]: spread_of(
@@ -222,13 +206,9 @@ def evaluate(
             for one in samples["streams"]
             if one["ticks"]
         },
-        fault_cycles={
-            one["page_bytes"]: _scaled(spread_of(one["ticks"]), ratio.median)
-            for one in samples["faults"]
-            if one["ticks"]
-        },
+        fault_cycles=_by("page_bytes", samples["faults"], ratio.median),
         returned_fault_cycles={
-            size: _scaled(spread_of(of.ticks), ratio.median) for size, of in returned.items()
+            size: spread_of(of.ticks).scaled(ratio.median) for size, of in returned.items()
         },
         kept_free_bytes={size: of.kept_bytes for size, of in returned.items() if of.kept_bytes},
         notes=(
@@ -381,33 +361,36 @@ def _over_all(walks: Mapping[int, Spread]) -> Spread:
     return Spread(min(one.low for one in walks.values()), median(waiting), max(waiting))
 
 
-def _loads(samples: CalibrationSamples, ratio: float) -> dict[int, dict[int, Spread]]:
-    """Cycles of a load over all lines of a working set, by page size and by bytes.
-
-    Low: independent loads; median: each waits for the one before; high: the upper quartile.
-    """
-    found: dict[int, dict[int, Spread]] = {}
-    for one in samples["dense"]:
-        for size, times in ((BASE_PAGE, one["small"]), (PMD_PAGE, one["huge"])):
-            if times["dependent"] and times["overlapped"]:
-                waiting = median(times["dependent"])
-                low = min(median(times["overlapped"]), waiting)
-                spread = Spread(low, waiting, quantile(times["dependent"], 0.75))
-                found.setdefault(size, {})[one["bytes"]] = _scaled(spread, ratio)
-    return found
+def _by(key: str, samples: Iterable[Any], ratio: float) -> dict[int, Spread]:
+    """Cycles by a key of samples, of those that have any."""
+    return {of[key]: spread_of(of["ticks"]).scaled(ratio) for of in samples if of["ticks"]}
 
 
-def _rare_loads(
-    samples: CalibrationSamples, kind: Literal["paced", "displaced"], ratio: float
+def _loads(
+    samples: CalibrationSamples, ratio: float, of: Callable[[WorkingSetSamples], Spread | None]
 ) -> dict[int, dict[int, Spread]]:
-    """Cycles of a load with a pause or other reads behind it, by page size and by bytes."""
+    """Cycles of a load over all lines of a working set, by page size and by bytes."""
     found: dict[int, dict[int, Spread]] = {}
     for one in samples["dense"]:
         for size, times in ((BASE_PAGE, one["small"]), (PMD_PAGE, one["huge"])):
-            if times[kind]:
-                spread = spread_of(times[kind])
-                found.setdefault(size, {})[one["bytes"]] = _scaled(spread, ratio)
+            spread = of(times)
+            if spread is not None:
+                found.setdefault(size, {})[one["bytes"]] = spread.scaled(ratio)
     return found
+
+
+def _dense(times: WorkingSetSamples) -> Spread | None:
+    """Low: independent loads; median: each waits for the one before; high: the upper quartile."""
+    if not times["dependent"] or not times["overlapped"]:
+        return None
+    waiting = median(times["dependent"])
+    low = min(median(times["overlapped"]), waiting)
+    return Spread(low, waiting, quantile(times["dependent"], 0.75))
+
+
+def _rare(kind: Literal["paced", "displaced"]) -> Callable[[WorkingSetSamples], Spread | None]:
+    """Loads with a pause or other reads behind each."""
+    return lambda times: spread_of(times[kind]) if times[kind] else None
 
 
 def _is_half_octave(pages: int) -> bool:
@@ -432,10 +415,6 @@ def _point(
 
 def _positive(spread: Spread) -> Spread:
     return Spread(max(spread.low, 0.0), max(spread.median, 0.0), max(spread.high, 0.0))
-
-
-def _scaled(spread: Spread, by: float) -> Spread:
-    return Spread(spread.low * by, spread.median * by, spread.high * by)
 
 
 def _notes(
@@ -490,7 +469,7 @@ def _notes(
 def _disturbance(samples: CalibrationSamples, ratio: float) -> list[str]:
     """Whether loads from memory took very different times, which they do where others use it."""
     largest = max((one for one in samples["latency"] if one["ticks"]), key=lambda one: one["bytes"])
-    times = _scaled(spread_of(largest["ticks"]), ratio)
+    times = spread_of(largest["ticks"]).scaled(ratio)
     if times.high < _DISTURBED * times.low:
         return []
     return [
@@ -542,51 +521,3 @@ def _memory_notes(samples: CalibrationSamples) -> list[str]:
             "were measured."
         )
     return notes
-
-
-def calibration_document(calibration: Calibration) -> dict[str, Any]:
-    """The figures as plain data, page sizes and working sets in bytes."""
-
-    def spread(one: Spread | None) -> dict[str, float] | None:
-        return None if one is None else one.record()
-
-    def table(of: Mapping[int, Spread]) -> dict[str, Any]:
-        return {str(size): spread(one) for size, one in of.items()}
-
-    return {
-        "host": asdict(calibration.host),
-        "cycles_per_second": calibration.cycles_per_second,
-        "tsc_per_second": calibration.tsc_per_second,
-        "walk_cycles": table(calibration.walk_cycles),
-        "walk_cycles_by_footprint": {
-            str(size): table(costs) for size, costs in calibration.walk_cycles_by_footprint.items()
-        },
-        "second_level_hit_cycles": table(calibration.second_level_hit_cycles),
-        "tlb": {
-            str(size): {"first": spread(reach.first), "second": spread(reach.second)}
-            for size, reach in calibration.tlb.items()
-        },
-        "entry_bytes": {str(size): covered for size, covered in calibration.entry_bytes.items()},
-        "latency_cycles": table(calibration.latency_cycles),
-        "load_cycles": {str(size): table(costs) for size, costs in calibration.load_cycles.items()},
-        "paced_load_cycles": {
-            str(size): table(costs) for size, costs in calibration.paced_load_cycles.items()
-        },
-        "pause_cycles": calibration.pause_cycles,
-        "displaced_load_cycles": {
-            str(size): table(costs) for size, costs in calibration.displaced_load_cycles.items()
-        },
-        "parallel_load_cycles": {
-            str(size): table(costs) for size, costs in calibration.parallel_load_cycles.items()
-        },
-        "random_read_cycles": table(calibration.random_read_cycles),
-        "lone_read_cycles": table(calibration.lone_read_cycles),
-        "core": {name: one.record() for name, one in calibration.core.items()},
-        "stream_bytes_per_second": {
-            name: one.record() for name, one in calibration.stream_bytes_per_second.items()
-        },
-        "fault_cycles": table(calibration.fault_cycles),
-        "returned_fault_cycles": table(calibration.returned_fault_cycles),
-        "kept_free_bytes": {str(size): kept for size, kept in calibration.kept_free_bytes.items()},
-        "notes": list(calibration.notes),
-    }

@@ -46,15 +46,10 @@ def tlb_grid(found: Calibration) -> Grid:
                 _entries(reach.second if reach else None),
                 _spread(found.second_level_hit_cycles.get(size)),
                 _spread(walk),
-                _spread(None if seconds is None else scaled(seconds, 1e9)),
+                _spread(None if seconds is None else seconds.scaled(1e9)),
             )
         )
     return Grid("Translation, beyond a hit in the first-level TLB", head, tuple(rows))
-
-
-def scaled(spread: Spread, by: float) -> Spread:
-    """The spread in another unit."""
-    return Spread(spread.low * by, spread.median * by, spread.high * by)
 
 
 def latency_grid(found: Calibration, root: Path = Path("/")) -> Grid:
@@ -62,7 +57,7 @@ def latency_grid(found: Calibration, root: Path = Path("/")) -> Grid:
     rows = []
     for name, size in cache_levels(found, root):
         cycles = found.latency_cycles[size]
-        ns = scaled(cycles, 1e9 / found.cycles_per_second)
+        ns = cycles.scaled(1e9 / found.cycles_per_second)
         rows.append((name, format_bytes(size), _spread(cycles), _spread(ns)))
     head = ("level", "working set", "latency,\ncycles", "latency,\nns")
     return Grid("Latency of a load, by its working set", head, tuple(rows))
@@ -88,7 +83,7 @@ def core_grid(found: Calibration) -> Grid:
 def stream_grid(found: Calibration) -> Grid:
     """Bandwidth of one core."""
     rows = tuple(
-        (name, _spread(scaled(one, 1e-9))) for name, one in found.stream_bytes_per_second.items()
+        (name, _spread(one.scaled(1e-9))) for name, one in found.stream_bytes_per_second.items()
     )
     return Grid("Memory from beginning to end, one core", ("direction", "GB/s"), rows)
 
@@ -96,7 +91,7 @@ def stream_grid(found: Calibration) -> Grid:
 def fault_grid(found: Calibration) -> Grid:
     """The cost of a first touch of memory, and of giving it back."""
     rows = tuple(
-        (format_bytes(size), _spread(scaled(one, 1e6 / found.cycles_per_second)))
+        (format_bytes(size), _spread(one.scaled(1e6 / found.cycles_per_second)))
         for size, one in found.fault_cycles.items()
     )
     title = "First touch of a page, with its zeroing, and its return"
