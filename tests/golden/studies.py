@@ -80,7 +80,7 @@ def _tailored_page_sizes(run: Run) -> Document:
 
     all_ = tuple(measured(*of) for of in PROGRAMS.items())
     (simulated,) = (of for of in memory.coverages() if of.memory == "as simulated")
-    return tailored_page_sizes.Study(all_, {}, (simulated,)).document()
+    return tailored_page_sizes.Study(all_, memory=(simulated,)).document()
 
 
 def _softvm(run: Run) -> Document:
@@ -127,7 +127,10 @@ def _perforated_pages(run: Run) -> Document:
     ]
     server = redis.RedisMeasurement("a stream", 100, 1000, fragmented[0].designs)
     return perforated_pages.Study(
-        tuple(grid_rows), tuple(measured), (server,), {}, tuple(fault_rows)
+        grid=tuple(grid_rows),
+        programs=tuple(measured),
+        redis=(server,),
+        faults=tuple(fault_rows),
     ).document()
 
 

@@ -123,7 +123,7 @@ def test_a_claim_of_many_programs_holds_where_most_agree(monkeypatch: pytest.Mon
         {"key": "c", "paper": "none", "agree": 0, "disagree": 0},
     ]
     study = BasePageSize((), {})
-    monkeypatch.setattr(BasePageSize, "document", lambda self: {"claims": claims})
+    monkeypatch.setattr(BasePageSize, "claims", lambda self: claims)
     assert [of.holds for of in study.verdicts()] == [True, False, None]
     assert study.verdicts()[0].ours == "3 of 5 programs agree"
 

@@ -147,17 +147,17 @@ def with_faults(faults: Faults, perforated: float, gtsm: float, pages: int) -> F
 @pytest.fixture
 def study() -> Study:
     return Study(
-        tuple(map(like_the_paper, points())),
-        (
+        skipped={"xz": "not installed"},
+        grid=tuple(map(like_the_paper, points())),
+        programs=(
             program("gups", is_virtual=False, ideal=1.65, gained=1.06),
             program("gups", is_virtual=True, ideal=2.0, gained=1.25),
         ),
-        (
+        redis=(
             redis("redis-server, 2 k keys", (175, 105, 145), (929, 777)),
             redis("a stream of 2 k keys", (175, 105, 145), (929, 777)),
         ),
-        {"xz": "not installed"},
-        tuple(with_faults(of, 1.062 * 2.0, 2.0, 1024) for of in faulty_memories()),
+        faults=tuple(with_faults(of, 1.062 * 2.0, 2.0, 1024) for of in faulty_memories()),
     )
 
 
@@ -177,9 +177,12 @@ def test_every_claim_can_agree_and_differ(study: Study) -> None:
         for row in virtual.rows
     )
     unlike = Study(
-        tuple(map(unlike_the_paper, points())),
-        (program("gups", is_virtual=False, ideal=4.0, gained=0.9), replace(virtual, rows=rows)),
-        (
+        grid=tuple(map(unlike_the_paper, points())),
+        programs=(
+            program("gups", is_virtual=False, ideal=4.0, gained=0.9),
+            replace(virtual, rows=rows),
+        ),
+        redis=(
             redis("redis-server, 2 k keys", (175, 170, 175), (1600, 900)),
             redis("a stream of 2 k keys", (175, 10, 11), (929, 777)),
         ),

@@ -116,12 +116,14 @@ def memory(middle: float) -> tuple[Coverage, ...]:
 @pytest.fixture
 def study() -> Study:
     names = ("gups", "graph500", "xsbench")
-    return Study(tuple(map(like_the_paper, names)), {"xz": "not installed"}, memory(0.8))
+    return Study(tuple(map(like_the_paper, names)), {"xz": "not installed"}, memory=memory(0.8))
 
 
 def test_every_claim_can_agree_and_differ(study: Study) -> None:
-    unlike = Study(tuple(unlike_the_paper(m.program) for m in study.measurements), {}, memory(0.3))
-    nothing = Study((), {}, ())
+    unlike = Study(
+        tuple(unlike_the_paper(m.program) for m in study.measurements), memory=memory(0.3)
+    )
+    nothing = Study()
     answered = (answers("tailored_page_sizes", of.values()) for of in (study, unlike, nothing))
     for (claim, agreed), (_, differed), (_, undecided) in zip(*answered, strict=True):
         assert agreed is not None, claim.key
@@ -201,7 +203,7 @@ def test_the_page_and_the_document(study: Study) -> None:
     flat = study.measurements[0].flat()
     assert flat["misses_gone.tps"] == pytest.approx(0.98)
     assert not any(isinstance(value, dict) for value in flat.values())
-    assert "Left out: xz" in Study((), study.skipped, ()).markdown()
+    assert "Left out: xz" in Study(skipped=study.skipped).markdown()
 
 
 def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
@@ -220,7 +222,7 @@ def test_the_figures_are_the_papers(study: Study, tmp_path: Path) -> None:
     assert tps == [pytest.approx(0.98)] * 3
     assert len(values("figure-16")) == 3, "what ran out of memory has no bar"
     assert {of["size"] for of in values("figure-18")} == {4 * KIB << step for step in range(8)}
-    assert list(figures_of(Study((), {}, memory(0.5)))) == ["figure-15"]
+    assert list(figures_of(Study(memory=memory(0.5)))) == ["figure-15"]
 
 
 def test_fragmented_memory_is_just_enough_and_has_its_shares() -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import ABC
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-from octavo.studies.claims import Answered, Found, Values, answers, found_by_key
+from octavo.studies.claims import (
+    Answered,
+    Found,
+    Values,
+    answers,
+    claims_document,
+    found_by_key,
+)
 from octavo.studies.page import render_page
 
 Say = Callable[[str], None]
@@ -42,23 +49,37 @@ class Verdict:
     """Of programs of today, where others that are like the paper's decide the claim."""
 
 
+@dataclass(frozen=True)
 class Reproduction(ABC):
     """A study that has run; each study has a frozen dataclass of its own."""
 
     folder: ClassVar[str]
     """The name of the study's folder."""
-    measurements: Sequence[Any]
+    measurements: Sequence[Any] = ()
     """One for each program, like the paper's where a study has such; their method `flat` gives the
     record of the program.
     """
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """The programs that were left out, and why."""
+    max_instructions: int | None = None
+    """After how many each program was ended; None where it was not."""
     today: Sequence[Any] = ()
     """The same of programs of today, where those like the paper's decide the claims."""
     is_partial: bool = False
     """Whether Ctrl-C ended it: it has what was done by then."""
 
-    @abstractmethod
     def document(self) -> dict[str, Any]:
-        """Plain data for the JSON."""
+        """Plain data for the JSON; each study adds what it has measured."""
+        return {
+            "schema": f"octavo/{self.folder.replace('_', '-')}/1",
+            "claims": self.claims(),
+            "max_instructions": self.max_instructions,
+            "skipped": self.skipped,
+        }
+
+    def claims(self) -> list[dict[str, Any]]:
+        """Plain data of each claim and its answer."""
+        return claims_document(self.answered())
 
     def values(self) -> Values:
         """The measured numbers that the claims speak of, by name."""
@@ -82,7 +103,7 @@ class Reproduction(ABC):
         """
         today = self.answered_today()
         verdicts = []
-        for claim in self.document()["claims"]:
+        for claim in self.claims():
             if "agree" in claim:
                 agree, decided = claim["agree"], claim["agree"] + claim["disagree"]
                 ours = f"{agree} of {decided} programs agree"

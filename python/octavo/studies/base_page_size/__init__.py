@@ -17,7 +17,6 @@ from octavo.studies.programs import Program, load_programs, measure_runs
 from octavo.studies.reproduction import Reproduction, Request
 
 STUDY = "base_page_size"
-SCHEMA = "octavo/base-page-size/1"
 LOW_SHARE = 0.10
 """Misses have become low where at most this share of the 4 KiB misses is left."""
 FEW_MPKI = 0.1
@@ -65,22 +64,17 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Study(Reproduction):
-    """All measurements, and the programs that were left out and why."""
+    """All measurements."""
 
     folder = STUDY
-    measurements: tuple[Measurement, ...]
-    skipped: dict[str, str]
-    max_instructions: int | None = None
-    """After how many each program was ended; None where it was not."""
+    measurements: tuple[Measurement, ...] = ()
 
     def records(self) -> list[dict[str, Any]]:
         """One flat record for each program, with the verdicts."""
         return [m.record() for m in self.measurements]
 
-    def document(self) -> dict[str, Any]:
-        """Plain data for the JSON; of each claim, how many programs agree, disagree, and have too
-        few misses to decide.
-        """
+    def claims(self) -> list[dict[str, Any]]:
+        """Of each claim, how many programs agree, disagree, and have too few misses to decide."""
         records = self.records()
         claims = []
         for claim in load_claims(STUDY):
@@ -88,17 +82,15 @@ class Study(Reproduction):
             agree, disagree, too_few = map(verdicts.count, _VERDICTS.values())
             tally = {"agree": agree, "disagree": disagree, "too_few": too_few}
             claims.append({"key": claim.key, "paper": claim.paper, "line": claim.line, **tally})
-        return {
-            "schema": SCHEMA,
-            "claims": claims,
-            "max_instructions": self.max_instructions,
-            "programs": records,
-            "skipped": self.skipped,
-        }
+        return claims
+
+    def document(self) -> dict[str, Any]:
+        """Plain data for the JSON."""
+        return {**super().document(), "programs": self.records()}
 
     def page_names(self) -> dict[str, Any]:
         """How many programs agree with each claim."""
-        return {"claims": self.document()["claims"]}
+        return {"claims": self.claims()}
 
 
 def run_study(request: Request) -> Study:

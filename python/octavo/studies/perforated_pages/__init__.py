@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from octavo.studies.claims import claims_document, load_study
+from octavo.studies.claims import load_study
 from octavo.studies.perforated_pages.measurement import (
     BASE,
     BASELINE,
@@ -57,7 +57,6 @@ from octavo.studies.reproduction import Reproduction, Request
 from octavo.studies.simulation_pool import run_passes
 
 STUDY = "perforated_pages"
-SCHEMA = "octavo/perforated-pages/1"
 
 WORST = Fragments(1.0, 0.9, "dispersed")
 _NONE = Fragments(0.0, FRACTIONS[0], LAYOUTS[0])
@@ -82,20 +81,15 @@ class Panel:
 
 @dataclass(frozen=True)
 class Study(Reproduction):
-    """All measurements, and what was left out and why."""
+    """All measurements."""
 
     folder = STUDY
     grid: tuple[GridRow, ...] = ()
     programs: tuple[ProgramMeasurement, ...] = ()
     redis: tuple[RedisMeasurement, ...] = ()
-    skipped: dict[str, str] = field(default_factory=dict)
     faults: tuple[FaultRow, ...] = ()
     experiments: Mapping[str, tuple[GridRow, ...]] = field(default_factory=dict)
     """By their names."""
-    is_partial: bool = False
-    """Whether the user stopped it."""
-    max_instructions: int | None = None
-    """After how many each program was ended; None where it was not."""
 
     def with_faults(self, portion: float, layout: Layout) -> FaultRow | None:
         """The row of one memory with faults."""
@@ -290,11 +284,9 @@ class Study(Reproduction):
     def document(self) -> dict[str, Any]:
         """Plain data for the JSON."""
         return {
-            "schema": SCHEMA,
-            "claims": claims_document(self.answered()),
+            **super().document(),
             "not_told": load_study(STUDY)["left_out"],
             "partial": self.is_partial,
-            "max_instructions": self.max_instructions,
             "grid": [row.record() for row in self.grid],
             "programs": [measured.record() for measured in self.programs],
             "redis": [measured.record() for measured in self.redis],
@@ -302,7 +294,6 @@ class Study(Reproduction):
             "experiments": {
                 name: [row.record() for row in rows] for name, rows in self.experiments.items()
             },
-            "skipped": self.skipped,
         }
 
     def records(self) -> list[dict[str, Any]]:
@@ -415,5 +406,13 @@ def run_study(request: Request, plan: Plan | None = None) -> Study:
                 measure_programs(plan.subjects, plan.memories, request, programs, skipped)
         except KeyboardInterrupt:
             is_partial = True
-    measured = (grid, tuple(programs), tuple(redis))
-    return Study(*measured, skipped, faults, tried, is_partial, request.max_instructions)
+    return Study(
+        skipped=skipped,
+        max_instructions=request.max_instructions,
+        is_partial=is_partial,
+        grid=grid,
+        programs=tuple(programs),
+        redis=tuple(redis),
+        faults=faults,
+        experiments=tried,
+    )

@@ -16,7 +16,7 @@ from typing import Any
 
 from octavo.analysis.rows import Row, stream_counters
 from octavo.analysis.view import main_process
-from octavo.studies.claims import claims_document, load_study
+from octavo.studies.claims import load_study
 from octavo.studies.programs import (
     NotMeasured,
     Program,
@@ -46,7 +46,6 @@ from octavo.studies.softvm.sweep import (
 )
 
 STUDY = "softvm"
-SCHEMA = "octavo/softvm/1"
 MACHINE = "puma"
 SOFTVM, SPUR, VIRTUAL, PHYSICAL = "softvm", "spur", "mips_virtual", "mips_physical"
 DESIGNS = (SOFTVM, SPUR, VIRTUAL, PHYSICAL)
@@ -66,7 +65,6 @@ MORE_ENTRIES = f"{PHYSICAL}:softvm.tlb.entries=256"
 """Of an experiment: the TLB covers a MiB, as the second level does."""
 HALF_DIRTY = 0.5
 """Lines to write back for each miss, as section 5.3 assumes."""
-"""A script of an experiment: it forks for each command, so that pages are copied on writing."""
 ALL_DESIGNS = (*DESIGNS, *RATED.values(), TRANSFERS, *VARIANTS.values())
 USUAL_INSTRUCTIONS = usual_instructions()
 """After how many a program of today is ended at the latest."""
@@ -400,16 +398,11 @@ class Changes:
 
 @dataclass(frozen=True)
 class Study(Reproduction):
-    """All measurements, the least overhead first, and what was left out and why."""
+    """All measurements, the least overhead first."""
 
     folder = STUDY
-    measurements: tuple[Measurement, ...]
-    """Of the programs like the paper's."""
-    skipped: dict[str, str]
-    max_instructions: int | None = None
-    """After how many each program was ended; None where it was not."""
+    measurements: tuple[Measurement, ...] = ()
     today: tuple[Measurement, ...] = ()
-    """Of the programs of today."""
     changes: tuple[Changes, ...] = ()
     """Of the workloads like those of Table 5."""
 
@@ -445,12 +438,9 @@ class Study(Reproduction):
 
     def document(self) -> dict[str, Any]:
         """Plain data for the JSON."""
-        averages = self.averages()
         return {
-            "schema": SCHEMA,
-            "max_instructions": self.max_instructions,
-            "average_cpi": averages["average_cpi"],
-            "average_cpi_with_write_backs": averages["average_cpi_with_write_backs"],
+            **super().document(),
+            **self.averages(),
             "paper": {
                 "table_3": PAPER["table_3"],
                 "table_4": {
@@ -460,10 +450,8 @@ class Study(Reproduction):
                 },
                 "cycles_per_change": paper_cycles_per_change(),
             },
-            "claims": claims_document(self.answered()),
             "programs": [measured.record() for measured in self.measurements],
             "today": [measured.record() for measured in self.today],
-            "skipped": self.skipped,
         }
 
 
@@ -502,7 +490,7 @@ def run_study(
     like = tuple(one for one in done if one.like is not None)
     today = tuple(one for one in done if one.like is None)
     changes = _changes(request, skipped) if is_whole else []
-    return Study(like, skipped, request.max_instructions, today, tuple(changes))
+    return Study(like, skipped, request.max_instructions, today, changes=tuple(changes))
 
 
 def _changes(request: Request, skipped: dict[str, str]) -> list[Changes]:

@@ -16,7 +16,7 @@ from octavo.analysis.view import main_process, whole_program
 from octavo.base.units import BASE_PAGE, KIB, MIB, byte_size
 from octavo.simulation.execution_time import simulated_time
 from octavo.simulation.model import Simulated
-from octavo.studies.claims import claims_document, load_study
+from octavo.studies.claims import load_study
 from octavo.studies.programs import (
     NotMeasured,
     Program,
@@ -51,8 +51,6 @@ from octavo.studies.tailored_page_sizes.measurement import (
 from octavo.studies.tailored_page_sizes.memory import SIZES, Coverage, coverages, fragmented
 
 STUDY = "tailored_page_sizes"
-SCHEMA = "octavo/tailored-page-sizes/1"
-
 MACHINE = "skylake"
 
 SMT_TURN_INSTRUCTIONS = 100
@@ -65,16 +63,13 @@ _PAGES = "os.pages."
 
 @dataclass(frozen=True)
 class Study(Reproduction):
-    """All measurements, and what was left out and why."""
+    """All measurements."""
 
     folder = STUDY
-    measurements: tuple[Measurement, ...]
-    skipped: dict[str, str]
-    memory: tuple[Coverage, ...]
+    measurements: tuple[Measurement, ...] = ()
+    memory: tuple[Coverage, ...] = ()
     """Free memory by page size (Figure 15)."""
     large: bool = False
-    max_instructions: int | None = None
-    """After how many each program was ended; None where it was not."""
 
     @property
     def counting(self) -> tuple[Measurement, ...]:
@@ -144,18 +139,15 @@ class Study(Reproduction):
     def document(self) -> dict[str, Any]:
         """Plain data for the JSON."""
         return {
-            "schema": SCHEMA,
-            "claims": claims_document(self.answered()),
+            **super().document(),
             "not_told": load_study(STUDY)["left_out"],
             "designs": list(DESIGNS),
             "large": self.large,
-            "max_instructions": self.max_instructions,
             "programs": [measured.record() for measured in self.measurements],
             "free_memory": [
                 {"memory": of.memory, "shares": {str(size): of.shares[size] for size in SIZES}}
                 for of in self.memory
             ],
-            "skipped": self.skipped,
         }
 
     def page_names(self) -> dict[str, Any]:
@@ -204,7 +196,7 @@ def run_study(request: Request, *, chosen: Sequence[Subject] | None = None) -> S
     programs = [subject.program for subject in all_subjects]
     done = measure_traces(programs, request, measured, skipped)
     memory = tuple(coverages())
-    return Study(tuple(done), skipped, memory, request.large, request.max_instructions)
+    return Study(tuple(done), skipped, request.max_instructions, memory=memory, large=request.large)
 
 
 def _measured(subject: Subject, trace: Path) -> Measurement:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from octavo.base.units import KIB
-from octavo.studies.claims import claims_document, load_study
+from octavo.studies.claims import load_study
 from octavo.studies.programs import (
     Program,
     load_period,
@@ -23,7 +23,6 @@ from octavo.studies.programs import (
 from octavo.studies.reproduction import Reproduction, Request
 from octavo.tlb_curves.rows import CurveRow
 
-SCHEMA = "octavo/two-page-sizes/1"
 STUDY = "two_page_sizes"
 PAPER = load_study(STUDY)["paper"]
 
@@ -148,16 +147,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Study(Reproduction):
-    """All measurements, smallest working set first, and what was left out and why."""
+    """All measurements, smallest working set first."""
 
     folder = STUDY
-    measurements: tuple[Measurement, ...]
-    """Of the programs like the paper's."""
-    skipped: dict[str, str]
-    max_instructions: int | None = None
-    """After how many each program was ended; None where it was not."""
+    measurements: tuple[Measurement, ...] = ()
     today: tuple[Measurement, ...] = ()
-    """Of the programs of today."""
 
     def values_today(self) -> dict[str, Any]:
         """Without those of the experiments."""
@@ -172,12 +166,9 @@ class Study(Reproduction):
     def document(self) -> dict[str, Any]:
         """Plain data for the JSON."""
         return {
-            "schema": SCHEMA,
-            "claims": claims_document(self.answered()),
-            "max_instructions": self.max_instructions,
+            **super().document(),
             "programs": [asdict(measured) for measured in self.measurements],
             "today": [asdict(measured) for measured in self.today],
-            "skipped": self.skipped,
         }
 
 
