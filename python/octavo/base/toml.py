@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The content of a file. Raises OSError, TomlError and UnicodeDecodeError."""
     with open_regular(path) as file:
         return parse_toml(file.read())
+
+
+def toml_table(name: str, pairs: Mapping[str, TomlValue]) -> str:
+    """A table of an array of tables, after an empty line."""
+    lines = (f"{key} = {toml_value(value)}\n" for key, value in pairs.items())
+    return f"\n[[{name}]]\n{''.join(lines)}"
 
 
 def toml_value(value: TomlValue) -> str:

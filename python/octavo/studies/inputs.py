@@ -12,36 +12,24 @@ _FUNCTIONS = 120
 _VARIED_FUNCTIONS = 40
 _OBJECTS = 4_000
 _IMAGE_DOTS = (1024, 768)
-_NAMES = {
-    "text": "input.txt",
-    "rust": "input.rs",
-    "python": "input.py",
-    "functions": "functions.c",
-    "objects": "objects.sql",
-    "circuit": "circuit.v",
-    "image": "image.ppm",
-}
-"""Files of the inputs, where they are not `input.NAME`."""
 
 
 def make_inputs(directory: Path) -> dict[str, Path]:
     """Writes every input; returns their paths by the names that commands use."""
-    makers: dict[str, Callable[[random.Random], str]] = {
-        "text": _text,
-        "sql": _sql,
-        "c": _c_source,
-        "rust": _rust_source,
-        "python": _python_source,
-        "functions": _functions,
-        "objects": _objects,
-        "circuit": _circuit,
-        "image": _image,
+    makers: dict[str, tuple[str, Callable[[random.Random], str]]] = {
+        "text": ("input.txt", _text),
+        "sql": ("input.sql", _sql),
+        "c": ("input.c", _c_source),
+        "rust": ("input.rs", _rust_source),
+        "python": ("input.py", _python_source),
+        "functions": ("functions.c", _functions),
+        "objects": ("objects.sql", _objects),
+        "circuit": ("circuit.v", _circuit),
+        "image": ("image.ppm", _image),
     }
-    paths = {}
-    for name, make in makers.items():
-        path = directory / _NAMES.get(name, f"input.{name}")
-        path.write_text(make(random.Random(_SEED)), encoding="latin-1")
-        paths[name] = path
+    for file, make in makers.values():
+        (directory / file).write_text(make(random.Random(_SEED)), encoding="latin-1")
+    paths = {name: directory / file for name, (file, _) in makers.items()}
     return {**paths, "scratch": directory / "scratch"}
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 from octavo._core import OctavoError
 from octavo.analysis.rows import stream_counters
 from octavo.analysis.view import main_process
-from octavo.base.toml import read_toml, toml_value
+from octavo.base.toml import read_toml, toml_table
 from octavo.base.units import BASE_PAGE, byte_size
 from octavo.hardware.machines import Setting, setting_texts
 from octavo.simulation.model import Simulated
@@ -31,8 +31,8 @@ _MOST_EVENTS = 100_000
 BUILT = Path(__file__).resolve().parents[3] / "build" / "workloads"
 """Where `make workloads` puts them in a clone."""
 Measured = TypeVar("Measured")
-
-
+PHASES = 'kind = "phases"\n'
+"""Begins the description of a synthetic trace; a table `phase` for each of its parts follows."""
 PERIOD = "period"
 """The folder of workloads like the programs of two papers."""
 DISPLAY_SERVER = "Xvfb"
@@ -309,6 +309,11 @@ def events(trace: Path) -> list[dict[str, Any]]:
     return list(document(listing, trace.parent)["entries"])
 
 
+def simulate(machine: str, timing: str = "additive") -> list[str]:
+    """The command that simulates a machine, without settings, designs and a trace."""
+    return ["sim", "--timing", timing, "--machine", machine]
+
+
 def to_settings(settings: Mapping[str, Any]) -> Iterator[str]:
     """Options of a machine."""
     for text in setting_texts(settings):
@@ -353,9 +358,7 @@ def stream_program(name: str, of: Mapping[str, Setting]) -> Program:
     pages = byte_size(str(of["bytes"])) // BASE_PAGE
     first: dict[str, Setting] = {"kind": "strided", "stride": BASE_PAGE, "references": pages}
     first |= {"bytes": of["bytes"], "base": of["base"], "stores": 1, "instructions": 1}
-    text = 'kind = "phases"\n'
-    for phase in (first, of):
-        text += "\n[[phase]]\n" + "".join(f"{k} = {toml_value(v)}\n" for k, v in phase.items())
+    text = PHASES + "".join(toml_table("phase", phase) for phase in (first, of))
     return Program(name, (name,), stream=text, begin=pages)
 
 

@@ -19,7 +19,6 @@ from octavo.base.units import format_count
 from octavo.studies.programs import NotMeasured, document
 from octavo.studies.reproduction import Say
 
-"""Shows a line of progress."""
 PROGRESS_EVERY_SECONDS = 10.0
 STOPPED = "the study was stopped"
 

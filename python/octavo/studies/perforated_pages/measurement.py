@@ -15,6 +15,11 @@ Time = Literal["ipc", "ipc_added", "ipc_overlapped"]
 """By the core, with latencies added up, and these without misses of the data caches."""
 KINDS = ("4k", "2m", "perforated", "bitmap")
 """Of entries of the second-level TLB (Figure 8)."""
+METRICS = (
+    *("ipc", "ipc_added", "ipc_overlapped", "mpki"),
+    *("filter_share", "references_per_walk", "reads_per_walk"),
+)
+"""Computed from the counts."""
 
 
 @dataclass(frozen=True)
@@ -90,16 +95,7 @@ class Counted:
 
     def record(self) -> dict[str, Any]:
         """Plain data: the counts and the metrics computed from them."""
-        return {
-            **asdict(self),
-            "ipc": self.ipc,
-            "ipc_added": self.ipc_added,
-            "ipc_overlapped": self.ipc_overlapped,
-            "mpki": self.mpki,
-            "filter_share": self.filter_share,
-            "references_per_walk": self.references_per_walk,
-            "reads_per_walk": self.reads_per_walk,
-        }
+        return {**asdict(self), **{name: getattr(self, name) for name in METRICS}}
 
 
 def name_of(design: str) -> str:
@@ -163,6 +159,11 @@ class Row:
     def gain(self, by: Time = "ipc") -> float | None:
         """How much faster perforated pages are than large and base pages."""
         return gain(self.designs, PERFORATED, self.baseline, by)
+
+    def gains(self) -> dict[str, float | None]:
+        """The same by each time, as records have it."""
+        times: tuple[Time, ...] = ("ipc", "ipc_added", "ipc_overlapped")
+        return {by.replace("ipc", "gain"): self.gain(by) for by in times}
 
     def relative(self, design: str, base: str = BASE, by: Time = "ipc") -> float | None:
         """The IPC of one design over that of another."""

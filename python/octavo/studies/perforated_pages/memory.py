@@ -14,6 +14,7 @@ from math import ceil, floor
 from typing import Any, Literal
 
 from octavo.base.units import BASE_PAGE, MIB
+from octavo.studies.perforated_pages.measurement import PERFORATED
 
 Layout = Literal["clustered", "dispersed"]
 LAYOUTS: tuple[Layout, ...] = ("clustered", "dispersed")
@@ -51,12 +52,12 @@ def dense_fraction(fraction: float) -> float:
 
 
 def always(fragments: Fragments) -> str:
-    """Settings of the policy `perforated` that makes a page of each region with these holes, and
+    """The design of perforated pages whose policy makes a page of each region with these holes, and
     of no dense one.
     """
     # The policy takes regions below this. Base pages of the program may lie in some of them, too.
     percent = floor(100 * dense_fraction(fragments.fraction)) - 1
-    return f"max_immovable_percent={percent}:max_filter_bits=8"
+    return f"{PERFORATED}:max_immovable_percent={percent}:max_filter_bits=8:min_parts=0"
 
 
 def fragmented(

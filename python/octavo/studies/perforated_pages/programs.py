@@ -38,6 +38,7 @@ from octavo.studies.programs import (
     extent,
     measure_traces,
     scope,
+    simulate,
     to_settings,
     usual_host,
 )
@@ -100,9 +101,7 @@ class ProgramMeasurement:
             "rows": [
                 {
                     **asdict(row.fragments),
-                    "gain": row.gain(),
-                    "gain_added": row.gain("ipc_added"),
-                    "gain_overlapped": row.gain("ipc_overlapped"),
+                    **row.gains(),
                     "of_ideal": self.of_ideal(row),
                     "designs": row.record(),
                 }
@@ -157,26 +156,14 @@ def why_not_virtual() -> str | None:
     """
     of = Fragments(0.5, 0.25, "dispersed")
     table = f"synth:uniform?table={_TRIED_REGIONS * REGION}&base=0x1000000000&references=20k"
-    options = [
-        "--timing",
-        "additive",
-        "--machine",
-        MACHINE,
-        "--check",
-        "--virtualised",
-        *_perforated_in_guest(of),
-    ]
+    settings = to_settings(_with_host(fragmented(of, _TRIED_REGIONS), of))
+    options = ["--check", "--virtualised", *settings, "--design", always(of)]
     with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
         try:
-            result = document(["sim", *options, table], Path(name))
+            result = document([*simulate(MACHINE), *options, table], Path(name))
         except NotMeasured as why:
             return str(why)
     return None if PERFORATED in all_counted(result) else "memory ran out"
-
-
-def _perforated_in_guest(of: Fragments) -> list[str]:
-    settings = _with_host(fragmented(of, _TRIED_REGIONS), of)
-    return [*to_settings(settings), "--design", f"{PERFORATED}:{always(of)}:min_parts=0"]
 
 
 def _with_host(settings: dict[str, Any], of: Fragments) -> dict[str, Any]:
@@ -206,15 +193,7 @@ def _traced(subject: Subject, trace: Path) -> _Traced:
     begin, end = extent(subject, trace, MOST_INSTRUCTIONS)
     region = [*scope(begin, end), *(["--fast-forward"] if begin else [])]
     host = usual_host(MACHINE) if subject.settings else {}
-    options = (
-        "sim",
-        "--timing",
-        TIMING,
-        "--machine",
-        MACHINE,
-        *to_settings(subject.settings),
-        *region,
-    )
+    options = (*simulate(MACHINE, TIMING), *to_settings(subject.settings), *region)
     ideal = all_counted(document([*options, *_WITHOUT_HOLES, str(trace)], trace.parent))
     if not {BASE, BASELINE} <= set(ideal):
         raise NotMeasured("memory ran out")
@@ -250,8 +229,7 @@ def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]
     settings = fragmented(of, large, others, has_spare=True)
     if is_virtual:
         settings = _with_host(settings, of)
-    perforated = f"{PERFORATED}:{always(of)}:min_parts=0"
-    return [*to_settings(settings), "--design", f"{BASE},{BASELINE},{perforated}"]
+    return [*to_settings(settings), "--design", f"{BASE},{BASELINE},{always(of)}"]
 
 
 def _unfragmented_guest(ideal: dict[str, Counted]) -> tuple[str, ...]:

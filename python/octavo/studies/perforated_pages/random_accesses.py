@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.base.toml import toml_value
+from octavo.base.toml import toml_table
 from octavo.base.units import BASE_PAGE, GIB, byte_size
 from octavo.hardware.machines import Setting
 from octavo.studies.perforated_pages.measurement import (
@@ -37,7 +37,7 @@ from octavo.studies.perforated_pages.memory import (
     always,
     fragmented,
 )
-from octavo.studies.programs import to_settings
+from octavo.studies.programs import PHASES, simulate, to_settings
 from octavo.studies.simulation_pool import Done, Pass
 
 MACHINE = "perforated-pages"
@@ -60,8 +60,6 @@ _FAULTY_MEMORY = 6
 """So many times the data: 12 GiB, the machine of section III-C, for 2 GiB."""
 _PERFORATED_WITH_FAULTS = f"{PERFORATED}:max_filter_bits=8:min_parts=0"
 """Faults are everywhere: the usual rule would refuse every region."""
-
-_Pairs = list[tuple[str, Setting]]
 
 _BASE_ADDRESS = 0x10_0000_0000
 _INSTRUCTIONS = 4
@@ -124,9 +122,7 @@ class GridRow(Row):
             "is_allocated": self.point.is_allocated,
             **asdict(self.point.fragments),
             "memory_bytes": self.memory_bytes,
-            "gain": self.gain(),
-            "gain_added": self.gain("ipc_added"),
-            "gain_overlapped": self.gain("ipc_overlapped"),
+            **self.gains(),
             "designs": super().record(),
         }
 
@@ -211,9 +207,8 @@ def simulation(
     """A pass of the study's machine, with settings of its own, over the stream that a file
     describes.
     """
-    options = ["--timing", TIMING, "--machine", MACHINE, *to_settings(settings)]
-    arguments = ["sim", *options, "--design", ",".join(designs), "--warm-up", str(warm_up)]
-    return Pass(key, (*arguments, str(described)))
+    options = [*to_settings(settings), "--design", ",".join(designs), "--warm-up", str(warm_up)]
+    return Pass(key, (*simulate(MACHINE, TIMING), *options, str(described)))
 
 
 def grid_rows(of: Sequence[Point], done: Done) -> list[GridRow]:
@@ -247,26 +242,22 @@ def stream(point: Point, size: Size) -> tuple[str, int]:
     other regions have left.
     """
     pages = size.table_bytes // BASE_PAGE
-    unused: _Pairs = []
-    phases: list[_Pairs] = []
+    unused: dict[str, Setting] = {}
+    phases: list[dict[str, Setting]] = []
     if point.is_allocated:
-        regions: _Pairs = [("kind", "strided"), ("stride", REGION), ("references", size.regions)]
-        phases.append(regions)
+        phases.append({"kind": "strided", "stride": REGION, "references": size.regions})
     elif point.fragments.portion:
         of = point.fragments
-        unused = [("unused", of.fraction), ("unused-portion", of.portion)]
-        unused.append(("unused-layout", of.layout))
+        unused = {"unused": of.fraction, "unused-portion": of.portion, "unused-layout": of.layout}
         holes = round(of.portion * size.regions) * round(of.fraction * (REGION // BASE_PAGE))
         pages -= holes
-    touch: _Pairs = [("kind", "pointer-chase"), ("element", BASE_PAGE)]
+    touch: dict[str, Setting] = {"kind": "pointer-chase", "element": BASE_PAGE}
     accesses = size.warm_references + size.references
-    phases.append([*touch, ("references", pages), *unused])
-    phases.append([("kind", "uniform"), ("references", accesses), *unused])
-    common: _Pairs = [("bytes", size.table_bytes), ("base", hex(_BASE_ADDRESS))]
-    text = 'kind = "phases"\n'
-    for phase in phases:
-        pairs = [*phase, *common, ("instructions", _INSTRUCTIONS)]
-        text += "\n[[phase]]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in pairs)
+    phases.append({**touch, "references": pages, **unused})
+    phases.append({"kind": "uniform", "references": accesses, **unused})
+    common: dict[str, Setting] = {"bytes": size.table_bytes, "base": hex(_BASE_ADDRESS)}
+    common["instructions"] = _INSTRUCTIONS
+    text = PHASES + "".join(toml_table("phase", {**phase, **common}) for phase in phases)
     touches = pages + (size.regions if point.is_allocated else 0)
     return text, (touches + size.warm_references) * _INSTRUCTIONS
 
@@ -276,7 +267,7 @@ def _machine(point: Point, size: Size, warm_up: int) -> tuple[dict[str, Any], li
     of = point.fragments
     if point.is_allocated:
         settings = fragmented(of, size.regions)
-        return settings, [BASE, BASELINE, f"{PERFORATED}:{always(of)}:min_parts=0"]
+        return settings, [BASE, BASELINE, always(of)]
     # Untouched pages are holes; pages without holes become whole before the counting begins.
     untouched = f"unused_are_holes=true:min_parts=0:scan_every_instructions={warm_up // 4}"
     memory = {"memory.bytes": 2 * size.table_bytes}

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import octavo._core as _core
-from octavo.base.toml import toml_value
+from octavo.base.toml import toml_table
 from octavo.base.units import BASE_PAGE, GIB, KIB, MIB, format_bytes, format_count
 from octavo.hardware.machines import Setting
 from octavo.studies.perforated_pages.measurement import (
@@ -35,7 +35,7 @@ from octavo.studies.perforated_pages.measurement import (
     all_counted,
 )
 from octavo.studies.perforated_pages.random_accesses import MACHINE
-from octavo.studies.programs import NotMeasured, events, to_settings
+from octavo.studies.programs import PHASES, NotMeasured, events, simulate, to_settings
 from octavo.studies.reproduction import Say
 from octavo.studies.simulation_pool import Pass, run_passes
 
@@ -164,15 +164,7 @@ def measure_redis(
             except NotMeasured as why:
                 skipped[f"Redis, {what}"] = str(why)
                 continue
-            common = (
-                "sim",
-                "--timing",
-                "additive",
-                "--machine",
-                MACHINE,
-                *made.options,
-                "--design",
-            )
+            common = (*simulate(MACHINE), *made.options, "--design")
             passes = [Pass(of, (*common, of, str(made.trace))) for of in DESIGNS]
             done = run_passes(passes, f"Redis, {what}", say)
             designs: dict[str, Counted] = {}
@@ -217,14 +209,16 @@ def stream(size: RedisSize, instructions: int) -> tuple[str, int]:
     for name, table_bytes in tables.items():
         places[name] = {"bytes": table_bytes, "base": hex(at)}
         at += -(-table_bytes // (2 * MIB)) * 2 * MIB
-    text, touches = 'kind = "phases"\n', 0
+    text, touches = PHASES, 0
     for name, table_bytes in tables.items():
         pages = -(-table_bytes // BASE_PAGE)
         touch: dict[str, Setting] = {"kind": "strided", "stride": BASE_PAGE}
         if name == "values":
             pages = (slots - round(slots * FREE_SLOTS)) * (_SLOT_BYTES // BASE_PAGE)
             touch = {"kind": "pointer-chase", "element": BASE_PAGE, **unused}
-        text += _table("phase", {**touch, **places[name], "references": pages, "instructions": 1})
+        text += toml_table(
+            "phase", {**touch, **places[name], "references": pages, "instructions": 1}
+        )
         touches += pages
     reads = sum(_READS.values())
     every: dict[str, Setting] = {"instructions": max(round(instructions / reads), 1)}
@@ -235,13 +229,8 @@ def stream(size: RedisSize, instructions: int) -> tuple[str, int]:
             part |= {"element": _OBJECT_BYTES}
         if name == "values":
             part |= {"element": _SLOT_BYTES, "access": _LINE, "span": _SPAN_BYTES, **unused}
-        text += _table("phase.part", part)
+        text += toml_table("phase.part", part)
     return text, touches
-
-
-def _table(name: str, pairs: dict[str, Setting]) -> str:
-    lines = (f"{key} = {toml_value(value)}\n" for key, value in pairs.items())
-    return f"\n[[{name}]]\n{''.join(lines)}"
 
 
 def _recorded(size: RedisSize, place: Path, say: Say) -> _Prepared:

@@ -26,6 +26,7 @@ from octavo.studies.programs import (
     measure_runs,
     measure_traces,
     scope,
+    simulate,
     usual_instructions,
 )
 from octavo.studies.reproduction import Reproduction, Request
@@ -495,7 +496,7 @@ def run_study(
 
 def _changes(request: Request, skipped: dict[str, str]) -> list[Changes]:
     """Of the workloads like those of Table 5."""
-    arguments = ["sim", "--timing", "additive", "--machine", MACHINE, "--design", SOFTVM]
+    arguments = [*simulate(MACHINE), "--design", SOFTVM]
 
     def of(program: Program, rows: list[Row]) -> Changes:
         return Changes(program.name, program.like or "", changes_of_all(rows))
@@ -512,9 +513,9 @@ def changes_of_all(rows: Sequence[Row]) -> float:
 def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> Measurement:
     """All passes over one trace. Its first half fills the caches."""
     place = trace.parent
-    simulate = ["sim", "--timing", "additive", "--machine", MACHINE]
+    command = simulate(MACHINE)
     half = scope(half_of(document(["info", str(trace)], place)), None)
-    whole = document([*simulate, *half, "--design", ",".join(ALL_DESIGNS), str(trace)], place)
+    whole = document([*command, *half, "--design", ",".join(ALL_DESIGNS), str(trace)], place)
     if program.like is None:
         extent = ["--max-instructions", str(SWEEP_INSTRUCTIONS)]
     else:
@@ -524,15 +525,13 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
     experiment = {}
     if program.like is not None and (changed := doubled(swept)):
         names = (SOFTVM, PHYSICAL, MORE_ENTRIES, *(of.design for of in changed))
-        made = document([*simulate, *extent, "--design", ",".join(names), str(trace)], place)
+        made = document([*command, *extent, "--design", ",".join(names), str(trace)], place)
         experiment = _handler_cpi(made, names)
     passes = []
     for first in range(0, len(swept), _SWEEPS_AT_ONCE):
         some = swept[first : first + _SWEEPS_AT_ONCE]
         designs = ",".join(of.design for of in some)
-        passes.append(
-            (some, document([*simulate, *extent, "--design", designs, str(trace)], place))
-        )
+        passes.append((some, document([*command, *extent, "--design", designs, str(trace)], place)))
     caches = document(one_pass(str(trace)), place) if program.like is None else None
     if any(_ran_out(result) for result in (whole, *(result for _, result in passes))):
         raise NotMeasured("the simulated memory ran out")

@@ -25,6 +25,7 @@ from octavo.studies.programs import (
     extent,
     measure_traces,
     scope,
+    simulate,
     simulated_of,
     subjects,
     to_settings,
@@ -204,16 +205,16 @@ def _measured(subject: Subject, trace: Path) -> Measurement:
     place = trace.parent
     begin, end = extent(subject, trace)
     touched = document(["run", "--page-sizes", "4KiB,2MiB", str(trace)], place)
-    machine = ["--machine", MACHINE, *to_settings(subject.settings)]
-    simulate = ["sim", "--timing", "additive", *machine]
+    settings = [*to_settings(subject.settings)]
+    added = [*simulate(MACHINE), *settings]
     region_of_one = scope(begin, end)
-    empty = document([*simulate, *region_of_one, "--design", ",".join(DESIGNS), str(trace)], place)
+    empty = document([*added, *region_of_one, "--design", ",".join(DESIGNS), str(trace)], place)
     designs = all_counted(empty)
     if BASE not in designs:
         raise NotMeasured("memory ran out with 4 KiB pages")
     compared = ["--design", ",".join((BASELINE, TPS, *RIVALS))]
     scarce = [*to_settings(fragmented(designs[BASE].resident_bytes))]
-    short = document([*simulate, *scarce, *region_of_one, *compared, str(trace)], place)
+    short = document([*added, *scarce, *region_of_one, *compared, str(trace)], place)
     shared = timed = timed_short = None
     if subject.kind != "program":
         # Each thread starts up by itself, so that its memory lies together.
@@ -222,9 +223,9 @@ def _measured(subject: Subject, trace: Path) -> Measurement:
         region_of_both = scope(2 * begin, None if end is None else 2 * end)
         traces = [str(trace), str(trace)]
         beside = ["--design", ",".join((BASELINE, TPS, *RIVALS, OVER_BASELINE))]
-        shared = document([*simulate, *region_of_both, *both, *beside, *traces], place)
+        shared = document([*added, *region_of_both, *both, *beside, *traces], place)
         first = scope(*extent(subject, trace, MOST_INSTRUCTIONS))
-        execute = ["sim", "--timing", "out-of-order", *machine, *first]
+        execute = [*simulate(MACHINE, "out-of-order"), *settings, *first]
         execute += ["--fast-forward"] if begin else []
         executed = ["--design", ",".join(TIMED), str(trace)]
         timed = document([*execute, *executed], place)
