@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from called import invoke
 from octavo._core import ENGINES, MODEL
 from octavo.base.toml import read_toml
-from octavo.cli import app
 from octavo.studies import STUDIES, programs
 from octavo.studies.all_papers import AllPapers
 from octavo.studies.base_page_size import Study as BasePageSize
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def octavo(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["reproduce", *arguments], prog_name="octavo")
+    return invoke("reproduce", *arguments)
 
 
 @pytest.fixture

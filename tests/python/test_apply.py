@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from called import invoke as octavo
 from octavo.applying.budget import Budget
 from octavo.applying.collapse import ENDED, FORBIDDEN, FORKED, MISPLACED, Work, perform, plan
 from octavo.applying.drop_in import drop_in
@@ -26,7 +26,6 @@ from octavo.applying.unit_files import Unit, read_unit
 from octavo.applying.view import headline, ranges_left_alone, regions_grid, remarks
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.huge_pages import read_huge_pages
-from octavo.cli import app
 from octavo.runtimes.launchers import added_to
 from verify_tree import THP, make_tree
 
@@ -53,10 +52,6 @@ ShmemPmdMapped:     2048 kB
 7f0005000000-7f0005001000 r--p 00000000 00:00 0                          [vvar]
 7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]
 """
-
-
-def octavo(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
 def test_mappings_are_classified() -> None:

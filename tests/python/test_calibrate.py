@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from called import invoke as octavo
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.calibration import measurement as calibrating
 from octavo.calibration.caches import DataCache, data_caches
@@ -28,7 +28,6 @@ from octavo.calibration.file import (
 )
 from octavo.calibration.measurement import Measurement, default_memory, describe, evaluate, measure
 from octavo.calibration.view import headline, latency_grid, tlb_grid
-from octavo.cli import app
 from octavo.hardware.machines import machine
 from octavo.simulation.host_machine import machine_toml
 
@@ -638,10 +637,6 @@ def test_an_interrupted_measurement_is_kept_where_it_is_enough(
             measure(memory_bytes=GIB, busy=True)
         return
     assert measure(memory_bytes=GIB, busy=True).interrupted_by == signal
-
-
-def octavo(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
 def test_wrong_sizes_are_refused(tmp_path: Path) -> None:

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from typer.testing import CliRunner
 
 import octavo
+from called import invoke
 from fakes import FakeRun, exited, killed, result
-from octavo.cli import app
 from octavo.report.run import render_run
 from octavo.runs.result import RunResult
 from octavo.tracing.manifest import cautions
@@ -22,7 +21,7 @@ def test_a_failed_program_is_reported_before_any_number(
     pretend: Callable[[FakeRun], None],
 ) -> None:
     pretend(FakeRun(result(ended=exited(3))))
-    done = CliRunner().invoke(app, ["run", "prog"])
+    done = invoke("run", "prog")
     lines = done.stderr.splitlines()
     assert done.exit_code == 3
     assert lines[1] == f"{FAILED}; counts and advice are about the part that ran."

@@ -11,12 +11,11 @@ from typing import IO, Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner, Result
 
+from called import invoke as octavo
 from fakes import FakeRun, killed, process, progress, region, result
 from octavo._core import VERSION, OctavoError
 from octavo.base.units import MIB
-from octavo.cli import app
 from octavo.runs.result import RunResult
 from octavo.terminal.live import LiveLine, progress_text
 from octavo.terminal.run import show_result
@@ -24,10 +23,6 @@ from octavo.terminal.run import show_result
 Install = Callable[[FakeRun], None]
 Finish = Callable[..., RunResult]
 FALLING = tuple(10_000_000 >> step for step in range(10))
-
-
-def octavo(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
 def plain_run() -> FakeRun:

@@ -7,17 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from called import invoke as octavo
 from fakes import FakeRun, result
-from octavo.cli import app
 from traces_made import SOME, write_csv
 
 VERBS = ("run", "curves", "sim")
-
-
-def octavo(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import octavo
 import octavo._core as _core
+from called import invoke as run
 from octavo.base.units import format_count
-from octavo.cli import COMMANDS, app
+from octavo.cli import COMMANDS
 from octavo.cli.list import KINDS
 from octavo.report import curves_data, sim_data
 from octavo.results.difference import compare, shown_change
@@ -26,10 +26,6 @@ from octavo.simulation.explanation import explain
 ROOT = Path(__file__).parents[2]
 SMALL = "synth:zipf?table=4MiB&references=20k"
 LARGE = "synth:zipf?table=16MiB&references=20k"
-
-
-def run(*arguments: str, **options: Any) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo", **options)
 
 
 # --- list ----------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import naive_curves as naive
 import octavo
+from called import invoke
 from octavo.base.errors import UsageError
-from octavo.cli import app
 from octavo.tlb_curves.api import CurvesResult
 from traces_made import SOME, Reference, convert, read, write_csv
 
@@ -25,7 +25,7 @@ FEW = ["--entries", "64", "--sets", "4", "--windows", "1k", "--policy-window", "
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["curves", *arguments], prog_name="octavo")
+    return invoke("curves", *arguments)
 
 
 def made_up(seed: int) -> list[Reference]:

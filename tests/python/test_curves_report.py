@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import octavo
+from called import invoke
 from curve_fakes import curves_process, curves_result, falling, small_configuration
 from octavo.base.units import KIB, format_bytes, page_size
-from octavo.cli import app
 from octavo.report.curves import answer as curves_answer
 from octavo.report.curves import curves_figures, render_curves
 from octavo.report.curves_data import report_data
@@ -217,7 +216,7 @@ def test_rebuilding_gives_the_same_page(result: CurvesResult, tmp_path: Path) ->
         write(tmp_path / name)
     before = (tmp_path / "report.html").read_text()
     (tmp_path / "report.html").write_text("")
-    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    done = invoke("report", str(tmp_path))
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / "report.html").read_text() == before
 
@@ -230,7 +229,7 @@ def test_figures_are_the_same_each_time(tmp_path: Path) -> None:
         write(tmp_path / name)
     drawn = []
     for _ in range(2):
-        done = CliRunner().invoke(app, ["report", str(tmp_path), "--figures", "svg,pdf,png"])
+        done = invoke("report", str(tmp_path), "--figures", "svg,pdf,png")
         assert done.exit_code == 0, done.stderr
         drawn.append({path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()})
     assert drawn[0] == drawn[1]
@@ -275,7 +274,7 @@ def test_working_sets_of_processes_that_share_a_core(tmp_path: Path) -> None:
     """No process has curves of its own there."""
     traces = [f"synth:gups?table=4MiB&updates={number}k" for number in (5, 9)]
     words = ["curves", "-q", "--processes", "asid", "--windows", "10k", "-o", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, [*words, *traces])
+    done = invoke(*words, *traces)
     assert done.exit_code == 0, done.stderr
     data = json.loads((tmp_path / "out" / "report.json").read_text())
     assert data["lived"] is None
@@ -290,7 +289,7 @@ def test_working_sets_of_processes_that_share_a_core(tmp_path: Path) -> None:
     ],
 )
 def test_unknown_formats_are_one_sentence(tmp_path: Path, figures: str, words: list[str]) -> None:
-    done = CliRunner().invoke(app, ["report", str(tmp_path), "--figures", figures])
+    done = invoke("report", str(tmp_path), "--figures", figures)
     assert done.exit_code == 2
     for word in words:
         assert word in done.stderr

@@ -9,10 +9,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from typer.testing import CliRunner
 
 import octavo._core as _core
-from octavo.cli import app
+from called import invoke
 from octavo.report.mechanisms import FIGURES
 from octavo.simulation.explanation import explain
 
@@ -54,7 +53,7 @@ def test_letters_of_figures_stay_inside() -> None:
 @pytest.mark.parametrize("design", [name for name, _ in _core.designs()])
 def test_every_design_has_a_figure(design: str, tmp_path: Path) -> None:
     place = tmp_path / "figure.svg"
-    done = CliRunner().invoke(app, ["explain", design, "--figure", str(place)])
+    done = invoke("explain", design, "--figure", str(place))
     assert done.exit_code == 0, done.output
     figure = ElementTree.fromstring(place.read_text(encoding="utf-8"))
     assert figure.tag == "{http://www.w3.org/2000/svg}svg"
@@ -83,7 +82,7 @@ def test_places_of_figures_are_checked_first(tmp_path: Path) -> None:
         (["--figure", str(tmp_path / "figure.png")], "give the name of an .svg file"),
         (["--figure", str(place), "--out", str(place), "--force"], "both name"),
     ):
-        done = CliRunner().invoke(app, ["explain", "tps", *options])
+        done = invoke("explain", "tps", *options)
         assert done.exit_code == 2, done.output
         assert sentence in done.stderr
     assert place.read_text() == "mine"

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner, Result
 
+from called import invoke as octavo
 from fakes import FakeRun, process, progress, region, result
 from octavo.base.background import see_through
 from octavo.base.files import OutputDirectory
 from octavo.base.signals import HANDLED, Interrupts, uninterrupted
-from octavo.cli import app
 from octavo.terminal.live import LiveLine
 from octavo.tracing.session import drive
 
@@ -72,10 +71,6 @@ def test_ctrl_c_at_any_import_ends_in_silence() -> None:
     assert len(ends) > 100
     assert ends[0].endswith("octavo.base.signals")
     assert ends[-1].endswith("octavo._core")
-
-
-def octavo(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
 def signalling(number: int) -> Callable[[object], Callable[[Path], None]]:

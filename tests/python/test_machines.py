@@ -4,18 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import octavo
+from called import invoke as run
 from octavo._core import OctavoError, machine_presets
 from octavo.base.errors import UsageError
 from octavo.base.toml import toml_value
-from octavo.cli import app
 from octavo.hardware.machines import Setting, machines_grid
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
 def test_every_machine_is_listed() -> None:

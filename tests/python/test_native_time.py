@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import octavo
-from octavo.cli import app
+from called import invoke
 
 TRACE = "synth:gups?table=64MiB&updates=100k"
 
 
 def command(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
+    return invoke(*arguments)
 
 
 def test_gains_are_shares_of_the_time() -> None:

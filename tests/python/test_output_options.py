@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
 
+from called import invoke as octavo
 from fakes import FakeRun, result
 from octavo.cli import app
 from traces_made import SOME, write_csv
@@ -39,10 +39,6 @@ COMMANDS: dict[str, list[str]] = {
 """Each command with arguments that let it begin."""
 SHOWING = (["info"], ["head"], ["check"], ["machines", "skylake"], ["list", "machines"])
 """Commands that show text on standard output."""
-
-
-def octavo(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
 def showing(words: list[str], csv: str) -> list[str]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from called import invoke
 from octavo.base.errors import UsageError
 from octavo.calibration.perf_stat import WalkCounts, read_counts, read_walk_counts
-from octavo.cli import app
 
 INTEL = """\
 # started on Tue Nov 24 09:00:00 2026
@@ -107,9 +106,7 @@ def test_wrong_files_are_refused(tmp_path: Path, text: str, vendor: str, said: s
 
 def test_a_wrong_file_is_refused_before_the_measurement(tmp_path: Path) -> None:
     out = tmp_path / "new.toml"
-    refused = CliRunner().invoke(
-        app, ["calibrate", "-o", str(out), "--perf", written(tmp_path, "none of it\n")]
-    )
+    refused = invoke("calibrate", "-o", str(out), "--perf", written(tmp_path, "none of it\n"))
     assert refused.exit_code == 2
     assert "is none of `perf stat -x,`" in refused.stderr
     assert not out.exists()

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from called import invoke
 from octavo.base.units import MIB
-from octavo.cli import app
 from octavo.report.figures import figure_files
 from octavo.studies.claims import answers
 from octavo.studies.perforated_pages import Study
@@ -300,7 +299,7 @@ def test_reproduce_writes_the_tables_and_the_figures(
     monkeypatch.setattr("octavo.studies.perforated_pages.run_study", pretend)
     out = tmp_path / "out"
     arguments = ["reproduce", "perforated-pages", "--max-instructions", "5M"]
-    done = CliRunner().invoke(app, [*arguments, "--out", str(out)])
+    done = invoke(*arguments, "--out", str(out))
     assert done.exit_code == 0, done.stderr
     assert asked == [5_000_000]
     assert done.stdout == study.markdown()
@@ -310,7 +309,7 @@ def test_reproduce_writes_the_tables_and_the_figures(
     assert {path.name for path in out.iterdir()} == {*tables, *figures}
     # Stopped, it still gives what was done.
     made = replace(study, is_partial=True)
-    stopped = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "partial")])
+    stopped = invoke(*arguments, "--out", str(tmp_path / "partial"))
     assert stopped.exit_code == 130
     assert stopped.stdout == made.markdown()
     assert (tmp_path / "partial" / "perforated-pages.json").exists()

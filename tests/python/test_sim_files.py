@@ -12,11 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from jsonschema_rs import Validator
-from typer.testing import CliRunner
 
 import octavo
+from called import invoke
 from octavo._core import designs
-from octavo.cli import app
 from octavo.report.page import in_parts
 from octavo.report.sim import render_sim, sim_figures
 from octavo.report.sim_charts import difference_panels, same_misses
@@ -47,7 +46,7 @@ PROGRAM = str(Path(__file__).parents[1] / "golden/traces/events.oct")
 
 def octavo_sim(*words: str) -> tuple[int, str]:
     """The exit status, and what was said on standard error."""
-    done = CliRunner().invoke(app, ["sim", *words])
+    done = invoke("sim", *words)
     return done.exit_code, done.stderr
 
 
@@ -258,7 +257,7 @@ def test_designs_may_be_given_in_several_options() -> None:
 
 
 def test_help_names_the_designs() -> None:
-    done = CliRunner().invoke(app, ["sim", "--help"])
+    done = invoke("sim", "--help")
     assert done.exit_code == 0
     assert "base4k" in done.stdout
     assert "transparent huge pages of 2 MiB" in done.stdout
@@ -493,7 +492,7 @@ def test_a_report_is_made_anew(tmp_path: Path) -> None:
     assert octavo_sim("-q", "-o", str(place), TRACE)[0] == 0
     page = (place / "report.html").read_text()
     (place / "report.html").unlink()
-    done = CliRunner().invoke(app, ["report", str(place), "--figures", "svg"])
+    done = invoke("report", str(place), "--figures", "svg")
     assert done.exit_code == 0, done.stderr
     assert (place / "report.html").read_text() == page
     drawn = {path.name for path in (place / "figures").iterdir()}

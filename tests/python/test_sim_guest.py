@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import octavo
+from called import invoke
 from octavo.base.errors import OctavoError, UsageError
-from octavo.cli import app
 from octavo.simulation.view import grids
 
 TRACE = "synth:zipf?table=16MiB&references=20k"
@@ -17,7 +16,7 @@ TRACE = "synth:zipf?table=16MiB&references=20k"
 
 def octavo_sim(*words: str) -> tuple[int, str]:
     """The exit status, and what was said on standard error."""
-    done = CliRunner().invoke(app, ["sim", *words])
+    done = invoke("sim", *words)
     return done.exit_code, done.stderr
 
 

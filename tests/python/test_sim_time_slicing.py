@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import octavo
+from called import invoke
 from octavo.base.errors import CannotRun, UsageError
-from octavo.cli import app
 from octavo.report.sim import render_sim
 from octavo.report.sim_data import report_data
 from octavo.simulation.api import SimResult
@@ -130,7 +129,7 @@ def test_the_report_has_the_intervals_of_all_processes(time_sliced: SimResult) -
 
 def test_the_command_shows_and_writes_it(tmp_path: Path) -> None:
     words = ["sim", "--processes", "flush", "--out", str(tmp_path / "out"), STRIDED, STRIDED]
-    done = CliRunner().invoke(app, words)
+    done = invoke(*words)
     assert done.exit_code == 0, done.stderr
     assert "all processes time-sliced" in done.stderr
     assert "all processes time-sliced" in (tmp_path / "out" / "report.html").read_text()
@@ -140,7 +139,7 @@ def test_a_run_within_the_warm_up_is_no_result(tmp_path: Path) -> None:
     with pytest.raises(CannotRun, match="within the 81920 instructions to skip and to warm up"):
         octavo.sim([STRIDED, STRIDED], processes="asid", warm_up=81920)
     words = ["sim", "-q", "--processes", "asid", "--warm-up", "900G", "-o", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, [*words, STRIDED, STRIDED])
+    done = invoke(*words, STRIDED, STRIDED)
     assert done.exit_code == 125
     assert done.stderr.startswith("octavo: no reference of `synth:")
     assert done.stderr.count("\n") == 1

@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from called import invoke as octavo
 from octavo._core import OctavoError
 from octavo.base.errors import UsageError
-from octavo.cli import app
 from octavo.snapshot import coverage_grid, facts, read_snapshot, take_snapshot
-
-
-def octavo(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
 @pytest.fixture(scope="module")

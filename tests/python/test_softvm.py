@@ -8,9 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from octavo.cli import app
+from called import invoke
 from octavo.report.figures import figure_files
 from octavo.studies.claims import answers
 from octavo.studies.programs import load_period
@@ -54,7 +53,7 @@ SWEPT = (
 
 def simulated(*designs: str) -> dict[str, Any]:
     arguments = ["sim", "-q", "--machine", MACHINE, "--design", ",".join(designs), "--json", "-"]
-    done = CliRunner().invoke(app, [*arguments, TRACE])
+    done = invoke(*arguments, TRACE)
     assert done.exit_code == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -65,7 +64,7 @@ def measured() -> Measurement:
     swept = simulated(*(of.design for of in SWEPT))
     arguments = ["curves", "-q", "--cache-lines", "16..128", "--streams", "fetch,data"]
     nothing = ["--without", "full,sets,working-sets,two-sizes", "--json", "-"]
-    done = CliRunner().invoke(app, [*arguments, *nothing, TRACE])
+    done = invoke(*arguments, *nothing, TRACE)
     assert done.exit_code == 0, done.stderr
     return measure("prog", simulated(*ALL_DESIGNS), [(SWEPT, swept)], json.loads(done.stdout))
 

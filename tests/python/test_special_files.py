@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from octavo.cli import app
+from called import invoke
 
 SENTENCE = "it is not a regular file, but a pipe, a socket or a device"
 TRACE = "synth:strided?references=100"
@@ -42,7 +41,7 @@ def test_a_device_is_refused(
     Path("noted.results/octavo.json").write_text('{"schema": "octavo/results/1"}')
     Path("noted.results/journal/a.jsonl").symlink_to("/dev/zero")
     Path("extends.toml").write_text('extends = "zero.toml"\n')
-    done = CliRunner().invoke(app, arguments, prog_name="octavo")
+    done = invoke(*arguments)
     assert done.exit_code in (2, 125)
     assert SENTENCE in done.stderr
     assert done.stderr.count("\n") == 1

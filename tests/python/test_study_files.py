@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import octavo
+from called import invoke
 from octavo.base.errors import CannotRun, UsageError
-from octavo.cli import app
 from octavo.sweeps import recordings
 from octavo.sweeps.data_set import DataSet
 from octavo.sweeps.study_file import read_study
@@ -39,7 +39,7 @@ zipf = "{ZIPF}"
 
 def study(*arguments: str) -> Result:
     """A document on standard output keeps to its schema."""
-    done = CliRunner().invoke(app, ["study", *arguments], prog_name="octavo")
+    done = invoke("study", *arguments)
     if arguments[-2:] == ("--json", "-") and done.stdout:
         assert first_error(validator_of("study"), json.loads(done.stdout)) is None
     return done

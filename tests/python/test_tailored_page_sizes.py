@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from called import invoke
 from octavo import machine, sim
 from octavo.base.units import KIB, MIB, byte_size
-from octavo.cli import app
 from octavo.report.figures import figure_files
 from octavo.simulation.execution_time import ExecutionTime
 from octavo.studies.claims import answers
@@ -331,7 +330,7 @@ def test_reproduce_writes_the_tables_and_the_figures(
     monkeypatch.setattr("octavo.studies.tailored_page_sizes.run_study", pretend)
     out = tmp_path / "out"
     arguments = ["reproduce", "tailored-page-sizes", "--max-instructions", "5M", "--large"]
-    done = CliRunner().invoke(app, [*arguments, "--out", str(out)])
+    done = invoke(*arguments, "--out", str(out))
     assert done.exit_code == 0, done.stderr
     assert asked == [(5_000_000, True)]
     assert done.stdout == study.markdown()
@@ -341,7 +340,7 @@ def test_reproduce_writes_the_tables_and_the_figures(
 
 
 def test_another_study_has_no_larger_size() -> None:
-    done = CliRunner().invoke(app, ["reproduce", "two-page-sizes", "--large"])
+    done = invoke("reproduce", "two-page-sizes", "--large")
     assert done.exit_code == 2
     assert "two-page-sizes has one size only" in done.stderr
 

@@ -15,22 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import octavo
+from called import invoke as run
 from cases import cases
 from octavo._core import OctavoError
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.units import byte_size
-from octavo.cli import app
 from octavo.terminal.live import recording_text, trace_text
 from octavo.traces.by_name import format_to_write, names_a_trace, open_trace
 from octavo.traces.survey import survey_trace
 from traces_made import SOME, Reference, convert, read, write_csv
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="octavo")
 
 
 def assert_refused(done: Result, status: int, *words: str) -> None:

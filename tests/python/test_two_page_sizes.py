@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from called import invoke
 from curve_fakes import curves_process, curves_result, falling
 from octavo.base.units import KIB
-from octavo.cli import app
 from octavo.report.figures import figure_files
 from octavo.studies.claims import Found, answers
 from octavo.studies.programs import Program
@@ -52,7 +51,7 @@ def measured() -> Measurement:
 
 def test_the_study_measures_its_programs() -> None:
     trace = "synth:zipf?table=64KiB&references=1k"
-    done = CliRunner().invoke(app, [*ARGUMENTS, "-q", "--json", "-", trace])
+    done = invoke(*ARGUMENTS, "-q", "--json", "-", trace)
     assert done.exit_code == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["run"]["configuration"] == configuration().resolved()
@@ -291,7 +290,7 @@ def test_reproduce_writes_the_tables_and_the_figures(
 ) -> None:
     study = Study((measured,), {})
     monkeypatch.setattr("octavo.studies.two_page_sizes.run_study", lambda request: study)
-    done = CliRunner().invoke(app, ["reproduce", "two-page-sizes", "--out", str(tmp_path / "out")])
+    done = invoke("reproduce", "two-page-sizes", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0, done.stderr
     assert done.stdout == study.markdown()
     figures = [

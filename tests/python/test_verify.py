@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import octavo
+from called import invoke
 from fakes import write_calibration
 from octavo.analysis.stored_result import read_run
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import MIB
-from octavo.cli import app
 from octavo.verification import api
 from octavo.verification.experiment import Measured
 from octavo.verification.outcome import Summary, predicted_gain
@@ -394,7 +393,7 @@ def test_invalid_options_are_errors(
     arguments: list[str], status: int, sentence: str, tmp_path: Path
 ) -> None:
     words = ["verify", "--sysfs-root", str(make_tree(tmp_path)), *arguments]
-    done = CliRunner().invoke(app, words, prog_name="octavo")
+    done = invoke(*words)
     assert done.exit_code == status, done.stderr
     assert sentence in done.stderr
 
