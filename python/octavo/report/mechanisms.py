@@ -66,11 +66,27 @@ class Figure:
         return "\n".join([opening, STYLE, *self._parts, "</svg>", ""])
 
 
-def translation() -> Figure:
+FIGURES: dict[str, Callable[[], Figure]] = {}
+"""By mechanism: a design names its own where it is registered; docs/explanation shows some."""
+
+
+def _figure(height: int, label: str) -> Callable[[Callable[[Figure], None]], None]:
+    """Adds the figure that a function draws, under the function's name."""
+
+    def add(draw: Callable[[Figure], None]) -> None:
+        def drawn() -> Figure:
+            figure = Figure(height, label)
+            draw(figure)
+            return figure
+
+        FIGURES[draw.__name__.replace("_", "-")] = drawn
+
+    return add
+
+
+@_figure(330, "A virtual address is looked up in two TLBs; a miss in both walks the page table")
+def translation(figure: Figure) -> None:
     """An access and what it passes."""
-    figure = Figure(
-        330, "A virtual address is looked up in two TLBs; a miss in both walks the page table"
-    )
     figure.box(10, 10, 200, 34, "virtual page number")
     figure.arrow(110, 44, 110, 78)
     for y, name, cost in ((78, "first-level TLB", "64 entries"), (154, "second-level TLB", "2048")):
@@ -89,14 +105,11 @@ def translation() -> Figure:
     figure.arrow(210, 280, 380, 280)
     figure.words(295, 270, "4 loads at most")
     figure.box(380, 78, 90, 232, "physical", "frame")
-    return figure
 
 
-def segments() -> Figure:
+@_figure(250, "A segment is defined once; each execution adds its number and its data addresses")
+def segments(figure: Figure) -> None:
     """Segments defined once, and the stream of their executions."""
-    figure = Figure(
-        250, "A segment is defined once; each execution adds its number and its data addresses"
-    )
     figure.box(10, 10, 150, 90, "program under", "Valgrind")
     figure.box(10, 150, 150, 90, "segment 7", "fetch, load, fetch,", "store")
     figure.arrow(85, 100, 85, 150)
@@ -114,12 +127,11 @@ def segments() -> Figure:
     figure.arrow(392, 195, 420, 195)
     figure.words(442, 190, "TLBs,")
     figure.words(442, 208, "all sizes", size=13)
-    return figure
 
 
-def curves() -> Figure:
+@_figure(250, "The depth of a page in the LRU stack is the least TLB that hits")
+def curves(figure: Figure) -> None:
     """A stack of pages and the curve of its distances."""
-    figure = Figure(250, "The depth of a page in the LRU stack is the least TLB that hits")
     for number, page in enumerate(("C", "A", "F", "B", "D")):
         figure.box(20, 20 + 38 * number, 80, 38, page, fill=ORANGE if page == "B" else None)
         figure.words(112, 44 + 38 * number, str(number + 1), "start")
@@ -134,12 +146,11 @@ def curves() -> Figure:
     figure.words(455, 148, "entries", "end", 12)
     figure.words(150, 184, "hits with 4 entries or more,", "start", 13)
     figure.words(150, 204, "misses with 3 or fewer", "start", 13)
-    return figure
 
 
-def two_page_sizes() -> Figure:
+@_figure(230, "A chunk with half of its blocks in use becomes one large page")
+def two_page_sizes(figure: Figure) -> None:
     """Two chunks, one of which is promoted."""
-    figure = Figure(230, "A chunk with half of its blocks in use becomes one large page")
     for y, used, name in ((40, {0, 2, 3, 5, 7}, "large page"), (150, {1, 6}, "2 small pages")):
         for block in range(8):
             figure.box(10 + 34 * block, y, 34, 40, fill=TEAL if block in used else None)
@@ -151,12 +162,11 @@ def two_page_sizes() -> Figure:
             figure.box(340, y, 34, 40, fill=ORANGE)
             figure.box(384, y, 34, 40, fill=ORANGE)
             figure.words(405, y + 62, name)
-    return figure
 
 
-def power_of_two_pages() -> Figure:
+@_figure(210, "A mapping of 28 KiB is three pages: 16, 8 and 4 KiB, each one TLB entry")
+def power_of_two_pages(figure: Figure) -> None:
     """A mapping as pages of powers of two."""
-    figure = Figure(210, "A mapping of 28 KiB is three pages: 16, 8 and 4 KiB, each one TLB entry")
     figure.words(10, 24, "a mapping of 28 KiB", "start")
     for page in range(7):
         figure.box(10 + 60 * page, 34, 60, 36, "4K")
@@ -165,14 +175,11 @@ def power_of_two_pages() -> Figure:
         figure.box(x, 110, width, 36, name, fill=TEAL)
         figure.arrow(x + width // 2, 146, x + width // 2, 176)
     figure.words(220, 196, "one TLB entry each; its mask has the size")
-    return figure
 
 
-def pages_with_holes() -> Figure:
+@_figure(250, "Most of a 2 MiB page is in one frame; holes are translated by their own entries")
+def holes(figure: Figure) -> None:
     """A large page with holes."""
-    figure = Figure(
-        250, "Most of a 2 MiB page is in one frame; holes are translated by their own entries"
-    )
     figure.words(10, 24, "virtual page of 2 MiB", "start")
     holes = {3, 8}
     for part in range(12):
@@ -187,14 +194,11 @@ def pages_with_holes() -> Figure:
     figure.words(29 + 38 * 3 + 14, 182, "hole: used by others", "start", 12)
     figure.box(100, 196, 90, 40, "4 KiB frame", fill=ORANGE)
     figure.box(288, 196, 90, 40, "4 KiB frame", fill=ORANGE)
-    return figure
 
 
-def software_translation() -> Figure:
+@_figure(170, "Virtual caches hit without translation; a miss of the second runs a handler")
+def software_translation(figure: Figure) -> None:
     """Virtual caches in front of a handler."""
-    figure = Figure(
-        170, "Virtual caches hit without translation; a miss of the second runs a handler"
-    )
     figure.box(10, 40, 90, 60, "L1 cache", "virtual", fill=TEAL)
     figure.box(140, 40, 90, 60, "L2 cache", "virtual", fill=TEAL)
     figure.box(270, 40, 90, 60, "handler", "software", fill=ORANGE)
@@ -206,12 +210,11 @@ def software_translation() -> Figure:
     figure.words(120, 130, "hits: no translation")
     figure.words(350, 130, "translates each miss of L2,")
     figure.words(350, 148, "from page-table entries in L2")
-    return figure
 
 
-def core_model() -> Figure:
+@_figure(240, "Two misses that overlap cost less time than their latencies added up")
+def core_model(figure: Figure) -> None:
     """A walk that overlaps with another miss."""
-    figure = Figure(240, "Two misses that overlap cost less time than their latencies added up")
     rows = (("load, cache miss", 10, 260, TEAL), ("page walk", 60, 150, ORANGE))
     figure.words(10, 22, "out of order", "start")
     for number, (name, x, width, colour) in enumerate(rows):
@@ -224,12 +227,11 @@ def core_model() -> Figure:
     figure.line((420, 142), (420, 190))
     figure.arrow(10, 206, 470, 206)
     figure.words(465, 226, "cycles", "end")
-    return figure
 
 
-def huge_pages() -> Figure:
+@_figure(220, "A 2 MiB page takes one TLB entry, 512 pages of 4 KiB take 512")
+def huge_pages(figure: Figure) -> None:
     """512 base pages as one."""
-    figure = Figure(220, "A 2 MiB page takes one TLB entry, 512 pages of 4 KiB take 512")
     figure.words(10, 24, "2 MiB of memory as 4 KiB pages", "start")
     for page in range(24):
         figure.box(10 + 19 * page, 34, 19, 30, fill=TEAL)
@@ -238,14 +240,11 @@ def huge_pages() -> Figure:
     figure.words(250, 113, "aligned, in one free piece", "start", 13)
     figure.box(10, 126, 456, 36, "one page of 2 MiB", fill=ORANGE)
     figure.words(10, 188, "1 TLB entry, a walk is one level shorter", "start", 13)
-    return figure
 
 
-def reservation() -> Figure:
+@_figure(240, "Pages go to their places in a reserved frame, and become one once it is full")
+def reservation(figure: Figure) -> None:
     """Base pages in a reserved frame."""
-    figure = Figure(
-        240, "Pages go to their places in a reserved frame, and become one once it is full"
-    )
     figure.words(10, 24, "virtual pages, as they are touched", "start")
     figure.words(10, 122, "frame of 2 MiB, reserved at the first touch", "start")
     for page in range(12):
@@ -257,14 +256,11 @@ def reservation() -> Figure:
     figure.arrow(238, 162, 238, 190)
     figure.words(250, 181, "all touched", "start", 13)
     figure.box(10, 194, 456, 34, "one page of 2 MiB, nothing copied", fill=ORANGE)
-    return figure
 
 
-def granules() -> Figure:
+@_figure(200, "Aligned 4 KiB pages in one larger page share a page fault and a TLB entry")
+def granules(figure: Figure) -> None:
     """Base pages of another size in one entry."""
-    figure = Figure(
-        200, "Aligned 4 KiB pages in one larger page share a page fault and a TLB entry"
-    )
     figure.words(10, 24, "4 KiB of address space each", "start")
     for page in range(12):
         figure.box(10 + 38 * page, 34, 38, 30)
@@ -273,12 +269,11 @@ def granules() -> Figure:
         figure.box(10 + 152 * page, 110, 152, 34, "one page", fill=TEAL if page < 2 else None)
         figure.arrow(86 + 152 * page, 144, 86 + 152 * page, 168)
     figure.words(238, 188, "one TLB entry each, in the arrays of base pages")
-    return figure
 
 
-def coalescing() -> Figure:
+@_figure(240, "Pages that are contiguous in both address spaces share one TLB entry")
+def coalescing(figure: Figure) -> None:
     """A run of pages in one entry."""
-    figure = Figure(240, "Pages that are contiguous in both address spaces share one TLB entry")
     figure.words(10, 24, "virtual pages of an aligned group", "start")
     places = (4, 5, 6, 9, 1, 2, 10, 8)
     for page, place in enumerate(places):
@@ -293,12 +288,11 @@ def coalescing() -> Figure:
     ):
         figure.box(x, 180, width, 36, text, fill=colour)
     figure.words(10, 174, "TLB entries", "start", 13)
-    return figure
 
 
-def range_tlb() -> Figure:
+@_figure(250, "A miss of the first level asks the second level and a range TLB at once")
+def range_tlb(figure: Figure) -> None:
     """A range TLB beside the second level."""
-    figure = Figure(250, "A miss of the first level asks the second level and a range TLB at once")
     figure.box(10, 10, 200, 40, "first-level TLB", fill=TEAL)
     figure.words(225, 60, "miss", "start")
     figure.arrow(110, 50, 110, 82)
@@ -314,12 +308,11 @@ def range_tlb() -> Figure:
     figure.box(250, 200, 210, 40, "walk of the range table")
     figure.arrow(210, 208, 250, 208)
     figure.words(10, 240, "the second walk costs no time", "start", 13)
-    return figure
 
 
-def direct_segment() -> Figure:
+@_figure(230, "Addresses between base and limit are translated by adding an offset")
+def direct_segment(figure: Figure) -> None:
     """Registers that translate one range."""
-    figure = Figure(230, "Addresses between base and limit are translated by adding an offset")
     figure.words(10, 24, "virtual addresses", "start")
     figure.box(10, 34, 110, 36, "pages")
     figure.box(120, 34, 240, 36, "segment", fill=ORANGE)
@@ -333,12 +326,11 @@ def direct_segment() -> Figure:
     figure.box(10, 150, 456, 36)
     figure.box(180, 150, 240, 36, "contiguous frames", fill=ORANGE)
     figure.words(10, 210, "physical memory", "start")
-    return figure
 
 
-def gapped_pages() -> Figure:
+@_figure(240, "A 2 MiB page is made of any 32 of the 64 sub-blocks of a 4 MiB chunk")
+def gaps(figure: Figure) -> None:
     """A page made of some sub-blocks of a chunk."""
-    figure = Figure(240, "A 2 MiB page is made of any 32 of the 64 sub-blocks of a 4 MiB chunk")
     figure.words(10, 24, "virtual page of 2 MiB: 32 sub-blocks of 64 KiB", "start")
     for block in range(6):
         figure.box(10 + 38 * block, 34, 38, 32, str(block), fill=TEAL)
@@ -352,12 +344,11 @@ def gapped_pages() -> Figure:
         figure.box(10 + 38 * block, 182, 38, 32, "1" if inside else "0", fill=ORANGE)
     figure.arrow(124, 66, 124, 94)
     figure.words(10, 176, "bitmap of the chunk: the n-th 1 is sub-block n", "start", 13)
-    return figure
 
 
-def tlb_in_memory() -> Figure:
+@_figure(300, "A third-level TLB lies in memory, and data caches hold lines of it")
+def tlb_in_memory(figure: Figure) -> None:
     """A third level in memory."""
-    figure = Figure(300, "A third-level TLB lies in memory, and data caches hold lines of it")
     for y, text, colour in ((10, "first-level TLB", TEAL), (84, "second-level TLB", TEAL)):
         figure.box(10, y, 200, 40, text, fill=colour)
         figure.arrow(110, y + 40, 110, y + 74)
@@ -370,12 +361,11 @@ def tlb_in_memory() -> Figure:
     figure.words(120, 231, "miss", "start")
     figure.box(10, 244, 200, 40, "page walk")
     figure.words(290, 140, "predicted page size", "start", 13)
-    return figure
 
 
-def tlb_in_cache() -> Figure:
+@_figure(290, "Lines of the second-level data cache hold the TLB entries of eight pages")
+def tlb_in_cache(figure: Figure) -> None:
     """Blocks of TLB entries among the lines of a data cache."""
-    figure = Figure(290, "Lines of the second-level data cache hold the TLB entries of eight pages")
     for y, text in ((10, "first-level TLB"), (84, "second-level TLB")):
         figure.box(10, y, 200, 40, text, fill=TEAL)
         figure.arrow(110, y + 40, 110, y + 74)
@@ -390,12 +380,11 @@ def tlb_in_cache() -> Figure:
     figure.words(110, 222, "a hit ends the walk", size=13)
     figure.arrow(210, 190, 290, 226)
     figure.words(110, 262, "a costly walk fills a block", size=13)
-    return figure
 
 
-def elastic_cuckoo() -> Figure:
+@_figure(250, "A walk probes all ways of hashed page tables at once")
+def cuckoo_tables(figure: Figure) -> None:
     """Probes of all ways at once."""
-    figure = Figure(250, "A walk probes all ways of hashed page tables at once")
     figure.box(10, 10, 200, 40, "virtual page number")
     figure.words(230, 36, "walk tables say which sizes", "start", 13)
     for way in range(3):
@@ -407,12 +396,11 @@ def elastic_cuckoo() -> Figure:
     figure.line((110, 50), (110, 86))
     figure.line((80, 86), (392, 86))
     figure.words(238, 244, "one memory latency, not four", size=13)
-    return figure
 
 
-def in_cache_translation() -> Figure:
+@_figure(190, "Hardware looks the page-table entry up in the virtual cache itself")
+def in_cache_translation(figure: Figure) -> None:
     """Page-table entries that hardware finds in the cache."""
-    figure = Figure(190, "Hardware looks the page-table entry up in the virtual cache itself")
     figure.box(10, 50, 120, 70, "virtual caches", fill=TEAL)
     figure.box(200, 50, 120, 70, "hardware", "makes the", "entry's address", fill=ORANGE)
     figure.box(390, 50, 80, 70, "memory", "physical")
@@ -424,12 +412,22 @@ def in_cache_translation() -> Figure:
     figure.words(355, 77, "frame")
     figure.words(10, 30, "hits: no translation", "start")
     figure.words(10, 174, "entries have virtual addresses, and share the cache", "start", 13)
-    return figure
 
 
-def software_refill(caches: str, label: str) -> Figure:
+@_figure(180, "Misses of virtual caches ask a TLB, which a software handler refills")
+def software_refill_virtual(figure: Figure) -> None:
+    """A TLB behind virtual caches."""
+    _software_refill(figure, "virtual")
+
+
+@_figure(180, "Each access asks a TLB, which a software handler refills")
+def software_refill_physical(figure: Figure) -> None:
+    """A TLB in front of physical caches."""
+    _software_refill(figure, "physical")
+
+
+def _software_refill(figure: Figure, caches: str) -> None:
     """A TLB that software refills, behind virtual caches or in front of physical ones."""
-    figure = Figure(180, label)
     cache, tlb = (f"{caches} caches", TEAL), ("TLB, 64 entries", ORANGE)
     order = (cache, tlb) if caches == "virtual" else (tlb, cache)
     for x, (text, colour) in zip((10, 190), order, strict=True):
@@ -444,15 +442,24 @@ def software_refill(caches: str, label: str) -> Figure:
     figure.words(at + 30, 120, "miss", "start", 13)
     said = "hits: no translation" if caches == "virtual" else "every access is translated"
     figure.words(10, 30, said, "start")
-    return figure
 
 
-def perfect(level: str) -> Figure:
+@_figure(106, "A first-level TLB that never misses: a bound, which cannot be built")
+def perfect_first(figure: Figure) -> None:
+    """No second level."""
+    _perfect(figure, "first")
+
+
+@_figure(182, "A second-level TLB that never misses: a bound, which cannot be built")
+def perfect_second(figure: Figure) -> None:
+    """The first level may miss."""
+    _perfect(figure, "second")
+
+
+def _perfect(figure: Figure, level: str) -> None:
     """A level that never misses."""
     names = ["first-level TLB"] if level == "first" else ["first-level TLB", "second-level TLB"]
     height = 42 + 76 * (len(names) - 1)
-    label = f"A {level}-level TLB that never misses: a bound, which cannot be built"
-    figure = Figure(height + 64, label)
     for number, name in enumerate(names):
         y = 20 + 76 * number
         is_perfect = name.startswith(level)
@@ -464,36 +471,3 @@ def perfect(level: str) -> Figure:
             figure.words(120, y + 64, "miss", "start")
     figure.box(330, 20, 130, height, "physical frame")
     figure.words(10, height + 46, "no page walks; page faults stay", "start", 13)
-    return figure
-
-
-FIGURES: dict[str, Callable[[], Figure]] = {
-    "translation": translation,
-    "segments": segments,
-    "curves": curves,
-    "two-page-sizes": two_page_sizes,
-    "core-model": core_model,
-    "huge-pages": huge_pages,
-    "reservation": reservation,
-    "granules": granules,
-    "power-of-two-pages": power_of_two_pages,
-    "coalescing": coalescing,
-    "range-tlb": range_tlb,
-    "direct-segment": direct_segment,
-    "holes": pages_with_holes,
-    "gaps": gapped_pages,
-    "tlb-in-memory": tlb_in_memory,
-    "tlb-in-cache": tlb_in_cache,
-    "cuckoo-tables": elastic_cuckoo,
-    "software-translation": software_translation,
-    "in-cache-translation": in_cache_translation,
-    "software-refill-virtual": lambda: software_refill(
-        "virtual", "Misses of virtual caches ask a TLB, which a software handler refills"
-    ),
-    "software-refill-physical": lambda: software_refill(
-        "physical", "Each access asks a TLB, which a software handler refills"
-    ),
-    "perfect-first": lambda: perfect("first"),
-    "perfect-second": lambda: perfect("second"),
-}
-"""By mechanism: a design names its own where it is registered; docs/explanation shows some."""
