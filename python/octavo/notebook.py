@@ -21,7 +21,7 @@ from octavo.report.figures import svg_of
 from octavo.report.run import run_charts
 from octavo.report.sim import sim_figures
 from octavo.report.sim_data import report_data as sim_data
-from octavo.report.theme import UNORDERED, Spec, finished, inline, row_axis, wide_legend
+from octavo.report.theme import Spec, finished, inline, row_axis, unordered_colours, wide_legend
 from octavo.runs.result import RunResult
 from octavo.simulation.api import SimResult
 from octavo.simulation.view import grids as sim_grids
@@ -150,12 +150,7 @@ def _(result: SimResult) -> Spec | None:
 @figure_of.register
 def _(result: Outcome) -> Spec | None:
     values = [
-        {
-            "setting": one.name,
-            "low": one.gain.low,
-            "median": one.gain.median,
-            "high": one.gain.high,
-        }
+        {"setting": one.name, **{end: getattr(one.gain, end) for end in ("low", "median", "high")}}
         for one in result.summaries
         if one.gain is not None
     ]
@@ -195,7 +190,7 @@ def _(result: SweepResult) -> Spec | None:
         if row[metric] is not None
     ]
     designs = list(dict.fromkeys(value["design"] for value in values))
-    colours = [UNORDERED[at % len(UNORDERED)] for at in range(len(designs))]
+    colours = unordered_colours(len(designs))
     axis = vl.Axis(format=".2~%" if metric == "translation_share" else "~s", tickCount=5)
     chart = (
         inline(values)

@@ -20,8 +20,8 @@ from octavo.report.theme import (
     finished,
     heat,
     log_ticks,
+    page_size_axis,
     row_axis,
-    size_axis,
 )
 
 STREAM_NAMES = {"fetch": "code", "data": "data"}
@@ -235,12 +235,7 @@ def _lines(values: Values, field: str, title: str) -> Spec:
     names = list(dict.fromkeys(value["line"] for value in values))
     colours = {name: COLOURS[name.partition(",")[0]] for name in names}
     sizes = {value["size"]: value["page"] for value in values}
-    x = vl.X(
-        "size:Q",
-        title="page size",
-        scale=vl.Scale(type="log", base=2, nice=False, padding=6),
-        axis=size_axis(sorted(sizes.items())),
-    )
+    x = page_size_axis(sorted(sizes.items()))
     y = vl.Y(
         f"{field}:Q",
         title=title,
@@ -267,7 +262,7 @@ def _lines(values: Values, field: str, title: str) -> Spec:
             tooltip=tooltip,
         )
     )
-    chart = vl.Chart(**{**lines.spec, "layer": [*lines.spec["layer"], ring.spec]})
+    chart = lines.with_layer(ring)
     return finished(chart.properties(width=_WIDTH, height=_HEIGHT, padding=label_room(names)))
 
 

@@ -23,6 +23,7 @@ from octavo.report.theme import (
     inline,
     log_ticks,
     ordered_colours,
+    page_size_axis,
     row_axis,
     size_axis,
     wide_legend,
@@ -104,12 +105,7 @@ def needed_chart(data: dict[str, Any], values: Values) -> Spec:
     """Entries that a TLB needs to miss no more than so often, over the page size."""
     per = "1000 instructions" if data["has_instructions"] else "1000 references"
     names = [f"{rate:g}" for rate in NEEDED]
-    x = vl.X(
-        "size:Q",
-        title="page size",
-        scale=vl.Scale(type="log", base=2, nice=False, padding=6),
-        axis=size_axis([(size, name) for size, name in data["sizes"]]),
-    )
+    x = page_size_axis(data["sizes"])
     y = vl.Y(
         "entries:Q",
         title=f"entries for so many misses per {per}",
@@ -176,12 +172,7 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
     """Working sets over the page size, relative to 4 KiB pages: a line a window; two sizes are
     marks, at the larger one.
     """
-    x = vl.X(
-        "size:Q",
-        title="page size",
-        scale=vl.Scale(type="log", base=2, nice=False, padding=6),
-        axis=size_axis([(size, name) for size, name in data["sizes"]]),
-    )
+    x = page_size_axis(data["sizes"])
     y = vl.Y(
         "normalised:Q",
         title="working set, over 4 KiB pages",
@@ -206,7 +197,7 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
             .mark("point", shape="diamond", size=70, strokeWidth=1.5, filled=False)
             .encode(x=x, y=y, color=colour, tooltip=tooltip)
         )
-        chart = vl.Chart(**{**chart.spec, "layer": [*chart.spec["layer"], marks.spec]})
+        chart = chart.with_layer(marks)
     padding = label_room(data["windows"])
     return finished(chart.properties(width=_WIDTH, height=_HEIGHT, padding=padding))
 

@@ -14,6 +14,7 @@ from typing import Any
 from octavo.base import metrics
 from octavo.base.units import BASE_PAGE, format_bytes, format_count
 from octavo.hardware.tlb_presets import pair_name
+from octavo.report.theme import rounded
 from octavo.report.thinning import thinned
 from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.caches import SHOWN_BYTES, SHOWN_WAYS
@@ -257,5 +258,4 @@ def _cost(curves: StreamCurves, misses: int, penalty: float) -> float | None:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Six digits: more than any pixel shows."""
-    return None if value is None else float(f"{value:.6g}")
+    return None if value is None else rounded(value)

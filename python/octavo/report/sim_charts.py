@@ -13,13 +13,14 @@ from octavo.base.units import format_bytes, format_count, format_mpki
 from octavo.report import vegalite as vl
 from octavo.report.labels import LONGEST, label_room, labelled_lines, with_labels
 from octavo.report.theme import (
-    UNORDERED,
     Spec,
     Values,
     finished,
     inline,
     log_ticks,
+    rounded,
     row_axis,
+    unordered_colours,
     wide_legend,
 )
 from octavo.simulation.model import RESOLUTION
@@ -75,9 +76,9 @@ def _differences(totals: Totals, base: str, show: Any) -> vl.Chart:
         values.append(
             {
                 "design": design,
-                "share": _rounded(share),
-                "low": _rounded((1 + share) / (1 + RESOLUTION) - 1),
-                "high": _rounded((1 + share) * (1 + RESOLUTION) - 1),
+                "share": rounded(share),
+                "low": rounded((1 + share) / (1 + RESOLUTION) - 1),
+                "high": rounded((1 + share) * (1 + RESOLUTION) - 1),
                 "verdict": verdict,
                 "figure": figure,
                 "total": show(total),
@@ -139,7 +140,7 @@ def parts_chart(data: dict[str, Any]) -> Spec | None:
             "design": value["design"],
             "part": value["part"],
             "place": value["place"],
-            "share": _rounded((value["cycles"] - of_base.get(value["part"], 0)) / totals[base]),
+            "share": rounded((value["cycles"] - of_base.get(value["part"], 0)) / totals[base]),
             "cycles": round(value["cycles"] - of_base.get(value["part"], 0)),
         }
         for value in data["cycles"]
@@ -259,7 +260,7 @@ def _series(what: str, values: Values, designs: Sequence[str]) -> Spec:
         for value in values
         if value["design"] in names
     ]
-    place = {name: UNORDERED[at % len(UNORDERED)] for at, name in enumerate(designs)}
+    place = dict(zip(designs, unordered_colours(len(designs)), strict=True))
     colours = {name: place[first] for first, name in names.items()}
     x = vl.X(
         "at:Q",
@@ -324,9 +325,5 @@ def _by(values: Values, field: str) -> dict[str, Values]:
 
 
 def _colours(field: str, names: Sequence[str]) -> vl.Field:
-    colours = [UNORDERED[at % len(UNORDERED)] for at in range(len(names))]
+    colours = unordered_colours(len(names))
     return vl.named(f"{field}:N", names, colours, legend=wide_legend(None, names))
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")

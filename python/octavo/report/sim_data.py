@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from octavo.base.units import MIB
+from octavo.report.theme import rounded
 from octavo.simulation.api import SimResult
 from octavo.simulation.choice import sentence
 from octavo.simulation.model import Counts, Simulated, added, translation_cycles
@@ -86,7 +87,7 @@ def _misses(ran: Sequence[Simulated]) -> Iterator[Record]:
                     "design": one.design,
                     "level": name,
                     "misses": misses,
-                    "rate": _rounded(rate),
+                    "rate": rounded(rate),
                 }
 
 
@@ -100,7 +101,7 @@ def _cycles(ran: Sequence[Simulated]) -> Iterator[Record]:
                 "part": names.get(part, part.replace("_", " ")),
                 "place": place,
                 "cycles": cycles,
-                "rate": _rounded(cycles / one.instructions),
+                "rate": rounded(cycles / one.instructions),
             }
 
 
@@ -112,7 +113,7 @@ def _memory(designs: Sequence[Simulated]) -> Iterator[Record]:
                 "design": one.design,
                 "what": name,
                 "bytes": size,
-                "mib": _rounded(size / MIB),
+                "mib": rounded(size / MIB),
             }
 
 
@@ -128,10 +129,5 @@ def _series(result: SimResult) -> Iterator[Record]:
             counts, instructions = added(part), every * len(part)
             begun = result.configuration.warm_up_instructions + every * first
             for what, of in _SERIES:
-                value = _rounded(of(counts, instructions))
+                value = rounded(of(counts, instructions))
                 yield {"design": one.design, "what": what, "at": begun, "value": value}
-
-
-def _rounded(value: float) -> float:
-    """Six digits: more than any pixel shows."""
-    return float(f"{value:.6g}")

@@ -87,6 +87,26 @@ def _channels(colour: str) -> list[int]:
     return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
 
 
+def unordered_colours(number: int) -> list[str]:
+    """`number` colours without an order; those of the palette again where it has too few."""
+    return [UNORDERED[at % len(UNORDERED)] for at in range(number)]
+
+
+def rounded(value: float) -> float:
+    """Six digits: more than any pixel shows."""
+    return float(f"{value:.6g}")
+
+
+def page_size_axis(sizes: Sequence[tuple[int, str]]) -> vl.X:
+    """The records' `size`, the bytes of a page, on a logarithmic axis."""
+    return vl.X(
+        "size:Q",
+        title="page size",
+        scale=vl.Scale(type="log", base=2, nice=False, padding=6),
+        axis=size_axis(sizes),
+    )
+
+
 def inline(values: Values) -> vl.Chart:
     """A chart of data that it holds."""
     return vl.Chart(data={"values": values})

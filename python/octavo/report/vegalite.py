@@ -77,6 +77,10 @@ class Chart:
         """Sets a title, a width or a height."""
         return self._with(**more)
 
+    def with_layer(self, chart: Chart) -> Chart:
+        """Draws another chart on top of those of a layered one."""
+        return self._with(layer=[*self.spec["layer"], chart.spec])
+
     def resolve_scale(self, **channels: str) -> Chart:
         """Gives panels a scale each (`independent`) or one for all (`shared`)."""
         return self._with(resolve={"scale": channels})

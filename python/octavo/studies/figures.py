@@ -14,6 +14,7 @@ from octavo.report.theme import (
     finished,
     inline,
     size_axis,
+    unordered_colours,
     wide_legend,
 )
 
@@ -70,9 +71,8 @@ def lines_by_size(
 ) -> Spec:
     """A line of each of `names` over the page size; the `key` of a value has its name."""
     x = vl.X("size:Q", title="page size", scale=LOG_2, axis=bytes_axis(ticks))
-    count = len(UNORDERED)
-    colours = [UNORDERED[number % count] for number in range(len(names))]
-    marks = [MARKS[(number // count) % len(MARKS)] for number in range(len(names))]
+    colours = unordered_colours(len(names))
+    marks = [MARKS[(number // len(UNORDERED)) % len(MARKS)] for number in range(len(names))]
     chart = lines(values, x, y, key, names, colours, marks, wide_legend(None), point=45)
     return finished(chart.properties(width=LINES_WIDTH, height=height))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from octavo.base.units import KIB
 from octavo.report import vegalite as vl
-from octavo.report.theme import UNORDERED, Spec, Values, finished, inline, wide_legend
+from octavo.report.theme import Spec, Values, finished, inline, unordered_colours, wide_legend
 from octavo.studies.figures import LOG_2, bytes_axis
 from octavo.studies.softvm import SOFTVM, Measurement, Study
 from octavo.studies.softvm.sweep import L1_SIZES
@@ -38,7 +38,7 @@ def _organisations(measured: Sequence[Measurement]) -> Spec:
         for of, cpi in m.sweep
         if cpi > 0
     ]
-    colours = [UNORDERED[number % len(UNORDERED)] for number in range(len(names))]
+    colours = unordered_colours(len(names))
     chart = (
         inline(values)
         .mark("line", strokeWidth=1.4, point={"size": 25, "filled": True})
