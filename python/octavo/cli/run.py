@@ -11,7 +11,7 @@ from octavo.cli.command_line import TraceCommand
 from octavo.cli.groups import command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.cli.output_files import Files, end
-from octavo.runs.api import execute, execute_trace
+from octavo.runs.api import execute
 from octavo.runs.configuration import Configuration, configure
 from octavo.terminal.console import make_console
 from octavo.terminal.live import LiveLine, progress_text, trace_text
@@ -121,12 +121,9 @@ def run(
                     _show_result()
                 line.show(progress)
 
-            if is_trace:
-                result = execute_trace(
-                    command[0], configuration, show, tracing.format, per_process=per_process
-                )
-            else:
-                result = execute(command, configuration, show, per_process=per_process)
+            result = execute(
+                command, configuration, show, is_trace, tracing.format, per_process=per_process
+            )
         console = make_console()
         if not output.quiet:
             _show_result()(console, result, advice=advice)

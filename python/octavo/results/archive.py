@@ -55,18 +55,16 @@ def files_of(result: InFiles) -> Files:
 
     if isinstance(result, RunResult):
         kept, data = DOCUMENT, result.document()
-        page = render_run(data)
     elif isinstance(result, CurvesResult):
         kept, data = REPORT_DATA, curves_data.report_data(result)
-        page = render_curves(data)
     else:
         kept, data = REPORT_DATA, sim_data.report_data(result)
-        page = render_sim(data)
+    render, _ = _MAKERS[data["schema"]]
     files: Files = {
         ROWS: rows_writer(result),
         MANIFEST: text_writer(to_json(result.manifest, indent=2)),
         kept: text_writer(to_json(data)),
-        REPORT: text_writer(page),
+        REPORT: text_writer(render(data)),
     }
     if isinstance(result, RunResult) and result.allocations is not None:
         files[FOLDED] = text_writer(folded(result.allocations))

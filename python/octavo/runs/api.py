@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from octavo._core import LiveRun
 from octavo.base.arguments import with_checked_names
-from octavo.base.progress import watched
+from octavo.base.progress import OnProgress, watched
 from octavo.runs.configuration import MAX_GROWTH, Configuration, configure
 from octavo.traces.by_name import SYNTHETIC_FORMAT
 from octavo.tracing.replay import replay_trace
 from octavo.tracing.run import means_a_trace, trace_program
 
 if TYPE_CHECKING:
-    from octavo._core import Progress, Result, TraceProgress
+    from octavo._core import Progress, Result
     from octavo.runs.result import RunResult
     from octavo.tracing.manifest import Circumstances
     from octavo.tracing.run import MakeRun
@@ -87,27 +87,28 @@ def run(
         native_seconds=native_seconds,
     )
     with watched(on_progress, "trace" if is_trace else "program") as show:
-        if is_trace:
-            return execute_trace(words[0], configuration, show, format, per_process=per_process)
-        return execute(words, configuration, show, per_process=per_process)
+        return execute(words, configuration, show, is_trace, format, per_process=per_process)
 
 
 def execute(
     command: Sequence[str],
     configuration: Configuration,
-    on_progress: Callable[[Progress], None],
-    make_run: MakeRun = LiveRun,
+    on_progress: OnProgress,
+    is_trace: bool = False,
+    format: str | None = None,
     *,
     per_process: bool = False,
+    make_run: MakeRun = LiveRun,
 ) -> RunResult:
-    """Runs a resolved configuration; `make_run` lets tests put their own tracer in place.
+    """Runs a resolved configuration: a program, or a trace to its end or as far as it can be read.
 
-    With `per_process`, processes of one program are judged and shown apart.
+    With `per_process`, processes of one program are judged and shown apart; `make_run` lets tests
+    put their own tracer in place. Raises OctavoError.
     """
 
     def run_result(result: Result, circumstances: Circumstances) -> RunResult:
-        finished = _finished()
-        return finished(result, configuration, circumstances, command, per_process=per_process)
+        words = _command_of(circumstances) if is_trace else command
+        return _finished()(result, configuration, circumstances, words, per_process=per_process)
 
     def document(result: Result, circumstances: Circumstances) -> dict[str, Any]:
         return run_result(result, circumstances).document()
@@ -116,27 +117,13 @@ def execute(
         _finished()
         on_progress(progress)
 
-    result, circumstances = trace_program(
-        command, configuration, configuration.analysis, show, make_run=make_run, document=document
+    analysis = configuration.analysis
+    if is_trace:
+        return run_result(*replay_trace(command, configuration, analysis, on_progress, format))
+    found = trace_program(
+        command, configuration, analysis, show, make_run=make_run, document=document
     )
-    return run_result(result, circumstances)
-
-
-def execute_trace(
-    name: str,
-    configuration: Configuration,
-    on_progress: Callable[[TraceProgress], None],
-    format: str | None = None,
-    *,
-    per_process: bool = False,
-) -> RunResult:
-    """Reads a trace to its end, or as far as it can be read. Raises OctavoError."""
-    result, circumstances = replay_trace(
-        [name], configuration, configuration.analysis, on_progress, format
-    )
-    command = _command_of(circumstances)
-    finished = _finished()
-    return finished(result, configuration, circumstances, command, per_process=per_process)
+    return run_result(*found)
 
 
 def _command_of(circumstances: Circumstances) -> list[str] | None:
