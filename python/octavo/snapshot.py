@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import octavo._core as _core
-from octavo.base.files import check_new_file, failing_with, replace_file
+from octavo.base.files import NewFile
 from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count, format_share
 
@@ -42,23 +42,20 @@ def take_snapshot(
     snapshot also records the physical layout of that process. Raises OctavoError if there is no
     such process, or the file cannot be written or exists and is not to be overwritten.
     """
-    name = os.fspath(file)
-    check_new_file(name, force=force, option="-o")
+    new = NewFile(os.fspath(file), force=force, option="-o")
     content, summary = _core.take_snapshot(pid=pid)
-    with failing_with(f"`{name}`"):
-        place = Path(os.path.realpath(name))
-        replace_file(place, lambda place: _write(place, content), overwrite=force)
-    return MemorySnapshot(name, json.loads(summary))
+
+    def write(place: Path) -> None:
+        place.write_bytes(content)
+
+    new.write(write)
+    return MemorySnapshot(new.name, json.loads(summary))
 
 
 def read_snapshot(file: str | os.PathLike[str]) -> MemorySnapshot:
     """Reads what `take_snapshot` wrote. Raises OctavoError for anything else."""
     name = os.fspath(file)
     return MemorySnapshot(name, json.loads(_core.read_snapshot(name)))
-
-
-def _write(place: Path, content: bytes) -> None:
-    place.write_bytes(content)
 
 
 def headline(snapshot: MemorySnapshot) -> str:

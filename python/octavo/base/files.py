@@ -116,6 +116,24 @@ def check_new_file(name: str, *, force: bool, option: str) -> None:
             raise PermissionError(None, "permission denied")
 
 
+class NewFile:
+    """A file that is to be written, by its name."""
+
+    def __init__(self, name: str, *, force: bool, option: str) -> None:
+        """Checks that it can be written, as `check_new_file` does."""
+        check_new_file(name, force=force, option=option)
+        self.name, self._force = name, force
+        self._place = Path(os.path.realpath(name))
+
+    def write(self, content: str | Callable[[Path], None]) -> None:
+        """Writes a text, or lets the file be made; whole, or raises CannotRun and leaves what was
+        there before.
+        """
+        writer = text_writer(content) if isinstance(content, str) else content
+        with failing_with(f"`{self.name}`"):
+            replace_file(self._place, writer, overwrite=self._force)
+
+
 class JsonFile:
     """The file that `--json` names; `-` is standard output."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import check_new_file, failing_with, replace_text
+from octavo.base.files import NewFile, failing_with
 from octavo.base.host import configuration_directory, cpu_field, open_regular
 from octavo.base.text import printable, quoted
 from octavo.base.toml import TomlError, parse_toml, toml_value
@@ -482,21 +482,17 @@ class CalibrationFile:
         default file (`name` is None), whose directory is made. Raises UsageError or CannotRun.
         """
         self.path = default_path() if name is None else Path(name)
-        self._overwrite = force or name is None
         if name is None:
             with failing_with(f"`{self.path}`"):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-        check_new_file(
-            str(self.path) if name is None else name, force=self._overwrite, option="--out"
-        )
+        place = str(self.path) if name is None else name
+        self._file = NewFile(place, force=force or name is None, option="--out")
         self.replaced_date = _measured_at(self.path)
         """When the calibration was measured that is there and will be replaced, if one is."""
 
     def write(self, calibration: Calibration) -> None:
         """Writes the file whole, or raises CannotRun and leaves what was there before."""
-        with failing_with(f"`{self.path}`"):
-            text = calibration_toml(calibration)
-            replace_text(self.path.resolve(), text, overwrite=self._overwrite)
+        self._file.write(calibration_toml(calibration))
 
 
 def _measured_at(path: Path) -> str | None:

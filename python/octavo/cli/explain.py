@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from octavo.base.errors import UsageError
-from octavo.base.files import check_new_file, failing_with, replace_text
+from octavo.base.files import NewFile
 from octavo.base.table import Grid
 from octavo.base.text import quoted
 from octavo.cli import options
@@ -46,20 +46,17 @@ def explain_design(
     """Explain a translation design: its idea, paper, assumptions, parameters and counters."""
     with guarded():
         shown = output.shown()
-        if figure is not None:
-            _check_figure(figure, output)
+        file = None if figure is None else _figure_file(figure, output)
         explained = explain(design)
-        if figure is not None:
+        if file is not None:
             from octavo.report.mechanisms import FIGURES
 
-            with failing_with(f"`{figure}`"):
-                svg = FIGURES[explained.figure]().svg()
-                replace_text(Path(figure).resolve(), svg, overwrite=output.force)
+            file.write(FIGURES[explained.figure]().svg())
         shown.write_console(lambda console: _show(console, explained))
         shown.write_json(explained.document)
 
 
-def _check_figure(name: str, output: options.TextOutput) -> None:
+def _figure_file(name: str, output: options.TextOutput) -> NewFile:
     """Raises UsageError or CannotRun where the figure cannot be written."""
     if not name.endswith(".svg"):
         raise UsageError(
@@ -67,7 +64,7 @@ def _check_figure(name: str, output: options.TextOutput) -> None:
         )
     if Path(name).resolve() in {Path(of).resolve() for of in (output.out, output.json) if of}:
         raise UsageError(f"--figure and another option both name `{quoted(name)}`.")
-    check_new_file(name, force=output.force, option="--figure")
+    return NewFile(name, force=output.force, option="--figure")
 
 
 def _paragraphs(text: str) -> list[str]:

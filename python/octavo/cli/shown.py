@@ -11,9 +11,8 @@ from octavo.base.errors import UsageError
 from octavo.base.files import (
     STANDARD_OUTPUT,
     JsonFile,
-    check_new_file,
+    NewFile,
     failing_with,
-    replace_text,
     write_standard_output,
 )
 from octavo.terminal.console import make_output_console, plain_console
@@ -35,11 +34,10 @@ class Shown:
         check_not_read("--out", out, inputs)
         check_not_read("--json", json, inputs)
         check_distinct(out=out, json=json)
-        self._file = None if out in (None, STANDARD_OUTPUT) else out
-        if self._file is not None:
-            check_new_file(self._file, force=force, option="--out")
+        self._file = None
+        if out is not None and out != STANDARD_OUTPUT:
+            self._file = NewFile(out, force=force, option="--out")
         self._json = None if json is None else JsonFile(json, force=force)
-        self._force = force
         self._is_silent = json == STANDARD_OUTPUT and self._file is None
 
     def write_console(self, show: Callable[[Console], None]) -> None:
@@ -47,7 +45,7 @@ class Shown:
         if self._file is not None:
             text = StringIO()
             show(plain_console(text))
-            self._replace(self._file, text.getvalue())
+            self._file.write(text.getvalue())
         elif not self._is_silent:
             with failing_with("to standard output"):
                 show(make_output_console())
@@ -55,7 +53,7 @@ class Shown:
     def write_text(self, pieces: Iterable[str]) -> None:
         """Writes text, piece by piece."""
         if self._file is not None:
-            self._replace(self._file, "".join(pieces))
+            self._file.write("".join(pieces))
         elif not self._is_silent:
             for piece in pieces:
                 write_standard_output(piece)
@@ -64,10 +62,6 @@ class Shown:
         """Writes the document, made only where it was asked for."""
         if self._json is not None:
             self._json.write(document())
-
-    def _replace(self, name: str, text: str) -> None:
-        with failing_with(f"`{name}`"):
-            replace_text(Path(name).resolve(), text, overwrite=self._force)
 
 
 def check_not_read(option: str, name: str | None, inputs: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from octavo.base.errors import UsageError
-from octavo.base.files import OutputDirectory, check_new_file, failing_with, replace_file
+from octavo.base.files import NewFile, OutputDirectory
 from octavo.base.text import quoted
 
 if TYPE_CHECKING:
@@ -27,12 +27,10 @@ class OutputTarget:
                 f"--out `{quoted(name)}`: give a directory, or a file that ends with {_SUFFIX}; "
                 "--json writes JSON."
             )
-        self._file: Path | None = None
+        self._file: NewFile | None = None
         self._directory: OutputDirectory | None = None
         if name.endswith(_SUFFIX):
-            check_new_file(name, force=force, option="--out")
-            self._file = Path(name).resolve()
-            self._force = force
+            self._file = NewFile(name, force=force, option="--out")
         else:
             self._directory = OutputDirectory(name, force=force)
 
@@ -48,8 +46,7 @@ class OutputTarget:
         if self._directory is not None:
             self._directory.write(files_of(result), optional=[FOLDED])
         elif self._file is not None:
-            with failing_with(f"`{self._file}`"):
-                replace_file(self._file, rows_writer(result), overwrite=self._force)
+            self._file.write(rows_writer(result))
 
     def close(self) -> None:
         """Removes what was in the making."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import linear_regression, median
 from typing import Any
 
-from octavo.base.files import check_new_file, failing_with, replace_text
+from octavo.base.files import NewFile
 from octavo.base.host import memory_bytes
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.toml import toml_value
@@ -51,14 +51,12 @@ class MachineFile:
         file (`name` is None). Raises UsageError or CannotRun.
         """
         self.path = default_host_machine() if name is None else Path(name)
-        self._overwrite = force or name is None
-        check_new_file(str(self.path), force=self._overwrite, option="--machine-out")
+        place, may_exist = str(self.path), force or name is None
+        self._file = NewFile(place, force=may_exist, option="--machine-out")
 
     def write(self, calibration: Calibration) -> None:
         """Writes the file whole, or raises CannotRun and leaves what was there before."""
-        with failing_with(f"`{self.path}`"):
-            text = machine_toml(calibration)
-            replace_text(self.path.resolve(), text, overwrite=self._overwrite)
+        self._file.write(machine_toml(calibration))
 
 
 def machine_toml(found: Calibration, root: Path = Path("/")) -> str:
