@@ -7,7 +7,7 @@ usable one is named with its own figures, and refused where its memory growth is
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from octavo.actions.file_text import file_system, read_ahead, without_large_folios
@@ -112,7 +112,7 @@ def _usable_size(advice: Advice, host: HugePages, limits: Thresholds) -> tuple[i
         more = point.touched_bytes - advice.case.base.touched_bytes
         if limits.allows(point.growth, more):
             return above, [
-                Action("note", f"{lead}; the next it has is {format_bytes(above)}, with {figures}.")
+                _note(f"{lead}; the next it has is {format_bytes(above)}, with {figures}.")
             ]
         lead += f", and {format_bytes(above)} would mean {figures}"
     else:
@@ -123,11 +123,15 @@ def _usable_size(advice: Advice, host: HugePages, limits: Thresholds) -> tuple[i
         if below in measured:
             here += f", with {_figures(measured[below])}"
     return below, [
-        Action(
-            "note",
-            f"{lead}; on this machine {here}. The advice holds for a processor that has the size.",
+        _note(
+            f"{lead}; on this machine {here}. The advice holds for a processor that has the size."
         )
     ]
+
+
+def _note(text: str, tried: str = "") -> Action:
+    """What to know before doing anything."""
+    return Action("note", text, tried=tried)
 
 
 def _figures(point: Point) -> str:
@@ -137,31 +141,23 @@ def _figures(point: Point) -> str:
     )
 
 
+@dataclass(frozen=True)
 class _Chooser:
     """Finds the actions for one piece of advice."""
 
-    def __init__(
-        self,
-        advice: Advice,
-        host: HugePages,
-        program: str,
-        subject: Subject,
-        try_pages: TryPages,
-    ) -> None:
-        self._advice = advice
-        self._host = host
-        self._program = program
-        self._subject = subject
-        self._try_pages = try_pages
+    advice: Advice
+    host: HugePages
+    program: str
+    subject: Subject
+    try_pages: TryPages
 
     def offer(self, size: int) -> Iterator[Action]:
         """Actions that give the memory of the advice pages of `size` bytes."""
-        case = self._advice.case
+        case = self.advice.case
         if case.region_kind == "stack":
-            yield Action(
-                "note",
+            yield _note(
                 "The kernel gives a growing stack no large pages; move large arrays "
-                "from the stack to the heap, where they can have them.",
+                "from the stack to the heap, where they can have them."
             )
         elif is_shared_memory(case.region_kind, case.path) or self._is_on_tmpfs():
             yield from self._for_shared_memory(size)
@@ -169,10 +165,10 @@ class _Chooser:
             yield from self._for_static_data(size)
         elif case.stream == "data" and self._file:
             yield from self._for_data_of_file(size)
-        elif case.stream == "data" and case.region is None and self._subject.shared:
+        elif case.stream == "data" and case.region is None and self.subject.shared:
             yield from self._for_shared_memory(size)
         elif case.stream == "fetch":
-            if case.path in (None, self._subject.runtime.program):
+            if case.path in (None, self.subject.runtime.program):
                 yield from self._from_table("text", size)
             yield from self._for_text(size)
         else:
@@ -181,9 +177,9 @@ class _Chooser:
     @property
     def _file(self) -> str:
         """The file that holds the memory of the advice, or most of it; empty where none does."""
-        case = self._advice.case
+        case = self.advice.case
         if case.region is None and case.stream == "data":
-            return self._subject.file
+            return self.subject.file
         return case.path or ""
 
     def _is_on_tmpfs(self) -> bool:
@@ -193,34 +189,31 @@ class _Chooser:
         """Static variables of a program or library: those without initial values are anonymous
         memory, which no switch of an allocator reaches.
         """
-        subject = replace(self._subject, static="most")
-        chooser = _Chooser(self._advice, self._host, self._program, subject, self._try_pages)
-        yield from chooser._for_anonymous(size)
+        subject = replace(self.subject, static="most")
+        yield from replace(self, subject=subject)._for_anonymous(size)
 
     def fewer_faults(self) -> Iterator[Action]:
         """Multi-size THP of a size that the TLB does not know: worth naming, not to be oversold."""
-        size, case = self._advice.page_size, self._advice.case
+        size, case = self.advice.page_size, self.advice.case
         mapped = case.path is not None or case.region_kind in ("stack", "shared")
-        if case.stream != "data" or mapped or size not in self._host.thp_sizes:
+        if case.stream != "data" or mapped or size not in self.host.thp_sizes:
             return
-        yield Action(
-            "note",
+        yield _note(
             f"The kernel can still allocate in pieces of {format_bytes(size)}: fewer page faults, "
-            "but the TLB misses stay those of the smaller entries.",
+            "but the TLB misses stay those of the smaller entries."
         )
         yield from self._from_table("heap", size)
 
     def _for_anonymous(self, size: int) -> Iterator[Action]:
         """Heap, anonymous mappings and thread stacks."""
-        host, runtime = self._host, self._subject.runtime
-        if self._subject.refuses:
-            yield Action(
-                "note",
+        host, runtime = self.host, self.subject.runtime
+        if self.subject.refuses:
+            yield _note(
                 "The program asks for no transparent huge pages in this memory (MADV_NOHUGEPAGE, "
                 "or PR_SET_THP_DISABLE for all of it), so that no setting and no library gives it "
-                "any; only its source can leave that out.",
+                "any; only its source can leave that out."
             )
-            for line in lines_for(self._subject, host, "heap"):
+            for line in lines_for(self.subject, host, "heap"):
                 if (
                     line.needed == "pool"
                     and runtime.kind in line.names
@@ -232,9 +225,7 @@ class _Chooser:
             yield from self._pool(size)
             return
         if size not in host.thp_sizes:
-            yield Action(
-                "note", f"This kernel gives no {format_bytes(size)} pages to anonymous memory."
-            )
+            yield _note(f"This kernel gives no {format_bytes(size)} pages to anonymous memory.")
             if size == PMD_PAGE:
                 yield from self._pool(size)
             return
@@ -249,8 +240,8 @@ class _Chooser:
 
     def _from_outside(self, size: int) -> Iterator[Action]:
         """Where the program has no switch of its own."""
-        fits = size == PMD_PAGE and "small-pieces" not in self._subject.runtime.facts
-        if not fits or not self._host.has_collapse or not has_command("apply"):
+        fits = size == PMD_PAGE and "small-pieces" not in self.subject.runtime.facts
+        if not fits or not self.host.has_collapse or not has_command("apply"):
             return
         options = self._fill_options(size)
         yield Action(
@@ -264,7 +255,7 @@ class _Chooser:
 
     def _fill_options(self, size: int) -> tuple[str, ...]:
         """Options by which `octavo apply` makes pages of memory that is as sparse as this."""
-        case = self._advice.case
+        case = self.advice.case
         fill = case.base.touched_bytes / max(case.at(size).touched_bytes, 1)
         if fill >= MIN_FILL:
             return ()
@@ -273,32 +264,32 @@ class _Chooser:
 
     def _other_sizes(self, size: int) -> Iterator[Action]:
         """Where the runtime maps its memory in pieces that the size does not fit into."""
-        for line in lines_for(self._subject, self._host, "heap"):
-            sizes = [other for other in line.gives(self._host) if other < size]
+        for line in lines_for(self.subject, self.host, "heap"):
+            sizes = [other for other in line.gives(self.host) if other < size]
             for other in sizes[-1:]:
                 text = (
-                    f"Nothing gives the memory of {self._subject.runtime} pages of "
+                    f"Nothing gives the memory of {self.subject.runtime} pages of "
                     f"{format_bytes(size)}; {format_bytes(other)} is what can be had."
                 )
-                if other not in self._host.tlb_sizes():
+                if other not in self.host.tlb_sizes():
                     text += (
                         " This processor has no TLB entries of that size: page faults become "
                         "fewer, page walks do not."
                     )
-                yield Action("note", text)
+                yield _note(text)
                 yield from self._acted(line, other)
                 return
 
     def _from_table(self, reaches: str, size: int) -> Iterator[Action]:
         """The actions of the table, those that change no setting of the system first."""
-        lines = list(lines_for(self._subject, self._host, "text" if reaches == "text" else "heap"))
-        if reaches == "heap" and self._subject.static == "most":
+        lines = list(lines_for(self.subject, self.host, "text" if reaches == "text" else "heap"))
+        if reaches == "heap" and self.subject.static == "most":
             lines = [line for line in lines if line.kind == "apply"]
-        subject = self._subject
+        subject = self.subject
         offered = [
             (line, action)
             for line in lines
-            if size in line.gives(self._host)
+            if size in line.gives(self.host)
             for action in self._acted(line, size)
         ]
         may_be_unreached = subject.mapped == "most"
@@ -321,11 +312,11 @@ class _Chooser:
 
     def _acted(self, line: Line, size: int) -> Iterator[Action]:
         """The action of a line, or a note where this kernel has just refused what it relies on."""
-        subject = self._subject
+        subject = self.subject
         if line.needed == "pool" and not subject.pool_pages:
-            pages = pool_pages(subject, self._advice.case.at(size).touched_bytes)
+            pages = pool_pages(subject, self.advice.case.at(size).touched_bytes)
             subject = replace(subject, pool_pages=pages)
-        action = line.action(subject, self._host, size)
+        action = line.action(subject, self.host, size)
         if action is None:
             return
         if line.kind == "apply":
@@ -334,9 +325,9 @@ class _Chooser:
             action = replace(action, prefix=(*action.prefix[:-1], *options, *action.prefix[-1:]))
         if "assumed" in subject.runtime.facts:
             action = replace(action, text=f"Where malloc is that of glibc: {action.text}")
-        said, refused = _try(line, action, size, self._try_pages)
+        said, refused = _try(line, action, size, self.try_pages)
         if refused:
-            yield Action("note", refused, tried=refused)
+            yield _note(refused, refused)
             return
         if not action.does_something(subject.words):
             if action.environment or action.arguments:
@@ -346,29 +337,29 @@ class _Chooser:
             yield replace(action, kind="note", text=text, tried=said)
             return
         action = replace(action, text=_with_settings(action), tried=said)
-        yield action.for_program(self._program)
+        yield action.for_program(self.program)
 
     def _ask(self, size: int, text: str = _IN_SOURCE, *, with_settings: bool = True) -> Action:
         """MADV_HUGEPAGE, and what does the same at once where the kernel knows it.
 
         Without settings where an action before it has those that are needed.
         """
-        if self._host.has_collapse and size == PMD_PAGE:
+        if self.host.has_collapse and size == PMD_PAGE:
             text += "; MADV_COLLAPSE instead makes them at once of what is in use already"
-        needed = needed_to_ask(self._host, size, exactly=False) if with_settings else None
+        needed = needed_to_ask(self.host, size, exactly=False) if with_settings else None
         return self._madvise("MADV_HUGEPAGE", f"{text}.", needed or {})
 
     def _madvise(self, flag: str, text: str, needed: Settings) -> Action:
-        action = Action("madvise", text, settings=needed, now=_now(self._host, needed))
-        return _madvise(self._advice, flag, replace(action, text=_with_settings(action)))
+        action = Action("madvise", text, settings=needed, now=_now(self.host, needed))
+        return _madvise(self.advice, flag, replace(action, text=_with_settings(action)))
 
     def _pool(self, size: int) -> Iterator[Action]:
         """Pages of hugetlbfs for malloc."""
-        pages = -(-self._advice.case.at(size).touched_bytes // size)
-        needed = needed_pool(self._host, pages, size)
+        pages = -(-self.advice.case.at(size).touched_bytes // size)
+        needed = needed_pool(self.host, pages, size)
         if needed is None:
             return
-        has_tunable = "glibc-hugetlb-tunable" in self._subject.runtime.facts
+        has_tunable = "glibc-hugetlb-tunable" in self.subject.runtime.facts
         value = 2 if size == PMD_PAGE else size
         action = Action(
             "hugetlbfs",
@@ -377,33 +368,31 @@ class _Chooser:
             page_size=size,
             environment={"GLIBC_TUNABLES": f"glibc.malloc.hugetlb={value}"} if has_tunable else {},
             settings=needed,
-            now=_now(self._host, needed),
+            now=_now(self.host, needed),
         )
-        yield action.for_program(self._program)
+        yield action.for_program(self.program)
 
     def _for_shared_memory(self, size: int) -> Iterator[Action]:
         """Shared memory has settings of its own: the kernel's, and the mount's for /dev/shm."""
         if size == GIB:
             yield from (
-                replace(action, environment={}).for_program(self._program)
+                replace(action, environment={}).for_program(self.program)
                 for action in self._pool(size)
             )
             return
-        if size == PMD_PAGE and self._subject.runtime.kind == "postgres":
-            case = self._advice.case
+        if size == PMD_PAGE and self.subject.runtime.kind == "postgres":
+            case = self.advice.case
             touched = case.bytes or case.at(size).touched_bytes
-            pages = pool_pages(self._subject, touched)
-            subject = replace(self._subject, pool_pages=pages)
+            pages = pool_pages(self.subject, touched)
+            subject = replace(self.subject, pool_pages=pages)
             yield from self._lines_for_shared(subject, size)
             return
-        if size != PMD_PAGE or self._host.shared_thp in (None, "deny"):
-            yield Action(
-                "note", f"This kernel gives no {format_bytes(size)} pages to shared memory."
-            )
+        if size != PMD_PAGE or self.host.shared_thp in (None, "deny"):
+            yield _note(f"This kernel gives no {format_bytes(size)} pages to shared memory.")
             return
-        if self._host.shared_thp == "force" and self._host.shares_huge_pages:
+        if self.host.shared_thp == "force" and self.host.shares_huge_pages:
             text = f"{format_bytes(size)} pages are switched on for all shared memory already."
-            yield Action("note", text)
+            yield _note(text)
             return
         if self._is_on_tmpfs():
             always, advise, never = (
@@ -414,56 +403,51 @@ class _Chooser:
                 "Files there get 2 MiB pages unasked, of every program, until reboot or "
                 f"`{never}`, which is the kernel's default."
             )
-            yield Action("thp", text, f"{always}\n{self._program}")
+            yield Action("thp", text, f"{always}\n{self.program}")
             asking = self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
             yield replace(asking, command=f"{advise}\n{asking.command}")
             return
-        yield from self._lines_for_shared(self._subject, size)
-        needed = needed_for_shared(self._host, "advise") or {}
+        yield from self._lines_for_shared(self.subject, size)
+        needed = needed_for_shared(self.host, "advise") or {}
         yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", needed)
 
     def _lines_for_shared(self, subject: Subject, size: int) -> Iterator[Action]:
-        chooser = _Chooser(self._advice, self._host, self._program, subject, self._try_pages)
-        for line in lines_for(subject, self._host, "shared"):
+        chooser = replace(self, subject=subject)
+        for line in lines_for(subject, self.host, "shared"):
             yield from chooser._acted(line, size)
 
     def _for_data_of_file(self, size: int) -> Iterator[Action]:
         """Data of a mapped file: only a file system with large folios has them in huge pages."""
         name = PurePath(self._file).name
         system = file_system(self._file)
-        if size != PMD_PAGE or self._host.thp is None:
-            yield Action(
-                "note", f"This kernel gives no {format_bytes(size)} pages to data of mapped files."
-            )
+        if size != PMD_PAGE or self.host.thp is None:
+            yield _note(f"This kernel gives no {format_bytes(size)} pages to data of mapped files.")
         elif system == "hugetlbfs":
-            yield Action("note", f"{name} is on hugetlbfs, so it has huge pages already.")
+            yield _note(f"{name} is on hugetlbfs, so it has huge pages already.")
         elif system == "tmpfs":
-            yield Action(
-                "note",
+            yield _note(
                 f"{name} is on tmpfs, which has huge pages where its mount option is huge=always, "
-                "or huge=advise and the program asks (MADV_HUGEPAGE).",
+                "or huge=advise and the program asks (MADV_HUGEPAGE)."
             )
         elif system is None:
-            yield Action(
-                "note",
+            yield _note(
                 f"Huge pages for data of {name} need a file system with large folios; which one it "
-                "is on cannot be read here.",
+                "is on cannot be read here."
             )
-        elif (why := without_large_folios(system, self._host)) is not None:
-            yield Action("note", f"This kernel makes no huge pages of data of {name}: {why}.")
+        elif (why := without_large_folios(system, self.host)) is not None:
+            yield _note(f"This kernel makes no huge pages of data of {name}: {why}.")
         else:
-            yield Action(
-                "note",
+            yield _note(
                 f"No setting gives huge pages to data of {name}. Where a mapping is shared "
                 f"(MAP_SHARED), {system} reads the file into them if the program asks "
-                "before first use; pages that a store to a private mapping copies stay small.",
+                "before first use; pages that a store to a private mapping copies stay small."
             )
-            if self._subject.runtime.kind in _WITH_SOURCE:
+            if self.subject.runtime.kind in _WITH_SOURCE:
                 yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
 
     def _for_text(self, size: int) -> Iterator[Action]:
         """Text of a program or library: the page cache must hold it in large pages."""
-        case, host = self._advice.case, self._host
+        case, host = self.advice.case, self.host
         yield Action(
             "linker",
             f"Aligns the program's segments so that {format_bytes(size)} pages can map them; "
@@ -471,32 +455,29 @@ class _Chooser:
             f"cc -Wl,-z,max-page-size={size:#x} -Wl,-z,common-page-size={size:#x} OBJECTS",
         )
         if size != PMD_PAGE:
-            yield Action(
-                "note",
+            yield _note(
                 f"Whether files are cached in pieces of {format_bytes(size)} is up to "
                 "the file system (large folios: XFS, ext4, btrfs in recent kernels); the "
-                "kernel does not say.",
+                "kernel does not say."
             )
             return
         if host.thp is None:
-            yield Action("note", "This kernel has no transparent huge pages for files.")
+            yield _note("This kernel has no transparent huge pages for files.")
             return
-        ahead = read_ahead(case.path or self._subject.runtime.program, host)
+        ahead = read_ahead(case.path or self.subject.runtime.program, host)
         if ahead is not None:
-            yield ahead.for_program(self._program)
+            yield ahead.for_program(self.program)
         if host.file_thp is False:
-            yield Action(
-                "note",
+            yield _note(
                 "This kernel is built without CONFIG_READ_ONLY_THP_FOR_FS: it makes "
                 "huge pages of file text only on tmpfs and on file systems with large folios, "
-                "where the text is aligned to them.",
+                "where the text is aligned to them."
             )
             return
         if host.file_thp is None:
-            yield Action(
-                "note",
+            yield _note(
                 "Whether this kernel makes huge pages of file text "
-                "(CONFIG_READ_ONLY_THP_FOR_FS or large folios) cannot be read here.",
+                "(CONFIG_READ_ONLY_THP_FOR_FS or large folios) cannot be read here."
             )
         yield self._ask(size, "Lets khugepaged make huge pages of the mapped file in time")
 

@@ -5,7 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from octavo.base.text import shell_line, shell_word
@@ -100,11 +100,8 @@ class Action:
 
     def record(self) -> dict[str, Any]:
         """Plain data for the JSON; docs/rows.md describes it."""
-        given: dict[str, Any] = {"kind": self.kind, "text": self.text, "command": self.command}
-        more = {
-            "name": self.name,
-            "page_size": self.page_size,
-            "environment": dict(self.environment),
+        found = {
+            **asdict(self),
             "arguments": list(self.arguments),
             "prefix": list(self.prefix),
             "settings": [
@@ -112,10 +109,10 @@ class Action:
                 for path, value in self.settings.items()
             ],
             "undo": self.undo,
-            "caution": self.caution,
-            "tried": self.tried,
         }
-        return given | {name: value for name, value in more.items() if value}
+        always = ("kind", "text", "command")
+        del found["now"]
+        return {name: value for name, value in found.items() if value or name in always}
 
 
 def write_setting(path: str, value: str) -> str:

@@ -52,7 +52,7 @@ def given(asks):
         return 0
     before = resident(address + offset)
     memory[offset + 5 * {KIB}] = 1
-    return resident(address + offset) - before
+    return {KIB} * (resident(address + offset) - before)
 
 def collapses():
     memory, offset, address = mapping()
@@ -95,13 +95,6 @@ def try_pages() -> Trial | None:
             timeout=_SECONDS,
             check=True,
         )
-        found = json.loads(done.stdout)
+        return Trial(**json.loads(done.stdout))
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    return Trial(
-        asked=found["asked"] * KIB,
-        unasked=found["unasked"] * KIB,
-        collapses=found["collapses"],
-        except_advised=found["except_advised"],
-        disabled=found["disabled"],
-    )

@@ -217,7 +217,7 @@ def configure_sim(
     `octavo.tracing.scope.resolve_scope` takes.
     """
     resolved = resolve_scope(**scope)
-    sharing, *quanta = choose_processes(processes, quantum, first_quantum)
+    shared = choose_processes(processes, quantum, first_quantum)
     names = tuple(dict.fromkeys(map(name_of, designs)))
     measured = read_measured(perf_4k, perf_thp, names)
     if isinstance(settings, Mapping):
@@ -247,7 +247,7 @@ def configure_sim(
             interval_instructions=interval,
             checked=check,
             timing=ADDITIVE if timing == OVERLAPPED else timing,
-            processes=sharing,
+            processes=shared["processes"],
         )
     except (_core.OctavoError, ValueError) as error:
         if error.__cause__ is not None:
@@ -264,11 +264,9 @@ def configure_sim(
         interval_instructions=interval,
         checked=check,
         timing=timing,
-        processes=sharing,
-        quantum_instructions=quanta[0],
-        first_quantum_instructions=quanta[1],
         measured=measured,
         core_analysis=analysis,
+        **shared,
         **resolved,
     )
     if (virtualised or host_policy is not None) and not made.is_virtualised:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.base.errors import UsageError
@@ -30,12 +30,7 @@ class PerfStat:
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
-        return {
-            "file": self.file,
-            "cycles": self.cycles,
-            "walk_cycles": self.walk_cycles,
-            "instructions": self.instructions,
-        }
+        return asdict(self)
 
 
 def read_perf_stat(option: str, name: str) -> PerfStat:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -54,14 +54,7 @@ class Estimate:
 
     def document(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "simulations": self.simulations,
-            "there": self.there,
-            "tasks": self.tasks,
-            "seconds": self.seconds,
-            "memory_bytes": self.memory_bytes,
-            "is_measured": self.is_measured,
-        }
+        return asdict(self)
 
     def sentence(self, where: str) -> str:
         """For people."""

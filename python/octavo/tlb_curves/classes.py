@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, astuple, dataclass
+from operator import add
+from typing import TYPE_CHECKING, Any, cast
 
 from octavo._core import MAX_ENTRIES
 from octavo.base.errors import UsageError
@@ -37,12 +38,7 @@ class Classified:
 
     def core(self) -> CoreClassified:
         """As the extension takes it, and the manifest has it."""
-        return {
-            "page_size": self.page_size,
-            "larger": self.larger,
-            "sets": self.sets,
-            "ways": self.ways,
-        }
+        return cast("CoreClassified", asdict(self))
 
 
 def read_classified(tlb: str | None, sizes: str | None) -> Classified | None:
@@ -90,12 +86,7 @@ class Classes:
         return self.compulsory + self.capacity + self.conflict
 
     def __add__(self, other: Classes) -> Classes:
-        return Classes(
-            self.compulsory + other.compulsory,
-            self.capacity + other.capacity,
-            self.conflict + other.conflict,
-            self.page_size + other.page_size,
-        )
+        return Classes(*map(add, astuple(self), astuple(other)))
 
     def columns(self) -> dict[str, int]:
         """As columns of a row."""

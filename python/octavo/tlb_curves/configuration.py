@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -73,12 +73,7 @@ class TwoSizes:
 
     def core(self) -> CoreTwoSizes:
         """As the extension takes it, and the manifest has it."""
-        return {
-            "small": self.small,
-            "large": self.large,
-            "threshold_blocks": self.threshold_blocks,
-            "window_refs": self.window_refs,
-        }
+        return cast("CoreTwoSizes", asdict(self))
 
 
 @dataclass(frozen=True)
@@ -259,7 +254,7 @@ def configure_curves(
         raise UsageError("--without leaves out all parts: keep one of them.")
     check_range("--entries", entries, 1, MAX_ENTRIES)
     choose(threads, get_args(Threads), "--threads")
-    sharing, *quanta = choose_processes(processes, quantum, first_quantum)
+    shared = choose_processes(processes, quantum, first_quantum)
     chosen_streams = {choose(stream, STREAMS, "stream") for stream in streams}
     if not streams:
         raise UsageError(f"--streams is empty; give some of {', '.join(STREAMS)}.")
@@ -290,12 +285,10 @@ def configure_curves(
         machines=machines,
         classified=classified,
         threads=cast("Threads", threads),
-        processes=sharing,
-        quantum_instructions=quanta[0],
-        first_quantum_instructions=quanta[1],
         flush_every_instructions=flush_every,
         line_sizes=tuple(sorted({line_size(str(size)) for size in cache_lines})),
         sample=sample,
+        **shared,
         **resolve_scope(**scope),
     )
 

@@ -24,6 +24,11 @@ from octavo.tracing.valgrind import (
 from octavo.tracing.windows import Windows, windows_of, windows_warning
 
 _MOST_ADDRESS_BITS = 57
+_IDENTITY = (
+    *("stream", "parent_stream", "pid", "program"),
+    *("began_by", "ended_by", "exit_code", "stream_hash"),
+)
+"""What the manifest has of a process; its counts are in the rows."""
 
 if TYPE_CHECKING:
     from octavo._core import (
@@ -259,7 +264,10 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
         "seed": None,
         "versions": versions(facts.valgrind_version),
         "host": describe_host(),
-        "processes": [_identity(process) for process in result["processes"]],
+        "processes": [
+            {key: process[key] for key in _IDENTITY}  # type: ignore[literal-required]
+            for process in result["processes"]
+        ],
         "notes": notes,
         "warnings": [
             *([windows_warning(windows)] if windows and windows["periodic"] else []),
@@ -276,20 +284,6 @@ def _periodic_windows(facts: Circumstances) -> Windows | None:
     options = (facts.trace.record["about"] or {}).get("options") or {}
     recorded = options.get("windows")
     return None if recorded is None else Windows(**recorded)
-
-
-def _identity(process: ProcessCounts) -> dict[str, Any]:
-    """The identity of a process; its counts are in the rows."""
-    return {
-        "stream": process["stream"],
-        "parent_stream": process["parent_stream"],
-        "pid": process["pid"],
-        "program": process["program"],
-        "began_by": process["began_by"],
-        "ended_by": process["ended_by"],
-        "exit_code": process["exit_code"],
-        "stream_hash": process["stream_hash"],
-    }
 
 
 def subject_of(manifest: dict[str, Any]) -> str:

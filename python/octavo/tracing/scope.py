@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from octavo.base.errors import UsageError, check_range, choose
 from octavo.tracing.phase import Phase, region_of_interest
@@ -191,10 +191,8 @@ def resolve_scope(
 
 def choose_processes(
     processes: str, quantum: int | None, first_quantum: int | None
-) -> tuple[Processes, int, int]:
-    """The choice, and the quanta in instructions: of all turns, and of first ones. Raises
-    UsageError.
-    """
+) -> dict[str, Any]:
+    """The fields of a `SharedScope` that a `Scope` has not. Raises UsageError."""
     choose(processes, get_args(Processes), "--processes")
     for name, given in (("--quantum", quantum), ("--first-quantum", first_quantum)):
         check_range(name, given, 1, MOST_INSTRUCTIONS, "instructions")
@@ -202,7 +200,11 @@ def choose_processes(
             raise UsageError(f"{name} needs --processes asid or flush.")
     quantum_instructions = DEFAULT_QUANTUM_INSTRUCTIONS if quantum is None else quantum
     first = quantum_instructions if first_quantum is None else first_quantum
-    return cast("Processes", processes), quantum_instructions, first
+    return {
+        "processes": processes,
+        "quantum_instructions": quantum_instructions,
+        "first_quantum_instructions": first,
+    }
 
 
 def time_slicing_note(scope: SharedScope, cores: int = 1) -> str:
