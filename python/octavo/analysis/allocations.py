@@ -142,31 +142,29 @@ def site_grid(record: Record, page_size: int) -> Grid:
     """The sites with most misses at 4 KiB, and what remains of them at another size."""
     first, total, what = first_column(record), _total(record), _what(record)
     other = _column(record, page_size)
-    body = []
-    for site in [of for of in record["sites"] if of["misses"][first]][:SHOWN]:
-        body.append(
-            (
-                site["name"],
-                _callers(site),
-                *_counts(site["misses"], first, other, total),
-                format_bytes(site["most_bytes"]),
-                format_count(site["blocks"]),
-            )
+    sites, outside = (
+        [of for of in record[name] if of["misses"][first]] for name in ("sites", "outside")
+    )
+
+    def counts(misses: Sequence[int]) -> tuple[str, ...]:
+        return _counts(misses, first, other, total)
+
+    body = [
+        (
+            site["name"],
+            _callers(site),
+            *counts(site["misses"]),
+            format_bytes(site["most_bytes"]),
+            format_count(site["blocks"]),
         )
-    rest = [0] * len(record["columns"])
-    for site in [of for of in record["sites"] if of["misses"][first]][SHOWN:]:
-        _add(rest, site["misses"])
-    if any(rest):
-        body.append(("other sites", "", *_counts(rest, first, other, total), "", ""))
-    outside = [of for of in record["outside"] if of["misses"][first]]
-    for of in outside[:3]:
-        label = f"no block: {of['region']}"
-        body.append((label, "", *_counts(of["misses"], first, other, total), "", ""))
-    rest = [0] * len(record["columns"])
-    for of in outside[3:]:
-        _add(rest, of["misses"])
-    if any(rest):
-        body.append(("no block: elsewhere", "", *_counts(rest, first, other, total), "", ""))
+        for site in sites[:SHOWN]
+    ]
+    elsewhere = [(f"no block: {of['region']}", [of]) for of in outside[:3]]
+    others = [("other sites", sites[SHOWN:]), *elsewhere, ("no block: elsewhere", outside[3:])]
+    for label, of in others:
+        misses = [sum(column) for column in zip(*(one["misses"] for one in of), strict=True)]
+        if any(misses):
+            body.append((label, "", *counts(misses), "", ""))
     more = ("bytes live\nat most", "blocks")
     head = ("site", "called from", *_counts_head(what, other, page_size), *more)
     return Grid("Allocation sites", head, tuple(body), left_columns=2, spare=(1,))

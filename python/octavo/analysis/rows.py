@@ -396,38 +396,35 @@ def _curve_rows(curves: Iterable[Curve], instructions: int, machine: Machine) ->
     ordered = sorted(curves, key=lambda c: (c["level"], c["stream"] != "fetch", c["page_size"]))
     _check_conservation(ordered)
     for curve in ordered:
-        stream, level, misses = curve["stream"], curve["level"], curve["misses"]
+        stream, level = curve["stream"], curve["level"]
         cycles = machine.levels[level - 1].miss_cycles(stream)
-        yield Row(
-            component=component_of(level, stream),
-            stream=stream,
-            page_size=curve["page_size"],
-            entries=curve["entries"],
-            ways=curve["entries"],
-            accesses=curve["accesses"],
-            hits=curve["accesses"] - misses,
-            misses=misses,
-            mpki=1000 * misses / instructions if instructions else None,
-            added_cycles=None if cycles is None else cycles * misses,
-        )
+        added = None if cycles is None else cycles * curve["misses"]
+        component, ways = component_of(level, stream), curve["entries"]
+        yield _curve_row(component, curve, ways, instructions, added)
 
 
 def _machine_rows(curves: Iterable[MachineCurve], instructions: int) -> Iterator[Row]:
     ordered = sorted(curves, key=lambda c: (c["level"], c["stream"] != "fetch", c["page_size"]))
     for curve in ordered:
-        accesses, misses = curve["accesses"], curve["misses"]
-        yield Row(
-            component=machine_component(curve["level"], curve["stream"]),
-            stream=curve["stream"],
-            page_size=curve["page_size"],
-            entries=curve["entries"],
-            ways=curve["ways"],
-            accesses=accesses,
-            hits=accesses - misses,
-            misses=misses,
-            mpki=1000 * misses / instructions if instructions else None,
-            added_cycles=None,
-        )
+        component = machine_component(curve["level"], curve["stream"])
+        yield _curve_row(component, curve, curve["ways"], instructions, None)
+
+
+def _curve_row(
+    component: str, curve: Curve | MachineCurve, ways: int, instructions: int, added: int | None
+) -> Row:
+    return Row(
+        component=component,
+        stream=curve["stream"],
+        page_size=curve["page_size"],
+        entries=curve["entries"],
+        ways=ways,
+        accesses=curve["accesses"],
+        hits=curve["accesses"] - curve["misses"],
+        misses=curve["misses"],
+        mpki=1000 * curve["misses"] / instructions if instructions else None,
+        added_cycles=added,
+    )
 
 
 def _check_conservation(curves: Iterable[Curve]) -> None:

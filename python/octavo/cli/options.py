@@ -310,7 +310,7 @@ class TextOutput(DocumentOutput):
         """The places, checked; `inputs` are read. Raises UsageError or CannotRun."""
         from octavo.cli.shown import Shown
 
-        return Shown(out=self.out, json=self.json, force=self.force, inputs=inputs)
+        return Shown(self, inputs)
 
 
 def names_in(*texts: str) -> list[str]:

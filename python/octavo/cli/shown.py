@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from octavo.base.errors import UsageError
 from octavo.base.files import (
     STANDARD_OUTPUT,
-    JsonFile,
     NewFile,
     failing_with,
     write_standard_output,
@@ -20,6 +19,8 @@ from octavo.terminal.console import make_output_console, plain_console
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from octavo.cli.options import TextOutput
+
 
 class Shown:
     """The places that `--out` and `--json` name, checked before any work is done.
@@ -27,18 +28,15 @@ class Shown:
     The text goes to standard output where no file is named and the JSON does not go there.
     """
 
-    def __init__(
-        self, *, out: str | None, json: str | None, force: bool, inputs: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, asked: TextOutput, inputs: Sequence[str] = ()) -> None:
         """`inputs` are read. Raises UsageError or CannotRun for a place that cannot be written."""
-        check_not_read("--out", out, inputs)
-        check_not_read("--json", json, inputs)
-        check_distinct(out=out, json=json)
+        check_not_read("--out", asked.out, inputs)
         self._file = None
-        if out is not None and out != STANDARD_OUTPUT:
-            self._file = NewFile(out, force=force, option="--out")
-        self._json = None if json is None else JsonFile(json, force=force)
-        self._is_silent = json == STANDARD_OUTPUT and self._file is None
+        if asked.out not in (None, STANDARD_OUTPUT):
+            self._file = NewFile(asked.out, force=asked.force, option="--out")
+        self.write_json = asked.document_file(beside=asked.out, inputs=inputs)
+        """Writes the document, made only where it was asked for."""
+        self._is_silent = asked.json == STANDARD_OUTPUT and self._file is None
 
     def write_console(self, show: Callable[[Console], None]) -> None:
         """Writes what `show` prints."""
@@ -57,11 +55,6 @@ class Shown:
         elif not self._is_silent:
             for piece in pieces:
                 write_standard_output(piece)
-
-    def write_json(self, document: Callable[[], Any]) -> None:
-        """Writes the document, made only where it was asked for."""
-        if self._json is not None:
-            self._json.write(document())
 
 
 def check_not_read(option: str, name: str | None, inputs: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from octavo.report.thinning import thinned
 from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.caches import SHOWN_BYTES, SHOWN_WAYS
 from octavo.tlb_curves.model import Pair, StreamCurves
-from octavo.tlb_curves.view import STREAM_NAMES, grids, headline, shown_tlbs, work
+from octavo.tlb_curves.view import STREAM_NAMES, grids, headline, shown_tlbs
 
 SCHEMA = "octavo/curves-report/1"
 WAYS = tuple(range(1, 17))
@@ -44,7 +44,7 @@ def report_data(result: CurvesResult) -> Record:
         "schema": SCHEMA,
         "run": result.manifest,
         "headline": headline(result),
-        "work": work(result),
+        "work": result.work,
         "has_instructions": any(curves.rated_instructions for curves in result.total.values()),
         "lived": main["program"] if is_of_one else None,
         "sizes": [[size, format_bytes(size)] for size in configuration.page_sizes],

@@ -11,7 +11,7 @@ from octavo.report.theme import rounded
 from octavo.simulation.api import SimResult
 from octavo.simulation.choice import sentence
 from octavo.simulation.model import Counts, Simulated, added, translation_cycles
-from octavo.simulation.view import PARTS, grids, headline, remarks, work
+from octavo.simulation.view import PARTS, grids, headline, remarks
 from octavo.tracing.manifest import of_what_ran
 
 SCHEMA = "octavo/sim-report/1"
@@ -54,7 +54,7 @@ def report_data(result: SimResult) -> Record:
         "schema": SCHEMA,
         "run": result.manifest,
         "headline": headline(result),
-        "work": work(result),
+        "work": result.work,
         "answer": of_what_ran(sentence(designs), result.manifest),
         "remarks": list(remarks(result)),
         "designs": [one.design for one in designs],

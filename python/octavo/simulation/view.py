@@ -43,21 +43,10 @@ class _Measure:
     """Values that differ by no more than this share are marked together, or not at all."""
 
 
-def work(result: SimResult) -> dict[str, int]:
-    """The references and instructions of all processes that were counted."""
-    # Processes that shared machines warmed up together: their own counts include the warm-up.
-    processes = result.counted["processes"]
-    counted = [result.counted["shared"]] if result.is_shared else processes
-    return {
-        "references": sum(one["references"] for one in counted),
-        "instructions": sum(one["instructions"] for one in counted),
-    }
-
-
 def headline(result: SimResult) -> str:
     """The amount of work simulated and the time taken."""
     configuration = result.configuration
-    references, instructions = work(result).values()
+    references, instructions = result.work.values()
     warm = configuration.warm_up_instructions
     parts = [
         f"{format_count(references)} references",

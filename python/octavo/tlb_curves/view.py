@@ -39,18 +39,9 @@ _SHOWN_PLACES = 12
 _NAME_WIDTH = 40
 
 
-def work(result: CurvesResult) -> dict[str, int]:
-    """The references and instructions of all processes."""
-    counted = result.counted["processes"]
-    return {
-        "references": sum(one["references"] for one in counted),
-        "instructions": sum(one["instructions"] for one in counted),
-    }
-
-
 def headline(result: CurvesResult) -> str:
     """The amount of work counted and the time taken."""
-    references, instructions = work(result).values()
+    references, instructions = result.work.values()
     rpi = metrics.references_per_instruction(
         references, metrics.rated_instructions(instructions, references)
     )

@@ -33,6 +33,14 @@ class EngineResult(Finished, Generic[Configuration, Found]):
         return "shared" in self.counted
 
     @property
+    def work(self) -> dict[str, int]:
+        """The references and instructions of all processes that were counted."""
+        # Processes that shared machines warmed up together: their own counts include the warm-up.
+        shared: Any = self.counted.get("shared")
+        counted: Any = [shared] if isinstance(shared, dict) else self.counted["processes"]
+        return {of: sum(one[of] for one in counted) for of in ("references", "instructions")}
+
+    @property
     def main(self) -> int:
         """The place of the process image that did most."""
         processes = self.counted["processes"]
