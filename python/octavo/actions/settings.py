@@ -20,11 +20,6 @@ def size_file(size: int) -> str:
     return f"/{THP}/hugepages-{size // KIB}kB/enabled"
 
 
-def pool_file(size: int) -> str:
-    """The number of pages that hugetlbfs keeps of one size, in bytes."""
-    return f"/{HUGETLB}/hugepages-{size // KIB}kB/nr_hugepages"
-
-
 def needed_to_ask(host: HugePages, size: int, *, exactly: bool) -> Settings | None:
     """Settings under which memory that a program asks for gets pages of `size` bytes.
 
@@ -99,7 +94,7 @@ def needed_pool(host: HugePages, pages: int, size: int = PMD_PAGE) -> Settings |
     """Settings under which hugetlbfs has so many free pages of `size` bytes; None: it has none."""
     if size not in host.hugetlb_sizes:
         return None
-    file = pool_file(size)
+    file = f"/{HUGETLB}/hugepages-{size // KIB}kB/nr_hugepages"
     missing = max(0, pages - host.free_pool_pages.get(size, 0))
     return {file: str(int(host.settings[file]) + missing)}
 

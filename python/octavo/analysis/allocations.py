@@ -90,7 +90,9 @@ def allocations_record(processes: Iterable[Process]) -> Record | None:
                 by_stack[names] += counts[first]
                 _add(folded[_folded_stack([*reversed(names), by])], counts)
     for key, by_stack in stacks.items():
-        sites[key]["stack"] = list(_costliest(by_stack))
+        # The one with most misses; of equal ones the last by name.
+        _, costliest = max((misses, stack) for stack, misses in by_stack.items())
+        sites[key]["stack"] = list(costliest)
     return {
         "columns": [{"page_size": size, "modelled": modelled} for size, modelled in columns],
         "sites": _ordered(sites.values(), first),
@@ -285,11 +287,6 @@ def _file(path: str | None) -> str | None:
 def _folded_stack(frames: Sequence[str]) -> str:
     """Frames as one word each; a semicolon separates them."""
     return ";".join(frame.replace(";", ":").replace("\n", " ") for frame in frames)
-
-
-def _costliest(by_stack: dict[tuple[str, ...], int]) -> tuple[str, ...]:
-    """The stack with most misses; of equal ones the last by name."""
-    return max(by_stack, key=lambda stack: (by_stack[stack], stack))
 
 
 def _callers(site: Record) -> str:

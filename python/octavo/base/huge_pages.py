@@ -101,13 +101,14 @@ def read_huge_pages(
 ) -> HugePages:
     """Reads the machine under `root`; `kernel` and `libc` stand in for its own answers."""
     thp = read_setting(root / THP / "enabled")
+    libc = os.confstr("CS_GNU_LIBC_VERSION") or "" if libc is None else libc
     return HugePages(
         thp=thp,
         thp_sizes=_thp_sizes(root, thp),
         shared_thp=read_setting(root / THP / "shmem_enabled"),
         hugetlb_sizes=frozenset(_sizes_in(root / HUGETLB)),
         kernel=_numbers(kernel or platform.release()),
-        glibc=_glibc(_own_libc() if libc is None else libc),
+        glibc=_numbers(libc.removeprefix("glibc")) if libc.startswith("glibc") else None,
         file_thp=_file_thp(root, kernel or platform.release()),
         cpu_vendor=cpu_field("vendor_id", root),
         settings=dict(_settings(root)),
@@ -157,14 +158,6 @@ def _sizes_in(directory: Path) -> dict[int, Path]:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
-
-
-def _own_libc() -> str:
-    return os.confstr("CS_GNU_LIBC_VERSION") or ""
-
-
-def _glibc(text: str) -> tuple[int, ...] | None:
-    return _numbers(text) if text.startswith("glibc") else None
 
 
 def _file_thp(root: Path, release: str) -> bool | None:

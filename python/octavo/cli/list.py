@@ -48,17 +48,11 @@ def _formats() -> Entries:
     ]
 
 
-def _workloads() -> Entries:
-    return [
-        {"name": f"synth:{name}", "description": about} for name, about in _core.synthetic_kinds()
-    ]
-
-
 KINDS: dict[str, Callable[[], Entries]] = {
     "machines": machines,
     "designs": lambda: _named(_core.designs()),
     "policies": _policies,
-    "workloads": _workloads,
+    "workloads": lambda: _named([(f"synth:{name}", of) for name, of in _core.synthetic_kinds()]),
     "formats": _formats,
 }
 

@@ -35,14 +35,10 @@ class ModelledMachine:
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "hash": self.hash,
-            "chosen": self.chosen,
-            "processor": None if self.processor is None else self.processor.record(),
-            "nearest": self.nearest,
-        }
+        processor = None if self.processor is None else self.processor.record()
+        plain = {**vars(self), "processor": processor}
+        del plain["config"]
+        return plain
 
     def sentence(self) -> str:
         """Which machine it is, and why."""

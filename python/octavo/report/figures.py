@@ -48,14 +48,10 @@ def _pdf(spec: Spec) -> bytes:
     return _RESOURCES.sub(settled, vl_convert.svg_to_pdf(_svg(spec)))
 
 
-def _png(spec: Spec) -> bytes:
-    return vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE)
-
-
 _MAKERS: dict[str, Callable[[Spec], bytes]] = {
     "svg": lambda spec: _svg(spec).encode(),
     "pdf": _pdf,
-    "png": _png,
+    "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=_PNG_SCALE),
 }
 FORMATS = tuple(_MAKERS)
 

@@ -85,8 +85,10 @@ class _Namer:
     def _anonymous(self, region: Region) -> str | None:
         by_kind: dict[str, Callable[[Region], str | None]] = {
             "jvm": self._java,
-            "go": self._go,
-            "node": self._javascript,
+            "go": lambda region: (
+                "Go heap" if region["start"] < _KERNEL_CHOICE_STARTS else "Go runtime"
+            ),
+            "node": lambda region: "V8 code" if region["fetch_references"] else "V8 heap",
             "cpython": self._python,
             "php": self._php,
             "erlang": self._erlang,
@@ -116,12 +118,6 @@ class _Namer:
             key=lambda other: other["bytes"],
         )
         return "Java heap" if region is largest and region["bytes"] >= 8 * MIB else None
-
-    def _go(self, region: Region) -> str | None:
-        return "Go heap" if region["start"] < _KERNEL_CHOICE_STARTS else "Go runtime"
-
-    def _javascript(self, region: Region) -> str | None:
-        return "V8 code" if region["fetch_references"] else "V8 heap"
 
     def _python(self, region: Region) -> str | None:
         # ARENA_SIZE is 256 KiB before 3.10, which the tracer counts with all that is small.

@@ -134,7 +134,8 @@ class Speeds:
     def _like(self, task: Task) -> tuple[str, ...]:
         if id(task) not in self._likes:
             trace = task.simulations[0].trace.hash
-            self._likes[id(task)] = (task, (trace, _kind(task), *_designs(task)))
+            designs = sorted({one.design for one in task.simulations})
+            self._likes[id(task)] = (task, (trace, _kind(task), *designs))
         return self._likes[id(task)][1]
 
     def _usual(self, task: Task) -> float:
@@ -173,10 +174,6 @@ def _kind(task: Task) -> str:
     is_executed = json.loads(first.counting)["timing"] in ("auto", OUT_OF_ORDER)
     has_core = "pipeline" in json.loads(first.machine.numbers)["core"]
     return OUT_OF_ORDER if is_executed and has_core else ADDITIVE
-
-
-def _designs(task: Task) -> list[str]:
-    return sorted({one.design for one in task.simulations})
 
 
 def estimate(

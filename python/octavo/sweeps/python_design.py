@@ -158,11 +158,8 @@ def _of_module(value: types.ModuleType, seen: dict[int, tuple[int, Any]]) -> Ite
     first = sys.modules.get(value.__name__.partition(".")[0])
     yield f"module {value.__name__} {getattr(first, '__version__', '')}"
     if not is_installed(value.__name__):
-        yield from _parts({key: value.__dict__[key] for key in _public(value)}, seen)
-
-
-def _public(module: types.ModuleType) -> list[str]:
-    return sorted(name for name in vars(module) if not name.startswith("__"))
+        public = sorted(name for name in vars(value) if not name.startswith("__"))
+        yield from _parts({name: vars(value)[name] for name in public}, seen)
 
 
 def _of_class(value: type, seen: dict[int, tuple[int, Any]]) -> Iterator[str]:

@@ -15,7 +15,6 @@ from octavo.base.errors import UsageError
 from octavo.hardware.machines import Setting, resolve_machine, setting_texts
 from octavo.simulation.configuration import (
     DEFAULT_DESIGNS,
-    SimConfiguration,
     configure_sim,
     short_settings,
 )
@@ -191,11 +190,7 @@ def _cause(
 def resolve_counting(**choices: Any) -> str:
     """The `counting` of simulations. Raises UsageError."""
     configuration = configure_sim(**choices)
-    return canonical(_counting_of(configuration))
-
-
-def _counting_of(configuration: SimConfiguration) -> dict[str, Any]:
-    return {
+    counting = {
         "layout": configuration.layout,
         "skip_instructions": configuration.skip_instructions,
         "max_instructions": configuration.max_instructions,
@@ -214,6 +209,7 @@ def _counting_of(configuration: SimConfiguration) -> dict[str, Any]:
         ),
         **({"fast_forward": True} if configuration.fast_forward else {}),
     }
+    return canonical(counting)
 
 
 def _with_contents(value: Any) -> Any:

@@ -100,7 +100,11 @@ class Study:
     def _resolved(self, recordings: Mapping[str, str]) -> Plan:
         traces = {**self._placed(recordings), **recordings}
         try:
-            combinations = self._zipped(traces) if self.is_zipped else self._crossed(traces)
+            combinations = (
+                self._zipped(traces)
+                if self.is_zipped
+                else crossed(traces, self.machines, self.designs, self.parameters, self.seeds)
+            )
             return resolve(combinations, traces, self.machines, format=self.format, **self.choices)
         except OctavoError as error:
             raise UsageError(f"{self.path}: {_in_keys(str(error))}") from None
@@ -117,9 +121,6 @@ class Study:
             else [recordings.get(text) or place(text) for text in given]
             for name, given in self.traces.items()
         }
-
-    def _crossed(self, traces: Traces) -> list[Combination]:
-        return crossed(traces, self.machines, self.designs, self.parameters, self.seeds)
 
     def _zipped(self, traces: Traces) -> list[Combination]:
         lists: dict[str, Sequence[Any]] = {

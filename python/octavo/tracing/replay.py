@@ -49,10 +49,10 @@ def replay_trace(
     for name, trace, said in zip(names, traces, all_said, strict=True):
         _refuse_samples(name, trace.facts(), said)
     name, said = ", ".join(names), all_said[0]
-    if scope.shared_quanta is None:
+    if (quanta := scope.shared_quanta) is None:
         (trace,) = traces
     else:
-        trace = _time_sliced(traces, scope.shared_quanta)
+        trace = interruptible(lambda: Trace.take_turns(traces, *quanta))
     try:
         run = TraceRun(
             trace,
@@ -87,10 +87,6 @@ def replay_trace(
         trace=_facts(facts, said, about),
         recorded_command=about.get("command"),
     )
-
-
-def _time_sliced(traces: list[Trace], quanta: tuple[int, int]) -> Trace:
-    return interruptible(lambda: Trace.take_turns(traces, *quanta))
 
 
 def _refuse_without_instructions(

@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     MakeRun = Callable[..., Run[Result]]
 
 
+_NO_SNAPSHOTS = (
+    "octavo {verb} has a result at its end only, since what it counts goes with the state of all "
+    "that it simulates; octavo run gives snapshots. For a part of the run: octavo ctl stop and "
+    "start, or --skip-instructions and --max-instructions."
+)
+
+
 def means_a_trace(
     command: Sequence[str],
     *,
@@ -85,21 +92,12 @@ def means_traces(
     *,
     processes: str,
     format: str | None,
-    tracer: str | None,
-    follow_children: bool | None,
-    verb: str,
+    **asked: Any,
 ) -> bool:
     """Whether `command` is a trace, or several; refuses options that are not for what it is."""
     choose(processes, get_args(Processes), "--processes")
     several = traces_in_turn(command, processes=processes, format=format)
-    return means_a_trace(
-        command,
-        format=format,
-        tracer=tracer,
-        follow_children=follow_children,
-        verb=verb,
-        several=several,
-    )
+    return means_a_trace(command, format=format, several=several, **asked)
 
 
 def trace_program(
@@ -148,7 +146,7 @@ def trace_program(
 
             def snapshot() -> dict[str, Any]:
                 if document is None:
-                    raise CannotRun(_no_snapshots(verb))
+                    raise CannotRun(_NO_SNAPSHOTS.format(verb=verb))
                 return document(_snapshot(live, circumstances), circumstances)
 
             return serving(Control(live, command, pid, snapshot, named), pid)
@@ -177,14 +175,6 @@ def _snapshot(live: Run[Found], circumstances: Circumstances) -> Found:
         raise CannotRun("nothing has been counted yet.")
     use_started_name(found["processes"], str(program), str(program.resolve()))
     return found
-
-
-def _no_snapshots(verb: str) -> str:
-    return (
-        f"octavo {verb} has a result at its end only, since what it counts goes with the state of "
-        "all that it simulates; octavo run gives snapshots. For a part of the run: octavo ctl stop "
-        "and start, or --skip-instructions and --max-instructions."
-    )
 
 
 def _counted_result(live: Run[Found], scope: Scope, interrupted_by: int | None) -> Found:

@@ -533,7 +533,8 @@ def _measured(program: Program, trace: Path, swept: Sequence[Organisation]) -> M
         designs = ",".join(of.design for of in some)
         passes.append((some, document([*command, *extent, "--design", designs, str(trace)], place)))
     caches = document(one_pass(str(trace)), place) if program.like is None else None
-    if any(_ran_out(result) for result in (whole, *(result for _, result in passes))):
+    rows = [row for result in (whole, *(of for _, of in passes)) for row in result["rows"]]
+    if any(row["counter"] == "out_of_memory" and row["value"] for row in rows):
         raise NotMeasured("the simulated memory ran out")
     measured = measure(program.name, whole, passes, caches)
     return replace(measured, like=program.like, experiment=experiment)
@@ -575,11 +576,6 @@ def measure(
         sweep=tuple(sweep),
         alone=() if caches is None else tuple(read_alone(caches)),
     )
-
-
-def _ran_out(result: dict[str, Any]) -> bool:
-    """Whether a design stopped halfway, for want of memory."""
-    return any(row["counter"] == "out_of_memory" and row["value"] for row in result["rows"])
 
 
 def _instructions(rows: Sequence[Row]) -> int:
