@@ -14,12 +14,7 @@ from octavo.actions.file_text import file_system, read_ahead, without_large_foli
 from octavo.actions.model import UNKNOWN_PROGRAM, Action, as_root, own_command, show_settings
 from octavo.actions.pools import pool_pages
 from octavo.actions.prctl import keep_small_prefix
-from octavo.actions.settings import (
-    Settings,
-    needed_for_shared,
-    needed_pool,
-    needed_to_ask,
-)
+from octavo.actions.settings import Settings, needed_for_shared, needed_pool, needed_to_ask
 from octavo.actions.table import (
     Line,
     Subject,
@@ -32,13 +27,7 @@ from octavo.actions.trial import Trial
 from octavo.analysis.advice import Advice, Point, Thresholds
 from octavo.base.elf import is_elf_file
 from octavo.base.huge_pages import MIN_FILL, MIN_FILL_OPTION, PMD_PAGE, HugePages
-from octavo.base.units import (
-    BASE_PAGE,
-    GIB,
-    format_bytes,
-    format_mpki,
-    format_share,
-)
+from octavo.base.units import BASE_PAGE, GIB, format_bytes, format_mpki, format_share
 from octavo.runtimes.detect import Runtime
 
 _SHM = "/dev/shm/"

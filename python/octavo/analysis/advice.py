@@ -29,14 +29,7 @@ from octavo.analysis.rows import (
     machine_depth,
     peak_memory_by_size,
 )
-from octavo.base.units import (
-    BASE_PAGE,
-    MIB,
-    format_bytes,
-    format_growth,
-    format_mpki,
-    format_share,
-)
+from octavo.base.units import BASE_PAGE, MIB, format_bytes, format_growth, format_mpki, format_share
 from octavo.calibration.file import Spread
 from octavo.hardware.tlb_levels import Machine
 

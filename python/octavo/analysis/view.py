@@ -25,13 +25,7 @@ from octavo.analysis.rows import (
     stream_counters,
 )
 from octavo.base.table import Grid
-from octavo.base.units import (
-    BASE_PAGE,
-    format_bytes,
-    format_count,
-    format_growth,
-    format_mpki,
-)
+from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_growth, format_mpki
 
 
 def whole_program(rows: Sequence[Row]) -> list[Row]:

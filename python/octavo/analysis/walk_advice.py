@@ -22,26 +22,13 @@ from octavo.analysis.advice import (
     cases_to_advise,
     first_growth,
 )
-from octavo.analysis.gain import (
-    NO_FAULTS,
-    NO_GAIN,
-    Gain,
-    PageFaults,
-    Program,
-    gain,
-)
+from octavo.analysis.gain import NO_FAULTS, NO_GAIN, Gain, PageFaults, Program, gain
 from octavo.analysis.huge_growth import huge_growth, with_growth
 from octavo.analysis.native_time import NativeTime
 from octavo.analysis.rows import CORE_CACHE, FAULTS, Row, memory_by_size, stream_counters
 from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.huge_pages import PMD_PAGE
-from octavo.base.units import (
-    BASE_PAGE,
-    format_bytes,
-    format_count,
-    format_mpki,
-    format_share,
-)
+from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_mpki, format_share
 from octavo.hardware.tlb_levels import Machine
 
 _WALKS_A_FAULT = 100

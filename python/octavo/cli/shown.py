@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from octavo.base.errors import UsageError
-from octavo.base.files import (
-    STANDARD_OUTPUT,
-    NewFile,
-    failing_with,
-    write_standard_output,
-)
+from octavo.base.files import STANDARD_OUTPUT, NewFile, failing_with, write_standard_output
 from octavo.terminal.console import make_output_console, plain_console
 
 if TYPE_CHECKING:

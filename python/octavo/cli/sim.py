@@ -11,11 +11,7 @@ from octavo.cli.command_line import TraceCommand
 from octavo.cli.engine import run_engine
 from octavo.cli.groups import command, flag, option, optional
 from octavo.simulation.api import ENGINE
-from octavo.simulation.configuration import (
-    BY_STREAM,
-    DEFAULT_DESIGNS,
-    DEFAULT_MACHINE,
-)
+from octavo.simulation.configuration import BY_STREAM, DEFAULT_DESIGNS, DEFAULT_MACHINE
 from octavo.terminal.sim import show_sim
 
 _WIDTH = max(len(name) for name, _ in known_designs())

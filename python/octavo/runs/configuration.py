@@ -12,19 +12,9 @@ from octavo.analysis.allocations import WRAPPERS
 from octavo.analysis.native_time import NativeTime
 from octavo.base.errors import UsageError, choose
 from octavo.base.units import DEFAULT_PAGE_SIZES, page_sizes, with_base
-from octavo.hardware.modelled import (
-    ModelledMachine,
-    can_be_modelled,
-    given_machine,
-    this_machine,
-)
+from octavo.hardware.modelled import ModelledMachine, can_be_modelled, given_machine, this_machine
 from octavo.hardware.preset_files import preset_names
-from octavo.hardware.tlb_levels import (
-    DEFAULT_PRESET,
-    Machine,
-    load_preset,
-    single_level,
-)
+from octavo.hardware.tlb_levels import DEFAULT_PRESET, Machine, load_preset, single_level
 from octavo.tracing.scope import Scope, resolve_scope
 
 if TYPE_CHECKING:

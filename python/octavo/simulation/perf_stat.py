@@ -6,13 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.base.errors import UsageError
-from octavo.calibration.perf_stat import (
-    CYCLES,
-    INSTRUCTIONS,
-    INTEL_WALKERS,
-    first_of,
-    read_counts,
-)
+from octavo.calibration.perf_stat import CYCLES, INSTRUCTIONS, INTEL_WALKERS, first_of, read_counts
 
 _WALK_CYCLES = ("walk_active", "walk_pending", "walk_duration")
 """Intel's names, the newest first; what is there of loads is taken of the others, too."""

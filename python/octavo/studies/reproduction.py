@@ -9,14 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-from octavo.studies.claims import (
-    Answered,
-    Found,
-    Values,
-    answers,
-    claims_document,
-    found_by_key,
-)
+from octavo.studies.claims import Answered, Found, Values, answers, claims_document, found_by_key
 from octavo.studies.page import render_page
 
 Say = Callable[[str], None]

@@ -167,11 +167,7 @@ def _left(progress: SweepProgress) -> str:
 def progress_bar() -> Progress:
     """As rich draws one on terminals."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn
 
     return Progress(
         TextColumn("{task.description}"),

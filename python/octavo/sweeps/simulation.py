@@ -13,11 +13,7 @@ from typing import Any
 import octavo._core as _core
 from octavo.base.errors import UsageError
 from octavo.hardware.machines import Setting, resolve_machine, setting_texts
-from octavo.simulation.configuration import (
-    DEFAULT_DESIGNS,
-    configure_sim,
-    short_settings,
-)
+from octavo.simulation.configuration import DEFAULT_DESIGNS, configure_sim, short_settings
 from octavo.simulation.python_design import Design, name_of
 from octavo.sweeps.content import file_hash
 from octavo.sweeps.python_design import PythonDesign

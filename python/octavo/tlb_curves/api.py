@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 from octavo.base.arguments import keywords_of, with_checked_names
 from octavo.base.progress import OnProgress
 from octavo.tlb_curves.configuration import CurvesConfiguration, configure_curves
-from octavo.tlb_curves.model import (
-    StreamCurves,
-    shared_streams,
-    streams_of,
-    threads_of,
-    totals,
-)
+from octavo.tlb_curves.model import StreamCurves, shared_streams, streams_of, threads_of, totals
 from octavo.tlb_curves.rows import Block, CurveRow, blocks_of, to_table
 from octavo.tracing.engine import Engine, EngineResult
 from octavo.tracing.manifest import Circumstances, build_manifest

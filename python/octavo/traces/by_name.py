@@ -10,13 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo._core import (
-    OctavoError,
-    Trace,
-    looks_like_a_trace,
-    trace_formats,
-    trace_overview,
-)
+from octavo._core import OctavoError, Trace, looks_like_a_trace, trace_formats, trace_overview
 from octavo.base.background import interruptible
 from octavo.base.elf import ELF_MAGIC
 from octavo.base.errors import CannotRun, UsageError, choose

@@ -31,14 +31,7 @@ _IDENTITY = (
 """What the manifest has of a process; its counts are in the rows."""
 
 if TYPE_CHECKING:
-    from octavo._core import (
-        CurvesResult,
-        Exit,
-        ProcessCounts,
-        RecordedStream,
-        Result,
-        SimResult,
-    )
+    from octavo._core import CurvesResult, Exit, ProcessCounts, RecordedStream, Result, SimResult
 
     Counted = Result | CurvesResult | SimResult
     """The counts of an engine."""

@@ -14,12 +14,7 @@ from octavo.base.errors import CannotRun, Interrupted, UsageError, choose
 from octavo.traces.by_name import check_format, names_a_trace
 from octavo.tracing.manifest import Circumstances, Found
 from octavo.tracing.phase import Timer
-from octavo.tracing.program import (
-    find_program,
-    use_started_name,
-    with_started_name,
-    words_to_start,
-)
+from octavo.tracing.program import find_program, use_started_name, with_started_name, words_to_start
 from octavo.tracing.scope import Processes, Scope
 from octavo.tracing.session import Run, drive
 from octavo.tracing.valgrind import find_valgrind, first_line, lack_of_room
