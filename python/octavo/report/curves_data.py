@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -18,7 +19,7 @@ from octavo.report.theme import rounded
 from octavo.report.thinning import thinned
 from octavo.tlb_curves.api import CurvesResult
 from octavo.tlb_curves.caches import SHOWN_BYTES, SHOWN_WAYS
-from octavo.tlb_curves.model import Pair, StreamCurves
+from octavo.tlb_curves.model import StreamCurves
 from octavo.tlb_curves.view import STREAM_NAMES, grids, headline, shown_tlbs
 
 SCHEMA = "octavo/curves-report/1"
@@ -187,30 +188,23 @@ class _Shown:
         configuration = self._configuration
         if not configuration.indexes:
             return {}
-        found: dict[str, dict[str, list[Record]]] = {}
+        curves, found = self._curves, {}
         for size in configuration.page_sizes:
             found[format_bytes(size)] = {
                 index: self._table(
-                    lambda sets, ways, index=index, size=size: self._curves.set_misses(
-                        index, size, sets, ways
-                    ),
-                    configuration.miss_penalty_cycles,
+                    partial(curves.set_misses, index, size), configuration.miss_penalty_cycles
                 )
                 for index in configuration.indexes
             }
-        for pair in self._curves.pairs:
-            found[pair_name(pair.small, pair.large)] = self._pair_tables(pair)
+        for pair in curves.pairs:
+            found[pair_name(pair.small, pair.large)] = {
+                index: self._table(
+                    partial(pair.set_misses, index), configuration.two_sizes_penalty_cycles
+                )
+                for index in _PAIR_INDEXES
+                if index in pair.sets
+            }
         return found
-
-    def _pair_tables(self, pair: Pair) -> dict[str, list[Record]]:
-        return {
-            index: self._table(
-                lambda sets, ways, index=index: pair.set_misses(index, sets, ways),
-                self._configuration.two_sizes_penalty_cycles,
-            )
-            for index in _PAIR_INDEXES
-            if index in pair.sets
-        }
 
     def _table(self, of: Any, penalty: float) -> list[Record]:
         levels = self._configuration.max_sets.bit_length()

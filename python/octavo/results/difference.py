@@ -27,7 +27,6 @@ _LARGE_CHANGE = 10.0
 """From here on a change is shown without a fraction of a percent."""
 
 Verdict = Literal["better", "same", "undecided", "worse", "not judged"]
-Measures = dict[str, "Measure"]
 
 _WEIGHTY: tuple[Verdict, ...] = ("worse", "better", "undecided")
 """The verdicts on numbers that differ by more than the tolerance, the weightiest first."""

@@ -5,8 +5,8 @@ machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from octavo.base.metrics import rated_instructions
 from octavo.hardware.tlb_presets import Tlb, TlbMachine
@@ -226,21 +226,14 @@ def _pair(of: CorePair, core: TwoSizesTlbs | None = None) -> Pair:
         window_refs=of["window_refs"],
         threshold_blocks=of["threshold_blocks"],
         counters=tlbs["counters"],
-        full=_counts(tlbs["small_misses"], tlbs["large_misses"], tlbs["invalidated"]),
-        sets=_pair_sets(tlbs),
+        full=_counts(tlbs),
+        sets={sets["index"]: _counts(sets) for sets in tlbs["sets"]},
         byte_refs=dict(windows) if core is None else {},
     )
 
 
-def _pair_sets(of: CorePair | TwoSizesTlbs) -> dict[str, PairCounts]:
-    return {
-        sets["index"]: _counts(sets["small_misses"], sets["large_misses"], sets["invalidated"])
-        for sets in of["sets"]
-    }
-
-
-def _counts(small: bytes, large: bytes, invalidated: bytes) -> PairCounts:
-    return PairCounts(words(small), words(large), words(invalidated))
+def _counts(of: Any) -> PairCounts:
+    return PairCounts(*(words(of[field.name]) for field in fields(PairCounts)))
 
 
 def _sum(streams: Sequence[StreamCurves]) -> StreamCurves:
@@ -282,11 +275,8 @@ def _sum_pairs(pairs: Sequence[Pair]) -> Pair:
 
 
 def _sum_counts(counts: Sequence[PairCounts]) -> PairCounts:
-    return PairCounts(
-        added(of.small_misses for of in counts),
-        added(of.large_misses for of in counts),
-        added(of.invalidated for of in counts),
-    )
+    names = (field.name for field in fields(PairCounts))
+    return PairCounts(*(added(getattr(of, name) for of in counts) for name in names))
 
 
 def tlb_misses(curves: StreamCurves, tlb: Tlb, page_size: int) -> int | None:

@@ -232,25 +232,19 @@ def _shown(
     result: CurvesResult, curves: StreamCurves
 ) -> tuple[Callable[[int | None, float], str], str]:
     """How misses are shown, given the penalty, and what that is called."""
-    configuration = result.configuration
-    if not curves.rated_instructions:
-        return (
-            lambda misses, penalty: (
-                "" if misses is None else _percent(metrics.miss_ratio(misses, curves.references))
-            ),
-            "misses per reference",
-        )
+    configuration, instructions = result.configuration, curves.rated_instructions
+
+    def show(misses: int | None, penalty: float) -> str:
+        if misses is None:
+            return ""
+        if not instructions:
+            return _percent(metrics.miss_ratio(misses, curves.references))
+        return format_cpi(metrics.cpi_tlb(misses, instructions, penalty))
+
     name = f"CPI_TLB at {configuration.miss_penalty_cycles:g} cycles a miss"
     if configuration.two_sizes:
         name += f" ({configuration.two_sizes_penalty_cycles:g} with two sizes)"
-    return (
-        lambda misses, penalty: (
-            ""
-            if misses is None
-            else format_cpi(metrics.cpi_tlb(misses, curves.rated_instructions, penalty))
-        ),
-        name,
-    )
+    return show, name if instructions else "misses per reference"
 
 
 def _percent(ratio: float | None) -> str:
@@ -366,14 +360,10 @@ def _machine_grid(result: CurvesResult) -> Grid:
                 ]
                 body.append((machine.title, _tlb_text(tlb), format_bytes(size), *cells))
         for number, pair in enumerate(result.configuration.two_sizes):
-            cells = []
+            penalty, cells = result.configuration.two_sizes_penalty_cycles, []
             for name, curves in streams.items():
-                found = machine_pair_misses(machine, curves.pairs[number])
-                cells.append(
-                    ""
-                    if found is None
-                    else shows[name][0](found[1], result.configuration.two_sizes_penalty_cycles)
-                )
+                _, misses = machine_pair_misses(machine, curves.pairs[number]) or (None, None)
+                cells.append(shows[name][0](misses, penalty))
             if any(cells):
                 body.append((machine.title, "", pair_name(pair.small, pair.large), *cells))
     head = ("machine", "TLB", "page size", *(_SHORT_NAMES[name] for name in streams))

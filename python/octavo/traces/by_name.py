@@ -53,7 +53,7 @@ def names_a_trace(command: Sequence[str], format: str | None = None) -> bool:
         return True
     if path.is_file() and _is_program(path):
         return False
-    if is_named_like_a_trace(word):
+    if _formats_of(word):
         return True
     return path.exists() and (_begins_with(path, _PARQUET_MAGIC) or looks_like_a_trace(word))
 
@@ -83,11 +83,6 @@ def _begins_with(path: Path, *magic: bytes) -> bool:
 def formats() -> list[TraceFormat]:
     """Every format that is read."""
     return [*trace_formats(), PARQUET_FORMAT]
-
-
-def is_named_like_a_trace(name: str) -> bool:
-    """Whether a file's name ends as those of a format of traces do."""
-    return bool(_formats_of(name))
 
 
 def _formats_of(name: str) -> list[TraceFormat]:

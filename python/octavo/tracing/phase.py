@@ -106,7 +106,7 @@ class Phased(Protocol):
     """The part of a `LiveRun` that has phases."""
 
     def set_counting(self, counting: bool) -> None:
-        """Opens or closes the region of interest."""
+        """Opens or closes the region of interest, also before the start."""
 
     def end_softly(self) -> None:
         """Lets the last instruction that may count end the region alone."""

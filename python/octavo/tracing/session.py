@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from octavo.base.background import POLL_SECONDS, with_interrupt
 from octavo.base.signals import Interrupts
-from octavo.tracing.phase import Timer
+from octavo.tracing.phase import Phased, Timer
 
 if TYPE_CHECKING:
     from octavo._core import Progress
@@ -28,7 +28,7 @@ GRACE_SECONDS = 5.0
 """How long an interrupted program may take to end before it is stopped."""
 
 
-class Program(Protocol):
+class Program(Phased, Protocol):
     """The part of a `LiveRun` or a `Recording` that a session drives."""
 
     def start(self) -> int:
@@ -45,15 +45,6 @@ class Program(Protocol):
 
     def stop(self) -> None:
         """Ends the program at once."""
-
-    def set_counting(self, counting: bool) -> None:
-        """Opens or closes the region of interest, also before the start."""
-
-    def end_softly(self) -> None:
-        """Lets the last instruction that may count end the region alone."""
-
-    def end_region(self, number: int) -> None:
-        """Ends the region of interest for good, and sends the program a signal."""
 
 
 Found = TypeVar("Found", covariant=True)
