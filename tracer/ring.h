@@ -151,6 +151,7 @@ enum octavo_record {
    OCTAVO_ALLOCATE = 20,
    /* start of a block. */
    OCTAVO_RELEASE = 21,
+   /* 22 is written by the reader of a ring. */
 };
 
 #define OCTAVO_INHERITED (1ULL << 32)

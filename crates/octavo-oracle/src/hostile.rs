@@ -155,7 +155,11 @@ impl Bytes<'_> {
             }
             12..18 => Event::Unmap { range: self.range() },
             18..24 => Event::Remap { from: self.range(), to: self.range() },
-            24..29 => Event::Protect { range: self.range(), protection },
+            24..28 => Event::Protect { range: self.range(), protection },
+            28 => {
+                let (range, flags) = (self.range(), self.next());
+                Event::Present { range, known: flags & 1 != 0, first: flags & 2 != 0 }
+            }
             29..36 => Event::Advise { range: self.range(), advice: u64::from(self.next() % 32) },
             36 => Event::ThreadStart { thread: u32::from(self.next()) },
             37..40 => Event::ThreadSwitch { thread: u32::from(self.next()).wrapping_sub(1) },

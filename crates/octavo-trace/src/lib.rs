@@ -41,8 +41,7 @@ pub use listing::{Content, Entry, ListingOptions, list};
 pub use live::{Live, LiveError, LiveOptions, PeriodicWindows, Tracer};
 pub use native::{Manifest, NativeFile, NativeSink, NativeSource, Overview, StreamOverview};
 pub use observer::{
-    ExitReason, Observer, PresentPages, RunExit, RunProgress, RunResult, StreamProgress,
-    StreamResult,
+    ExitReason, Observer, RunExit, RunProgress, RunResult, StreamProgress, StreamResult,
 };
 pub use recorder::Recorder;
 pub use relocation::Relocation;

@@ -1,6 +1,5 @@
 //! Observers of streams, live or from a trace, and their results.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use crate::ring::{FoldedReferences, WordConsumer};
@@ -13,12 +12,6 @@ pub trait Observer: WordConsumer + Send + 'static {
     /// over, for every process, so that an engine should drop its working state here.
     fn ended(&mut self, identity: &StreamIdentity, end: &StreamEnd) {
         let _ = (identity, end);
-    }
-
-    /// Counting has begun, or goes on, in a process that runs already: the base pages, as traced, that it has shortly
-    /// after the first execution that counts.
-    fn present(&mut self, found: &PresentPages) {
-        let _ = found;
     }
 
     /// Called now and then while a program runs, whether or not anything came.
@@ -48,16 +41,6 @@ pub trait Observer: WordConsumer + Send + 'static {
 
     /// Its progress, for the live line.
     fn progress(&self) -> StreamProgress;
-}
-
-/// Base pages of the anonymous memory of a process, as ascending ranges.
-#[derive(Clone, Default, Debug)]
-pub struct PresentPages {
-    /// The pages that are present in this process and in no other one.
-    pub present: Vec<Range<u64>>,
-    /// Pages of which that is not known: of mappings that have transparent huge pages, of which the process may have
-    /// touched a part, and of very large ones.
-    pub unknown: Vec<Range<u64>>,
 }
 
 /// The progress of a stream.

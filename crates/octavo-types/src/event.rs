@@ -176,6 +176,17 @@ pub enum Event {
         /// Its first address.
         start: VirtAddr,
     },
+    /// Counting begins, or goes on, in a process that runs already: base pages of its own memory that it has
+    /// shortly after the first execution that counts. One event for each range, from low addresses to high ones.
+    Present {
+        /// Where.
+        range: AddrRange,
+        /// Whether all of these pages are present, in this process and in no other one; else it is not known which
+        /// are: the mapping has transparent huge pages, of which the process may have touched a part, or is very large.
+        known: bool,
+        /// It is the first range since counting began or went on.
+        first: bool,
+    },
     /// The process ends.
     Exit {
         /// Its exit code.
@@ -243,6 +254,8 @@ impl fmt::Display for Event {
             }
             Event::Allocate { block, stack, .. } => write!(f, "allocate {block} by stack {stack}"),
             Event::Release { start } => write!(f, "release {start}"),
+            Event::Present { range, known: true, .. } => write!(f, "present {range}"),
+            Event::Present { range, .. } => write!(f, "present in part {range}"),
             Event::Exit { code } => write!(f, "exit {code}"),
         }
     }
@@ -266,14 +279,15 @@ impl Event {
             Event::Map { range, .. }
             | Event::Unmap { range }
             | Event::Protect { range, .. }
-            | Event::Advise { range, .. } => (Some(*range), None),
+            | Event::Advise { range, .. }
+            | Event::Present { range, .. } => (Some(*range), None),
             Event::Remap { from, to } => (Some(*from), Some(*to)),
             _ => (None, None),
         };
         first.into_iter().chain(second)
     }
 
-    /// The name that the event is counted under; threads, windows, stacks and the exit
+    /// The name that the event is counted under; threads, windows, stacks, memory that is present and the exit
     /// are not.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {

@@ -6,8 +6,8 @@
 //! go to one [`recency`] order for each page size. [`pages`] holds the state of each page.
 
 use octavo_trace::{
-    AddressSpace, Observer, PresentPages, Region, RegionId, Relocation, Segments, Start,
-    StreamConsumer, StreamEnd, StreamIdentity, StreamProgress,
+    AddressSpace, Observer, Region, RegionId, Relocation, Segments, Start, StreamConsumer,
+    StreamEnd, StreamIdentity, StreamProgress,
 };
 use octavo_types::{
     AddrRange, Consumer, DataItem, Event, FetchPage, MapSource, PageNumber, PageSize, Segment,
@@ -49,6 +49,10 @@ const MADV_REMOVE: u64 = 9;
 
 /// How many data items may follow one [`PageStream::reserve`]: each makes up to four accesses.
 const MOST_ITEMS: usize = 1 << 16;
+
+/// So many base pages may be said to be present, 64 GiB: of more the memory is not known. Each takes time, and a trace
+/// could name all of an address space in a few words.
+const MOST_PRESENT: u64 = 1 << 24;
 
 /// The configuration of a study.
 #[derive(Clone, Debug)]
@@ -147,6 +151,8 @@ struct ProcessMemory {
     /// Whether executions were left out, and whether the pages that were present then are known.
     left_out: bool,
     has_present: bool,
+    /// How many more pages may be said to be present.
+    most_present: u64,
     machine: Option<Box<MachineState>>,
 }
 
@@ -212,6 +218,7 @@ impl Study {
                 own: PageSet::default(),
                 left_out: false,
                 has_present: false,
+                most_present: MOST_PRESENT,
                 machine: config.machine.as_ref().map(|tlbs| Box::new(MachineState::new(tlbs))),
             },
             lines: config.core_cache_bytes.map(LineSample::new),
@@ -484,6 +491,28 @@ impl Study {
         }
     }
 
+    /// Memory that the process has: all pages of a range as traced, or some.
+    fn present(&mut self, range: AddrRange, known: bool) {
+        let (first, end) = base_pages(range);
+        let pages = first..end;
+        let is_too_much = pages.end - pages.start > self.memory.most_present;
+        if !known || is_too_much {
+            self.memory.has_present &= !self.memory.space.has_own(&pages);
+            return;
+        }
+        self.memory.most_present -= pages.end - pages.start;
+        for traced in pages {
+            let number = PageNumber::new(traced);
+            let page = self.memory.relocate(traced);
+            // A page that is known to have been untouched is touched by an execution that comes yet.
+            if self.memory.space.is_own(number) && !self.memory.untouched.holds(page) {
+                let region = self.memory.region(traced);
+                self.memory.touched(traced, page, region);
+                self.data.present(page, region);
+            }
+        }
+    }
+
     /// A range, as traced, is mapped otherwise than before.
     fn mapping_changed(&mut self, range: AddrRange) {
         let range = range.widened_to(PageSize::BASE);
@@ -615,6 +644,10 @@ impl Consumer for Study {
                 self.mapping_changed(*range);
             }
             Event::Remap { from, to } => self.remap(*from, *to),
+            Event::Present { range, known, first } => {
+                self.memory.has_present |= first;
+                self.present(*range, *known);
+            }
             _ => {}
         }
         if self.memory.space.apply(event) {
@@ -680,6 +713,7 @@ impl Observer for Study {
             own: self.memory.own.clone(),
             left_out: self.memory.left_out,
             has_present: self.memory.has_present,
+            most_present: self.memory.most_present,
             machine: self.memory.machine.as_ref().map(|machine| Box::new(machine.results_only())),
         };
         Some(Study {
@@ -694,21 +728,6 @@ impl Observer for Study {
             counts: self.counts.clone(),
             before_warming: None,
         })
-    }
-
-    fn present(&mut self, found: &PresentPages) {
-        let space = &self.memory.space;
-        self.memory.has_present = !found.unknown.iter().any(|pages| space.has_own(pages));
-        for traced in found.present.iter().cloned().flatten() {
-            let number = PageNumber::new(traced);
-            let page = self.memory.relocate(traced);
-            // A page that is known to have been untouched is touched by an execution that comes yet.
-            if self.memory.space.is_own(number) && !self.memory.untouched.holds(page) {
-                let region = self.memory.region(traced);
-                self.memory.touched(traced, page, region);
-                self.data.present(page, region);
-            }
-        }
     }
 
     fn set_warming(&mut self, warming: bool) -> bool {

@@ -1,7 +1,7 @@
 //! Page faults of a process's own memory, by region.
 
 use octavo_curves::{Footprint, PageFaults, Sizes, Stream, Study, StudyConfig};
-use octavo_trace::{Observer, PresentPages, StreamConsumer};
+use octavo_trace::{Observer, StreamConsumer};
 use octavo_types::{
     AddrRange, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection, Segment, VirtAddr,
 };
@@ -143,15 +143,22 @@ fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_n
     StreamConsumer::resumed(&mut study);
     assert!(!study.knows_memory());
     map(&mut study, BASE + 4 * HUGE, HUGE, MapSource::Anonymous);
-    let pages = |start: u64, bytes: u64| start / 4096..(start + bytes) / 4096;
-    let mapped_since = pages(BASE + 4 * HUGE, HUGE);
-    let of_no_mapping = pages(BASE + 8 * HUGE, HUGE);
-    let present = vec![pages(BASE, HUGE / 2), mapped_since, of_no_mapping.clone()];
-    let huge = vec![pages(BASE + HUGE, HUGE)];
-    study.present(&PresentPages { present: present.clone(), unknown: huge });
-    assert!(!study.knows_memory(), "the process may have touched all of a huge page, or a part");
-    study.present(&PresentPages { present, unknown: vec![of_no_mapping] });
-    assert!(study.knows_memory());
+    let (mapped_since, of_no_mapping) =
+        (range(BASE + 4 * HUGE, HUGE), range(BASE + 8 * HUGE, HUGE));
+    let huge = (range(BASE + HUGE, HUGE), false);
+    let known = [range(BASE, HUGE / 2), mapped_since, of_no_mapping].map(|range| (range, true));
+    let mut present = |ranges: &[(AddrRange, bool)]| {
+        for (place, (range, known)) in ranges.iter().copied().enumerate() {
+            study.event(&Event::Present { range, known, first: place == 0 });
+        }
+        study.knows_memory()
+    };
+    let [first, others @ ..] = known;
+    assert!(!present(&[&[first, huge], &others[..]].concat()), "all of a huge page, or a part");
+    assert!(present(&[&known[..], &[(of_no_mapping, false)]].concat()));
+    let too_much = (range(BASE, 1 << 46), true);
+    assert!(!present(&[too_much]), "nobody waits for so many pages");
+    assert!(present(&known));
     touch(&mut study, BASE, 4096);
     touch(&mut study, BASE + 4 * HUGE, 4096);
     assert_eq!(faults(&study), (1, 1, 0));

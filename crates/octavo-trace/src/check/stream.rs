@@ -388,6 +388,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::AllocationStack { .. } => "an allocation's stack",
         Event::Allocate { .. } => "an allocation",
         Event::Release { .. } => "a block's release",
+        Event::Present { .. } => "memory that is present",
         Event::Exit { .. } => "another exit",
     }
 }

@@ -1,25 +1,24 @@
 //! The memory that a running process has, as the kernel shows it.
 
-use octavo_types::PageSize;
+use octavo_types::{AddrRange, Event, PageSize, VirtAddr};
 use procfs::ProcResult;
 use procfs::process::{MMapPath, MemoryMap, MemoryPageFlags, PageInfo, Process};
-
-use crate::observer::PresentPages;
 
 /// Larger mappings are passed over: the kernel says eight bytes of each of their pages.
 const MOST_BYTES: u64 = 1 << 40;
 /// Pages that the kernel is asked about at a time.
 const PIECE: usize = 1 << 16;
 
-/// The base pages that are present in a process.
-pub fn present_pages(pid: u32) -> ProcResult<PresentPages> {
+/// The base pages that are present in a process: an [`Event::Present`] for each range.
+pub fn present_pages(pid: u32) -> ProcResult<Vec<Event>> {
     let process = Process::new(pid as i32)?;
     let mut pagemap = process.pagemap()?;
-    let mut found = PresentPages::default();
+    // Whether they are known, the first page, and the end.
+    let mut found: Vec<(bool, u64, u64)> = Vec::new();
     for map in process.smaps()?.into_iter().filter(has_pages) {
         let [first, end] = [map.address.0, map.address.1].map(|at| at >> PageSize::BASE.log2());
         if bytes(&map, "AnonHugePages") > 0 || map.address.1 - map.address.0 > MOST_BYTES {
-            found.unknown.push(first..end);
+            found.push((false, first, end));
             continue;
         }
         for start in (first..end).step_by(PIECE) {
@@ -28,15 +27,20 @@ pub fn present_pages(pid: u32) -> ProcResult<PresentPages> {
             let Ok(entries) = pagemap.get_range_info(piece) else { break };
             for (page, entry) in (start..).zip(entries) {
                 if is_own(&entry) {
-                    match found.present.last_mut() {
-                        Some(last) if last.end == page => last.end += 1,
-                        _ => found.present.push(page..page + 1),
+                    match found.last_mut() {
+                        Some((true, _, last)) if *last == page => *last += 1,
+                        _ => found.push((true, page, page + 1)),
                     }
                 }
             }
         }
     }
-    Ok(found)
+    let address = |page: u64| VirtAddr::new(page << PageSize::BASE.log2());
+    let events = found.into_iter().enumerate().map(|(place, (known, first, end))| {
+        let range = AddrRange::new(address(first), (end - first) << PageSize::BASE.log2());
+        Event::Present { range, known, first: place == 0 }
+    });
+    Ok(events.collect())
 }
 
 fn has_pages(map: &MemoryMap) -> bool {
@@ -86,9 +90,13 @@ mod tests {
         let inside = first..first + PAGES as u64;
         let found: Vec<u64> = present_pages(std::process::id())
             .unwrap()
-            .present
             .into_iter()
-            .flatten()
+            .flat_map(|event| match event {
+                Event::Present { range, known: true, .. } => {
+                    range.start().raw() >> 12..(range.start().raw() + range.bytes()) >> 12
+                }
+                _ => 0..0,
+            })
             .filter(|page| inside.contains(page))
             .map(|page| page - first)
             .collect();

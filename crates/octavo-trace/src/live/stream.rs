@@ -12,7 +12,7 @@ use super::present::present_pages;
 use super::process::Process;
 use crate::formats::lackey_source;
 use crate::observer::{Observer, StreamProgress, StreamResult};
-use crate::ring::{Decoder, MOST_BATCHES, Segments, Slot, Start, WordConsumer};
+use crate::ring::{Decoder, MOST_BATCHES, Segments, Slot, Start, WordConsumer, WordWriter};
 use crate::source::{Batch, Input, InputOptions, Source};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
@@ -132,9 +132,12 @@ pub fn follow_ring<C: Observer>(
         witness.inner.inner_mut().tick();
         // Parts by instructions or marks stay as they are in a replay, which has no such memory.
         if witness.inner.take_reopened()
-            && let Ok(found) = present_pages(identity.pid)
+            && let Ok(events) = present_pages(identity.pid)
+            && fault.is_none()
         {
-            witness.inner.inner_mut().present(&found);
+            let mut words = WordWriter::default();
+            events.iter().for_each(|event| words.event(event));
+            fault = decoder.decode(words.words(), &mut witness).err();
         }
         if asked {
             // By then all is read that was written before the request, however fast more is written.

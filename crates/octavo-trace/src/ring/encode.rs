@@ -92,9 +92,9 @@ impl WordWriter {
     /// Something other than an instruction.
     pub fn event(&mut self, event: &Event) {
         use Event::{
-            Advise, Allocate, AllocationStack, Exec, Exit, Fork, Map, Mark, Protect, Release,
-            Remap, Signal, ThreadEnd, ThreadStart, ThreadSwitch, Translation, Unmap, WindowBegin,
-            WindowEnd,
+            Advise, Allocate, AllocationStack, Exec, Exit, Fork, Map, Mark, Present, Protect,
+            Release, Remap, Signal, ThreadEnd, ThreadStart, ThreadSwitch, Translation, Unmap,
+            WindowBegin, WindowEnd,
         };
         match event {
             Map { range, protection, source, flags } => {
@@ -148,6 +148,11 @@ impl WordWriter {
                 words.extend([u64::from(*stack) | inherited, freed.map_or(0, VirtAddr::raw)]);
             }),
             Release { start } => self.number(kind::RELEASE, start.raw()),
+            Present { range, known, first } => self.record(kind::PRESENT, |words| {
+                push_range(words, *range);
+                let flag = |set: bool, bit: u64| if set { bit } else { 0 };
+                words.push(flag(*known, format::KNOWN) | flag(*first, format::FIRST));
+            }),
             Exit { code } => self.number(kind::EXIT, *code as u64),
         }
     }

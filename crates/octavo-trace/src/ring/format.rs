@@ -122,6 +122,10 @@ impl ItemWord {
 /// In the word of an allocation's stack: the block is the parent's.
 pub const INHERITED: u64 = 1 << 32;
 
+/// In the last word of a range that is present.
+pub const KNOWN: u64 = 1;
+pub const FIRST: u64 = 1 << 1;
+
 /// `enum octavo_record`.
 pub mod kind {
     pub const DEFINE: u8 = 1;
@@ -146,6 +150,8 @@ pub mod kind {
     pub const ALLOCATION_STACK: u8 = 19;
     pub const ALLOCATE: u8 = 20;
     pub const RELEASE: u8 = 21;
+    /// Whoever reads a ring writes it behind what he has read.
+    pub const PRESENT: u8 = 22;
 }
 
 /// Ranges in `struct octavo_layout`.

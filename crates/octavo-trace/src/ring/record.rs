@@ -207,6 +207,11 @@ pub fn read_event(
             Event::Allocate { block, stack: stack as u32, freed, inherited }
         }
         kind::RELEASE => Event::Release { start: words.addr(1)? },
+        kind::PRESENT => {
+            let (range, flags) = (words.range()?, words.word()?);
+            let is_set = |bit| flags & bit != 0;
+            Event::Present { range, known: is_set(format::KNOWN), first: is_set(format::FIRST) }
+        }
         kind::EXIT => Event::Exit { code: words.word()? as i32 },
         _ => return Err(words.bad()),
     })

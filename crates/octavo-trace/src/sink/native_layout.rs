@@ -103,7 +103,7 @@ impl WordConsumer for Mover {
         let payload = &mut self.words[first + 1..];
         match format::record_kind(words[0]) {
             kind::DEFINE => self.layout.move_fetches(payload),
-            kind::MAP | kind::UNMAP | kind::PROTECT | kind::ADVISE => {
+            kind::MAP | kind::UNMAP | kind::PROTECT | kind::ADVISE | kind::PRESENT => {
                 self.layout.move_range(payload);
             }
             kind::REMAP => {

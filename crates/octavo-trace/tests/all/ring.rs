@@ -80,15 +80,22 @@ fn allocation_event() -> impl Strategy<Value = Event> {
     let addr = || (1u64..1 << 47).prop_map(VirtAddr::new);
     let frame = (addr(), "[a-z:<>é ]{0,20}").prop_map(|(addr, function)| Frame { addr, function });
     let frames = prop::collection::vec(frame, 0..9);
-    let block = (addr(), 1u64..1 << 40).prop_map(|(start, bytes)| AddrRange::new(start, bytes));
+    let block = || (addr(), 1u64..1 << 40).prop_map(|(start, bytes)| AddrRange::new(start, bytes));
     let freed = prop::option::of(addr());
     prop_oneof![
         (any::<u32>(), frames)
             .prop_map(|(number, frames)| Event::AllocationStack { number, frames }),
-        (block, any::<u32>(), freed, any::<bool>()).prop_map(|(block, stack, freed, inherited)| {
-            Event::Allocate { block, stack, freed, inherited }
-        }),
+        (block(), any::<u32>(), freed, any::<bool>()).prop_map(
+            |(block, stack, freed, inherited)| {
+                Event::Allocate { block, stack, freed, inherited }
+            }
+        ),
         addr().prop_map(|start| Event::Release { start }),
+        (block(), any::<bool>(), any::<bool>()).prop_map(|(range, known, first)| Event::Present {
+            range,
+            known,
+            first
+        }),
     ]
 }
 
