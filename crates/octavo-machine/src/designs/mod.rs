@@ -39,6 +39,7 @@ families! {
     tps "tps/mod.rs"
     colt "colt/mod.rs"
     clustered_tlb "clustered_tlb/mod.rs"
+    mix_tlb "mix_tlb/mod.rs"
     contiguous_pte "contiguous_pte/mod.rs"
     anchor "anchor/mod.rs"
     rmm "rmm.rs"
