@@ -198,9 +198,19 @@ class Advice:
     def record(self) -> dict[str, Any]:
         """Plain data for the JSON; the columns are listed in docs/rows.md."""
         case, base, chosen = self.case, self.case.base, self.case.at(self.page_size)
-        place = {**vars(case), "points": None, "processes": list(case.processes) or None}
+        place = {
+            "process": case.process,
+            "program": case.program,
+            "processes": list(case.processes) or None,
+            "region": case.region,
+            "region_kind": case.region_kind,
+            "path": case.path,
+            "start": case.start,
+            "bytes": case.bytes,
+        }
         return {
             "scope": "program" if case.region is None else "region",
+            "stream": case.stream,
             **{name: value for name, value in place.items() if value is not None},
             "page_size": self.page_size,
             "reason": self.reason,
