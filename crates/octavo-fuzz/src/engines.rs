@@ -59,7 +59,7 @@ pub fn study(bytes: &[u8]) -> Counts {
         fetch_levels: levels.clone(),
         data_levels: levels,
         machine: (choice / 32 % 2 == 1).then(small_machine),
-        core_cache_bytes: None,
+        core_cache_bytes: Some(1 << 16),
         native_layout: true,
         allocation_wrappers: Vec::new(),
     });
@@ -156,7 +156,6 @@ pub fn sim(bytes: &[u8]) {
         start,
         host_start: host_start.map(Into::into),
         designs: designs.collect(),
-        core_cache_bytes: None,
         native_layout: true,
         warm_up_instructions: [0, 20][choice >> 5 & 1],
         is_fast_forwarded: choice >> 6 & 1 == 1,

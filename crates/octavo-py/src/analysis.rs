@@ -305,8 +305,8 @@ pub fn check_machine_tlbs(machine: &str) -> PyResult<()> {
     read_modelled(machine).map(drop)
 }
 
-/// What a study models of a machine, a preset or a file that ends with `.toml`: its TLBs, and the bytes of the
-/// caches that a core has for itself.
+/// The parts of a machine that a study models, of a preset or a file that ends with `.toml`: its TLBs, and the bytes of
+/// the caches that a core has for itself.
 fn read_modelled(name: &str) -> PyResult<(MachineTlbs, u64)> {
     let failed = |error: String| OctavoError::new_err(error);
     let resolved = resolve::<&str>(name, &[]).map_err(|error| failed(error.to_string()))?;

@@ -28,7 +28,7 @@ _IDENTITY = (
     *("stream", "parent_stream", "pid", "program"),
     *("began_by", "ended_by", "exit_code", "stream_hash"),
 )
-"""What the manifest has of a process; its counts are in the rows."""
+"""The fields of a process in the manifest; its counts are in the rows."""
 
 if TYPE_CHECKING:
     from octavo._core import CurvesResult, Exit, ProcessCounts, RecordedStream, Result, SimResult

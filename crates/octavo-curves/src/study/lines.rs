@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         #![proptest_config(octavo_oracle::cases(64))]
 
-        /// What a cache has room for is missed once, however the words are handed over.
+        /// Lines that a cache has room for are missed once, however the words are handed over.
         #[test]
         fn a_line_that_is_held_is_missed_once(
             words in prop::collection::vec(LEAST_ADDRESS..LEAST_ADDRESS + (1 << 20), 0..4000),

@@ -157,7 +157,7 @@ fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_n
     assert!(!present(&[&[first, huge], &others[..]].concat()), "all of a huge page, or a part");
     assert!(present(&[&known[..], &[(of_no_mapping, false)]].concat()));
     let too_much = (range(BASE, 1 << 46), true);
-    assert!(!present(&[too_much]), "nobody waits for so many pages");
+    assert!(!present(&[too_much]), "so many pages would take too long");
     assert!(present(&known));
     touch(&mut study, BASE, 4096);
     touch(&mut study, BASE + 4 * HUGE, 4096);

@@ -150,7 +150,7 @@ pub mod kind {
     pub const ALLOCATION_STACK: u8 = 19;
     pub const ALLOCATE: u8 = 20;
     pub const RELEASE: u8 = 21;
-    /// Whoever reads a ring writes it behind what he has read.
+    /// In trace files, and behind what the reader of a ring has read; no tracer of ours writes it.
     pub const PRESENT: u8 = 22;
 }
 
