@@ -21,7 +21,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
@@ -80,6 +80,22 @@ def record(program: Program, trace: Path) -> None:
     )
     if not trace.exists():
         sys.exit(f"no trace of {program.name}")
+
+
+def recorded(directory: Path, chosen: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Each program, or only the chosen ones, with its trace, recorded if it is not there yet.
+
+    Says when the caller is done with one.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for program in all_programs():
+        if chosen and program.name not in chosen:
+            continue
+        trace = directory / f"{program.name}.oct"
+        if not trace.exists():
+            record(program, trace)
+        yield program.name, trace
+        print(f"measured: {program.name}", file=sys.stderr, flush=True)
 
 
 class Peer:
@@ -227,19 +243,12 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=OUT / "curves")
     parser.add_argument("program", nargs="*", help="only these")
     arguments = parser.parse_args()
-    arguments.traces.mkdir(parents=True, exist_ok=True)
     names, totals, nets = [], [], []
-    for program in all_programs():
-        if arguments.program and program.name not in arguments.program:
-            continue
-        trace = arguments.traces / f"{program.name}.oct"
-        if not trace.exists():
-            record(program, trace)
+    for name, trace in recorded(arguments.traces, arguments.program):
         total, net = measure(trace, arguments.rounds, arguments.peer)
-        names.append(program.name)
+        names.append(name)
         totals.append(total)
         nets.append(net)
-        print(f"measured: {program.name}", file=sys.stderr, flush=True)
     print(table(ratios(totals, nets)))
     print()
     print(table(times_table(names, totals)))

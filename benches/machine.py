@@ -14,15 +14,13 @@ build/bench/machine.json and, of all programs, docs/results/machine.md.
 import argparse
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from curves import REFERENCES, record, table
+from curves import REFERENCES, recorded, table
 from run import OUT, ROOT, example
-from traces import all_programs
 
 MACHINE = "skylake"
 # The first one is what the others are compared with.
@@ -127,17 +125,10 @@ def main() -> None:
     arguments = parser.parse_args()
     designs = arguments.designs.split(",")
     more = [name for name in arguments.more.split(",") if name]
-    arguments.traces.mkdir(parents=True, exist_ok=True)
     names, times = [], []
-    for program in all_programs():
-        if arguments.program and program.name not in arguments.program:
-            continue
-        trace = arguments.traces / f"{program.name}.oct"
-        if not trace.exists():
-            record(program, trace)
+    for name, trace in recorded(arguments.traces, arguments.program):
         times.append(measure(trace, designs, more, arguments.rounds, arguments.references))
-        names.append(program.name)
-        print(f"measured: {program.name}", file=sys.stderr, flush=True)
+        names.append(name)
     goals, all_times = ratios(names, times, designs, more), times_table(names, times)
     print(table(goals))
     print()

@@ -119,7 +119,7 @@ def _usable_size(advice: Advice, host: HugePages, limits: Thresholds) -> tuple[i
 
 
 def _note(text: str, tried: str = "") -> Action:
-    """A fact to know before doing anything."""
+    """An action that says what to know before doing anything."""
     return Action("note", text, tried=tried)
 
 
