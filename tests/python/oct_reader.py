@@ -48,6 +48,7 @@ RECORDS = {
     18: ("window ends", 2, False),
     20: ("allocate", 4, False),
     21: ("release", 1, False),
+    22: ("present", 3, False),
 }
 
 

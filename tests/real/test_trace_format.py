@@ -20,15 +20,16 @@ PROGRAMS = {
     "processes": ["sh", "-c", SCRIPT],
     "small": workload("dependences"),
     "allocations": workload("allocations", 100),
+    "part": ["sh", "-c", "sleep 2; i=0; while [ $i -lt 20 ]; do i=$((i + 1)); done"],
 }
 ALL = 1 << 40
+UNKNOWN = (1 << 64) - 1
 
 Entry = tuple[Any, ...]
 Recorded = Callable[[str], Path]
 
 
-def record(argv: list[str], path: Path) -> Path:
-    options = ["--allocations"] if "allocations" in argv[0] else []
+def record(argv: list[str], path: Path, options: Sequence[str] = ()) -> Path:
     line = [OCTAVO, "record", "--quiet", *options, "-o", path, "--", *argv]
     ended = natively(line, cwd=WORKLOADS)
     assert path.exists(), ended.stderr.decode()
@@ -39,7 +40,10 @@ def record(argv: list[str], path: Path) -> Path:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """The trace of one of the programs, recorded once."""
     directory = tmp_path_factory.mktemp("traces")
-    return cache(lambda name: record(PROGRAMS[name], directory / f"{name}.oct"))
+    options = {"allocations": ["--allocations"], "part": ["--start-after", "1s"]}
+    return cache(
+        lambda name: record(PROGRAMS[name], directory / f"{name}.oct", options.get(name, ()))
+    )
 
 
 def theirs(path: Path, *, entries: int = ALL, start: int = 0) -> tuple[Sequence[Any], str | None]:
@@ -99,6 +103,12 @@ def describe(event: Event) -> str:
             return f"fork of process {words[0]}"
         case ["exec"]:
             return f"exec {event.path or 'failed'}"
+        case ["window", what]:
+            places = zip((" instructions", " ms"), words, strict=True)
+            known = [f" after {number}{unit}" for unit, number in places if number != UNKNOWN]
+            return f"window {what}{''.join(known[:1])}"
+        case ["present"]:
+            return f"present {extent(0)}" if words[2] & 1 else f"present in part {extent(0)}"
         case [other]:
             return f"{other} {words[0]}"
     raise AssertionError(event)
