@@ -16,7 +16,7 @@ import pytest
 import octavo
 from called import invoke
 from fakes import write_calibration
-from octavo.analysis.stored_result import read_run
+from octavo.analysis.stored_result import programs_of_run, read_run
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import MIB
@@ -315,6 +315,25 @@ def test_each_setting_has_the_prediction_of_what_it_reaches() -> None:
     arenas["region_kind"] = "shared"
     assert predicted("preload 2MiB", is_late=True) == (0.03, "setting")
     assert predicted_gain(document, Setting("thp-disable", "")) is None
+
+
+@pytest.mark.parametrize("lacking", ["reason", "usable_page_size"])
+def test_advice_that_cannot_be_read_is_refused_before_anything_runs(
+    tmp_path: Path, lacking: str
+) -> None:
+    gain = {"low": 0.05, "expected": 0.12, "high": 0.2}
+    action = {"kind": "malloc", "name": "X=1", "page_size": PMD_PAGE, "command": "X=1 true"}
+    data = {"scope": "program", "stream": "data", "gain": gain, "gain_page_size": PMD_PAGE}
+    data |= {"reason": "gain", "usable_page_size": PMD_PAGE, "actions": [action]}
+    del data[lacking]
+    # Of a damaged one, the programs are not read either.
+    run = {"program": 3, "directory": 3, "processes": [3]}
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps({"schema": "octavo/run/1", "advice": [data], "run": run}))
+    done = verify("--from", str(file), "--try", "X=1", "--", "touch", str(tmp_path / "run"))
+    assert (done.returncode, (tmp_path / "run").exists()) == (125, False)
+    assert "its advice is damaged, or of another version." in done.stderr
+    assert programs_of_run({"run": run}) == ()
 
 
 @pytest.mark.parametrize(("traced", "is_other"), [("/usr/bin/sort", True), (None, False)])

@@ -44,9 +44,11 @@ def programs_of_run(document: Mapping[str, Any]) -> tuple[Path, ...]:
     run = document.get("run")
     if not isinstance(run, dict):
         return ()
-    named = [run.get("program"), *(one.get("program") for one in run.get("processes", ()))]
-    directory = Path(run.get("directory") or "")
-    return tuple((directory / name).resolve() for name in named if name)
+    processes = run.get("processes")
+    parts = [run, *(processes if isinstance(processes, list) else ())]
+    named = [one.get("program") for one in parts if isinstance(one, dict)]
+    directory = Path(str(run.get("directory") or ""))
+    return tuple((directory / name).resolve() for name in named if isinstance(name, str) and name)
 
 
 def other_program(traced: Sequence[Path], *started: Path) -> str:

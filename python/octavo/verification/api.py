@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from octavo._core import OctavoError
 from octavo.analysis.stored_result import other_program, programs_of_run, read_run
@@ -26,7 +27,7 @@ from octavo.verification.experiment import (
     measure,
 )
 from octavo.verification.metric import parse_metric
-from octavo.verification.outcome import Outcome, conclude
+from octavo.verification.outcome import Outcome, conclude, predicted_gain
 from octavo.verification.settings import Setting, candidates, names_meant, select, setting_of_words
 from octavo.verification.system_settings import (
     SystemSettings,
@@ -101,6 +102,8 @@ def verify(
         settings = list(dict.fromkeys([*settings, *(setting.name for setting in tried)]))
     chosen = _chosen(found, settings, notes, allow_system=allow_system)
     _check_undisturbed(root)
+    if document is not None:
+        _check_predictions(document, chosen, predicted_by)
     started = locate_program(command[program_at(command)])
     other = other_program(programs_of_run(document or {}), program, started)
     notes += [f"{other}."] if other else []
@@ -131,6 +134,17 @@ def _chosen(
             f"Not tried without --allow-system: {', '.join(setting.name for setting in left)}."
         )
     return select(usable, names)
+
+
+def _check_predictions(
+    document: dict[str, Any], settings: Sequence[Setting], name: str | None
+) -> None:
+    """Finds out before the runs whether the advice can be read. Raises CannotRun."""
+    try:
+        for setting in settings:
+            predicted_gain(document, setting)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise CannotRun(f"`{name}`: its advice is damaged, or of another version.") from None
 
 
 def _check_undisturbed(root: Path) -> None:
