@@ -645,7 +645,13 @@ impl Consumer for Study {
             }
             Event::Remap { from, to } => self.remap(*from, *to),
             Event::Present { range, known, first } => {
-                self.memory.has_present |= first;
+                if *first {
+                    // Where executions are skipped, or a sample has none so far, nothing has counted before.
+                    if !self.memory.left_out {
+                        self.resumed();
+                    }
+                    self.memory.has_present = true;
+                }
                 self.present(*range, *known);
             }
             _ => {}
@@ -684,6 +690,7 @@ impl StreamConsumer for Study {
 
     fn resumed(&mut self) {
         self.memory.left_out = true;
+        self.memory.has_present = false;
         self.memory.untouched.clear();
     }
 }

@@ -52,6 +52,12 @@ fn faults(study: &Study) -> (u64, u64, u64) {
     (base, huge, left)
 }
 
+fn touched_bytes(study: &Study, size: PageSize) -> u64 {
+    let all = study.total().footprints;
+    let of = |f: &&Footprint| f.stream == Stream::Data && f.page_size == size;
+    all.iter().find(of).unwrap().touched_bytes
+}
+
 #[test]
 fn a_mapping_has_huge_pages_where_they_are_aligned_in_it() {
     let mut study = study();
@@ -137,6 +143,19 @@ fn faults_of_references_that_warm_do_not_count() {
 }
 
 #[test]
+fn memory_is_not_known_where_executions_are_skipped_behind_that_which_was_present() {
+    let mut study = study();
+    map(&mut study, BASE, 2 * HUGE, MapSource::Anonymous);
+    study.event(&Event::Present { range: range(BASE, HUGE), known: true, first: true });
+    assert!(study.knows_memory());
+    StreamConsumer::resumed(&mut study);
+    assert!(!study.knows_memory(), "what the skipped executions touched");
+    touch(&mut study, BASE + HUGE, 4096);
+    assert_eq!(faults(&study), (0, 0, 0));
+    assert_eq!(touched_bytes(&study, PageSize::BASE), HUGE + 4096);
+}
+
+#[test]
 fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_not_fault() {
     let mut study = study();
     map(&mut study, BASE, 2 * HUGE, MapSource::Anonymous);
@@ -162,11 +181,6 @@ fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_n
     touch(&mut study, BASE, 4096);
     touch(&mut study, BASE + 4 * HUGE, 4096);
     assert_eq!(faults(&study), (1, 1, 0));
-    let bytes = |size| {
-        let all = study.total().footprints;
-        let of = |f: &&Footprint| f.stream == Stream::Data && f.page_size == size;
-        all.iter().find(of).unwrap().touched_bytes
-    };
-    assert_eq!(bytes(PageSize::BASE), HUGE / 2 + 4096);
-    assert_eq!(bytes(PageSize::HUGE), 2 * HUGE);
+    assert_eq!(touched_bytes(&study, PageSize::BASE), HUGE / 2 + 4096);
+    assert_eq!(touched_bytes(&study, PageSize::HUGE), 2 * HUGE);
 }
