@@ -457,6 +457,24 @@ def test_a_part_by_time_is_of_a_program(verb: str) -> None:
     assert b"of a trace, --skip-instructions and --max-instructions choose a part" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "is_warned"),
+    [
+        (("--skip-instructions", "1k"), True),
+        (("--tracer", "lackey", "--start-after", "1ms"), True),
+        (("--tracer", "lackey", "--duration", "1h"), False),
+    ],
+)
+def test_a_trace_of_a_part_without_the_memory_before_is_warned_of(
+    options: tuple[str, ...], is_warned: bool, tmp_path: Path
+) -> None:
+    trace = tmp_path / "part.oct"
+    natively([OCTAVO, "record", "-q", *options, "-o", str(trace), "--", *workload("static_count")])
+    replayed = json.loads(natively([OCTAVO, "run", "-q", "--json", "-", str(trace)]).stdout)
+    warned = [one for one in replayed["run"]["warnings"] if one.startswith("MEMORY: ")]
+    assert len(warned) == is_warned
+
+
 def test_a_recording_that_never_began_is_no_trace(tmp_path: Path) -> None:
     trace = tmp_path / "none.oct"
     done = natively([OCTAVO, "record", "--start-after", "ctl", "-o", str(trace), "--", "true"])

@@ -304,7 +304,8 @@ def finished(
     if allocations is not None:
         rows += allocation_rows(allocations, rated_of(result["processes"]))
     programs = [] if per_process else programs_of(result["processes"], configuration.machine)
-    if is_sampled or not all(process["knows_memory"] for process in result["processes"]):
+    knows_memory = all(process["knows_memory"] for process in result["processes"])
+    if is_sampled or not knows_memory or _lacks_memory(manifest.get("trace")):
         manifest["warnings"].append(MEMORY_WARNING)
     modelled = configuration.modelled
     limits = Thresholds(
@@ -336,3 +337,11 @@ def finished(
     return RunResult(
         manifest=manifest, rows=rows, advice=advice, programs=programs, allocations=allocations
     )
+
+
+def _lacks_memory(trace: Mapping[str, Any] | None) -> bool:
+    """Whether a trace was recorded of a part, without the memory that was there when it began."""
+    options = ((trace or {}).get("about") or {}).get("options") or {}
+    phase = options.get("phase") or {}
+    is_late = options.get("tracer") == "lackey" and phase.get("start_after_seconds", 0) != 0
+    return bool(options.get("skip_instructions") or options.get("between_marks") or is_late)
