@@ -66,7 +66,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "real": octavo.sim(TRACE, interval=5000, warm_up=3000),
         "all designs": octavo.sim(TRACE, designs=every),
         "all designs in a guest": octavo.sim(TRACE, designs=every, virtualised=True),
-        "unified": octavo.sim(TRACE, "r3000", ["base4k"]),
+        "unified": octavo.sim(TRACE, "r3000", ["base4k", "mix_tlb"]),
         "prefetchers": octavo.sim(TRACE, "zen4", ["base4k"], timing="out-of-order"),
         "measured": octavo.sim(TRACE, **measured_files(folder)),
         "no instructions": octavo.sim(plain),
