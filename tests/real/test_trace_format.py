@@ -20,7 +20,8 @@ PROGRAMS = {
     "processes": ["sh", "-c", SCRIPT],
     "small": workload("dependences"),
     "allocations": workload("allocations", 100),
-    "part": ["sh", "-c", "sleep 2; i=0; while [ $i -lt 20 ]; do i=$((i + 1)); done"],
+    # Counts from where it asks for that itself.
+    "part": ["sh", "-c", f"{OCTAVO} ctl $$ start; for i in 1 2 3 4 5; do echo $i; done"],
 }
 ALL = 1 << 40
 UNKNOWN = (1 << 64) - 1
@@ -40,7 +41,8 @@ def record(argv: list[str], path: Path, options: Sequence[str] = ()) -> Path:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """The trace of one of the programs, recorded once."""
     directory = tmp_path_factory.mktemp("traces")
-    options = {"allocations": ["--allocations"], "part": ["--start-after", "1s"]}
+    part = ["--start-after", "ctl", "--no-follow"]
+    options = {"allocations": ["--allocations"], "part": part}
     return cache(
         lambda name: record(PROGRAMS[name], directory / f"{name}.oct", options.get(name, ()))
     )
