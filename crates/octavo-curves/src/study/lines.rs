@@ -4,16 +4,16 @@
 //! are between two page walks says how far from the core a walk finds its entries.
 //!
 //! The cache is fully associative with LRU replacement. It is simulated for one line in [`SHARE`] in a cache that is
-//! so much smaller, as SHARDS does (Waldspurger et al., FAST 2015). An address group is taken to be the line of its
-//! first address. Lines of code are left out.
+//! so much smaller, as SHARDS does (Waldspurger et al., FAST 2015). An address group counts as the line of its lowest
+//! address, which is the one that comes with an execution. Lines of code are left out.
 
 use octavo_types::{Compiled, Instructions, Segment, VirtAddr};
 
 /// One line in so many is simulated.
-pub const SHARE: u64 = 1 << SHARE_LOG2;
+const SHARE: u64 = 1 << SHARE_LOG2;
 const SHARE_LOG2: u32 = 7;
 /// Bytes of a line.
-pub const LINE_BYTES: u64 = 64;
+const LINE_BYTES: u64 = 64;
 /// Words below are no addresses, but numbers of segments, or addresses of guarded items that did not execute.
 const LEAST_ADDRESS: u64 = 1 << 20;
 /// Words that are looked at together.
@@ -53,20 +53,20 @@ impl LineSample {
         self.misses = misses / SHARE;
     }
 
-    /// Executions as words: numbers of segments, and behind each the addresses of its groups.
+    /// Looks at executions as words: numbers of segments, and behind each the addresses of its groups.
     #[inline(always)]
     pub fn take_words(&mut self, words: &[u64]) {
         let instructions = self.instructions;
         instructions.run(Words { of: words, sample: self });
     }
 
-    /// An execution of a segment, with the address of each data item.
+    /// Looks at an execution of a segment, with the address of each data item.
     pub fn take_execution(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         let mut groups = 0;
         for (item, addr) in segment.data().iter().zip(addresses) {
             if item.group as usize == groups {
                 groups += 1;
-                // That of a guarded item that did not execute is null.
+                // The address of a guarded item that did not execute is null.
                 self.take(addr.raw().saturating_sub(item.offset.into()));
             }
         }

@@ -50,8 +50,8 @@ const MADV_REMOVE: u64 = 9;
 /// How many data items may follow one [`PageStream::reserve`]: each makes up to four accesses.
 const MOST_ITEMS: usize = 1 << 16;
 
-/// So many base pages may be said to be present, 64 GiB: of more the memory is not known. Each takes time, and a trace
-/// could name all of an address space in a few words.
+/// Base pages that the events of a stream may name as present, 64 GiB: where there are more, the memory is not known. Each
+/// takes time, and a trace could name all of an address space in a few words.
 const MOST_PRESENT: u64 = 1 << 24;
 
 /// The configuration of a study.
@@ -151,7 +151,7 @@ struct ProcessMemory {
     /// Whether executions were left out, and whether the pages that were present then are known.
     left_out: bool,
     has_present: bool,
-    /// How many more pages may be said to be present.
+    /// How many more pages events may name as present.
     most_present: u64,
     machine: Option<Box<MachineState>>,
 }
@@ -491,17 +491,16 @@ impl Study {
         }
     }
 
-    /// Memory that the process has: all pages of a range as traced, or some.
+    /// The process has memory in a range as traced: all of its pages, or it is not known which.
     fn present(&mut self, range: AddrRange, known: bool) {
         let (first, end) = base_pages(range);
-        let pages = first..end;
-        let is_too_much = pages.end - pages.start > self.memory.most_present;
-        if !known || is_too_much {
-            self.memory.has_present &= !self.memory.space.has_own(&pages);
+        let left = self.memory.most_present.checked_sub(end.saturating_sub(first));
+        let Some(left) = left.filter(|_| known) else {
+            self.memory.has_present &= !self.memory.space.has_own(&(first..end));
             return;
-        }
-        self.memory.most_present -= pages.end - pages.start;
-        for traced in pages {
+        };
+        self.memory.most_present = left;
+        for traced in first..end {
             let number = PageNumber::new(traced);
             let page = self.memory.relocate(traced);
             // A page that is known to have been untouched is touched by an execution that comes yet.
@@ -646,7 +645,7 @@ impl Consumer for Study {
             Event::Remap { from, to } => self.remap(*from, *to),
             Event::Present { range, known, first } => {
                 if *first {
-                    // Where executions are skipped, or a sample has none so far, nothing has counted before.
+                    // No execution that counts came before: those until here were skipped, or a sample has none.
                     if !self.memory.left_out {
                         self.resumed();
                     }

@@ -132,8 +132,8 @@ pub fn follow_ring<C: Observer>(
         witness.inner.inner_mut().tick();
         // Parts by instructions or marks stay as they are in a replay, which has no such memory.
         if witness.inner.take_reopened()
-            && let Ok(events) = present_pages(identity.pid)
             && fault.is_none()
+            && let Ok(events) = present_pages(identity.pid)
         {
             let mut words = WordWriter::default();
             events.iter().for_each(|event| words.event(event));

@@ -150,8 +150,8 @@ impl WordWriter {
             Release { start } => self.number(kind::RELEASE, start.raw()),
             Present { range, known, first } => self.record(kind::PRESENT, |words| {
                 push_range(words, *range);
-                let flag = |set: bool, bit: u64| if set { bit } else { 0 };
-                words.push(flag(*known, format::KNOWN) | flag(*first, format::FIRST));
+                let known = u64::from(*known) * format::KNOWN;
+                words.push(known | (u64::from(*first) * format::FIRST));
             }),
             Exit { code } => self.number(kind::EXIT, *code as u64),
         }
