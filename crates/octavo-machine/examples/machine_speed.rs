@@ -5,8 +5,9 @@
 //!
 //! The first references of each trace (32M by default) are held in memory as words. Every round decodes and
 //! plays them in turn on the textbook, the front without a machine, each design alone (including those of
-//! `--more`), with `--out-of-order` on cores that execute the instructions, and all designs of `--designs` together on as many threads as there are cores. Prints JSON in
-//! nanoseconds per reference: for one thread, the processor time as the sum over batches of the minimum over
+//! `--more`; designs with `/` between them are simulated together on one thread), with `--out-of-order` on cores that
+//! execute the instructions, and all designs of `--designs` together on as many threads as there are cores. Prints JSON
+//! in nanoseconds per reference: for one thread, the processor time as the sum over batches of the minimum over
 //! rounds (which suppresses interference); for all together, the minimum wall-clock time. The misses of the
 //! textbook and of `base4k` must be equal.
 
@@ -69,7 +70,8 @@ fn main() {
             let mut front = Sim::new(&config(&[])).expect("no machines");
             words.play(&mut front, &mut times[2]);
             for (design, times) in alone.iter().copied().zip(&mut times[3..]) {
-                let mut sim = Sim::new(&config(std::slice::from_ref(design))).expect("a machine");
+                let set: Vec<String> = design.split('/').map(str::to_owned).collect();
+                let mut sim = Sim::new(&config(&set)).expect("a machine");
                 one_thread.install(|| words.play(&mut sim, times));
                 sim.finish();
                 if design == "base4k" {

@@ -38,6 +38,17 @@ impl<V: Lanes> InOrder<V> {
         self.cycle
     }
 
+    /// [`Self::take`] if all bits of `condition` are set; if none is, takes nothing, and returns any number.
+    #[inline(always)]
+    pub fn take_if(&mut self, condition: V, earliest: V) -> V {
+        let mut taken = *self;
+        let cycle = taken.take(earliest);
+        let select = |new: V, old: V| condition.select_at_least(V::all(1), new, old);
+        self.cycle = select(taken.cycle, self.cycle);
+        self.taken = select(taken.taken, self.taken);
+        cycle
+    }
+
     /// [`Self::take`] in a lane.
     #[inline(always)]
     pub fn take_in(&mut self, lane: usize, earliest: u32) -> u32 {
@@ -98,12 +109,9 @@ impl<V: Lanes> InOrder<V> {
 pub struct IssueSlots<V> {
     /// A cycle in which no slot is taken.
     none: Taken,
-    /// The slots of [`NEAR`] cycles of each lane, one lane behind the other. Cycles that differ by a multiple of `NEAR`
-    /// have the same place. The high bits have the cycle divided by `NEAR`: if that is of an earlier cycle, no slot is
-    /// taken in this one.
-    near: Box<[Taken]>,
-    /// The place in `near` at which each lane begins.
-    first_places: V,
+    /// The slots of [`NEAR`] cycles of each lane. Cycles that differ by a multiple of `NEAR` have the same place. The
+    /// high bits have the cycle divided by `NEAR`: if that is of an earlier cycle, no slot is taken in this one.
+    near: Box<[V; NEAR as usize]>,
     /// The slots of cycles that are not in `near`.
     far: Box<[FxHashMap<u32, Taken>]>,
     /// A cycle after all of `far`.
@@ -125,26 +133,15 @@ const NEAR: u32 = 1 << 11;
 /// Cycles this long after the epoch, and longer, are in `far`: in the high bits they would be as earlier cycles.
 const NEAR_END: u32 = NEAR << (u32::BITS - COUNTS);
 
-/// Which slots an instruction takes.
+/// Which slots an instruction takes: one of each kind whose count is 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Slot {
-    /// One of the issue width.
-    Issue,
-    /// And one of a load port.
-    Load,
-    /// And one of a store port.
-    Store,
-}
+pub struct Slot(Taken);
 
 impl Slot {
-    /// One of each that it takes.
+    /// One of the issue width, and one of a load port if `loads` is 1, and one of a store port if `stores` is, else 0.
     #[inline(always)]
-    fn one(self) -> Taken {
-        match self {
-            Slot::Issue => 1,
-            Slot::Load => 1 | 1 << COUNT_BITS,
-            Slot::Store => 1 | 1 << (2 * COUNT_BITS),
-        }
+    pub fn of(loads: u32, stores: u32) -> Self {
+        Slot(1 | loads << COUNT_BITS | stores << (2 * COUNT_BITS))
     }
 }
 
@@ -162,8 +159,7 @@ impl<V: Lanes> IssueSlots<V> {
         });
         IssueSlots {
             none,
-            near: vec![none; V::COUNT * NEAR as usize].into(),
-            first_places: V::of_each(|lane| lane as u32 * NEAR),
+            near: boxed(V::all(none)),
             far: vec![FxHashMap::default(); V::COUNT].into(),
             far_end: V::all(0),
         }
@@ -173,20 +169,19 @@ impl<V: Lanes> IssueSlots<V> {
     /// any more. Returns the cycle.
     #[inline(always)]
     pub fn take(&mut self, slot: Slot, earliest: V, now: V) -> V {
-        let (one, near_end) = (V::all(slot.one()), now.plus(V::all(NEAR)).min(V::all(NEAR_END)));
-        let all = V::all(slot.one() * ALL);
+        let near_end = now.plus(V::all(NEAR)).min(V::all(NEAR_END));
+        let (one, all) = (V::all(slot.0), V::all(slot.0 * ALL));
         let mut cycle = earliest;
         loop {
             if cycle.is_less_in_any(self.far_end) || !cycle.is_less_in_all(near_end) {
                 return self.take_apart(slot, &earliest, &now);
             }
-            let place = self.first_places.plus(cycle.and(V::all(NEAR - 1)));
             let none = V::all(self.none)
                 .plus(cycle.times_power(COUNTS - NEAR.trailing_zeros()).and(V::all(!0 << COUNTS)));
-            let taken = V::look_up(&self.near, place).max(none);
+            let taken = V::look_up(&self.near, cycle).max(none);
             let full = taken.and(all);
             if !V::all(0).is_less_in_any(full) {
-                taken.plus(one).store(&mut self.near, place);
+                taken.plus(one).store(&mut self.near, cycle);
                 return cycle;
             }
             cycle = cycle.plus(full.min(V::all(1)));
@@ -201,8 +196,8 @@ impl<V: Lanes> IssueSlots<V> {
             let (mut cycle, now) = (earliest.get(lane), now.get(lane));
             loop {
                 let taken = self.taken(lane, cycle);
-                if taken & (slot.one() * ALL) == 0 {
-                    self.set_taken(lane, cycle, now, taken + slot.one());
+                if taken & (slot.0 * ALL) == 0 {
+                    self.set_taken(lane, cycle, now, taken + slot.0);
                     return cycle;
                 }
                 cycle += 1;
@@ -211,8 +206,8 @@ impl<V: Lanes> IssueSlots<V> {
     }
 
     /// The place of a cycle in `near`, and its high bits there.
-    fn place(lane: usize, cycle: u32) -> (usize, u32) {
-        (lane * NEAR as usize + (cycle % NEAR) as usize, cycle / NEAR)
+    fn place(cycle: u32) -> (usize, u32) {
+        ((cycle % NEAR) as usize, cycle / NEAR)
     }
 
     /// The slots taken in a cycle.
@@ -220,8 +215,8 @@ impl<V: Lanes> IssueSlots<V> {
         if let Some(taken) = self.far[lane].get(&cycle) {
             return *taken;
         }
-        let (place, high) = Self::place(lane, cycle);
-        let near = self.near[place];
+        let (place, high) = Self::place(cycle);
+        let near = self.near[place].get(lane);
         if near >> COUNTS == high { near & ((1 << COUNTS) - 1) } else { self.none }
     }
 
@@ -231,8 +226,8 @@ impl<V: Lanes> IssueSlots<V> {
         if let Some(of_cycle) = far.get_mut(&cycle) {
             *of_cycle = taken;
         } else if cycle - now < NEAR && cycle < NEAR_END {
-            let (place, high) = Self::place(lane, cycle);
-            self.near[place] = high << COUNTS | taken;
+            let (place, high) = Self::place(cycle);
+            self.near[place].set(lane, high << COUNTS | taken);
         } else {
             if far.len() > NEAR as usize {
                 far.retain(|cycle, _| *cycle >= now);
@@ -245,8 +240,8 @@ impl<V: Lanes> IssueSlots<V> {
     /// Moves the epoch of each lane on by a multiple of [`Self::EPOCHS`], to a time before which nothing is
     /// asked any more.
     pub fn move_epoch(&mut self, by: V) {
-        for (near, by) in self.near.chunks_mut(NEAR as usize).zip(by.as_slice()) {
-            for taken in near {
+        for near in &mut *self.near {
+            for (taken, by) in near.as_mut_slice().iter_mut().zip(by.as_slice()) {
                 let high = (*taken >> COUNTS).checked_sub(by / NEAR);
                 *taken =
                     high.map_or(self.none, |high| high << COUNTS | *taken & ((1 << COUNTS) - 1));
@@ -258,6 +253,14 @@ impl<V: Lanes> IssueSlots<V> {
             *far = kept.collect();
         }
         self.far_end = self.far_end.saturating_minus(by);
+    }
+}
+
+/// An array in which all are equal.
+pub fn boxed<T: Copy, const N: usize>(of: T) -> Box<[T; N]> {
+    match vec![of; N].into_boxed_slice().try_into() {
+        Ok(array) => array,
+        Err(_) => unreachable!("a slice of this length"),
     }
 }
 
@@ -336,13 +339,14 @@ mod tests {
     use super::*;
 
     const LANES: usize = 2;
+    const ISSUE: Slot = Slot(1);
 
     /// The slot an instruction takes, how many cycles after `now` at the earliest in each lane, by how much `now` then
     /// moves on, and whether the epoch does.
     type Request = (Slot, [u32; LANES], [u32; LANES], bool);
 
     fn requests() -> impl Strategy<Value = Vec<Request>> {
-        let slot = prop::sample::select(vec![Slot::Issue, Slot::Load, Slot::Store]);
+        let slot = prop::sample::select(vec![ISSUE, Slot::of(1, 0), Slot::of(0, 1)]);
         let after = prop_oneof![6 => 0u32..4, 1 => NEAR - 2..NEAR + 2, 1 => 0..2 * NEAR_END];
         let moves = prop_oneof![6 => Just(0u32), 3 => 1u32..4, 1 => 0..2 * NEAR];
         let lanes = |of: BoxedStrategy<u32>| prop::array::uniform2(of);
@@ -363,9 +367,9 @@ mod tests {
                 let earliest = std::array::from_fn(|lane| now[lane] + after[lane]);
                 let cycle = slots.take(slot, earliest, now);
                 for lane in 0..LANES {
-                    let kinds = [(Slot::Issue, issue_width), (Slot::Load, load_ports), (Slot::Store, store_ports)];
+                    let kinds = [(ISSUE, issue_width), (Slot::of(1, 0), load_ports), (Slot::of(0, 1), store_ports)];
                     let own: Vec<_> =
-                        kinds.into_iter().filter(|(kind, _)| *kind == Slot::Issue || *kind == slot).collect();
+                        kinds.into_iter().filter(|(kind, _)| *kind == ISSUE || *kind == slot).collect();
                     let mut expected = epoch[lane] + u64::from(earliest[lane]);
                     let is_full = |at: u64| {
                         own.iter().any(|(kind, width)| taken[lane].get(&(*kind, at)) == Some(width))

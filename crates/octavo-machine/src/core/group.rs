@@ -1,13 +1,11 @@
 //! The cores of one machine or of several, with as many lanes as they need.
 
-#[cfg(target_arch = "x86_64")]
-use octavo_types::InstructionSet;
-use octavo_types::Instructions;
+use octavo_types::{InstructionSet, Instructions};
 
 use super::Costs;
 use super::lanes::Lanes;
 #[cfg(target_arch = "x86_64")]
-use super::lanes::{Avx2Lanes, Avx512Lanes};
+use super::lanes::{EightLanes, FourLanes, SixteenLanes};
 use super::pipeline::{CoreCounts, CoreSetup, Pipeline};
 use crate::front::LineAccess;
 
@@ -61,10 +59,15 @@ impl CoreGroup {
         }
     }
 
-    /// How many of so many machines, at least one, a group takes best: of two, each alone is no slower
-    /// than eight lanes of which six are idle.
-    pub fn fitting(machines: usize, instructions: Instructions) -> usize {
-        if machines < 3 { 1 } else { machines.min(Self::most_machines(instructions)) }
+    /// The time that a group of so many machines takes, with the machines' own work, where one machine takes 10 with
+    /// vector registers. Measured. Without such registers lanes gain little.
+    pub fn cost(machines: usize, instructions: Instructions) -> usize {
+        match (machines, instructions.set()) {
+            (1, InstructionSet::Portable) => 11,
+            (_, InstructionSet::Portable) => 12 + 6 * machines,
+            #[cfg(target_arch = "x86_64")]
+            _ => 7 + 3 * machines,
+        }
     }
 
     /// Cores of machines with [equal](CoreSetup::is_like) ones that have executed nothing, at most as many as these
@@ -73,11 +76,16 @@ impl CoreGroup {
         let cores: Box<dyn Cores> = match (setups.len(), instructions.set()) {
             (1, _) => Box::new(Pipeline::<[u32; 1]>::new(setups)),
             #[cfg(target_arch = "x86_64")]
-            (9.., InstructionSet::Avx512) => Box::new(Pipeline::<Avx512Lanes>::new(setups)),
-            #[cfg(target_arch = "x86_64")]
-            (_, InstructionSet::Avx2 | InstructionSet::Avx512) => {
-                Box::new(Pipeline::<Avx2Lanes>::new(setups))
+            (2..=4, InstructionSet::Avx2 | InstructionSet::Avx512) => {
+                Box::new(Pipeline::<FourLanes>::new(setups))
             }
+            #[cfg(target_arch = "x86_64")]
+            (5..=8, InstructionSet::Avx2 | InstructionSet::Avx512) => {
+                Box::new(Pipeline::<EightLanes>::new(setups))
+            }
+            #[cfg(target_arch = "x86_64")]
+            (9.., InstructionSet::Avx512) => Box::new(Pipeline::<SixteenLanes>::new(setups)),
+            (2..=4, _) => Box::new(Pipeline::<[u32; 4]>::new(setups)),
             _ => Box::new(Pipeline::<[u32; 8]>::new(setups)),
         };
         // One lane gains nothing from other instructions.

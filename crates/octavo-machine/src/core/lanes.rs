@@ -1,5 +1,7 @@
 //! Numbers of several machines side by side, in a vector register where the processor has one.
 
+use std::hint::select_unpredictable;
+
 /// A number of cycles, or a time, for each of some machines: a *lane* each. Sums do not overflow, and differences are
 /// not less than 0.
 pub trait Lanes: Copy {
@@ -45,17 +47,17 @@ pub trait Lanes: Copy {
     /// The number times two to the power of `log2` in each lane; what exceeds its bits is lost.
     fn times_power(self, log2: u32) -> Self;
 
-    /// The number of a table at the place that each lane gives.
+    /// The number of each lane in a table, at the place that the lane gives, modulo the size of the table.
     #[inline(always)]
-    fn look_up(table: &[u32], places: Self) -> Self {
-        Self::of_each(|lane| table[places.get(lane) as usize])
+    fn look_up<const N: usize>(table: &[Self; N], places: Self) -> Self {
+        Self::of_each(|lane| table[places.get(lane) as usize % N].get(lane))
     }
 
-    /// Stores the number of each lane at its place in a table. The places differ.
+    /// Stores the number of each lane there.
     #[inline(always)]
-    fn store(self, table: &mut [u32], places: Self) {
+    fn store<const N: usize>(self, table: &mut [Self; N], places: Self) {
         for lane in 0..Self::COUNT {
-            table[places.get(lane) as usize] = self.get(lane);
+            table[places.get(lane) as usize % N].set(lane, self.get(lane));
         }
     }
 
@@ -128,7 +130,11 @@ impl<const N: usize> Lanes for [u32; N] {
 
     #[inline(always)]
     fn select_at_least(self, other: Self, yes: Self, no: Self) -> Self {
-        Self::of_each(|lane| if self[lane] >= other[lane] { yes[lane] } else { no[lane] })
+        let select = |lane: usize| {
+            // A processor would not foresee a branch.
+            select_unpredictable(self[lane] >= other[lane], yes[lane], no[lane])
+        };
+        Self::of_each(select)
     }
 
     #[inline(always)]
@@ -156,7 +162,7 @@ impl<const N: usize> Lanes for [u32; N] {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub use x86::{Avx2Lanes, Avx512Lanes};
+pub use x86::{EightLanes, FourLanes, SixteenLanes};
 
 /// Vector registers. Compilers do not keep arrays in one: they take them apart, and a vector that is loaded from what was
 /// stored in parts waits for all of them.
@@ -245,8 +251,30 @@ mod x86 {
     }
 
     vector_lanes! {
+        /// Four lanes. To be used only where the processor has AVX2.
+        FourLanes of 4 in __m128i;
+        all is _mm_set1_epi32, of_each is _mm_setr_epi32(0 1 2 3), shift is _mm_sll_epi32;
+        {
+            plus is _mm_add_epi32;
+            minus is _mm_sub_epi32;
+            max is _mm_max_epu32;
+            min is _mm_min_epu32;
+            and is _mm_and_si128;
+        }
+        select is |a, b, yes, no| {
+            let is_at_least = _mm_cmpeq_epi32(_mm_max_epu32(a, b), a);
+            let [no, yes, mask] = [no, yes, is_at_least].map(|of| _mm_castsi128_ps(of));
+            _mm_castps_si128(_mm_blendv_ps(no, yes, mask))
+        };
+        less is |a, b| {
+            let is_at_least = _mm_cmpeq_epi32(_mm_max_epu32(a, b), a);
+            !_mm_movemask_ps(_mm_castsi128_ps(is_at_least)) & 0xf
+        };
+    }
+
+    vector_lanes! {
         /// Eight lanes. To be used only where the processor has AVX2.
-        Avx2Lanes of 8 in __m256i;
+        EightLanes of 8 in __m256i;
         all is _mm256_set1_epi32, of_each is _mm256_setr_epi32(0 1 2 3 4 5 6 7), shift is _mm256_sll_epi32;
         {
             plus is _mm256_add_epi32;
@@ -269,7 +297,7 @@ mod x86 {
 
     vector_lanes! {
         /// Sixteen lanes. To be used only where the processor has AVX-512.
-        Avx512Lanes of 16 in __m512i;
+        SixteenLanes of 16 in __m512i;
         all is _mm512_set1_epi32,
         of_each is _mm512_setr_epi32(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15), shift is _mm512_sll_epi32;
         {

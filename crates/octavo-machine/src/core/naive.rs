@@ -13,7 +13,7 @@ use proptest::sample::Index;
 
 use super::{CoreGroup, CoreSetup, Cost, Costs, PrefetchCost, UsedPrefetch};
 use crate::counters::Counters;
-use crate::front::{Followed, LineAccess, Lines, Ops, Reference, Word, decode, each_distance};
+use crate::front::{Beginning, Followed, LineAccess, Lines, Ops, Reference, Word, each_distance};
 
 /// The parts of the stack: reasons why the next instruction to commit waits.
 const KINDS: [&str; 10] = [
@@ -355,34 +355,36 @@ impl NaiveCore {
 
     fn execute(&mut self, words: &[u32], accesses: &[LineAccess], first: usize, costs: &Costs) {
         let mut entries: Vec<Entry> = Vec::new();
-        for word in words {
-            if let Word::Header(header) = decode(*word) {
-                entries.push(Entry {
-                    is_redirected: header.is_redirected(),
-                    is_after_taken: header.is_after_taken(),
-                    continues: header.continues(),
-                    writes: header.registers_written(),
-                    computes: header.arithmetic(),
-                    ..Entry::default()
-                });
-            }
-            let entry = entries.last_mut().expect("a header comes first");
-            match decode(*word) {
-                Word::Header(header) => {
-                    let distances = header.distances().into_iter().filter(|of| *of > 0);
-                    entry.distances.extend(distances.map(u64::from));
-                }
-                Word::Distances(more) => {
-                    each_distance(more, |distance| entry.distances.push(u64::from(distance)));
-                }
+        let mut fresh = 0;
+        for words in crate::front::entries(words) {
+            let header = words.header();
+            let mut entry = Entry {
+                is_redirected: header.is_redirected(),
+                is_after_taken: header.is_after_taken(),
+                continues: header.continues(),
+                writes: header.registers_written(),
+                computes: header.arithmetic(),
+                ..Entry::default()
+            };
+            words.each_word(|word| match word {
+                Word::Distances(more) => each_distance(more, |distance| {
+                    if distance > 0 {
+                        entry.distances.push(u64::from(distance));
+                    }
+                }),
                 Word::Forward(distance) => entry.forwards.push(u64::from(distance)),
                 Word::Reference(reference) => {
-                    let of = |cost: &&Cost| first + cost.access as usize == reference.place();
-                    let cost = costs.costs.iter().find(of).filter(|_| reference.is_fresh());
-                    let access = accesses[reference.place()];
-                    entry.references.push((reference, access, cost.copied()));
+                    let mut place = reference.place();
+                    let mut cost = None;
+                    if reference.is_fresh() {
+                        place = first + fresh;
+                        cost = costs.costs.iter().find(|cost| cost.access as usize == fresh);
+                        fresh += 1;
+                    }
+                    entry.references.push((reference, accesses[place], cost.copied()));
                 }
-            }
+            });
+            entries.push(entry);
         }
         for entry in &entries {
             self.instruction(entry, costs);
@@ -1135,12 +1137,8 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
                 entry.distances.iter().copied().filter(|of| *of <= number as u64).collect();
             let (is_mispredicted, is_taken) =
                 if number > 0 { entry.followed } else { (false, false) };
-            ops.entry(
-                &distances,
-                entry.writes,
-                entry.computes,
-                Followed { is_mispredicted, is_taken },
-            );
+            let with = Beginning::new(entry.writes, entry.computes);
+            ops.begin_with(with.after(Followed { is_mispredicted, is_taken }), &distances);
         }
         if let Some((line, cost)) = &entry.fetch {
             let place = batch.access(*line, Access::Fetch, cost.as_ref(), memory);

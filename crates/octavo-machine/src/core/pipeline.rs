@@ -28,15 +28,18 @@
 //! which moves on before they overflow.
 
 use octavo_config::{MachineConfig, PipelineConfig};
-use octavo_types::{Compiled, Instructions};
+use octavo_types::{Arithmetic, Compiled, Instructions};
 
-use super::calendar::{InOrder, IssueSlots, Slot};
+use super::calendar::{InOrder, IssueSlots, Slot, boxed};
 use super::lanes::Lanes;
 use super::memory_side::{Context, MemorySide};
 use super::stack::{Part, Stack, Stacks};
 use super::{Cost, Costs};
 use crate::counters::Counters;
-use crate::front::{Header, LineAccess, Lines, MAX_WRITES, Reference, Word, decode, each_distance};
+use crate::front::{
+    Entry, Header, LineAccess, Lines, MAX_DISTANCE, MAX_WRITES, Reference, Simple, Word,
+    each_distance, entries,
+};
 
 /// The epoch of a lane moves on when it commits after this time: while the slots of most cycles are in their array.
 const EPOCH_ENDS: u32 = if cfg!(test) { 1 << 12 } else { IssueSlots::<[u32; 1]>::FAST / 2 };
@@ -130,8 +133,11 @@ pub struct Pipeline<V> {
     taken: u64,
     mispredicted: u64,
     traps: Box<[u64]>,
-    /// By entry.
-    times: Ring<Times<V>>,
+    /// When each entry was dispatched, complete, and committed.
+    dispatched: Ring<V>,
+    complete: Ring<V>,
+    committed: Ring<V>,
+    latencies: Latencies,
     registers: u64,
     loads: u64,
     stores: u64,
@@ -149,38 +155,41 @@ pub struct Pipeline<V> {
     /// When the last walk and the last line under way end in each lane.
     walks_end: V,
     lines_end: V,
+    /// When the last of both ends.
+    under_way_end: V,
     stacks: Stacks<V>,
     /// Room for the references of an entry.
     references: Vec<Referenced<V>>,
 }
 
-/// The last things of a kind, by number, as many as there is room for.
-struct Ring<T>(Box<[T]>);
-
-impl<T: Copy> Ring<T> {
-    /// Room for so many things.
-    fn new(empty: T, count: u32) -> Self {
-        Ring(vec![empty; (count as usize + 1).next_power_of_two()].into())
-    }
-
-    /// The thing of a number; `empty` if the number is less than 0.
-    #[inline(always)]
-    fn get(&self, number: u64) -> &T {
-        &self.0[number as usize & (self.0.len() - 1)]
-    }
-
-    #[inline(always)]
-    fn set(&mut self, number: u64, thing: T) {
-        let place = number as usize & (self.0.len() - 1);
-        self.0[place] = thing;
-    }
+/// The last times of a kind, by number, as many as there is room for.
+struct Ring<V> {
+    /// Few are in use, so that they stay in the caches of the computer.
+    times: Box<[V; MOST_TIMES]>,
+    mask: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Times<V> {
-    dispatched: V,
-    complete: V,
-    committed: V,
+/// The most times of a ring: a power of two above the numbers of registers, and of entries in a reorder buffer.
+const MOST_TIMES: usize = 1 << 11;
+
+impl<V: Lanes> Ring<V> {
+    /// Room for so many times and one more.
+    fn new(count: u32) -> Self {
+        let count = u64::from(count + 1).next_power_of_two();
+        assert!(count <= MOST_TIMES as u64, "fewer times");
+        Ring { times: boxed(V::all(0)), mask: count - 1 }
+    }
+
+    /// The time of a number; 0 if the number is less than 0.
+    #[inline(always)]
+    fn get(&self, number: u64) -> &V {
+        &self.times[(number & self.mask) as usize % MOST_TIMES]
+    }
+
+    #[inline(always)]
+    fn set(&mut self, number: u64, time: V) {
+        self.times[(number & self.mask) as usize % MOST_TIMES] = time;
+    }
 }
 
 /// The waits of an instruction, in the order in which they happened.
@@ -275,13 +284,102 @@ impl<V: Lanes> Referenced<V> {
     }
 }
 
-/// The entry to be executed, without its references.
-struct Entry<V> {
+/// What is known of an entry before it is fetched. Its references are apart.
+struct Operands<V> {
     header: Header,
     /// When all its producers are complete.
     operands: V,
     /// When the store is complete from which its loads take their value.
     forwarded: Option<V>,
+}
+
+/// Cycles from the issue of a simple entry to its end, where nothing misses.
+#[derive(Clone, Copy)]
+struct Latencies {
+    /// Of entries that do not load, that load, and whose load takes its value from a store; then by the code of the
+    /// arithmetic.
+    cycles: [[u32; 8]; 4],
+}
+
+impl Latencies {
+    fn new(config: &PipelineConfig, l1d_cycles: u32) -> Self {
+        let reference = |load: usize| [1, l1d_cycles, config.forward_cycles][load.min(2)];
+        let cycles = |load| {
+            std::array::from_fn(|code| {
+                let computes =
+                    Arithmetic::of_code(code as u8).map_or(1, |of| config.latencies.of(of));
+                // One cycle of arithmetic is hidden behind a reference.
+                reference(load) + computes - 1
+            })
+        };
+        Latencies { cycles: std::array::from_fn(cycles) }
+    }
+
+    #[inline(always)]
+    fn of(&self, entry: Simple) -> u32 {
+        let load = entry.loads() + u32::from(entry.forward() != 0);
+        self.cycles[load as usize % 4][entry.header.arithmetic_code()]
+    }
+}
+
+/// The costs of a part of a batch, met in the order of its fresh references.
+struct CostsAhead<'a, V> {
+    costs: &'a [&'a Costs],
+    /// The fresh references so far.
+    fresh: u32,
+    /// In each lane the next cost, and the reference that has it.
+    next: V,
+    next_reference: V,
+    /// The first of these references.
+    next_in_any: u32,
+}
+
+impl<'a, V: Lanes> CostsAhead<'a, V> {
+    fn new(costs: &'a [&'a Costs]) -> Self {
+        let next = V::all(0);
+        let next_reference = V::of_each(|lane| reference_of(costs, lane, 0));
+        let next_in_any = least(&next_reference);
+        CostsAhead { costs, fresh: 0, next, next_reference, next_in_any }
+    }
+
+    /// Whether any of so many fresh references to come has a cost.
+    #[inline(always)]
+    fn meets(&self, fresh: u32) -> bool {
+        self.next_in_any - self.fresh < fresh
+    }
+
+    /// Goes on by a fresh reference. Returns the lanes in which it has a cost, a bit each, and the places of the costs
+    /// in these lanes.
+    #[inline(always)]
+    fn pass(&mut self) -> (u32, V) {
+        let (mut costly, mut places) = (0, V::all(0));
+        if self.next_in_any == self.fresh {
+            for lane in 0..V::COUNT {
+                if self.next_reference.get(lane) == self.fresh {
+                    let place = self.next.get(lane);
+                    costly |= 1 << lane;
+                    places.set(lane, place);
+                    self.next.set(lane, place + 1);
+                    self.next_reference.set(lane, reference_of(self.costs, lane, place + 1));
+                }
+            }
+            self.next_in_any = least(&self.next_reference);
+        }
+        self.fresh += 1;
+        (costly, places)
+    }
+}
+
+/// The fresh reference that has a cost of a lane.
+fn reference_of(costs: &[&Costs], lane: usize, place: u32) -> u32 {
+    let cost = costs.get(lane).and_then(|costs| costs.costs.get(place as usize));
+    cost.map_or(u32::MAX, |cost| cost.access)
+}
+
+/// The least number of all lanes.
+#[inline(always)]
+fn least<V: Lanes>(of: &V) -> u32 {
+    of.as_slice().iter().fold(u32::MAX, |least, of| least.min(*of))
 }
 
 /// The costs and the time at which an entry is executed.
@@ -320,7 +418,6 @@ impl<V: Lanes> Pipeline<V> {
         assert!((1..=V::COUNT).contains(&setups.len()), "a lane for each machine");
         let none = V::all(0);
         let config = &setups[0].pipeline;
-        let times = Times { dispatched: none, complete: none, committed: none };
         let memory_side =
             |of: &&CoreSetup| MemorySide::new(&of.machine, config.outstanding, of.lines);
         Pipeline {
@@ -331,13 +428,16 @@ impl<V: Lanes> Pipeline<V> {
             taken: 0,
             mispredicted: 0,
             traps: vec![0; V::COUNT].into(),
-            times: Ring::new(times, config.reorder_buffer.max(config.fetch_buffer)),
+            latencies: Latencies::new(config, setups[0].machine.cache.l1d.latency_cycles),
+            dispatched: Ring::new(config.fetch_buffer),
+            complete: Ring::new(MAX_DISTANCE as u32),
+            committed: Ring::new(config.reorder_buffer),
             registers: 0,
             loads: 0,
             stores: 0,
-            register_ends: Ring::new(none, config.rename_registers + MAX_WRITES),
-            load_ends: Ring::new(none, config.load_queue),
-            store_ends: Ring::new(none, config.store_queue),
+            register_ends: Ring::new(config.rename_registers + MAX_WRITES),
+            load_ends: Ring::new(config.load_queue),
+            store_ends: Ring::new(config.store_queue),
             fetch: InOrder::new(config.fetch_width()),
             dispatch: InOrder::new(config.width),
             commit: InOrder::new(config.commit_width),
@@ -346,6 +446,7 @@ impl<V: Lanes> Pipeline<V> {
             memory: setups.iter().map(memory_side).collect(),
             walks_end: none,
             lines_end: none,
+            under_way_end: none,
             stacks: Stacks::new(),
             references: Vec::new(),
             config: config.clone(),
@@ -374,86 +475,163 @@ impl<V: Lanes> Pipeline<V> {
         first: usize,
         costs: &[&Costs],
     ) {
-        let mut references = std::mem::take(&mut self.references);
-        let mut fresh = 0;
-        let access_of = |lane: usize, cost: u32| {
-            let cost = costs.get(lane).and_then(|costs| costs.costs.get(cost as usize));
-            cost.map_or(u32::MAX, |cost| cost.access)
-        };
-        let mut next_cost = V::all(0);
-        let mut next_costly = V::of_each(|lane| access_of(lane, 0));
-        let least = |of: &V| of.as_slice().iter().fold(u32::MAX, |least, of| least.min(*of));
-        let mut next_costly_in_any = least(&next_costly);
-        let mut at = 0;
-        while at < words.len() {
-            let header = Header::of(words[at]);
-            at += 1;
-            let mut entry = Entry { header, operands: V::all(0), forwarded: None };
-            for distance in header.distances() {
-                entry.operands = entry.operands.max(self.complete_before(distance));
-            }
-            references.clear();
-            let mut is_costly = false;
-            while at < words.len() {
-                match decode(words[at]) {
-                    Word::Header(_) => break,
-                    Word::Distances(distances) => each_distance(distances, |distance| {
-                        entry.operands = entry.operands.max(self.complete_before(distance));
-                    }),
-                    Word::Forward(distance) => {
-                        let complete = self.complete_before(distance);
-                        let forwarded = entry.forwarded.unwrap_or(V::all(0));
-                        entry.forwarded = Some(forwarded.max(complete));
-                    }
-                    Word::Reference(reference) => {
-                        let mut place = reference.place();
-                        let (mut costly, mut places) = (0, V::all(0));
-                        if reference.is_fresh() {
-                            place = first + fresh as usize;
-                            if next_costly_in_any == fresh {
-                                for lane in 0..V::COUNT {
-                                    if next_costly.get(lane) == fresh {
-                                        let place = next_cost.get(lane);
-                                        costly |= 1 << lane;
-                                        places.set(lane, place);
-                                        next_cost.set(lane, place + 1);
-                                        next_costly.set(lane, access_of(lane, place + 1));
-                                    }
-                                }
-                                is_costly = true;
-                                next_costly_in_any = least(&next_costly);
-                            }
-                            fresh += 1;
-                        }
-                        if (costly != 0 || !reference.is_fetch())
-                            && let Some(access) = accesses.get(place)
-                        {
-                            references.push(Referenced {
-                                reference,
-                                access: *access,
-                                costly,
-                                places,
-                            });
-                        }
+        let mut ahead = CostsAhead::new(costs);
+        for entry in entries(words) {
+            match entry {
+                Entry::Simple(simple) if !ahead.meets(simple.fresh()) => {
+                    let fetched = ahead.fresh + simple.fetches();
+                    ahead.fresh += simple.fresh();
+                    let data = simple.data();
+                    let place =
+                        if data.is_fresh() { first + fetched as usize } else { data.place() };
+                    self.execute_simple(simple, accesses, place, costs);
+                    if self.entries.is_multiple_of(ENTRIES_BETWEEN) {
+                        self.end_epochs();
                     }
                 }
-                at += 1;
-            }
-            match references[..] {
-                [] => self.execute_entry(&entry, &[], costs),
-                [Referenced { reference, access, .. }] if !is_costly => {
-                    let only = Referenced { reference, access, costly: 0, places: V::all(0) };
-                    self.execute_entry(&entry, &[only], costs);
-                }
-                // It would not be compiled for the instructions.
-                _ if V::COUNT == 1 => self.execute_any(&entry, &references, costs),
-                _ => self.execute_entry(&entry, &references, costs),
-            }
-            if is_costly || self.entries.is_multiple_of(ENTRIES_BETWEEN) {
-                self.end_epochs();
+                // The code for one lane is used from several places; for several it would not be compiled for the
+                // instructions.
+                _ if V::COUNT == 1 => self.execute_one(entry, accesses, first, &mut ahead),
+                _ => self.execute_any(entry, accesses, first, &mut ahead),
             }
         }
+    }
+
+    /// [`Self::execute_any`] for one lane.
+    #[inline(never)]
+    fn execute_one(
+        &mut self,
+        entry: Entry<'_>,
+        accesses: &[LineAccess],
+        first: usize,
+        ahead: &mut CostsAhead<'_, V>,
+    ) {
+        self.execute_any(entry, accesses, first, ahead);
+    }
+
+    /// Executes an entry of any kind.
+    #[inline(always)]
+    fn execute_any(
+        &mut self,
+        entry: Entry<'_>,
+        accesses: &[LineAccess],
+        first: usize,
+        ahead: &mut CostsAhead<'_, V>,
+    ) {
+        let mut references = std::mem::take(&mut self.references);
+        references.clear();
+        let mut operands =
+            Operands { header: entry.header(), operands: V::all(0), forwarded: None };
+        entry.each_word(|word| match word {
+            Word::Distances(distances) => each_distance(distances, |distance| {
+                operands.operands = operands.operands.max(self.complete_before(distance));
+            }),
+            Word::Forward(distance) => {
+                let complete = self.complete_before(distance);
+                let forwarded = operands.forwarded.unwrap_or(V::all(0));
+                operands.forwarded = Some(forwarded.max(complete));
+            }
+            Word::Reference(reference) => {
+                let mut place = reference.place();
+                let (mut costly, mut places) = (0, V::all(0));
+                if reference.is_fresh() {
+                    place = first + ahead.fresh as usize;
+                    (costly, places) = ahead.pass();
+                }
+                if costly != 0 || !reference.is_fetch() {
+                    references.push(Referenced {
+                        reference,
+                        access: accesses[place],
+                        costly,
+                        places,
+                    });
+                }
+            }
+        });
+        self.execute_entry(&operands, &references, ahead.costs);
         self.references = references;
+        self.end_epochs();
+    }
+
+    /// Executes a simple entry whose references, of which that to data is served by the access at a place, have no
+    /// cost: [`Self::execute_entry`] without branches that depend on the kind of the entry, since a processor would
+    /// not foresee them.
+    #[inline(always)]
+    fn execute_simple(
+        &mut self,
+        entry: Simple,
+        accesses: &[LineAccess],
+        place: usize,
+        costs: &[&Costs],
+    ) {
+        let (header, loads, stores) = (entry.header, entry.loads(), entry.stores());
+        let [if_load, if_store] = [loads, stores].map(|does| V::all(does.wrapping_neg()));
+        let [first, second, third, fourth] = entry.distances().map(|of| self.complete_before(of));
+        let operands = first.max(second).max(third.max(fourth));
+        let forwarded = self.complete_before(entry.forward());
+        let now = Now { costs, now: self.fetch.cycle() };
+
+        let branches = self.fetch_next(header);
+        let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
+        let written = header.registers_written();
+        let mut earliest = fetched.max(self.room_for(written));
+        let load_room =
+            *self.load_ends.get(self.loads.wrapping_sub(u64::from(self.config.load_queue)));
+        let store_room =
+            *self.store_ends.get(self.stores.wrapping_sub(u64::from(self.config.store_queue)));
+        earliest = earliest.max(load_room.and(if_load));
+        let stored = store_room.and(if_store);
+        let full_stores = stored.saturating_minus(earliest.max(self.dispatch.cycle()));
+        let dispatched = self.dispatch.take(earliest.max(stored));
+
+        let ready = operands.max(dispatched.plus(V::all(1)));
+        let start = self.issue.take(Slot::of(loads, stores), ready, dispatched);
+        // A distance of 0, of an entry that takes nothing from a store, gives a time that delays nothing.
+        let mut complete = start.max(forwarded).plus(V::all(self.latencies.of(entry)));
+        let mut slowest = None;
+        if start.is_less_in_any(self.under_way_end.and(if_load.plus(if_store))) {
+            let reference = entry.data();
+            let of =
+                Referenced { reference, access: accesses[place], costly: 0, places: V::all(0) };
+            let forwarded = (entry.forward() != 0).then_some(forwarded);
+            let mut waits = ReferenceWaits::new();
+            let (mut end, mut own) = (ready, ReferenceWaits::new());
+            let referred = self.refer(&of, start, forwarded.as_ref(), &mut own, &now);
+            waits.replace(&mut end, &referred, &own);
+            complete = end.plus(V::all(self.cycles_to_compute(header) - 1));
+            slowest = Some(waits);
+        }
+
+        let before = self.commit.cycle();
+        let committed = self.commit.take(complete);
+        let since = committed.minus(before);
+        if let Some(slowest) = slowest {
+            let waits = Waits { branches, stores: full_stores, slowest, ..Waits::new(false) };
+            self.count_cycles(since, &waits);
+        } else {
+            let mut left = since.saturating_minus(V::all(1));
+            if V::all(0).is_less_in_any(full_stores) {
+                self.stacks.explain(&mut left, Part::Stores, full_stores);
+            }
+            if header.is_redirected() {
+                self.stacks.explain(&mut left, Part::Branches, branches);
+            }
+            self.stacks.end(left, since);
+        }
+        self.end_entry(written, dispatched, complete, committed);
+
+        // Without a load, what is written is the time 0, which delays nothing.
+        self.load_ends.set(self.loads, committed.and(if_load));
+        self.loads += u64::from(loads);
+        if committed.is_less_in_any(self.lines_end.and(if_store)) {
+            let reference = entry.data();
+            let of =
+                Referenced { reference, access: accesses[place], costly: 0, places: V::all(0) };
+            self.send_store(&of, &committed, &now);
+        }
+        let entered = self.drain.take_if(if_store, committed);
+        self.store_ends.set(self.stores, entered.and(if_store));
+        self.stores += u64::from(stores);
     }
 
     /// Moves the epochs of lanes on in which half of the range of times has gone by.
@@ -478,17 +656,17 @@ impl<V: Lanes> Pipeline<V> {
         for (epoch, by) in self.epochs.iter_mut().zip(by.as_slice()) {
             *epoch += u64::from(*by);
         }
-        for Times { dispatched, complete, committed } in &mut self.times.0 {
-            [dispatched, complete, committed].into_iter().for_each(shift);
-        }
-        for ring in [&mut self.register_ends, &mut self.load_ends, &mut self.store_ends] {
-            ring.0.iter_mut().for_each(shift);
+        let of_entries = [&mut self.dispatched, &mut self.complete, &mut self.committed];
+        let of_others = [&mut self.register_ends, &mut self.load_ends, &mut self.store_ends];
+        for ring in of_entries.into_iter().chain(of_others) {
+            ring.times.iter_mut().for_each(shift);
         }
         for place in [&mut self.fetch, &mut self.dispatch, &mut self.commit, &mut self.drain] {
             place.move_epoch(by);
         }
         self.issue.move_epoch(by);
-        [&mut self.walks_end, &mut self.lines_end].into_iter().for_each(shift);
+        let ends = [&mut self.walks_end, &mut self.lines_end, &mut self.under_way_end];
+        ends.into_iter().for_each(shift);
         self.stacks.move_epoch();
     }
 
@@ -510,31 +688,27 @@ impl<V: Lanes> Pipeline<V> {
         Context { costs: now.costs[lane], now: self.absolute(lane, now.now.get(lane)) }
     }
 
-    /// The times of the entry this many before the one to come, which are kept as far as reorder buffer and fetch buffer
-    /// reach.
+    /// The number of the entry this many before the one to come.
     #[inline(always)]
-    fn before(&self, distance: u32) -> &Times<V> {
-        self.times.get(self.entries.wrapping_sub(u64::from(distance)))
+    fn before(&self, distance: u32) -> u64 {
+        self.entries.wrapping_sub(u64::from(distance))
     }
 
-    /// When the producer at a distance is complete. The distance 0 names none, and one beyond the reorder buffer is
-    /// committed before the entry to come is dispatched: both give a time that delays nothing.
+    /// When the producer at a distance is complete. One beyond the reorder buffer is committed before the entry to come
+    /// is dispatched, and the distance 0, which names none, gives the time of such a one: both delay nothing.
     #[inline(always)]
     fn complete_before(&self, distance: u32) -> V {
-        let is_awaited = distance <= self.config.reorder_buffer;
-        // An entry that has left the reorder buffer lies where the one to come will.
-        self.before(if is_awaited { distance } else { 0 }).complete
+        *self.complete.get(self.before(distance))
     }
 
-    /// [`Self::execute_entry`] for entries with costs or several references.
-    #[inline(never)]
-    fn execute_any(&mut self, entry: &Entry<V>, references: &[Referenced<V>], costs: &[&Costs]) {
-        self.execute_entry(entry, references, costs);
-    }
-
-    /// Executes an entry. Inlined, so that it is compiled apart for the most frequent kinds of entries.
+    /// Executes an entry.
     #[inline(always)]
-    fn execute_entry(&mut self, entry: &Entry<V>, references: &[Referenced<V>], costs: &[&Costs]) {
+    fn execute_entry(
+        &mut self,
+        entry: &Operands<V>,
+        references: &[Referenced<V>],
+        costs: &[&Costs],
+    ) {
         let header = entry.header;
         let has_costs = references.iter().any(|of| of.costly != 0);
         let mut waits = Waits::new(has_costs);
@@ -551,12 +725,7 @@ impl<V: Lanes> Pipeline<V> {
         let before = self.commit.cycle();
         let committed = self.commit.take(complete);
         self.count_cycles(committed.minus(before), &waits);
-        self.times.set(self.entries, Times { dispatched, complete, committed });
-        self.entries += 1;
-        for _ in 0..written {
-            self.register_ends.set(self.registers, committed);
-            self.registers += 1;
-        }
+        self.end_entry(written, dispatched, complete, committed);
         self.commit_memory(committed, references, &now);
         if has_costs {
             for (lane, memory) in self.memory.iter_mut().enumerate() {
@@ -597,20 +766,30 @@ impl<V: Lanes> Pipeline<V> {
         now: &Now<'_, V>,
         waits: &mut Waits<V>,
     ) {
-        self.fetch.wait(self.before(self.config.fetch_buffer).dispatched);
-        self.continuations += u64::from(header.continues());
+        waits.branches = self.fetch_next(header);
+        for of in references.iter().filter(|of| of.reference.is_fetch()) {
+            self.fetch_line(of, now, waits);
+        }
+    }
+
+    /// Lets fetch wait for room and for the branch before an entry. Returns how long it waits for the branch.
+    #[inline(always)]
+    fn fetch_next(&mut self, header: Header) -> V {
+        let mut branches = V::all(0);
+        self.fetch.wait(*self.dispatched.get(self.before(self.config.fetch_buffer)));
+        if header.continues() {
+            self.continuations += 1;
+        }
         self.taken += u64::from(header.is_after_taken());
         if header.is_redirected() {
             self.mispredicted += 1;
             let before = self.fetch.cycle();
-            let resolved = self.before(1).complete.plus(V::all(self.config.mispredict_cycles));
+            let resolved = self.complete_before(1).plus(V::all(self.config.mispredict_cycles));
             self.fetch.wait(resolved);
-            waits.branches = self.fetch.cycle().minus(before);
+            branches = self.fetch.cycle().minus(before);
         }
         self.fetch.end_cycle_if(header.is_after_taken() && !header.is_redirected());
-        for of in references.iter().filter(|of| of.reference.is_fetch()) {
-            self.fetch_line(of, now, waits);
-        }
+        branches
     }
 
     /// Lets fetch wait for a line with costs.
@@ -655,7 +834,7 @@ impl<V: Lanes> Pipeline<V> {
     fn interrupt_entry(
         &mut self,
         dispatched: &mut V,
-        entry: &Entry<V>,
+        entry: &Operands<V>,
         references: &[Referenced<V>],
         costs: &[&Costs],
         waits: &mut Waits<V>,
@@ -685,14 +864,7 @@ impl<V: Lanes> Pipeline<V> {
         waits: &mut Waits<V>,
     ) -> V {
         let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
-        let mut earliest = fetched.max(self.before(self.config.reorder_buffer).committed);
-        // Registers are freed in the order in which they were taken: the last one waits longest.
-        // An instruction that writes more than there are waits for all before it.
-        let room = self.config.rename_registers.max(written);
-        let freed = (self.registers + u64::from(written)).wrapping_sub(u64::from(room) + 1);
-        // If it writes none, one that an instruction before it has waited for.
-        let freed = if written > 0 { freed } else { self.registers };
-        earliest = earliest.max(*self.register_ends.get(freed));
+        let mut earliest = fetched.max(self.room_for(written));
         let (mut loads, mut stores) = (self.loads, self.stores);
         let mut stored = V::all(0);
         for Referenced { reference, .. } in references {
@@ -713,13 +885,56 @@ impl<V: Lanes> Pipeline<V> {
         self.dispatch.take(earliest.max(stored))
     }
 
+    /// When there is room in the reorder buffer for the entry to come, and for the registers that it writes.
+    #[inline(always)]
+    fn room_for(&self, written: u32) -> V {
+        // Registers are freed in the order in which they were taken: the last one waits longest.
+        // An instruction that writes more than there are waits for all before it.
+        let room = self.config.rename_registers.max(written);
+        let freed = (self.registers + u64::from(written)).wrapping_sub(u64::from(room) + 1);
+        let if_any = V::all(u32::from(written > 0).wrapping_neg());
+        let freed = self.register_ends.get(freed).and(if_any);
+        freed.max(*self.committed.get(self.before(self.config.reorder_buffer)))
+    }
+
+    /// Keeps the times of an entry, and goes on to the next one.
+    #[inline(always)]
+    fn end_entry(&mut self, written: u32, dispatched: V, complete: V, committed: V) {
+        self.dispatched.set(self.entries, dispatched);
+        self.complete.set(self.entries, complete);
+        self.committed.set(self.entries, committed);
+        self.entries += 1;
+        self.write_registers(written, committed);
+    }
+
+    /// The entry that has just committed frees the registers that it writes.
+    #[inline(always)]
+    fn write_registers(&mut self, written: u32, committed: V) {
+        // Most write two at most. What is not taken is overwritten by the next one.
+        for number in 0..2 {
+            self.register_ends.set(self.registers + number, committed);
+        }
+        if written > 2 {
+            self.write_many_registers(written, &committed);
+        }
+        self.registers += u64::from(written);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_many_registers(&mut self, written: u32, committed: &V) {
+        for number in 2..u64::from(written) {
+            self.register_ends.set(self.registers + number, *committed);
+        }
+    }
+
     /// Executes the references and the computation of an entry that was dispatched at a cycle. Returns when it
     /// is complete.
     #[inline(always)]
     fn compute(
         &mut self,
         dispatched: V,
-        entry: &Entry<V>,
+        entry: &Operands<V>,
         references: &[Referenced<V>],
         now: &Now<'_, V>,
         waits: &mut Waits<V>,
@@ -727,7 +942,7 @@ impl<V: Lanes> Pipeline<V> {
         let ready = entry.operands.max(dispatched.plus(V::all(1)));
         let computes = self.cycles_to_compute(entry.header);
         if references.iter().all(|of| of.reference.is_fetch()) {
-            let start = self.issue.take(Slot::Issue, ready, dispatched);
+            let start = self.issue.take(Slot::of(0, 0), ready, dispatched);
             return start.plus(V::all(computes));
         }
         let mut complete = ready;
@@ -737,7 +952,8 @@ impl<V: Lanes> Pipeline<V> {
             if reference.is_fetch() {
                 continue;
             }
-            let slot = if reference.is_store() { Slot::Store } else { Slot::Load };
+            let stores = u32::from(reference.is_store());
+            let slot = Slot::of(1 - stores, stores);
             // A store of a loaded value waits for it.
             let earliest = if reference.is_store() { loaded } else { ready };
             let start = self.issue.take(slot, earliest, dispatched);
@@ -746,20 +962,16 @@ impl<V: Lanes> Pipeline<V> {
                 lookups.set(lane, cost.lookup_cycles);
             });
             let looked_up = start.plus(lookups);
-            let translated = self.translate(of, looked_up, now);
-            let walks = translated.minus(looked_up);
-            let mut own = ReferenceWaits { lookups, walks, ..ReferenceWaits::new() };
-            let end = if reference.is_store() {
+            let mut own = ReferenceWaits { lookups, ..ReferenceWaits::new() };
+            let end = self.refer(of, looked_up, entry.forwarded.as_ref(), &mut own, now);
+            if reference.is_store() {
                 // It adds its waits to those of the load that it waited for.
                 own.lookups = own.lookups.plus(of_loads.lookups);
                 own.walks = own.walks.plus(of_loads.walks);
                 (own.data, own.served) = (of_loads.data, of_loads.served);
-                translated.plus(V::all(1))
             } else {
-                let end = self.load(of, translated, entry.forwarded.as_ref(), &mut own, now);
                 of_loads.replace(&mut loaded, &end, &own);
-                end
-            };
+            }
             waits.slowest.replace(&mut complete, &end, &own);
         }
         // One cycle of arithmetic is hidden behind a reference.
@@ -770,6 +982,25 @@ impl<V: Lanes> Pipeline<V> {
     #[inline(always)]
     fn cycles_to_compute(&self, header: Header) -> u32 {
         header.arithmetic().map_or(1, |of| self.config.latencies.of(of))
+    }
+
+    /// When a load has its data, or a store its translation, whose later TLB levels have been looked up at a time.
+    /// Adds its waits for walks and lines.
+    #[inline(always)]
+    fn refer(
+        &mut self,
+        of: &Referenced<V>,
+        looked_up: V,
+        forwarded: Option<&V>,
+        own: &mut ReferenceWaits<V>,
+        now: &Now<'_, V>,
+    ) -> V {
+        let translated = self.translate(of, looked_up, now);
+        own.walks = translated.minus(looked_up);
+        match of.reference.is_store() {
+            true => translated.plus(V::all(1)),
+            false => self.load(of, translated, forwarded, own, now),
+        }
     }
 
     /// When a page is translated whose later TLB levels have been looked up at a time.
@@ -809,7 +1040,12 @@ impl<V: Lanes> Pipeline<V> {
         let (translated, walks_end) =
             (memory.translate(access, at, cost, &context), memory.walks_end());
         self.walks_end.set(lane, self.in_epoch(lane, walks_end));
+        self.note_under_way(lane);
         self.in_epoch(lane, translated)
+    }
+
+    fn note_under_way(&mut self, lane: usize) {
+        self.under_way_end.set(lane, self.walks_end.get(lane).max(self.lines_end.get(lane)));
     }
 
     /// When a load has its data, from its translation on. Sets how long it waits for its line, and what for.
@@ -914,6 +1150,7 @@ impl<V: Lanes> Pipeline<V> {
         };
         let lines_end = memory.lines_end();
         self.lines_end.set(lane, self.in_epoch(lane, lines_end));
+        self.note_under_way(lane);
         (self.in_epoch(lane, line), part)
     }
 

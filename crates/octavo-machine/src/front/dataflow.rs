@@ -1,9 +1,9 @@
 //! Dependences between instructions, found once for all machines: through registers, and through memory.
 
-use octavo_types::{Dependences, VirtAddr};
+use octavo_types::{Segment, VirtAddr};
 
 use super::branches::{Branches, Exit, Followed};
-use super::ops::{MAX_DISTANCE, Ops};
+use super::ops::{Beginning, MAX_DISTANCE, Ops, Place};
 
 /// Entries of the table of recent stores: more than any store queue holds.
 const STORES: usize = 1 << 11;
@@ -12,14 +12,16 @@ const WORD_LOG2: u32 = 3;
 /// The most words of one item that are compared.
 const MAX_WORDS: u64 = 8;
 
+/// Room for the registers of [`Dependences`](octavo_types::Dependences), and for one that nothing ever writes.
+const REGISTERS: usize = 2 * u64::BITS as usize;
+const NO_REGISTER: u8 = u64::BITS as u8;
+
 /// Follows one thread of execution. After a switch to another, nothing depends on what came before.
 pub struct Dataflow {
     /// The number of the entry to come. Starts at more than the farthest distance.
     entry: u64,
-    /// Room for the distances of an entry, so that it is not cleared for each.
-    distances: Box<[u64; 2 * u64::BITS as usize]>,
-    /// The entry that wrote each register of [`Dependences`] last.
-    writers: [u64; u64::BITS as usize],
+    /// The entry that wrote each register last, before the segment that is executed.
+    writers: [u64; REGISTERS],
     /// The last store to a word among those that share a place: the word, and its entry.
     stores: Box<[(u64, u64)]>,
     /// How the instruction to come was reached.
@@ -29,13 +31,87 @@ pub struct Dataflow {
     exit: Option<Exit>,
 }
 
+/// The dependences of a segment's instructions, found once for all executions.
+#[derive(Clone, Debug)]
+pub struct SegmentFlow {
+    instructions: Vec<InstructionFlow>,
+    /// The registers that the segment writes, and how many instructions from its end each is written last.
+    writes: Vec<(u8, u64)>,
+    /// Where it begins, and its end; `None` without instructions.
+    exit: Option<(u64, Exit)>,
+}
+
+/// The producers of an instruction.
+#[derive(Clone, Debug)]
+struct InstructionFlow {
+    /// With the distances of producers in the segment and in its superblock.
+    beginning: Beginning,
+    /// Registers that were written before the segment, and the places of their distances.
+    reads: [(u8, Place); 2],
+    /// If it has more producers than have places, all distances that are known, and all registers.
+    many: Option<Box<(Vec<u64>, Vec<u8>)>>,
+}
+
+impl SegmentFlow {
+    /// Of a segment without instructions.
+    pub const EMPTY: &Self =
+        &SegmentFlow { instructions: Vec::new(), writes: Vec::new(), exit: None };
+
+    /// Of a segment.
+    pub fn new(segment: &Segment) -> Self {
+        let mut writers = [None; REGISTERS];
+        let count = segment.instructions() as usize;
+        let instructions = (0..count).map(|number| {
+            let of = segment.dependences().get(number).copied().unwrap_or_default();
+            let mut distances: Vec<u64> =
+                bits(of.producers).map(|bit| u64::from(bit) + 1).collect();
+            let mut reads = Vec::new();
+            for register in bits(of.registers_read()) {
+                match writers[usize::from(register)] {
+                    Some(writer) => distances.push((number - writer) as u64),
+                    None => reads.push(register),
+                }
+            }
+            bits(of.writes).for_each(|register| writers[usize::from(register)] = Some(number));
+            distances.retain(|distance| *distance <= MAX_DISTANCE);
+            distances.sort_unstable();
+            distances.dedup();
+            let written = u32::from(segment.registers_written(number));
+            InstructionFlow::new(Beginning::new(written, of.arithmetic()), distances, reads)
+        });
+        let instructions = instructions.collect();
+        let written = writers.iter().enumerate();
+        let writes = written
+            .filter_map(|(register, writer)| Some((register as u8, (count - (*writer)?) as u64)));
+        SegmentFlow { instructions, writes: writes.collect(), exit: Exit::of(segment) }
+    }
+}
+
+impl InstructionFlow {
+    fn new(beginning: Beginning, distances: Vec<u64>, reads: Vec<u8>) -> Self {
+        let places = Beginning::PLACES;
+        let mut own_reads = [(NO_REGISTER, places[0]); 2];
+        if distances.len() + reads.len() > places.len() || reads.len() > own_reads.len() {
+            let many = Some(Box::new((distances, reads)));
+            return InstructionFlow { beginning, reads: own_reads, many };
+        }
+        let (mut beginning, mut places) = (beginning, places.into_iter());
+        for (distance, place) in distances.into_iter().zip(&mut places) {
+            beginning = beginning.with_distance(place, distance);
+        }
+        for (own, read) in own_reads.iter_mut().zip(reads.into_iter().zip(places)) {
+            *own = read;
+        }
+        InstructionFlow { beginning, reads: own_reads, many: None }
+    }
+}
+
 impl Dataflow {
     /// Follows a program from its beginning; `branches` predicts them.
     pub fn new(branches: Branches) -> Self {
         Dataflow {
             entry: MAX_DISTANCE + 1,
-            distances: Box::new([0; 2 * u64::BITS as usize]),
-            writers: [0; u64::BITS as usize],
+            writers: [0; REGISTERS],
             stores: vec![(u64::MAX, 0); STORES].into(),
             followed: Followed::default(),
             branches,
@@ -50,42 +126,49 @@ impl Dataflow {
         self.followed = Followed::default();
     }
 
-    /// A segment begins at `start`, and will end with `exit`.
+    /// A segment begins.
     #[inline(always)]
-    pub fn segment(&mut self, start: u64, exit: Exit) {
-        if let Some(before) = self.exit.replace(exit) {
+    pub fn begin(&mut self, of: &SegmentFlow) {
+        if let Some((start, exit)) = of.exit
+            && let Some(before) = self.exit.replace(exit)
+        {
             self.followed = self.branches.follow(&before, start);
         }
     }
 
-    /// Adds an instruction, which writes this many registers.
+    /// Adds the instruction of a number in its segment.
     #[inline(always)]
-    pub fn instruction(&mut self, of: &Dependences, written: u8, ops: &mut Ops) {
-        let distances = &mut *self.distances;
-        let mut count = 0;
-        let mut producers = of.producers;
-        while producers != 0 {
-            distances[count] = u64::from(producers.trailing_zeros()) + 1;
-            count += 1;
-            producers &= producers - 1;
-        }
-        let mut reads = of.registers_read();
-        while reads != 0 {
-            let distance = self.entry - self.writers[reads.trailing_zeros() as usize];
-            if distance <= MAX_DISTANCE && !distances[..count].contains(&distance) {
-                distances[count] = distance;
-                count += 1;
+    pub fn instruction(&mut self, of: &SegmentFlow, number: usize, ops: &mut Ops) {
+        let InstructionFlow { beginning, reads, many } = &of.instructions[number];
+        let mut beginning = beginning.after(std::mem::take(&mut self.followed));
+        if let Some(many) = many {
+            let (distances, registers) = &**many;
+            let mut distances = distances.clone();
+            let of_registers = registers.iter().map(|register| self.distance(*register));
+            distances.extend(of_registers.filter(|distance| *distance > 0));
+            ops.begin_with(beginning, &distances);
+        } else {
+            for (register, place) in reads {
+                beginning = beginning.with_distance(*place, self.distance(*register));
             }
-            reads &= reads - 1;
+            ops.begin(beginning);
         }
-        let mut writes = of.writes;
-        while writes != 0 {
-            self.writers[writes.trailing_zeros() as usize] = self.entry;
-            writes &= writes - 1;
-        }
-        let followed = std::mem::take(&mut self.followed);
-        ops.entry(&distances[..count], u32::from(written), of.arithmetic(), followed);
         self.entry += 1;
+    }
+
+    /// How many entries ago a register was written; 0 if that is too long ago.
+    #[inline(always)]
+    fn distance(&self, register: u8) -> u64 {
+        let distance = self.entry - self.writers[usize::from(register) % REGISTERS];
+        std::hint::select_unpredictable(distance <= MAX_DISTANCE, distance, 0)
+    }
+
+    /// The segment ends, all of whose instructions have been added.
+    #[inline(always)]
+    pub fn end(&mut self, of: &SegmentFlow) {
+        for (register, from_end) in &of.writes {
+            self.writers[usize::from(*register) % REGISTERS] = self.entry - from_end;
+        }
     }
 
     /// Adds an entry for data of the instruction before, which began in the segment before.
@@ -118,6 +201,15 @@ impl Dataflow {
     }
 }
 
+/// The bits that are set.
+fn bits(mut of: u64) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let bit = of.trailing_zeros();
+        of &= of.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit as u8)
+    })
+}
+
 #[inline(always)]
 fn words(addr: VirtAddr, bytes: u64) -> impl Iterator<Item = u64> {
     let first = addr.raw() >> WORD_LOG2;
@@ -129,4 +221,103 @@ fn words(addr: VirtAddr, bytes: u64) -> impl Iterator<Item = u64> {
 #[inline(always)]
 fn place(word: u64) -> usize {
     (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % STORES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use octavo_config::BranchPrediction;
+    use octavo_types::{Dependences, Item, ItemKind};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::front::{Word, each_distance, entries};
+
+    /// Registers of few or of any numbers; the bits of `reads` that say what an instruction computes are set, too.
+    fn dependences() -> impl Strategy<Value = Dependences> {
+        let bits =
+            || prop_oneof![Just(0), (0u32..64).prop_map(|bit| 1 << bit), 0u64..8, any::<u64>()];
+        (bits(), bits(), bits()).prop_map(|(producers, reads, writes)| Dependences {
+            producers,
+            reads,
+            writes,
+        })
+    }
+
+    /// A segment of instructions with these dependences.
+    fn segment(of: Vec<Dependences>) -> Segment {
+        let item = |_: &Dependences| Item {
+            kind: ItemKind::Fetch,
+            addr: VirtAddr::new(0x1000),
+            size_bytes: 1,
+            guarded: false,
+            atomic: false,
+        };
+        Segment::new(of.iter().map(item).collect(), of).expect("every item is sound")
+    }
+
+    /// The segments that follow each other, whether another thread runs before each, and whether each begins with data
+    /// of an instruction in the segment before.
+    type Execution = (prop::sample::Index, bool, bool);
+
+    proptest! {
+        #![proptest_config(octavo_oracle::cases(256))]
+
+        /// Beside all producers of each instruction, by the number of the entry that wrote each register last.
+        #[test]
+        fn producers_are_those_that_wrote_last(
+            segments in vec(vec(dependences(), 1..12), 1..5),
+            executions in vec(any::<Execution>(), 1..200),
+        ) {
+            let segments: Vec<Segment> = segments.into_iter().map(segment).collect();
+            let flows: Vec<SegmentFlow> = segments.iter().map(SegmentFlow::new).collect();
+            let mut fast = Dataflow::new(Branches::new(BranchPrediction::Perfect));
+            let (mut ops, mut expected) = (Ops::default(), Vec::new());
+            let mut writers: BTreeMap<u32, usize> = BTreeMap::new();
+            for (index, switches, continues) in executions {
+                let number = index.index(segments.len());
+                if switches {
+                    fast.switch();
+                    writers.clear();
+                }
+                fast.begin(&flows[number]);
+                if continues {
+                    fast.continuation(&mut ops);
+                    expected.push((BTreeSet::from([1]), 0, None));
+                }
+                for (place, of) in (0..segments[number].instructions() as usize)
+                    .map(|place| (place, segments[number].dependences().get(place).copied().unwrap_or_default()))
+                {
+                    fast.instruction(&flows[number], place, &mut ops);
+                    let entry = expected.len();
+                    let has = |bits: u64, bit: u32| bits >> bit & 1 == 1;
+                    let mut distances: BTreeSet<usize> =
+                        (0..64).filter(|bit| has(of.producers, *bit)).map(|bit| bit as usize + 1).collect();
+                    distances.extend((0..64)
+                        .filter(|register| has(of.registers_read(), *register))
+                        .filter_map(|register| Some(entry - writers.get(&register)?))
+                        .filter(|distance| *distance <= MAX_DISTANCE as usize));
+                    writers.extend((0..64).filter(|register| has(of.writes, *register)).map(|register| (register, entry)));
+                    let written = u32::from(segments[number].registers_written(place)).min(7);
+                    expected.push((distances, written, of.arithmetic()));
+                }
+                fast.end(&flows[number]);
+            }
+            let found: Vec<_> = entries(ops.words())
+                .map(|entry| {
+                    let mut distances = BTreeSet::new();
+                    entry.each_word(|word| match word {
+                        Word::Distances(of) => each_distance(of, |distance| {
+                            distances.extend((distance > 0).then_some(distance as usize));
+                        }),
+                        other => panic!("{other:?} is of no instruction"),
+                    });
+                    (distances, entry.header().registers_written(), entry.header().arithmetic())
+                })
+                .collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
 }

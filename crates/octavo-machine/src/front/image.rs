@@ -7,6 +7,7 @@ use octavo_types::{AddrRange, Event, PageNumber, PageSize, Segment, VirtAddr};
 
 use super::Filter;
 use super::batch::Lines;
+use super::dataflow::SegmentFlow;
 use super::plan::{self, Step};
 
 /// Size of the table of recently relocated pages.
@@ -19,6 +20,8 @@ pub struct Image {
     steps: Vec<Step>,
     /// The step range of each segment; empty before the segment's first execution.
     ranges: Vec<(u32, u32)>,
+    /// The dependences of each planned segment, if instructions are marked.
+    flows: Vec<SegmentFlow>,
     /// Whether cores or prefetchers want to know where instructions begin.
     marks_instructions: bool,
 }
@@ -43,7 +46,13 @@ impl Image {
             recent: vec![(u64::MAX, 0); RECENT].into(),
             is_in_place: true,
         };
-        Image { pages, steps: Vec::new(), ranges: Vec::new(), marks_instructions: false }
+        Image {
+            pages,
+            steps: Vec::new(),
+            ranges: Vec::new(),
+            flows: Vec::new(),
+            marks_instructions: false,
+        }
     }
 
     /// An image whose steps say where instructions begin, if `marks_instructions`.
@@ -54,6 +63,7 @@ impl Image {
     /// Says no more where instructions begin.
     pub fn stop_marking_instructions(&mut self) {
         self.marks_instructions = false;
+        self.flows.clear();
         self.steps.clear();
         self.ranges.clear();
     }
@@ -100,14 +110,23 @@ impl Image {
             self.ranges.resize(number + 1, (0, 0));
         }
         let number_of = |at| u32::try_from(at).expect("segments have fewer items");
+        if self.marks_instructions {
+            self.flows.resize(self.ranges.len(), SegmentFlow::EMPTY.clone());
+            self.flows[number] = SegmentFlow::new(segment);
+        }
         self.ranges[number] = (number_of(start), number_of(end));
         start..end
     }
 
-    /// The steps of a range, and the page relocation.
+    /// The steps of a range, the dependences of a segment if instructions are marked, and the page relocation.
     #[inline(always)]
-    pub(super) fn parts(&mut self, steps: Range<usize>) -> (&[Step], &mut Pages) {
-        (&self.steps[steps], &mut self.pages)
+    pub(super) fn parts(
+        &mut self,
+        number: usize,
+        steps: Range<usize>,
+    ) -> (&[Step], &SegmentFlow, &mut Pages) {
+        let flow = self.flows.get(number).unwrap_or(SegmentFlow::EMPTY);
+        (&self.steps[steps], flow, &mut self.pages)
     }
 
     /// A memory event at relocated addresses; `None` for an event that does not concern memory.

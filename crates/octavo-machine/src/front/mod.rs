@@ -26,14 +26,17 @@ use octavo_config::BranchPrediction;
 use octavo_types::{Access, Event, PageSize, Segment, VirtAddr};
 
 pub use batch::{Batch, ControlEvent, ImageId, LineAccess, Lines, Part};
+use branches::Branches;
 #[cfg(test)]
 pub use branches::Followed;
-use branches::{Branches, Exit};
-use dataflow::Dataflow;
+use dataflow::{Dataflow, SegmentFlow};
 pub use image::Image;
 use image::Pages;
-pub use ops::Ops;
-pub use ops::{Header, MAX_WRITES, Reference, Word, decode, each_distance};
+#[cfg(test)]
+pub use ops::Beginning;
+pub use ops::{
+    Entry, Header, MAX_DISTANCE, MAX_WRITES, Ops, Reference, Simple, Word, each_distance, entries,
+};
 use plan::Step;
 
 /// The repeats that the front filters out, weakest filter first.
@@ -186,14 +189,9 @@ impl Front {
         addresses: &[VirtAddr],
     ) {
         let steps = image.plan(number, segment, self.lines, self.filter);
-        if let Some(flow) = &mut self.flow
-            && let Some((start, exit)) = Exit::of(segment)
-        {
-            flow.segment(start, exit);
-        }
         let is_for_cores = self.flow.is_some();
         let notes_sites = self.notes_sites;
-        let play = Play { front: self, image, steps, segment, addresses };
+        let play = Play { front: self, image, number, steps, segment, addresses };
         if is_for_cores || notes_sites {
             let (lines, filter) = (play.front.lines, play.front.filter);
             match (is_for_cores, notes_sites) {
@@ -264,6 +262,8 @@ impl Front {
 struct Play<'a> {
     front: &'a mut Front,
     image: &'a mut Image,
+    /// Of the segment in the stream.
+    number: usize,
     steps: Range<usize>,
     segment: &'a Segment,
     addresses: &'a [VirtAddr],
@@ -272,15 +272,16 @@ struct Play<'a> {
 impl Play<'_> {
     #[inline(always)]
     fn run<const FOR_CORES: bool, const NOTES_SITES: bool>(self, lines: Lines, filter: Filter) {
-        let Play { front, image, steps, segment, addresses } = self;
+        let Play { front, image, number, steps, segment, addresses } = self;
         // A step that loads and stores makes two accesses.
         let most = 2 * steps.len();
-        let (steps, pages) = image.parts(steps);
+        let (steps, depends, pages) = image.parts(number, steps);
         let mut addresses = addresses.iter();
         let mut sides = front.sides;
         let mut flow = Flow { dataflow: None, ops: Ops::default(), in_instruction: false };
         if FOR_CORES {
             (flow.dataflow, flow.ops) = (front.flow.take(), std::mem::take(&mut front.batch.ops));
+            flow.begin(depends);
         }
         let (mut out, mut sites) = front.batch.room_with_sites(most, NOTES_SITES);
         for step in steps {
@@ -288,7 +289,7 @@ impl Play<'_> {
                 && let Some(number) = step.instruction()
             {
                 if FOR_CORES {
-                    flow.instruction(segment, number);
+                    flow.instruction(depends, number);
                 }
                 if NOTES_SITES {
                     front.site = segment.items()[step.item()].addr.raw();
@@ -351,6 +352,7 @@ impl Play<'_> {
         front.batch.set_len(sides.len);
         front.sides = sides;
         if FOR_CORES {
+            flow.end(depends);
             (front.flow, front.batch.ops) = (flow.dataflow, flow.ops);
         }
     }
@@ -365,15 +367,29 @@ struct Flow {
 }
 
 impl Flow {
-    /// An instruction begins; without dependences it depends on nothing.
+    /// The execution begins.
     #[inline(always)]
-    fn instruction(&mut self, segment: &Segment, number: usize) {
-        let dependences = segment.dependences().get(number).copied().unwrap_or_default();
-        let written = segment.registers_written(number);
+    fn begin(&mut self, of: &SegmentFlow) {
         if let Some(dataflow) = &mut self.dataflow {
-            dataflow.instruction(&dependences, written, &mut self.ops);
+            dataflow.begin(of);
+        }
+    }
+
+    /// An instruction begins.
+    #[inline(always)]
+    fn instruction(&mut self, of: &SegmentFlow, number: usize) {
+        if let Some(dataflow) = &mut self.dataflow {
+            dataflow.instruction(of, number, &mut self.ops);
         }
         self.in_instruction = true;
+    }
+
+    /// The execution ends.
+    #[inline(always)]
+    fn end(&mut self, of: &SegmentFlow) {
+        if let Some(dataflow) = &mut self.dataflow {
+            dataflow.end(of);
+        }
     }
 
     /// The instruction loads or stores an item.

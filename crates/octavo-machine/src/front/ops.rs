@@ -1,8 +1,12 @@
 //! The instructions of a batch with their dependences, for cores, in words of 32 bits.
 //!
-//! An instruction is an *entry*: a header, then in any number further distances and references. A distance
-//! says how many entries earlier a producer stands. A reference names the access of the batch that serves it;
-//! it is *fresh* if the access is its own, else it repeats a line that an earlier reference has accessed.
+//! An instruction is an *entry*: distances to producers, and references. A distance says how many entries earlier a
+//! producer stands. A reference names the access of the batch that serves it; it is *fresh* if the access is its own,
+//! else it repeats a line that an earlier reference has accessed. Fresh references are served in their order.
+//!
+//! Most entries have few distances, and one reference to data at most. Such a [`Simple`] entry is three words, so that
+//! a core executes one like another, without branches that depend on its parts. Any other is [`Compound`]: a header,
+//! the number of words that follow, and these words, a [`Word`] each.
 
 use octavo_types::Arithmetic;
 
@@ -14,12 +18,6 @@ const DISTANCE_BITS: u32 = 10;
 pub const MAX_DISTANCE: u64 = (1 << DISTANCE_BITS) - 1;
 const DISTANCE: u32 = MAX_DISTANCE as u32;
 
-const TAG_SHIFT: u32 = 30;
-const HEADER: u32 = 0;
-const DISTANCES: u32 = 1;
-const REFERENCE: u32 = 2;
-const FORWARD: u32 = 3;
-
 const REDIRECTED: u32 = 1 << 20;
 const AFTER_TAKEN: u32 = 1 << 21;
 const CONTINUES: u32 = 1 << 22;
@@ -28,17 +26,61 @@ const WRITES_SHIFT: u32 = 23;
 pub const MAX_WRITES: u32 = 7;
 const ARITHMETIC_SHIFT: u32 = 26;
 const ARITHMETIC: u32 = 0b111;
+const KIND_SHIFT: u32 = 29;
+const KIND: u32 = 0b11;
+/// The kinds of simple entries: with a reference that loads, with one that stores, or neither.
+const LOADS_DATA: u32 = 1;
+const STORES_DATA: u32 = 2;
+const COMPOUND: u32 = 3 << KIND_SHIFT;
+
+/// The words of a simple entry.
+const SIMPLE_WORDS: usize = 3;
+/// The distance to a store from which a simple entry's load takes its value, in the second word.
+const FORWARD_SHIFT: u32 = 2 * DISTANCE_BITS;
+/// The number of its fetches, in the second word.
+const FETCHES_SHIFT: u32 = 3 * DISTANCE_BITS;
+/// The most fetches of a simple entry.
+const MAX_FETCHES: u32 = 3;
+
+const TAG_SHIFT: u32 = 30;
+const DISTANCES: u32 = 1;
+const REFERENCE: u32 = 2;
+const FORWARD: u32 = 3;
 
 const PLACE: u32 = (1 << 24) - 1;
 const STORES: u32 = 1 << 24;
 const FRESH: u32 = 1 << 25;
 const FETCHES: u32 = 1 << 26;
 
-/// One word of the entries.
+/// An entry.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'w> {
+    /// One as most are.
+    Simple(Simple),
+    /// Any.
+    Compound(Compound<'w>),
+}
+
+/// An entry with four distances, three fetches, a store to take a value from, and one reference to data at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Simple {
+    /// Its header.
+    pub header: Header,
+    second: u32,
+    data: Reference,
+}
+
+/// An entry with any words.
+#[derive(Clone, Copy, Debug)]
+pub struct Compound<'w> {
+    /// Its header.
+    pub header: Header,
+    words: &'w [u32],
+}
+
+/// One word of a compound entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Word {
-    /// An entry begins.
-    Header(Header),
     /// Distances of further producers, in ten bits each; 0 is none.
     Distances(u32),
     /// A reference of the entry.
@@ -52,13 +94,6 @@ pub enum Word {
 pub struct Header(u32);
 
 impl Header {
-    /// The header that a word is.
-    #[inline(always)]
-    pub fn of(word: u32) -> Self {
-        debug_assert!(word >> TAG_SHIFT == HEADER, "an entry begins with a header");
-        Header(word)
-    }
-
     /// Whether the entry before it was a mispredicted branch.
     #[inline(always)]
     pub fn is_redirected(self) -> bool {
@@ -89,11 +124,132 @@ impl Header {
         Arithmetic::of_code((self.0 >> ARITHMETIC_SHIFT & ARITHMETIC) as u8)
     }
 
+    /// The number of that kind, below 8; 0 is none.
+    #[inline(always)]
+    pub fn arithmetic_code(self) -> usize {
+        (self.0 >> ARITHMETIC_SHIFT & ARITHMETIC) as usize
+    }
+
     /// The distances of its first producers; 0 is none.
     #[inline(always)]
-    pub fn distances(self) -> [u32; 2] {
+    fn distances(self) -> [u32; 2] {
         [self.0 & DISTANCE, self.0 >> DISTANCE_BITS & DISTANCE]
     }
+}
+
+impl Simple {
+    /// The distances of its producers; 0 is none.
+    #[inline(always)]
+    pub fn distances(self) -> [u32; 4] {
+        let [first, second] = self.header.distances();
+        [first, second, self.second & DISTANCE, self.second >> DISTANCE_BITS & DISTANCE]
+    }
+
+    /// The distance of the store from which its load takes its value; 0 is none.
+    #[inline(always)]
+    pub fn forward(self) -> u32 {
+        self.second >> FORWARD_SHIFT & DISTANCE
+    }
+
+    /// How many fetches it has, all fresh.
+    #[inline(always)]
+    pub fn fetches(self) -> u32 {
+        self.second >> FETCHES_SHIFT
+    }
+
+    /// How many references are fresh.
+    #[inline(always)]
+    pub fn fresh(self) -> u32 {
+        self.fetches() + u32::from(self.data.is_fresh())
+    }
+
+    /// 1 if it loads data, else 0.
+    #[inline(always)]
+    pub fn loads(self) -> u32 {
+        self.header.0 >> KIND_SHIFT & LOADS_DATA
+    }
+
+    /// 1 if it stores data, else 0.
+    #[inline(always)]
+    pub fn stores(self) -> u32 {
+        (self.header.0 >> KIND_SHIFT & STORES_DATA) >> 1
+    }
+
+    /// Its reference to data, if it has any.
+    #[inline(always)]
+    pub fn data(self) -> Reference {
+        self.data
+    }
+}
+
+impl<'w> Compound<'w> {
+    /// Its parts.
+    #[inline(always)]
+    pub fn words(self) -> impl Iterator<Item = Word> + 'w {
+        let distances = self.header.distances();
+        let first = distances[0] | distances[1] << DISTANCE_BITS;
+        std::iter::once(Word::Distances(first)).chain(self.words.iter().copied().map(decode))
+    }
+}
+
+impl<'w> Entry<'w> {
+    /// Its header.
+    pub fn header(self) -> Header {
+        match self {
+            Entry::Simple(of) => of.header,
+            Entry::Compound(of) => of.header,
+        }
+    }
+
+    /// Calls a function for each of its parts.
+    #[inline(always)]
+    pub fn each_word(self, mut of_word: impl FnMut(Word)) {
+        match self {
+            Entry::Simple(of) => {
+                let [first, second, third, fourth] = of.distances();
+                of_word(Word::Distances(first | second << DISTANCE_BITS));
+                of_word(Word::Distances(third | fourth << DISTANCE_BITS));
+                if of.forward() != 0 {
+                    of_word(Word::Forward(of.forward()));
+                }
+                for _ in 0..of.fetches() {
+                    of_word(Word::Reference(Reference(FRESH | FETCHES)));
+                }
+                if of.loads() + of.stores() > 0 {
+                    of_word(Word::Reference(of.data));
+                }
+            }
+            Entry::Compound(of) => of.words().for_each(of_word),
+        }
+    }
+}
+
+/// The entries of words.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries<'w>(&'w [u32]);
+
+impl<'w> Iterator for Entries<'w> {
+    type Item = Entry<'w>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Entry<'w>> {
+        let [header, second, rest @ ..] = self.0 else { return None };
+        let header = Header(*header);
+        if header.0 & COMPOUND == COMPOUND {
+            let (words, rest) = rest.split_at(*second as usize);
+            self.0 = rest;
+            return Some(Entry::Compound(Compound { header, words }));
+        }
+        let [data, rest @ ..] = rest else { return None };
+        self.0 = rest;
+        Some(Entry::Simple(Simple { header, second: *second, data: Reference(*data) }))
+    }
+}
+
+/// The entries of words.
+#[inline(always)]
+pub fn entries(words: &[u32]) -> Entries<'_> {
+    Entries(words)
 }
 
 /// A reference of an entry.
@@ -101,7 +257,7 @@ impl Header {
 pub struct Reference(u32);
 
 impl Reference {
-    /// The number of the access in the batch that serves it.
+    /// The number of the access in the batch that serves it, unless it is fresh.
     #[inline(always)]
     pub fn place(self) -> usize {
         (self.0 & PLACE) as usize
@@ -135,15 +291,51 @@ pub fn each_distance(mut distances: u32, mut use_distance: impl FnMut(u32)) {
     }
 }
 
-/// Decodes a word.
 #[inline(always)]
-pub fn decode(word: u32) -> Word {
+fn decode(word: u32) -> Word {
     let rest = word & ((1 << TAG_SHIFT) - 1);
     match word >> TAG_SHIFT {
-        HEADER => Word::Header(Header(rest)),
         DISTANCES => Word::Distances(rest),
         REFERENCE => Word::Reference(Reference(rest)),
         _ => Word::Forward(rest),
+    }
+}
+
+/// The beginning of an entry: all but its references.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning(u64);
+
+/// A place for a distance in a [`Beginning`].
+#[derive(Clone, Copy, Debug)]
+pub struct Place(u8);
+
+impl Beginning {
+    /// The places for distances.
+    pub const PLACES: [Place; 4] = {
+        let (first, second) = (DISTANCE_BITS as u8, u32::BITS as u8);
+        [Place(0), Place(first), Place(second), Place(second + first)]
+    };
+
+    /// An entry without producers that writes this many registers, and computes something that takes more than a
+    /// cycle, or `None`.
+    pub fn new(writes: u32, computes: Option<Arithmetic>) -> Self {
+        let arithmetic = u32::from(Arithmetic::code(computes)) << ARITHMETIC_SHIFT;
+        Beginning(u64::from(writes.min(MAX_WRITES) << WRITES_SHIFT | arithmetic))
+    }
+
+    /// With the distance of a producer, 0 for none, or at most [`MAX_DISTANCE`], at a place that has none.
+    #[inline(always)]
+    pub fn with_distance(self, place: Place, distance: u64) -> Self {
+        Beginning(self.0 | distance << (place.0 % 64))
+    }
+
+    /// Reached in this way.
+    #[inline(always)]
+    pub fn after(self, followed: Followed) -> Self {
+        let Followed { is_mispredicted, is_taken } = followed;
+        let flags =
+            if is_mispredicted { REDIRECTED } else { 0 } | if is_taken { AFTER_TAKEN } else { 0 };
+        Beginning(self.0 | u64::from(flags))
     }
 }
 
@@ -151,6 +343,8 @@ pub fn decode(word: u32) -> Word {
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
     words: Vec<u32>,
+    /// Where the last entry begins.
+    last: usize,
 }
 
 impl Ops {
@@ -169,49 +363,91 @@ impl Ops {
         self.words.clear();
     }
 
-    /// Begins an entry with these distances to producers, each above 0 and at most [`MAX_DISTANCE`]; it writes
-    /// this many registers, and computes something that takes more than a cycle, or `None`.
+    /// Begins an entry.
     #[inline(always)]
-    pub fn entry(
-        &mut self,
-        distances: &[u64],
-        writes: u32,
-        computes: Option<Arithmetic>,
-        followed: Followed,
-    ) {
-        let (first, others) = distances.split_at(distances.len().min(2));
-        let Followed { is_mispredicted, is_taken } = followed;
-        let flags = if is_mispredicted { REDIRECTED } else { 0 }
-            | if is_taken { AFTER_TAKEN } else { 0 }
-            | writes.min(MAX_WRITES) << WRITES_SHIFT
-            | u32::from(Arithmetic::code(computes)) << ARITHMETIC_SHIFT;
-        self.words.push(HEADER << TAG_SHIFT | flags | packed(first));
+    pub fn begin(&mut self, with: Beginning) {
+        self.last = self.words.len();
+        self.words.extend_from_slice(&[with.0 as u32, (with.0 >> u32::BITS) as u32, 0]);
+    }
+
+    /// Begins an entry, without distances so far, with these to producers, each above 0 and at most [`MAX_DISTANCE`].
+    pub fn begin_with(&mut self, with: Beginning, distances: &[u64]) {
+        let (first, others) = distances.split_at(distances.len().min(Beginning::PLACES.len()));
+        let places = Beginning::PLACES.into_iter().zip(first);
+        self.begin(places.fold(with, |with, (place, of)| with.with_distance(place, *of)));
         for more in others.chunks(3) {
-            self.words.push(DISTANCES << TAG_SHIFT | packed(more));
+            let packed = more.iter().rev().fold(0, |bits, of| bits << DISTANCE_BITS | *of as u32);
+            self.push(DISTANCES << TAG_SHIFT | packed);
         }
     }
 
     /// Begins an entry that continues the instruction before it.
     pub fn continuation(&mut self) {
-        self.words.push(HEADER << TAG_SHIFT | CONTINUES | 1);
+        self.begin(Beginning(u64::from(CONTINUES | 1)));
     }
 
-    /// Adds a reference to the entry.
+    /// Adds a reference to the entry: the access at a place of the batch serves it.
     #[inline(always)]
     pub fn reference(&mut self, place: usize, is_fresh: bool, is_fetch: bool, is_store: bool) {
+        let place = if is_fresh { 0 } else { place as u32 & PLACE };
         let flags = if is_fresh { FRESH } else { 0 }
             | if is_fetch { FETCHES } else { 0 }
             | if is_store { STORES } else { 0 };
-        self.words.push(REFERENCE << TAG_SHIFT | flags | place as u32 & PLACE);
+        let [header, second, data] = &mut self.words[self.last..][..SIMPLE_WORDS] else {
+            unreachable!("three words are taken")
+        };
+        let (kind, fetches) = (*header >> KIND_SHIFT & KIND, *second >> FETCHES_SHIFT);
+        if kind == 0 && is_fetch && is_fresh && fetches < MAX_FETCHES {
+            *second += 1 << FETCHES_SHIFT;
+        } else if kind == 0 && !is_fetch {
+            *header |= if is_store { STORES_DATA } else { LOADS_DATA } << KIND_SHIFT;
+            *data = flags | place;
+        } else {
+            self.push(REFERENCE << TAG_SHIFT | flags | place);
+        }
     }
 
     /// Lets the entry's loads take their value from a store.
+    #[inline(always)]
     pub fn forward(&mut self, distance: u64) {
-        self.words.push(FORWARD << TAG_SHIFT | distance as u32);
+        let (header, second) = (self.words[self.last], &mut self.words[self.last + 1]);
+        if header & COMPOUND != COMPOUND && *second >> FORWARD_SHIFT & DISTANCE == 0 {
+            *second |= (distance as u32) << FORWARD_SHIFT;
+        } else {
+            self.push(FORWARD << TAG_SHIFT | distance as u32);
+        }
+    }
+
+    /// Adds a word to the last entry, which becomes a compound one.
+    #[cold]
+    #[inline(never)]
+    fn push(&mut self, word: u32) {
+        let last = self.last;
+        if self.words[last] & COMPOUND != COMPOUND {
+            let words: [u32; SIMPLE_WORDS] = std::array::from_fn(|word| self.words[last + word]);
+            let simple = entries(&words).next();
+            self.words[last] |= COMPOUND;
+            self.words.truncate(last + 2);
+            self.words[last + 1] = 0;
+            // The header keeps the first distances.
+            let mut is_first = true;
+            if let Some(simple) = simple {
+                simple.each_word(|word| {
+                    if !std::mem::take(&mut is_first) {
+                        self.words.push(encode(word));
+                    }
+                });
+            }
+        }
+        self.words.push(word);
+        self.words[last + 1] = (self.words.len() - last - 2) as u32;
     }
 }
 
-#[inline(always)]
-fn packed(distances: &[u64]) -> u32 {
-    distances.iter().rev().fold(0, |bits, distance| bits << DISTANCE_BITS | *distance as u32)
+fn encode(word: Word) -> u32 {
+    match word {
+        Word::Distances(distances) => DISTANCES << TAG_SHIFT | distances,
+        Word::Reference(Reference(of)) => REFERENCE << TAG_SHIFT | of,
+        Word::Forward(distance) => FORWARD << TAG_SHIFT | distance,
+    }
 }

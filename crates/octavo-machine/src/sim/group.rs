@@ -82,21 +82,25 @@ pub fn groups(machines: &Machines, threads: usize, instructions: Instructions) -
     groups
 }
 
-/// The sizes of the groups of equal machines, of which each thread has an equal share; the largest first, so that
-/// threads end at about the same time.
+/// The time that the front takes, in the unit of [`CoreGroup::cost`].
+const FRONT_COST: usize = 7;
+
+/// The sizes of the groups of equal machines, the largest first. More groups give work to more threads, but make more
+/// work: this is the number of groups with which groups and front end first on so many threads.
 fn sizes(machines: usize, threads: usize, instructions: Instructions) -> Vec<usize> {
-    let (mut sizes, mut left) = (Vec::new(), machines);
-    for threads_left in (1..=threads).rev() {
-        let mut share = left.div_ceil(threads_left);
-        left -= share;
-        while share > 0 {
-            let size = CoreGroup::fitting(share, instructions);
-            sizes.push(size);
-            share -= size;
-        }
-    }
-    sizes.sort_unstable_by(|one, other| other.cmp(one));
-    sizes
+    let least = machines.div_ceil(CoreGroup::most_machines(instructions));
+    let sizes_of = |groups: usize| {
+        let larger = machines % groups;
+        (0..groups).map(move |group| machines / groups + usize::from(group < larger))
+    };
+    let time = |groups: usize| {
+        let costs = sizes_of(groups).map(|size| CoreGroup::cost(size, instructions));
+        let (sum, largest) =
+            costs.fold((FRONT_COST, 0), |(sum, largest), cost| (sum + cost, largest.max(cost)));
+        sum.div_ceil(threads).max(largest)
+    };
+    let groups = (least..=machines).min_by_key(|groups| time(*groups)).expect("a machine");
+    sizes_of(groups).collect()
 }
 
 #[cfg(test)]
@@ -105,17 +109,28 @@ mod tests {
 
     #[test]
     fn groups_share_machines_among_threads() {
-        let of = [(1, 1), (2, 1), (3, 1), (9, 1), (1, 2), (5, 2), (20, 2), (5, 4)];
-        let expected: [&[usize]; 8] =
-            [&[1], &[1, 1], &[3], &[8, 1], &[1], &[3, 1, 1], &[8, 8, 1, 1, 1, 1], &[1, 1, 1, 1, 1]];
-        let portable = Instructions::PORTABLE;
-        assert_eq!(of.map(|(machines, threads)| sizes(machines, threads, portable)), expected);
+        let sizes_of = |instructions: Instructions, of: &[(usize, usize)]| {
+            of.iter()
+                .map(|(machines, threads)| sizes(*machines, *threads, instructions))
+                .collect::<Vec<_>>()
+        };
+        let portable = [(1, 1), (2, 1), (3, 1), (9, 1), (2, 2), (5, 2), (5, 4)];
+        let expected: [&[usize]; 7] =
+            [&[1], &[1, 1], &[3], &[5, 4], &[1, 1], &[3, 2], &[1, 1, 1, 1, 1]];
+        assert_eq!(sizes_of(Instructions::PORTABLE, &portable), expected);
         for instructions in Instructions::all() {
             let most = CoreGroup::most_machines(instructions);
             for (machines, threads) in (1..40).flat_map(|machines| [(machines, 1), (machines, 7)]) {
                 let sizes = sizes(machines, threads, instructions);
                 assert_eq!(sizes.iter().sum::<usize>(), machines);
                 assert!(sizes.iter().all(|size| *size <= most));
+            }
+            if instructions != Instructions::PORTABLE {
+                // Of two machines, one pass takes as long as two beside the front.
+                let vectors = [(2, 1), (2, 2), (2, 4), (5, 1), (5, 2), (8, 2), (5, 8)];
+                let expected: [&[usize]; 7] =
+                    [&[2], &[2], &[1, 1], &[5], &[3, 2], &[4, 4], &[1, 1, 1, 1, 1]];
+                assert_eq!(sizes_of(instructions, &vectors), expected);
             }
         }
     }

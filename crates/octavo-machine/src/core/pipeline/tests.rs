@@ -9,7 +9,7 @@ use octavo_types::{Access, Arithmetic, PageSize};
 use super::*;
 use crate::config::resolve;
 use crate::core::{Cost, PrefetchCost, UsedPrefetch};
-use crate::front::{Followed, Ops};
+use crate::front::{Beginning, Followed, Ops};
 
 const L1D_CYCLES: u64 = 4;
 const FRONT_END_CYCLES: u64 = 5;
@@ -87,7 +87,7 @@ impl Data {
 impl Program {
     /// An instruction without references.
     fn plain(&mut self, distances: &[u64]) -> &mut Self {
-        self.ops.entry(distances, 0, None, Followed::default());
+        self.ops.begin_with(Beginning::new(0, None), distances);
         self
     }
 
@@ -218,7 +218,8 @@ fn a_chain_of_divisions_takes_their_latency() {
     let cycles = |of: Option<Arithmetic>| {
         let mut program = Program::default();
         for number in 0..10u64 {
-            program.ops.entry(if number == 0 { &[] } else { &[1] }, 1, of, Followed::default());
+            let producer: &[u64] = if number == 0 { &[] } else { &[1] };
+            program.ops.begin_with(Beginning::new(1, of), producer);
         }
         program.cycles(core(|_, pipeline| pipeline.latencies = LATENCIES))
     };
@@ -230,7 +231,7 @@ fn a_chain_of_divisions_takes_their_latency() {
 fn arithmetic_begins_when_the_load_of_its_instruction_has_come() {
     let cycles = |of: Option<Arithmetic>| {
         let mut program = Program::default();
-        program.ops.entry(&[], 1, of, Followed::default());
+        program.ops.begin_with(Beginning::new(1, of), &[]);
         program.reference(Data::load(0).miss(100));
         program.cycles(core(|_, pipeline| pipeline.latencies = LATENCIES))
     };
@@ -265,10 +266,10 @@ fn registers_bound_what_is_in_flight() {
         let mut program = Program::default();
         program.data(&[], Data::load(0).miss(1000));
         for _ in 0..10 {
-            program.ops.entry(&[], 2, None, Followed::default());
+            program.ops.begin_with(Beginning::new(2, None), &[]);
         }
         program.data(&[], Data::load(5000).miss(1000));
-        program.ops.entry(&[], 1, None, Followed::default());
+        program.ops.begin_with(Beginning::new(1, None), &[]);
         program.cycles(core(|_, pipeline| pipeline.rename_registers = rename_registers))
     };
     let miss = 1000 + L1D_CYCLES;
@@ -391,7 +392,7 @@ fn a_mispredicted_branch_waits_for_its_operands() {
     program.data(&[], Data::load(0).miss(200));
     program.plain(&[1]);
     let followed = Followed { is_mispredicted: true, is_taken: true };
-    program.ops.entry(&[], 0, None, followed);
+    program.ops.begin_with(Beginning::new(0, None).after(followed), &[]);
     let mispredict_cycles = 11;
     let core = core(|_, pipeline| pipeline.mispredict_cycles = mispredict_cycles);
     let branch = FIRST_COMMIT - 1 + 200 + L1D_CYCLES + 1;
@@ -403,7 +404,8 @@ fn taken_branches_end_the_cycle_of_fetch() {
     let mut program = Program::default();
     for number in 0..100 {
         let is_taken = number % 2 == 0 && number > 0;
-        program.ops.entry(&[], 0, None, Followed { is_mispredicted: false, is_taken });
+        let followed = Followed { is_mispredicted: false, is_taken };
+        program.ops.begin_with(Beginning::new(0, None).after(followed), &[]);
     }
     assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT + 49);
 }
@@ -414,7 +416,8 @@ fn fetch_runs_ahead_of_dispatch_where_it_is_wider() {
         let mut program = Program::default();
         for number in 0..400 {
             let is_taken = number % 10 == 0 && number > 0;
-            program.ops.entry(&[], 0, None, Followed { is_mispredicted: false, is_taken });
+            let followed = Followed { is_mispredicted: false, is_taken };
+            program.ops.begin_with(Beginning::new(0, None).after(followed), &[]);
         }
         program.cycles(core(|_, pipeline| pipeline.fetch_width = fetch_width))
     };
