@@ -1141,8 +1141,8 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
             ops.begin_with(with.after(Followed { is_mispredicted, is_taken }), &distances);
         }
         if let Some((line, cost)) = &entry.fetch {
-            let place = batch.access(*line, Access::Fetch, cost.as_ref(), memory);
-            ops.reference(place, true, true, false);
+            batch.access(*line, Access::Fetch, cost.as_ref(), memory);
+            ops.fetch(true);
         }
         let (mut loads_, mut stores_) = (false, false);
         for of in &entry.references {
@@ -1151,10 +1151,10 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
                 .collect();
             let kind = if of.is_store { Access::Store } else { Access::Load };
             match of.repeats.filter(|_| !data.is_empty()) {
-                Some(index) => ops.reference(*index.get(&data), false, false, of.is_store),
+                Some(index) => ops.data(*index.get(&data), false, of.is_store),
                 None => {
                     let place = batch.access(of.line, kind, of.cost.as_ref(), memory);
-                    ops.reference(place, true, false, of.is_store);
+                    ops.data(place, true, of.is_store);
                 }
             }
             loads_ |= !of.is_store;

@@ -1,5 +1,7 @@
 //! Dependences between instructions, found once for all machines: through registers, and through memory.
 
+use std::hint::select_unpredictable;
+
 use octavo_types::{Segment, VirtAddr};
 
 use super::branches::{Branches, Exit, Followed};
@@ -160,7 +162,7 @@ impl Dataflow {
     #[inline(always)]
     fn distance(&self, register: u8) -> u64 {
         let distance = self.entry - self.writers[usize::from(register) % REGISTERS];
-        std::hint::select_unpredictable(distance <= MAX_DISTANCE, distance, 0)
+        select_unpredictable(distance <= MAX_DISTANCE, distance, 0)
     }
 
     /// The segment ends, all of whose instructions have been added.
@@ -180,7 +182,9 @@ impl Dataflow {
     /// The current instruction stores an item.
     #[inline(always)]
     pub fn store(&mut self, addr: VirtAddr, bytes: u64) {
-        for word in words(addr, bytes) {
+        let (first, others) = words(addr, bytes);
+        self.stores[place(first)] = (first, self.entry);
+        for word in others {
             self.stores[place(word)] = (word, self.entry);
         }
     }
@@ -188,16 +192,14 @@ impl Dataflow {
     /// The current instruction loads an item: it may take it from a store.
     #[inline(always)]
     pub fn load(&mut self, addr: VirtAddr, bytes: u64, ops: &mut Ops) {
-        let last = words(addr, bytes)
-            .map(|word| match self.stores[place(word)] {
-                (stored, entry) if stored == word => entry,
-                _ => 0,
-            })
-            .max();
-        let distance = self.entry - last.unwrap_or(0);
-        if (1..=MAX_DISTANCE).contains(&distance) {
-            ops.forward(distance);
-        }
+        let stored_last = |word: u64| {
+            let (stored, entry) = self.stores[place(word)];
+            select_unpredictable(stored == word, entry, 0)
+        };
+        let (first, others) = words(addr, bytes);
+        let last = others.map(stored_last).fold(stored_last(first), u64::max);
+        let distance = self.entry - last;
+        ops.forward(select_unpredictable(distance <= MAX_DISTANCE, distance, 0));
     }
 }
 
@@ -210,12 +212,13 @@ fn bits(mut of: u64) -> impl Iterator<Item = u8> {
     })
 }
 
+/// The first word of an item, and its others.
 #[inline(always)]
-fn words(addr: VirtAddr, bytes: u64) -> impl Iterator<Item = u64> {
+fn words(addr: VirtAddr, bytes: u64) -> (u64, impl Iterator<Item = u64>) {
     let first = addr.raw() >> WORD_LOG2;
     let last = addr.raw().wrapping_add(bytes - 1) >> WORD_LOG2;
     let others = last.wrapping_sub(first).min(MAX_WORDS - 1);
-    (0..=others).map(move |by| first.wrapping_add(by))
+    (first, (1..others + 1).map(move |by| first.wrapping_add(by)))
 }
 
 #[inline(always)]

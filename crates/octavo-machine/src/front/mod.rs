@@ -232,7 +232,7 @@ impl Front {
                 if self.flow.is_some() {
                     let is_fresh = self.sides.len > before;
                     let is_store = kind == Access::Store;
-                    self.batch.ops.reference(self.sides.data_place, is_fresh, false, is_store);
+                    self.batch.ops.data(self.sides.data_place, is_fresh, is_store);
                 }
                 if line == last {
                     break;
@@ -301,8 +301,8 @@ impl Play<'_> {
                 let access = step.fetch();
                 let fetched = &mut front.fetched[front.sets.of(access.line())];
                 sides.fetch(out, access, fetched, lines, filter);
-                if FOR_CORES && sides.len > before {
-                    flow.ops.reference(sides.fetch_place, true, true, false);
+                if FOR_CORES {
+                    flow.ops.fetch(sides.len > before);
                 }
                 continue;
             }
@@ -336,7 +336,7 @@ impl Play<'_> {
                     sites[before] = front.site;
                 }
                 if FOR_CORES {
-                    flow.ops.reference(sides.data_place, sides.len > before, false, false);
+                    flow.ops.data(sides.data_place, sides.len > before, false);
                 }
             }
             let before = sides.len;
@@ -346,7 +346,7 @@ impl Play<'_> {
             }
             if FOR_CORES {
                 let is_store = step.kind() == Access::Store;
-                flow.ops.reference(sides.data_place, sides.len > before, false, is_store);
+                flow.ops.data(sides.data_place, sides.len > before, is_store);
             }
         }
         front.batch.set_len(sides.len);

@@ -386,34 +386,41 @@ impl Ops {
         self.begin(Beginning(u64::from(CONTINUES | 1)));
     }
 
-    /// Adds a reference to the entry: the access at a place of the batch serves it.
+    /// Adds a fetch to the entry if it is fresh. A processor would not foresee whether it is, so that nothing
+    /// branches on it.
     #[inline(always)]
-    pub fn reference(&mut self, place: usize, is_fresh: bool, is_fetch: bool, is_store: bool) {
-        let place = if is_fresh { 0 } else { place as u32 & PLACE };
-        let flags = if is_fresh { FRESH } else { 0 }
-            | if is_fetch { FETCHES } else { 0 }
-            | if is_store { STORES } else { 0 };
-        let [header, second, data] = &mut self.words[self.last..][..SIMPLE_WORDS] else {
-            unreachable!("three words are taken")
-        };
-        let (kind, fetches) = (*header >> KIND_SHIFT & KIND, *second >> FETCHES_SHIFT);
-        if kind == 0 && is_fetch && is_fresh && fetches < MAX_FETCHES {
-            *second += 1 << FETCHES_SHIFT;
-        } else if kind == 0 && !is_fetch {
-            *header |= if is_store { STORES_DATA } else { LOADS_DATA } << KIND_SHIFT;
-            *data = flags | place;
-        } else {
-            self.push(REFERENCE << TAG_SHIFT | flags | place);
+    pub fn fetch(&mut self, is_fresh: bool) {
+        let (header, second) = (self.words[self.last], &mut self.words[self.last + 1]);
+        if header >> KIND_SHIFT & KIND == 0 && *second >> FETCHES_SHIFT < MAX_FETCHES {
+            *second += u32::from(is_fresh) << FETCHES_SHIFT;
+        } else if is_fresh {
+            self.push(REFERENCE << TAG_SHIFT | FRESH | FETCHES);
         }
     }
 
-    /// Lets the entry's loads take their value from a store.
+    /// Adds a reference to data to the entry: the access at a place of the batch serves it.
+    #[inline(always)]
+    pub fn data(&mut self, place: usize, is_fresh: bool, is_store: bool) {
+        let flags = u32::from(is_fresh) * FRESH | u32::from(is_store) * STORES;
+        let reference = flags | place as u32 & PLACE;
+        let [header, _, data] = &mut self.words[self.last..][..SIMPLE_WORDS] else {
+            unreachable!("three words are taken")
+        };
+        if *header >> KIND_SHIFT & KIND == 0 {
+            *header |= (LOADS_DATA + u32::from(is_store)) << KIND_SHIFT;
+            *data = reference;
+        } else {
+            self.push(REFERENCE << TAG_SHIFT | reference);
+        }
+    }
+
+    /// Lets the entry's loads take their value from a store at a distance, or from none if it is 0.
     #[inline(always)]
     pub fn forward(&mut self, distance: u64) {
         let (header, second) = (self.words[self.last], &mut self.words[self.last + 1]);
         if header & COMPOUND != COMPOUND && *second >> FORWARD_SHIFT & DISTANCE == 0 {
             *second |= (distance as u32) << FORWARD_SHIFT;
-        } else {
+        } else if distance > 0 {
             self.push(FORWARD << TAG_SHIFT | distance as u32);
         }
     }

@@ -100,7 +100,7 @@ impl Program {
     fn reference(&mut self, data: Data) -> &mut Self {
         let Data { line, is_store, walk_cycles, cache_cycles, handler_cycles, uses } = data;
         let place = self.accesses.len();
-        self.ops.reference(place, true, false, is_store);
+        self.ops.data(place, true, is_store);
         let kind = if is_store { Access::Store } else { Access::Load };
         self.accesses.push(LineAccess::new(line, kind, false, 0));
         if walk_cycles + cache_cycles + handler_cycles > 0 || uses.is_some() {
@@ -451,7 +451,7 @@ fn a_load_takes_its_value_from_a_store() {
     program.data(&[], Data::load(0).miss(100));
     program.data(&[1], Data::store(1));
     program.plain(&[]);
-    program.ops.reference(1, false, false, false);
+    program.ops.data(1, false, false);
     program.ops.forward(1);
     let core = core(|_, pipeline| pipeline.forward_cycles = forward_cycles);
     let stored = FIRST_COMMIT - 1 + 100 + L1D_CYCLES + 1;
