@@ -37,7 +37,7 @@ def measured(
 
 
 def verdicts(measurement: Measurement) -> dict[str, str]:
-    record = measurement.record()
+    record = measurement.flat()
     return {claim.key: record[claim.key] for claim in load_claims("base_page_size")}
 
 

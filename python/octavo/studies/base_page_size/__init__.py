@@ -52,7 +52,7 @@ class Measurement:
     advised_growth: float
     """Of code and data together, with these pages."""
 
-    def record(self) -> dict[str, Any]:
+    def flat(self) -> dict[str, Any]:
         """The figures and the verdict on each claim, by its key."""
         answered = answers(STUDY, {**asdict(self), "few": FEW_MPKI})
         verdicts = {
@@ -68,10 +68,6 @@ class Study(Reproduction):
 
     folder = STUDY
     measurements: tuple[Measurement, ...] = ()
-
-    def records(self) -> list[dict[str, Any]]:
-        """One flat record for each program, with the verdicts."""
-        return [m.record() for m in self.measurements]
 
     def claims(self) -> list[dict[str, Any]]:
         """Of each claim, how many programs agree, disagree, and have too few misses to decide."""

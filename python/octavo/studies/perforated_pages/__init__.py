@@ -154,24 +154,20 @@ class Study(Reproduction):
         if none is not None:
             worst[BASELINE] = none.designs.get(none.baseline)
         of_worst = {name: one for name, one in worst.items() if one is not None}
+        up_to_half = [
+            row
+            for row in self.grid
+            if row.point.is_allocated and row.point.fragments.large is None
+            if row.point.fragments.portion and row.point.fragments.fraction <= 0.5
+        ]
         return {
             "seen": _gains(self.at(SEEN)),
             "first_run": _gains(self.at(OBSERVED[0])),
             "second_run": _gains(self.at(OBSERVED[1])),
             "left_by_few_holes": [one.ipc / ideal.ipc for one in few if one and ideal],
             "gains_with_all_holes": _known(row.gain() for row in all_holes if row),
-            "gains_up_to_half": _known(
-                row.gain()
-                for row in self.grid
-                if row.point.is_allocated and row.point.fragments.large is None
-                if row.point.fragments.portion and row.point.fragments.fraction <= 0.5
-            ),
-            "gains_up_to_half_added": _known(
-                row.gain("ipc_added")
-                for row in self.grid
-                if row.point.is_allocated and row.point.fragments.large is None
-                if row.point.fragments.portion and row.point.fragments.fraction <= 0.5
-            ),
+            "gains_up_to_half": _known(row.gain() for row in up_to_half),
+            "gains_up_to_half_added": _known(row.gain("ipc_added") for row in up_to_half),
             "clustered_over_dispersed": [
                 one.ipc / other.ipc
                 for one, other in zip(*by_layout(*FRACTIONS), strict=True)

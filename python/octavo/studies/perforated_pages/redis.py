@@ -114,15 +114,11 @@ class RedisMeasurement:
         """By design, misses of the first-level TLB for data per 1000 instructions; None if a design
         did not run to its end.
         """
-        found = [self.designs.get(name) for name in (BASE, BASELINE, PERFORATED)]
-        if None in found:
+        names = {BASE: "base", BASELINE: "large", PERFORATED: "perforated"}
+        if not names.keys() <= self.designs.keys():
             return None
-        base, large, one = (of for of in found if of is not None)
-        return {
-            "base": base.first_misses * 1000 / base.instructions,
-            "large": large.first_misses * 1000 / large.instructions,
-            "perforated": one.first_misses * 1000 / one.instructions,
-        }
+        found = ((name, self.designs[design]) for design, name in names.items())
+        return {name: of.first_misses * 1000 / of.instructions for name, of in found}
 
     def record(self) -> dict[str, Any]:
         """Plain data."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.analysis.rows import stream_counters
-from octavo.analysis.view import main_process, whole_program
+from octavo.analysis.rows import all_memory, stream_counters
+from octavo.analysis.view import main_process
 from octavo.base.units import BASE_PAGE, KIB, MIB, byte_size
-from octavo.simulation.execution_time import simulated_time
+from octavo.simulation.execution_time import ExecutionTime, simulated_time
 from octavo.simulation.model import Simulated
 from octavo.studies.claims import load_study
 from octavo.studies.programs import (
@@ -103,22 +103,10 @@ class Study(Reproduction):
         most = max((sum(ours.values()) for ours, _ in paged), default=0)
         return {
             **_by_design(counting),
-            "lost": [
-                m.core_time.cycles / m.core_time.ideal_cycles - 1
-                for m in counting
-                if m.core_time is not None
-            ],
+            "lost": _lost(m.core_time for m in counting),
             "gigabytes": [m.metrics() for m in self.measurements if m.kind == "stream"],
-            "lost_fragmented": [
-                m.core_time_fragmented.cycles / m.core_time_fragmented.ideal_cycles - 1
-                for m in counting
-                if m.core_time_fragmented is not None
-            ],
-            "lost_smt": [
-                m.smt[BASELINE].time.cycles / m.smt[BASELINE].time.ideal_cycles - 1
-                for m in counting
-                if BASELINE in m.smt
-            ],
+            "lost_fragmented": _lost(m.core_time_fragmented for m in counting),
+            "lost_smt": _lost(m.smt[BASELINE].time for m in counting if BASELINE in m.smt),
             "gups": _by_design(m for m in self.measurements if m.program == "gups"),
             "growth_2m": [m.growth_2m for m in counting],
             "hit_rates_tps": [1 - of.misses / of.accesses for of in tps],
@@ -163,6 +151,11 @@ class Study(Reproduction):
             "having_tps": having_tps,
             "page_sizes": sorted({size for m in having_tps for size in m.designs[TPS].pages}),
         }
+
+
+def _lost(times: Iterable[ExecutionTime | None]) -> list[float]:
+    """Of each time that is known, what translation adds to the rest, as a share of that."""
+    return [time.cycles / time.ideal_cycles - 1 for time in times if time is not None]
 
 
 def _sizes_used(pages: Iterable[dict[int, int]]) -> list[float]:
@@ -247,12 +240,7 @@ def measure(
     """The figures of one program from the documents of its passes, and from what was counted where
     memory was empty.
     """
-    rows = whole_program(main_process(touched["rows"]))
-    memory = {
-        row["page_size"]: row
-        for row in rows
-        if row["component"] == "memory" and row["stream"] == "all"
-    }
+    memory = {row["page_size"]: row for row in all_memory(main_process(touched["rows"]))}
     return Measurement(
         program=subject.program.name,
         kind=subject.kind,
