@@ -1,5 +1,5 @@
 """Linear models of the literature, which give a design's cycles by its misses and walk cycles
-alone, from those of runs with 4 KiB and with 2 MiB pages.
+alone, from those of runs with 4 KiB and with 2 MiB pages (BASE and HUGE).
 
 They were made for measurements: R, cycles of a run; C, cycles of its page walks; M, walks; and H,
 hits of the second-level TLB. Here all four are the simulation's, R those of its out-of-order core
@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from octavo.simulation.execution_time import BASE, HUGE
 from octavo.simulation.model import Simulated
 
-BASE, HUGE = "base4k", "thp"
-"""The designs whose cycles the models are given."""
 SECOND_LEVEL_HIT_CYCLES = 7
 """Of a hit in the second-level TLB (Pham et al.)."""
 

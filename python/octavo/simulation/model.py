@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -236,16 +236,13 @@ def summed(of_processes: Sequence[Simulated]) -> Simulated:
     """The results of a design for all process images, each on machines of its own."""
     first = of_processes[0]
     references = sum(one.references for one in of_processes)
-    return Simulated(
-        design=first.design,
+    return replace(
+        first,
         counts=added(one.counts for one in of_processes),
         instructions=rated_instructions(sum(one.instructions for one in of_processes), references),
         references=references,
-        base_cpi=first.base_cpi,
         stopped=next((one.stopped for one in of_processes if one.stopped is not None), None),
-        is_bound=first.is_bound,
-        has_own_caches=first.has_own_caches,
-        overlaps_walks=first.overlaps_walks,
+        intervals=(),
     )
 
 

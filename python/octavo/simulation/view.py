@@ -13,8 +13,8 @@ from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count, format_cpi, format_mpki, format_share
 from octavo.simulation.api import SimResult
 from octavo.simulation.configuration import OUT_OF_ORDER
-from octavo.simulation.execution_time import MEASURED_SOURCE, ExecutionTime
-from octavo.simulation.linear_models import BASE, HUGE, linear_models
+from octavo.simulation.execution_time import BASE, HUGE, MEASURED_SOURCE, ExecutionTime
+from octavo.simulation.linear_models import linear_models
 from octavo.simulation.model import RESOLUTION, Simulated, stop_notes
 
 Value = float | None
@@ -180,7 +180,7 @@ def _measures(first: Simulated, other_tlbs: Iterable[str]) -> Iterator[_Measure]
             estimate = f"execution time, over {first.design}, an estimate"
             yield _ratio(estimate, lambda one: one.cycles, first)
     for level, name in _LEVELS.items():
-        misses = rate(_misses_of(level))
+        misses = rate(partial(Simulated.misses, level=level))
         yield _Measure(f"{name}, per 1000 {unit}", misses, format_mpki)
     for component in other_tlbs:
         for counter, name in (("accesses", "look-ups"), ("misses", "misses")):
@@ -219,10 +219,6 @@ def _ratio(name: str, of: Callable[[Simulated], float], first: Simulated) -> _Me
         lambda one: of(one) / of(first) if of(first) else None,
         lambda value: f"{value:.3f}",
     )
-
-
-def _misses_of(level: str) -> Callable[[Simulated], Value]:
-    return lambda one: one.misses(level)
 
 
 def _os(name: str, counter: str, *, component: str = "os", is_marked: bool = True) -> _Measure:

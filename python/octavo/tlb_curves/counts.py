@@ -6,6 +6,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from operator import add
+from typing import Any, Literal
 
 from octavo._core import MAX_WAYS
 
@@ -49,11 +50,16 @@ def picked(counts: Counts, places: Sequence[int]) -> Sequence[int]:
 
 
 def words(data: bytes) -> array[int]:
-    """As the extension writes them: 64-bit little-endian."""
-    numbers = array("Q", data)
+    """Whole numbers as the extension writes them: 64-bit little-endian."""
+    return numbers(data, "Q")
+
+
+def numbers(data: bytes, kind: Literal["Q", "d"]) -> array[Any]:
+    """Words, or floats (`d`), of 64 bits, little-endian as the extension writes them."""
+    found: array[Any] = array(kind, data)
     if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
+        found.byteswap()
+    return found
 
 
 def added(curves: Iterable[Counts]) -> Counts:

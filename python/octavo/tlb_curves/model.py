@@ -5,7 +5,7 @@ machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from octavo.base.metrics import rated_instructions
@@ -262,11 +262,8 @@ def _sum(streams: Sequence[StreamCurves]) -> StreamCurves:
 
 def _sum_pairs(pairs: Sequence[Pair]) -> Pair:
     first = pairs[0]
-    return Pair(
-        small=first.small,
-        large=first.large,
-        window_refs=first.window_refs,
-        threshold_blocks=first.threshold_blocks,
+    return replace(
+        first,
         counters={name: sum(pair.counters[name] for pair in pairs) for name in first.counters},
         full=_sum_counts([pair.full for pair in pairs]),
         sets={index: _sum_counts([pair.sets[index] for pair in pairs]) for index in first.sets},

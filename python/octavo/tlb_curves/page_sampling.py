@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import math
-import sys
-from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from octavo.base import units
 from octavo.base.errors import UsageError, choose
 from octavo.base.text import quoted
+from octavo.tlb_curves.counts import numbers
 from octavo.traces.sampling import read_share
 
 if TYPE_CHECKING:
@@ -127,9 +126,7 @@ def sum_sampled(of: Sequence[dict[int, SampledSize] | None]) -> dict[int, Sample
     for other in rest:
         assert other is not None, "all processes are sampled, or none is"
         total = {size: _sum(total[size], other[size]) for size in total}
-    return {
-        size: SampledSize(one.pages, one.kept_pages, one.misses, {}) for size, one in total.items()
-    }
+    return {size: replace(one, byte_refs={}) for size, one in total.items()}
 
 
 def _sum(one: SampledSize, other: SampledSize) -> SampledSize:
@@ -152,15 +149,8 @@ def _size(of: CoreSize) -> SampledSize:
 
 
 def _estimates(of: CoreEstimates) -> list[Estimate | None]:
-    columns = zip(_floats(of["values"]), _floats(of["low"]), _floats(of["high"]), strict=True)
+    columns = zip(*(numbers(of[name], "d") for name in ("values", "low", "high")), strict=True)
     return [None if math.isnan(value) else Estimate(value, *ends) for value, *ends in columns]
-
-
-def _floats(data: bytes) -> array[float]:
-    floats = array("d", data)
-    if sys.byteorder == "big":
-        floats.byteswap()
-    return floats
 
 
 def full_columns(size: SampledSize, places: Sequence[int]) -> dict[str, Sequence[Any]]:
