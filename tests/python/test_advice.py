@@ -67,7 +67,7 @@ def test_memory_of_a_whole_program_is_no_more_than_was_resident_at_one_time() ->
 def test_where_memory_starts_to_grow_is_said() -> None:
     advice = for_data(KNEE_AT_16K, [0, 0.01, 0.02, 0.06, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     assert advice.page_size == 16 * KIB
-    assert advice.memory_grows_from == 32 * KIB
+    assert advice.case.grows_from == 32 * KIB
     assert "memory grows by 2.0%" in advice.text
     assert "memory starts to grow at 32 KiB" in advice.text
 

@@ -24,7 +24,7 @@ from octavo.actions.table import (
     lines_for,
 )
 from octavo.actions.trial import Trial
-from octavo.analysis.advice import Advice, Point, Thresholds
+from octavo.analysis.advice import Advice, Point, Thresholds, is_allowed
 from octavo.base.elf import is_elf_file
 from octavo.base.huge_pages import MIN_FILL, MIN_FILL_OPTION, PMD_PAGE, HugePages
 from octavo.base.units import BASE_PAGE, GIB, format_bytes, format_mpki, format_share
@@ -98,8 +98,7 @@ def _usable_size(advice: Advice, host: HugePages, limits: Thresholds) -> tuple[i
     if above in measured:
         point = measured[above]
         figures = _figures(point)
-        more = point.touched_bytes - advice.case.base.touched_bytes
-        if limits.allows(point.growth, more):
+        if is_allowed(advice.case, point, limits):
             return above, [
                 _note(f"{lead}; the next it has is {format_bytes(above)}, with {figures}.")
             ]
@@ -535,9 +534,7 @@ def _keep_small(
         return
     huge = next((point for point in case.points if point.page_size == PMD_PAGE), None)
     unasked = host.thp_sizes.get(PMD_PAGE) == "always"
-    if huge is None or not unasked:
-        return
-    if limits.allows(huge.growth, huge.touched_bytes - case.base.touched_bytes):
+    if huge is None or not unasked or is_allowed(case, huge, limits):
         return
     grown = f"2 MiB pages come unasked here and would grow it by {format_share(huge.growth)}"
     if case.region is not None:

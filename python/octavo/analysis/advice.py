@@ -29,6 +29,7 @@ from octavo.analysis.rows import (
     machine_depth,
     peak_memory_by_size,
 )
+from octavo.base.text import capitalised
 from octavo.base.units import BASE_PAGE, MIB, format_bytes, format_growth, format_mpki, format_share
 from octavo.calibration.file import Spread
 from octavo.hardware.tlb_levels import Machine
@@ -154,6 +155,12 @@ class Case:
         return self.at(BASE_PAGE)
 
     @property
+    def grows_from(self) -> int | None:
+        """First page size at which memory has grown by GROWTH_BEGINS; None if none measured has."""
+        sizes = (point.page_size for point in self.points if (point.growth or 0) >= GROWTH_BEGINS)
+        return next(sizes, None)
+
+    @property
     def subject(self) -> str:
         """The subject of the case, in words: `code`, `data`, `code of libc.so.6 text`."""
         what = "code" if self.stream == "fetch" else "data"
@@ -176,8 +183,6 @@ class Advice:
     """The advised size; 4 KiB where nothing should be changed."""
     reason: Reason
     """Why it is not larger."""
-    memory_grows_from: int | None
-    """First page size at which memory has grown by GROWTH_BEGINS; None when none measured does."""
     text: str
     basis: Basis = "misses"
     """The measure that it rests on: misses of a TLB alone, or page walks of a machine."""
@@ -222,7 +227,7 @@ class Advice:
             "touched_bytes": chosen.touched_bytes,
             "growth": chosen.growth,
             "growth_bytes": chosen.touched_bytes - base.touched_bytes,
-            "memory_grows_from": self.memory_grows_from,
+            "memory_grows_from": case.grows_from,
             "basis": self.basis,
             **self._walk_record(base, chosen),
             "text": self.text,
@@ -323,7 +328,6 @@ def advise(case: Case, limits: Thresholds) -> Advice:
         case=case,
         page_size=chosen.page_size,
         reason=reason,
-        memory_grows_from=first_growth(case, GROWTH_BEGINS),
         text=_sentence(case, chosen, reason, limits),
     )
 
@@ -418,7 +422,7 @@ def _choose(case: Case, limits: Thresholds) -> tuple[Point, Reason]:
     allowed = _allowed(case, limits)
     chosen = _knee(allowed, base, limits)
     unlimited = _knee(case.points, base, limits)
-    held_by_memory = not _is_allowed(case, unlimited, limits)
+    held_by_memory = not is_allowed(case, unlimited, limits)
     if _is_negligible(base, allowed, limits):
         worth_more = held_by_memory and not _is_negligible(base, case.points, limits)
         return base, "memory" if worth_more else "negligible"
@@ -430,10 +434,11 @@ def _choose(case: Case, limits: Thresholds) -> tuple[Point, Reason]:
 
 def _allowed(case: Case, limits: Thresholds) -> list[Point]:
     """The page sizes with acceptable growth, 4 KiB among them."""
-    return [point for point in case.points if _is_allowed(case, point, limits)]
+    return [point for point in case.points if is_allowed(case, point, limits)]
 
 
-def _is_allowed(case: Case, point: Point, limits: Thresholds) -> bool:
+def is_allowed(case: Case, point: Point, limits: Thresholds) -> bool:
+    """Whether a page size takes an acceptable amount of memory more than 4 KiB."""
     return limits.allows(point.growth, point.touched_bytes - case.base.touched_bytes)
 
 
@@ -453,15 +458,9 @@ def _is_negligible(base: Point, points: Sequence[Point], limits: Thresholds) -> 
     return base.mpki - fewest.mpki < limits.negligible_mpki
 
 
-def first_growth(case: Case, share: float) -> int | None:
-    """The first page size at which memory has grown by a share."""
-    grown = (p.page_size for p in case.points if p.growth is not None and p.growth >= share)
-    return next(grown, None)
-
-
 def _sentence(case: Case, chosen: Point, reason: Reason, limits: Thresholds) -> str:
     base = case.base
-    subject = case.subject[0].upper() + case.subject[1:]
+    subject = capitalised(case.subject)
     if reason == "no-references":
         return f"{subject}: no references, nothing to change."
     if reason == "negligible":
@@ -503,10 +502,10 @@ def _why_not_larger(case: Case, reason: Reason, limits: Thresholds) -> str:
         )
     if reason == "largest-size":
         return "it is the largest size measured"
-    grows = first_growth(case, GROWTH_BEGINS)
-    if grows is None:
+    if case.grows_from is None:
         return "past it misses hardly fall"
-    return f"past it misses hardly fall, and memory starts to grow at {format_bytes(grows)}"
+    grows = format_bytes(case.grows_from)
+    return f"past it misses hardly fall, and memory starts to grow at {grows}"
 
 
 def _beyond(case: Case, limits: Thresholds) -> str:

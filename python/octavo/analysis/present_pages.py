@@ -14,6 +14,7 @@ from dataclasses import replace
 from octavo.analysis.advice import Advice, Case, Thresholds
 from octavo.analysis.rows import Row, region_key
 from octavo.base.huge_pages import PMD_PAGE, HugePages
+from octavo.base.text import capitalised
 
 ASKED = "asked_huge_bytes"
 """The counter of the bytes of a region that the program asked 2 MiB pages for."""
@@ -68,10 +69,9 @@ def _judged(item: Advice, has: bool, had: float, limits: Thresholds) -> Advice:
         has = item.case.stream == "data" and item.gain.expected - had < limits.min_gain
     if not has:
         return item
-    subject = item.case.subject[0].upper() + item.case.subject[1:]
     text = (
-        f"{subject}: 2 MiB, which it has already, as the program and this system are. They save "
-        f"{item.gain} of the time; nothing is to be done."
+        f"{capitalised(item.case.subject)}: 2 MiB, which it has already, as the program and this "
+        f"system are. They save {item.gain} of the time; nothing is to be done."
     )
     return replace(item, reason="already", text=text)
 

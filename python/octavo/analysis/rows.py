@@ -123,7 +123,9 @@ def rows_of(result: Result, machine: Machine) -> list[Row]:
     """Every row of a run, the whole program first."""
     processes = result["processes"]
     chains = exec_chains(processes)
-    rows = list(_program_rows(result, machine, chains))
+    rows = list(_sums(processes, machine, chains))
+    rows.append(_count("stream", "processes", len(processes)))
+    rows.append(_count("stream", "untraced_processes", result["untraced_processes"]))
     several = len(processes) > 1
     for process in processes:
         if several:
@@ -184,7 +186,7 @@ def memory_by_size(rows: Sequence[Row]) -> dict[int, int]:
     peaks = peak_memory_by_size(rows)
     return {
         row["page_size"]: peaks.get(row["page_size"], row["touched_bytes"])
-        for row in _all_memory(rows)
+        for row in all_memory(rows)
     }
 
 
@@ -192,12 +194,13 @@ def peak_memory_by_size(rows: Iterable[Row]) -> dict[int, int]:
     """By page size, the most bytes of the whole program's memory at one time, where it is known."""
     return {
         row["page_size"]: peak
-        for row in _all_memory(rows)
+        for row in all_memory(rows)
         if (peak := row["peak_resident_bytes"]) is not None
     }
 
 
-def _all_memory(rows: Iterable[Row]) -> Iterator[Row]:
+def all_memory(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows about all memory of the whole program, one for each page size."""
     return (
         row
         for row in rows
@@ -233,20 +236,14 @@ def machine_sizes(rows: Iterable[Row]) -> set[int]:
     return {row["page_size"] for row in rows if row["component"] == machine_component(1, "data")}
 
 
-def _program_rows(result: Result, machine: Machine, chains: Mapping[int, int]) -> Iterator[Row]:
-    processes = result["processes"]
-    yield from _sums(processes, machine, chains)
-    yield _count("stream", "processes", len(processes))
-    yield _count("stream", "untraced_processes", result["untraced_processes"])
-
-
 def _sums(
     processes: Sequence[Process], machine: Machine, chains: Mapping[int, int]
 ) -> Iterator[Row]:
     """The rows about all memory of the processes."""
     for counter, value in summed_counters(processes).items():
         yield _count("stream", counter, value)
-    yield from _event_rows(processes)
+    for name, number in event_counts(processes):
+        yield _count("stream.events", name, number)
     rated = rated_of(processes)
     curves = [curve for process in processes for curve in process["curves"]]
     yield from _curve_rows(_with_unused(_summed_curves(curves), machine), rated, machine)
@@ -345,11 +342,6 @@ def summed_counters(processes: Iterable[ProcessCounts]) -> dict[str, int]:
         for counter in _STREAM_COUNTERS:
             totals[counter] += process[counter]
     return totals
-
-
-def _event_rows(processes: Iterable[Process]) -> Iterator[Row]:
-    for name, number in event_counts(processes):
-        yield _count("stream.events", name, number)
 
 
 def event_counts(processes: Iterable[ProcessCounts]) -> list[tuple[str, int]]:

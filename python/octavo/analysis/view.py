@@ -17,14 +17,17 @@ from octavo.analysis.programs import (
 )
 from octavo.analysis.rows import (
     Row,
+    all_memory,
     component_of,
     family_of,
     instructions_by_process,
     machine_component,
     machine_depth,
+    peak_memory_by_size,
     stream_counters,
 )
 from octavo.base.table import Grid
+from octavo.base.text import capitalised
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_growth, format_mpki
 
 
@@ -65,11 +68,7 @@ def page_size_grid(rows: Sequence[Row], level: int) -> Grid:
         for row in whole
         if row["component"] in (component_of(level, "fetch"), component_of(level, "data"))
     }
-    memory = {
-        row["page_size"]: row
-        for row in whole
-        if row["component"] == "memory" and row["stream"] == "all"
-    }
+    memory = {row["page_size"]: row for row in all_memory(rows)}
     costs = any(row["added_cycles"] is not None for row in curves.values())
     body = []
     for size in sorted(memory):
@@ -90,8 +89,7 @@ def page_size_grid(rows: Sequence[Row], level: int) -> Grid:
         if costs:
             head.append("added\ncycles")
     head += ["memory\ntouched", "growth"]
-    name = tlb_name(rows, level)
-    title = f"{name[0].upper()}{name[1:]}: misses, all memory in one size"
+    title = f"{capitalised(tlb_name(rows, level))}: misses, all memory in one size"
     spare = tuple(at for at, name in enumerate(head) if name.endswith("misses"))
     return Grid(title, tuple(head), tuple(body), spare=spare)
 
@@ -107,11 +105,7 @@ def machine_grid(rows: Sequence[Row], manifest: dict[str, Any]) -> Grid | None:
         for row in whole
         if row["component"].startswith("machine.")
     }
-    memory = {
-        row["page_size"]: row
-        for row in whole
-        if row["component"] == "memory" and row["stream"] == "all"
-    }
+    memory = {row["page_size"]: row for row in all_memory(rows)}
     body = []
     for size in sorted({size for _, size in curves}):
         cells = [format_bytes(size)]
@@ -357,16 +351,7 @@ def one_of_each_family(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def headline(manifest: dict[str, Any], rows: Sequence[Row]) -> str:
     """The program, the amount of work counted and the time taken."""
     totals = stream_counters(rows)
-    peak = next(
-        (
-            row["peak_resident_bytes"]
-            for row in whole_program(rows)
-            if row["component"] == "memory"
-            and row["stream"] == "all"
-            and row["page_size"] == BASE_PAGE
-        ),
-        None,
-    )
+    peak = peak_memory_by_size(rows).get(BASE_PAGE)
     parts = [
         f"{format_count(totals['references'])} references",
         f"{format_count(totals['instructions']) if totals['instructions'] else 'no'} instructions",

@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from octavo.analysis.advice import (
-    GROWTH_BEGINS,
     Advice,
     Case,
     Point,
     Reason,
     Thresholds,
     cases_to_advise,
-    first_growth,
+    is_allowed,
 )
 from octavo.analysis.gain import NO_FAULTS, NO_GAIN, Gain, PageFaults, Program, gain
 from octavo.analysis.huge_growth import huge_growth, with_growth
@@ -28,6 +27,7 @@ from octavo.analysis.native_time import NativeTime
 from octavo.analysis.rows import CORE_CACHE, FAULTS, Row, memory_by_size, stream_counters
 from octavo.analysis.walk_costs import WalkCosts
 from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.text import capitalised
 from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_mpki, format_share
 from octavo.hardware.tlb_levels import Machine
 
@@ -82,32 +82,25 @@ def _advise(case: Case, program: Program, costs: WalkCosts, limits: Thresholds) 
         if point.walks is not None and point.page_size > BASE_PAGE
     }
     allowed = {
-        size: found
-        for size, found in gains.items()
-        if limits.allows(
-            case.at(size).growth, case.at(size).touched_bytes - case.base.touched_bytes
-        )
+        size: found for size, found in gains.items() if is_allowed(case, case.at(size), limits)
     }
     chosen, reason, judged = _choose(case, gains, allowed, limits)
-    returned = False
+    found, of_walks, cycles, returned = None, None, None, ""
     if judged is not None:
-        usual = _gain(case, case.at(judged), program, costs.without_returned_memory())
-        returned = usual.expected - gains[judged].expected >= limits.min_gain
-    found = gains.get(judged) if judged is not None else None
-    cycles, of_walks = None, None
-    if judged is not None:
-        of_walks = _gain(case, replace(case.at(judged), page_faults=None), program, costs)
+        found, point = gains[judged], case.at(judged)
+        of_walks = _gain(case, replace(point, page_faults=None), program, costs)
         cycles = (
             costs.walk(BASE_PAGE, program.touched_bytes),
-            costs.walk(judged, _memory(program, case, case.at(judged))),
+            costs.walk(judged, _memory(program, case, point)),
         )
+        usual = _gain(case, point, program, costs.without_returned_memory())
+        if usual.expected - found.expected >= limits.min_gain:
+            returned = _of_returned_memory(costs, judged)
     return Advice(
         case=case,
         page_size=chosen,
         reason=reason,
-        memory_grows_from=first_growth(case, GROWTH_BEGINS),
-        text=_sentence(case, chosen, reason, judged, found or NO_GAIN, costs, limits)
-        + (_of_returned_memory(costs, judged) if judged is not None and returned else ""),
+        text=_sentence(case, chosen, reason, judged, found or NO_GAIN, costs, limits) + returned,
         basis="walks",
         gain=found,
         walk_cycles=cycles,
@@ -195,7 +188,7 @@ def _sentence(
     costs: WalkCosts,
     limits: Thresholds,
 ) -> str:
-    subject = case.subject[0].upper() + case.subject[1:]
+    subject = capitalised(case.subject)
     if reason == "no-references":
         return f"{subject}: no references, nothing to change."
     if judged is None:

@@ -16,6 +16,7 @@ from octavo.applying.preload import LIBRARY, PreloadSettings, find_library
 from octavo.applying.unit_files import Unit, read_unit, similar_unit, unit_name
 from octavo.base.errors import CannotRun, hint
 from octavo.base.huge_pages import PMD_PAGE, HugePages, read_huge_pages
+from octavo.base.text import capitalised
 from octavo.runtimes.launchers import added_to
 
 _OLDEST_WITH_MEMORY_THP = 260
@@ -170,7 +171,7 @@ def _memory_thp(
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{capitalised(text)}."
 
 
 def _first_sentence(text: str) -> str:

@@ -11,7 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+
+Entered = TypeVar("Entered", bound="_Handlers")
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -33,7 +35,7 @@ class _Handlers:
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Any:
+    def __enter__(self: Entered) -> Entered:
         if threading.current_thread() is threading.main_thread():
             for number in HANDLED:
                 before = signal.getsignal(number)
@@ -58,10 +60,6 @@ class Interrupts(_Handlers):
         super().__init__()
         self._arrived: list[int] = []
 
-    def __enter__(self) -> Interrupts:
-        super().__enter__()
-        return self
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._arrived.append(number)
 
@@ -84,10 +82,6 @@ class Interruptions(_Handlers):
         self.number: int | None = None
         """The signal that arrived last. A library may have turned what was raised into another
         error."""
-
-    def __enter__(self) -> Interruptions:
-        super().__enter__()
-        return self
 
     def _handle(self, number: int, frame: FrameType | None) -> NoReturn:
         self.number = number

@@ -80,6 +80,11 @@ def plural(count: int, noun: str) -> str:
     return noun if count == 1 else f"{noun}s"
 
 
+def capitalised(text: str) -> str:
+    """The text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
 def quoted(value: object, most: int = MOST_QUOTED) -> str:
     """The beginning of a value, printable and short enough for a sentence."""
     text = str(value)

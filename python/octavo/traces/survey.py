@@ -12,6 +12,7 @@ from octavo._core import start_survey
 from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
 from octavo.base.table import Shown
+from octavo.base.text import capitalised
 from octavo.base.units import format_count
 from octavo.traces.by_name import STANDARD_STREAM, open_trace, overview_of, parse_manifest
 from octavo.traces.sampling import sentences_on
@@ -126,7 +127,7 @@ def sample_of(facts: Facts) -> Any:
 
 def own_notes_on(facts: Facts) -> list[str]:
     """The notes of the trace itself, a sentence each."""
-    return [f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in facts["notes"]]
+    return [f"{capitalised(note.rstrip('.'))}." for note in facts["notes"]]
 
 
 def notes_on(facts: Facts) -> list[str]:

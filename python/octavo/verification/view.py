@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from octavo.base.table import Grid
-from octavo.base.text import quoted
+from octavo.base.text import capitalised, quoted
 from octavo.base.units import (
     NOT_AVAILABLE,
     format_bytes,
@@ -67,7 +67,7 @@ def settings_grid(outcome: Outcome) -> Grid:
 def _title(outcome: Outcome) -> str:
     unit = " in seconds" if outcome.plan.metric.is_time else ""
     name = quoted(outcome.metric_name)
-    return f"{name[:1].upper()}{name[1:]}{unit}, by setting"
+    return f"{capitalised(name)}{unit}, by setting"
 
 
 def _best_cells(summaries: list[Summary], decision: Decision) -> tuple[tuple[int, int], ...]:
