@@ -59,11 +59,13 @@ def advise_by_walks(
     whole, large = cases_to_advise(rows, machine)
     growth = huge_growth(rows)
     whole = [with_growth(case, growth) for case in whole]
-    program = replace(program_of(rows, whole), native=native, kernel_seconds=kernel_seconds)
+    program = program_of(rows, whole, native, kernel_seconds)
     return [_advise(case, program, costs, limits) for case in (*whole, *large)]
 
 
-def program_of(rows: Sequence[Row], whole: Sequence[Case]) -> Program:
+def program_of(
+    rows: Sequence[Row], whole: Sequence[Case], native: NativeTime | None, kernel_seconds: float
+) -> Program:
     """The figures that the program's time is estimated from."""
     counted = stream_counters(rows)
     return Program(
@@ -72,6 +74,8 @@ def program_of(rows: Sequence[Row], whole: Sequence[Case]) -> Program:
         touched_bytes=memory_by_size(rows).get(BASE_PAGE, 0),
         page_faults=sum(case.base.page_faults or 0 for case in whole),
         missed_lines=next((row["value"] for row in rows if row["component"] == CORE_CACHE), None),
+        native=native,
+        kernel_seconds=kernel_seconds,
     )
 
 

@@ -1,6 +1,6 @@
 """`octavo check`: contradictions in a trace."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -50,15 +50,11 @@ def check(
             job = start_check(opened)
             found = outcome_of(job, line.show)
         shown.write_console(lambda console: _show(console, trace, found))
-        shown.write_json(lambda: _document(trace, found))
+        shown.write_json(lambda: {"schema": SCHEMA, "trace": trace, **found})
         if found["fault"] is not None:
             raise CannotRun(f"{found['fault'].rstrip('.')}.")
         if found["counts"]:
             raise typer.Exit(_FINDINGS)
-
-
-def _document(trace: str, found: "Checked") -> dict[str, Any]:
-    return {"schema": SCHEMA, "trace": trace, **found}
 
 
 def _show(console: Console, trace: str, found: "Checked") -> None:

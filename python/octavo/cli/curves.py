@@ -47,11 +47,12 @@ class CurvesOptions:
         "LIST",
         "Streams, each with TLBs of its own: fetch (instructions), data, all (both in one TLB).",
     )
-    page_sizes: str = option(
+    sizes: str = option(
         DEFAULT_PAGE_SIZES,
         "SIZES",
         "Page sizes, powers of two from 4KiB to 1GiB: a list, a range or both. 4 KiB, "
         "and those of two sizes and of presets, are added.",
+        "--page-sizes",
     )
     entries: str = option("4096", "N", "Fully associative TLBs of every number of entries up to N.")
     sets: str = option(
@@ -59,11 +60,12 @@ class CurvesOptions:
         "N",
         "Set-associative TLBs of every power of two of sets up to N, 1 to 16 ways each.",
     )
-    index: list[str] | None = option(
+    indexes: list[str] | None = option(
         None,
         "low|bits:N|xor",
         "How a set is found: by the low bits of the page number (the default), by those "
         "from bit N on, or by all of them exclusive-ored. May be given several times.",
+        "--index",
     )
     windows: str = option(
         DEFAULT_WINDOWS, "T,T,…", "Windows of the working sets, in references of the program."
@@ -127,27 +129,20 @@ class CurvesOptions:
 
     def choices(self) -> dict[str, Any]:
         """The arguments of `configure_curves`. Raises UsageError."""
-        two_sizes = {} if self.two_sizes is None else {"two_sizes": read_pairs(self.two_sizes)}
         return {
-            "sizes": units.page_sizes(self.page_sizes),
+            **vars(self),
+            "sizes": units.page_sizes(self.sizes),
             "streams": self.streams.split(","),
             "entries": units.count(self.entries, "--entries"),
             "sets": units.count(self.sets, "--sets"),
-            "indexes": self.index or ["low"],
+            "indexes": self.indexes or ["low"],
             "windows": units.counts(self.windows, "--windows"),
-            **two_sizes,
-            "threshold": self.threshold,
+            "two_sizes": None if self.two_sizes is None else read_pairs(self.two_sizes),
             "policy_window": units.count(self.policy_window, "--policy-window"),
-            "miss_penalty": self.miss_penalty,
-            "two_sizes_penalty": self.two_sizes_penalty,
             "presets": optional(options.names_in, self.presets) or [],
             "cache_lines": optional(units.line_sizes, self.cache_lines) or [],
             "without": optional(options.names_in, self.without) or [],
-            "classify": self.classify,
-            "classify_sizes": self.classify_sizes,
-            "threads": self.threads,
             "flush_every": optional(units.count, self.flush_every, "--flush-every"),
-            "sample_pages": self.sample_pages,
         }
 
 

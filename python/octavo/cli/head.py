@@ -1,7 +1,7 @@
 """`octavo head`: the first references and events of a trace."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from octavo.base import units
 from octavo.base.background import interruptible
@@ -53,13 +53,11 @@ def head(
             raise CannotRun(f"`{trace}` has nothing{owner}{place}.")
         if entries or fault is None:
             shown.write_text(_pieces(_text_lines(list(entries))))
-        shown.write_json(lambda: _document(trace, list(entries), fault))
+        shown.write_json(
+            lambda: {"schema": SCHEMA, "trace": trace, "entries": list(entries), "fault": fault}
+        )
         if fault is not None:
             raise CannotRun(f"{fault.rstrip('.')}.")
-
-
-def _document(trace: str, entries: "list[Entry]", fault: str | None) -> dict[str, Any]:
-    return {"schema": SCHEMA, "trace": trace, "entries": entries, "fault": fault}
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[str]:

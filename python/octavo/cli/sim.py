@@ -52,12 +52,13 @@ class SimOptions:
     machine: str = option(
         DEFAULT_MACHINE, "NAME|FILE.toml", "A machine that ships with Octavo, or yours."
     )
-    design: list[str] | None = option(
+    designs: list[str] | None = option(
         None,
         "NAMES",
         "Designs, each on a machine of its own: those below, or hardware under a policy "
         "of the operating system, such as conventional+mthp; may be given several times "
         f"(default {','.join(DEFAULT_DESIGNS)}).",
+        "--design",
     )
     settings: options.Settings = None
     cores: str | None = option(
@@ -104,19 +105,12 @@ class SimOptions:
     def choices(self) -> dict[str, Any]:
         """The arguments of `configure_sim`. Raises UsageError."""
         return {
-            "machine": self.machine,
-            "designs": DEFAULT_DESIGNS if self.design is None else options.names_in(*self.design),
+            **vars(self),
+            "designs": DEFAULT_DESIGNS if self.designs is None else options.names_in(*self.designs),
             "settings": self.settings or [],
             "warm_up": units.count(self.warm_up, "--warm-up"),
-            "fast_forward": self.fast_forward,
             "interval": optional(units.count, self.interval, "--interval"),
-            "check": self.check,
-            "timing": self.timing,
             "cores": optional(units.count, self.cores, "--cores"),
-            "virtualised": self.virtualised,
-            "host_policy": self.host_policy,
-            "perf_4k": self.perf_4k,
-            "perf_thp": self.perf_thp,
         }
 
 

@@ -43,7 +43,7 @@ def misses_chart(rows: Sequence[Row], depth: int, advised: dict[str, int]) -> Sp
                 if row["component"] == component_of(level, stream):
                     is_advised = level == depth and row["page_size"] == advised.get(stream)
                     values.append({**_miss_point(row), "line": line, "advised": is_advised})
-    return _lines(values, "rate", rate_name(rows))
+    return _lines(values, rate_name(rows))
 
 
 def memory_chart(rows: Sequence[Row], advised: dict[str, int]) -> Spec:
@@ -67,7 +67,7 @@ def memory_chart(rows: Sequence[Row], advised: dict[str, int]) -> Spec:
                         "figure": figure,
                     }
                 )
-    return _lines(values, "rate", "memory touched, over 4 KiB pages")
+    return _lines(values, "memory touched, over 4 KiB pages")
 
 
 def gains_chart(
@@ -230,24 +230,24 @@ def _miss_point(row: Row) -> dict[str, Any]:
     }
 
 
-def _lines(values: Values, field: str, title: str) -> Spec:
-    values = [value for value in values if value[field] > 0]
+def _lines(values: Values, title: str) -> Spec:
+    values = [value for value in values if value["rate"] > 0]
     names = list(dict.fromkeys(value["line"] for value in values))
     colours = {name: COLOURS[name.partition(",")[0]] for name in names}
     sizes = {value["size"]: value["page"] for value in values}
     x = page_size_axis(sorted(sizes.items()))
     y = vl.Y(
-        f"{field}:Q",
+        "rate:Q",
         title=title,
         scale=vl.Scale(type="log", nice=False),
-        axis=vl.Axis(format="~g", values=log_ticks(*_range(value[field] for value in values))),
+        axis=vl.Axis(format="~g", values=log_ticks(*_range(value["rate"] for value in values))),
     )
     tooltip = [
         vl.Tooltip("line:N", title=" "),
         vl.Tooltip("page:N", title="page size"),
         vl.Tooltip("figure:N", title=title),
     ]
-    placed = with_labels(values, "line", "size", field, height=_HEIGHT)
+    placed = with_labels(values, "line", "size", "rate", height=_HEIGHT)
     lines = labelled_lines(
         placed, x, y, "line", colours, tooltip, strokeWidth=2.2, point={"size": 30}
     )

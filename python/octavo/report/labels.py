@@ -62,11 +62,10 @@ def labelled_lines(
     return vl.layer(lines, names, data={"values": values})
 
 
-def with_labels(
-    values: Values, key: str, x: str, y: str, *, height: int, is_log: bool = True
-) -> Values:
+def with_labels(values: Values, key: str, x: str, y: str, *, height: int) -> Values:
     """The records, those at the ends of lines with `label_dy`: by how many pixels the name is
-    below the line's end, to be apart from the other names in a figure of such a height.
+    below the line's end, to be apart from the other names in a figure of such a height, whose
+    y is logarithmic.
     """
     if not values:
         return []
@@ -77,14 +76,10 @@ def with_labels(
             ends[value[key]] = value
     # Between the least and the greatest value are all pixels.
     every = [value[y] for value in values]
-    low, high = min(every), max(every)
-    if not is_log:
-        low = min(low, 0.0)
-    start, span = (log(low), log(high / low)) if is_log else (low, high - low)
+    start, span = log(min(every)), log(max(every) / min(every))
     # One value alone is drawn at half of the height.
     pixels = [
-        ((log(end[y]) if is_log else end[y]) - start) / span * height if span else height / 2
-        for end in ends.values()
+        (log(end[y]) - start) / span * height if span else height / 2 for end in ends.values()
     ]
     places = spread(pixels, _LABEL_PIXELS, height)
     below = {

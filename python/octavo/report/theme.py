@@ -112,7 +112,7 @@ def inline(values: Values) -> vl.Chart:
     return vl.Chart(data={"values": values})
 
 
-def size_axis(sizes: Sequence[tuple[int, str]], **more: Any) -> vl.Part:
+def size_axis(sizes: Sequence[tuple[int, str]]) -> vl.Part:
     """Ticks at page sizes on a logarithmic axis, with their names."""
     names = ",".join(f"'{size}':'{name}'" for size, name in sizes)
     return vl.Axis(
@@ -122,7 +122,6 @@ def size_axis(sizes: Sequence[tuple[int, str]], **more: Any) -> vl.Part:
         labelOverlap="greedy",
         labelSeparation=6,
         grid=False,
-        **more,
     )
 
 
@@ -187,7 +186,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return list(dict.fromkeys(float(f"{tick:.3g}") for tick in shown))
 
 
-def wide_legend(title: str | None, names: Sequence[str] = (), **more: Any) -> vl.Part:
+def wide_legend(title: str | None, names: Sequence[str] = ()) -> vl.Part:
     """A legend below the figure, in as many columns as there is room for: a phone has room for
     one where `names` are long.
     """
@@ -200,7 +199,6 @@ def wide_legend(title: str | None, names: Sequence[str] = (), **more: Any) -> vl
         columns=vl.expression(f"{_NARROW} ? {1 if is_long else 2} : 5"),
         symbolStrokeWidth=2,
         columnPadding=10,
-        **more,
     )
 
 

@@ -182,9 +182,7 @@ def advice_records(
     if costs is not None:
         whole = [item.case for item in advice if item.case.region is None]
         modelled = manifest["configuration"]["modelled"]["name"]
-        run = replace(
-            program_of(merged, whole), native=native, kernel_seconds=kernel_seconds or 0.0
-        )
+        run = program_of(merged, whole, native, kernel_seconds or 0.0)
         answered = answer_of(
             records,
             modelled,

@@ -55,17 +55,15 @@ def recording_text(progress: RecordProgress, references_per_second: float) -> st
 
 def trace_text(progress: TraceProgress | JobProgress, references_per_second: float) -> str:
     """`42%, 1.23 G references (240 M/s), 812 M instructions, 5.1 s, about 7 s left`."""
-    done, total = progress["done"], progress["total"]
-    seconds = progress["elapsed_seconds"]
-    counts = f"{_counts(progress, references_per_second)}, " if progress["references"] else ""
-    text = f"{counts}{seconds:.1f} s"
-    if not total:
+    text = _spent(progress, references_per_second)
+    if not progress["total"]:
         return text
-    share = min(done / total, 1.0)
+    share = min(progress["done"] / progress["total"], 1.0)
     text = f"{share:.0%}, {text}"
     if share < _LEFT_AFTER_SHARE:
         return text
-    return f"{text}, about {format_duration(seconds * (1 - share) / share)} left"
+    seconds_left = progress["elapsed_seconds"] * (1 - share) / share
+    return f"{text}, about {format_duration(seconds_left)} left"
 
 
 _TEXTS: dict[Kind, LineText] = {
@@ -73,14 +71,6 @@ _TEXTS: dict[Kind, LineText] = {
     "recording": recording_text,
     "trace": trace_text,
 }
-
-
-def _counts(progress: Progress | JobProgress, references_per_second: float) -> str:
-    return (
-        f"{format_count(progress['references'])} references "
-        f"({format_count(references_per_second)}/s), "
-        f"{format_count(progress['instructions'])} instructions"
-    )
 
 
 def _phase(progress: Progress, active: str = "counting") -> str:
@@ -108,10 +98,16 @@ def program_names(paths: Sequence[str]) -> str:
     return printable(", ".join(names))
 
 
-def _spent(progress: Progress, references_per_second: float) -> str:
+def _spent(progress: Progress | JobProgress, references_per_second: float) -> str:
     """The counts so far, if there are any, and the elapsed time."""
-    counts = f"{_counts(progress, references_per_second)}, " if progress["references"] else ""
-    return f"{counts}{progress['elapsed_seconds']:.1f} s"
+    elapsed = f"{progress['elapsed_seconds']:.1f} s"
+    if not progress["references"]:
+        return elapsed
+    return (
+        f"{format_count(progress['references'])} references "
+        f"({format_count(references_per_second)}/s), "
+        f"{format_count(progress['instructions'])} instructions, {elapsed}"
+    )
 
 
 def _processes(progress: Progress) -> str:

@@ -15,7 +15,7 @@ from octavo.analysis.view import (
     process_grid,
     region_grid,
 )
-from octavo.base.text import printable
+from octavo.base.text import plural, printable
 from octavo.runs.result import RunResult
 from octavo.terminal.console import say, show_cautions, show_grid
 
@@ -85,8 +85,8 @@ def _show_evidence(console: Console, advice: list[dict[str, Any]]) -> None:
             _show_action(console, action, printed)
     hidden = len(regions) - _ADVICE_SHOWN
     if hidden > 0:
-        noun = "region" if hidden == 1 else "regions"
-        say(console, f"and {hidden} more {noun}; --json and --out have all.", "dim")
+        more = plural(hidden, "region")
+        say(console, f"and {hidden} more {more}; --json and --out have all.", "dim")
 
 
 def _show_item(console: Console, text: str) -> None:
