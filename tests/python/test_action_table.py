@@ -530,7 +530,7 @@ def test_this_kernel_knows_the_flags_of_prctl() -> None:
 
 # --- trials ---------------------------------------------------------------------------------
 
-WORKS = Trial(asked=2 * MIB, unasked=4 * KIB, collapses=True, except_advised=True, disabled=False)
+WORKS = Trial(asked=2 * MIB, unasked=4 * KIB, collapses=True, disabled=False)
 
 
 def tried(tmp_path: Path, trial: Trial | None, **own: str) -> list[tuple[str, str, str]]:

@@ -40,14 +40,8 @@ def candidate_actions(
     such program.
     """
     runtime = program if isinstance(program, Runtime) else runtime_of_file(program, arguments)
-    words = (
-        (runtime.program, *arguments)
-        if isinstance(program, Runtime)
-        else (
-            str(program),
-            *arguments,
-        )
-    )
+    started = program.program if isinstance(program, Runtime) else str(program)
+    words = (started, *arguments)
     subject = in_large_pieces(Subject(runtime, words, shared=shared))
     subject = replace(subject, pool_pages=pool_pages(subject, touched_bytes))
     found: dict[str, Action] = {}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from octavo.actions.table import Subject
+from octavo.base.host import memory_bytes
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import KIB, MIB
 from octavo.runtimes.launchers import program_at
@@ -41,8 +42,7 @@ def _jvm_pages(words: Sequence[str]) -> int:
     """The whole heap, the tables of its collector, and the code cache: all of it at the start."""
     options = [word for name in _JVM_VARIABLES for word in shlex.split(os.environ.get(name, ""))]
     options += words
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    heap = _last(_JVM_HEAP, options, memory // _JVM_HEAP_SHARE)
+    heap = _last(_JVM_HEAP, options, memory_bytes() // _JVM_HEAP_SHARE)
     code = _last(_JVM_CODE, options, _JVM_CODE_BYTES)
     return -(-(heap + heap // 16 + code) // PMD_PAGE) + 8
 

@@ -12,12 +12,7 @@ import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
-from octavo.base.linux import (
-    MADV_COLLAPSE,
-    PR_GET_THP_DISABLE,
-    PR_SET_THP_DISABLE,
-    PR_THP_DISABLE_EXCEPT_ADVISED,
-)
+from octavo.base.linux import MADV_COLLAPSE, PR_GET_THP_DISABLE
 from octavo.base.units import KIB
 
 _SECONDS = 5
@@ -63,7 +58,6 @@ def collapses():
 found = dict(
     disabled=libc.prctl({PR_GET_THP_DISABLE}, 0, 0, 0, 0) == 1,
     asked=given(True), unasked=given(False), collapses=collapses(),
-    except_advised=not libc.prctl({PR_SET_THP_DISABLE}, 1, {PR_THP_DISABLE_EXCEPT_ADVISED}, 0, 0),
 )
 print(json.dumps(found))
 """
@@ -79,8 +73,6 @@ class Trial:
     """Bytes of the page that a fault got in memory without any advice."""
     collapses: bool
     """Whether MADV_COLLAPSE made a 2 MiB page of memory in use."""
-    except_advised: bool
-    """Whether prctl knows PR_THP_DISABLE_EXCEPT_ADVISED (Linux 6.18)."""
     disabled: bool
     """Whether PR_SET_THP_DISABLE is on for this process, and so for what it starts."""
 

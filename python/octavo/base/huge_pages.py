@@ -106,7 +106,7 @@ def read_huge_pages(
         thp=thp,
         thp_sizes=_thp_sizes(root, thp),
         shared_thp=read_setting(root / THP / "shmem_enabled"),
-        hugetlb_sizes=frozenset(_sizes_in(root / HUGETLB)),
+        hugetlb_sizes=frozenset(sizes_in(root / HUGETLB)),
         kernel=_numbers(kernel or platform.release()),
         glibc=_numbers(libc.removeprefix("glibc")) if libc.startswith("glibc") else None,
         file_thp=_file_thp(root, kernel or platform.release()),
@@ -114,7 +114,7 @@ def read_huge_pages(
         settings=dict(_settings(root)),
         free_pool_pages={
             size: _number(path / "free_hugepages") - _number(path / "resv_hugepages")
-            for size, path in _sizes_in(root / HUGETLB).items()
+            for size, path in sizes_in(root / HUGETLB).items()
         },
     )
 
@@ -122,8 +122,8 @@ def read_huge_pages(
 def _settings(root: Path) -> Iterator[tuple[str, str]]:
     files = [root / THP / name for name in ("enabled", "shmem_enabled")]
     files.append(root / SHARED_OF_SIZE.lstrip("/"))
-    files += [path / "enabled" for path in _sizes_in(root / THP).values()]
-    files += [path / "nr_hugepages" for path in _sizes_in(root / HUGETLB).values()]
+    files += [path / "enabled" for path in sizes_in(root / THP).values()]
+    files += [path / "nr_hugepages" for path in sizes_in(root / HUGETLB).values()]
     for file in files:
         value = read_setting(file)
         if value is not None:
@@ -141,14 +141,14 @@ def _thp_sizes(root: Path, thp: str | None) -> dict[int, str]:
     if thp is None:
         return {}
     sizes = {}
-    for size, directory in _sizes_in(root / THP).items():
+    for size, directory in sizes_in(root / THP).items():
         setting = read_setting(directory / "enabled")
         if setting is not None:
             sizes[size] = thp if setting == "inherit" else setting
     return sizes or {PMD_PAGE: thp}
 
 
-def _sizes_in(directory: Path) -> dict[int, Path]:
+def sizes_in(directory: Path) -> dict[int, Path]:
     """The `hugepages-<N>kB` directories, by size in bytes."""
     found = {}
     for path in directory.glob("hugepages-*kB"):

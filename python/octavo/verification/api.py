@@ -21,10 +21,10 @@ from octavo.tracing.program import locate_program
 from octavo.verification.experiment import (
     DEFAULT_REPETITIONS,
     MOST_REPETITIONS,
+    Experimenter,
     Plan,
     Progress,
     check_ready,
-    measure,
 )
 from octavo.verification.metric import parse_metric
 from octavo.verification.outcome import Outcome, conclude, predicted_gain
@@ -112,7 +112,7 @@ def verify(
     files = [file for setting in chosen for file in setting.system]
     show = on_progress or (lambda progress: None)
     with Interrupts() as interrupts, SystemSettings(files, root) as system:
-        experiment = measure(plan, chosen, system, show, interrupts)
+        experiment = Experimenter(plan, chosen, system, show, interrupts).run()
     if experiment.interrupted_by is not None and not experiment.rounds:
         raise Interrupted(experiment.interrupted_by, "before a round was finished")
     return conclude(plan, experiment, started_at=started_at, document=document, notes=notes)

@@ -143,18 +143,9 @@ class _Failed(Exception):
     """A run that does not count."""
 
 
-def measure(
-    plan: Plan,
-    settings: Sequence[Setting],
-    system: SystemSettings,
-    on_progress: Callable[[Progress], None],
-    interrupts: Interrupts,
-) -> Experiment:
-    """Runs the program under each setting. Raises CannotRun where it does not run as it is."""
-    return _Experimenter(plan, settings, system, on_progress, interrupts).run()
+class Experimenter:
+    """Runs the program under each setting."""
 
-
-class _Experimenter:
     def __init__(
         self,
         plan: Plan,
@@ -174,6 +165,9 @@ class _Experimenter:
         self._round_began = 0.0
 
     def run(self) -> Experiment:
+        """All runs, or those until an interrupt. Raises CannotRun where the program does not run as
+        it is.
+        """
         found = self._found
         try:
             self._look()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from octavo.base.errors import UsageError, choose
 from octavo.base.text import quoted
@@ -132,35 +132,34 @@ def parse_metric(given: Sequence[str], better: str | None) -> Metric:
         if kind in parts:
             raise UsageError(f"--metric {kind} is given twice; give it once.")
         parts[kind] = rest
-    return _assemble(parts, better)
+    return _assemble(parts, cast("Better | None", better))
 
 
 def _needs(kind: str) -> str:
     return "expression" if kind == "regex" else "command"
 
 
-def _assemble(parts: dict[str, str], better: str | None) -> Metric:
+_TIMES: dict[str, tuple[Source, Source]] = {
+    "time": ("time", "command-time"),
+    "cpu": ("cpu", "command-cpu"),
+}
+"""Sources of times: of the program, and against a server."""
+
+
+def _assemble(parts: dict[str, str], better: Better | None) -> Metric:
     command = parts.get("command")
     pattern = _compile(parts["regex"]) if "regex" in parts else None
-    kinds = set(parts)
-    if kinds == {"time"}:
-        _check_lower(better)
-        source: Source = "command-time" if parts["time"] else "time"
-        return Metric(source, command=parts["time"] or None, better="lower")
-    if kinds == {"cpu"}:
-        _check_lower(better)
-        source = "command-cpu" if parts["cpu"] else "cpu"
-        return Metric(source, command=parts["cpu"] or None, better="lower")
-    if not kinds <= {"regex", "command"}:
-        given = " and ".join(sorted(kinds))
+    for kind, (of_program, of_server) in _TIMES.items():
+        if parts.keys() == {kind}:
+            if better == "higher":
+                raise UsageError("--better higher: of times, lower is better.")
+            source = of_server if parts[kind] else of_program
+            return Metric(source, command=parts[kind] or None, better="lower")
+    if not parts.keys() <= {"regex", "command"}:
+        given = " and ".join(sorted(parts))
         raise UsageError(f"--metric {given} do not go together; only command: and regex: do.")
-    direction = _direction(pattern.pattern, better) if pattern else _known_direction(better)
+    direction = _direction(pattern.pattern, better) if pattern else better
     return Metric("command" if command else "output", command, pattern, direction)
-
-
-def _check_lower(better: str | None) -> None:
-    if better == "higher":
-        raise UsageError("--better higher: of times, lower is better.")
 
 
 def _compile(text: str) -> re.Pattern[str]:
@@ -176,18 +175,10 @@ def _compile(text: str) -> re.Pattern[str]:
     return pattern
 
 
-def _known_direction(better: str | None) -> Better | None:
-    return None if better is None else _better(better)
-
-
-def _better(word: str) -> Better:
-    return "higher" if word == "higher" else "lower"
-
-
-def _direction(pattern: str, better: str | None) -> Better:
+def _direction(pattern: str, better: Better | None) -> Better:
     """Of an expression: as given, or by words such as `per second` and `latency` in it."""
     if better is not None:
-        return _better(better)
+        return better
     if _RATE.search(pattern):
         return "higher"
     if _COST.search(pattern):

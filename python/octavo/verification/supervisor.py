@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from octavo.base.errors import CannotRun
 from octavo.base.host import read_setting
-from octavo.base.huge_pages import PMD_PAGE
+from octavo.base.huge_pages import PMD_PAGE, THP, sizes_in
 from octavo.base.linux import PR_SET_CHILD_SUBREAPER, PR_SET_THP_DISABLE
 from octavo.base.processes import (
     descendants,
@@ -416,8 +416,7 @@ def _kill(pids: Sequence[int], number: int) -> None:
 def _smaller_bytes(root: Path) -> dict[int, int]:
     """Anonymous memory of the whole system in pages of each enabled size from 8 KiB to 1 MiB."""
     found = {}
-    for place in (root / "sys/kernel/mm/transparent_hugepage").glob("hugepages-*kB"):
-        size = int(place.name.removeprefix("hugepages-").removesuffix("kB")) * KIB
+    for size, place in sizes_in(root / THP).items():
         if size < PMD_PAGE and read_setting(place / "enabled") != "never":
             with suppress(OSError, ValueError):
                 found[size] = size * int((place / "stats/nr_anon").read_text())

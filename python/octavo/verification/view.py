@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from octavo.base.table import Grid
-from octavo.base.text import capitalised, quoted
+from octavo.base.text import capitalised, plural, quoted
 from octavo.base.units import (
     NOT_AVAILABLE,
     format_bytes,
@@ -24,7 +24,7 @@ def headline(outcome: Outcome) -> str:
     """The metric, and how often and for how long it was measured."""
     experiment = outcome.experiment
     settings = sum(summary.measured.dropped is None for summary in outcome.summaries)
-    rounds = "round" if experiment.rounds == 1 else "rounds"
+    rounds = plural(experiment.rounds, "round")
     time = format_duration(experiment.seconds)
     return (
         f"{outcome.plan.command[0]}: {outcome.metric_name}, {outcome.better} is better; "
