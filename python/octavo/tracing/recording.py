@@ -219,7 +219,9 @@ def _recorded(
         interrupted_by = drive(recording, watch, timer=timer, control=control)
         recorded = recording.result(finish)
         if not recorded["references"]:
-            raise CannotRun(_nothing_recorded(recorded, scope))
+            said = first_line(recorded["exit"]["diagnostics"]) or "the tracer saw nothing"
+            why = scope.why_nothing(said)
+            raise CannotRun(f"the program ran, but no reference was recorded: {why}.")
     except OctavoError as error:
         said = failed[0] if failed else str(error)
         if not is_ours or not _holds_anything(path):
@@ -255,16 +257,6 @@ def _end_facts(end: RecordEnd, scope: Scope, interrupted_by: int | None) -> dict
         "elapsed_seconds": end["elapsed_seconds"],
         "untraced_processes": untraced,
     }
-
-
-def _nothing_recorded(recorded: Recorded, scope: Scope) -> str:
-    if scope.between_marks:
-        why = "it met no begin mark (--marks wants the marks of octavo.h)"
-    elif scope.uncounted is not None:
-        why = f"it ended within the {scope.uncounted}"
-    else:
-        why = first_line(recorded["exit"]["diagnostics"]) or "the tracer saw nothing"
-    return f"the program ran, but no reference was recorded: {why}."
 
 
 def _holds_anything(path: str) -> bool:

@@ -189,12 +189,7 @@ def _check_counted(result: Counted, scope: Scope) -> None:
         return
     diagnostics = result["exit"]["diagnostics"]
     lack = lack_of_room(diagnostics)
-    if scope.between_marks:
-        why = "it met no begin mark (--marks wants the marks of octavo.h)"
-    elif scope.uncounted is not None:
-        why = f"it ended within the {scope.uncounted}"
-    else:
-        why = lack or first_line(diagnostics) or "the tracer saw nothing"
+    why = scope.why_nothing(lack or first_line(diagnostics) or "the tracer saw nothing")
     if lack not in (None, why):
         why += f"; {lack}"
     raise CannotRun(f"the program ran, but no reference was counted: {why}.")

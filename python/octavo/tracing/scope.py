@@ -58,6 +58,14 @@ class Scope:
             return self.phase.uncounted
         return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
 
+    def why_nothing(self, otherwise: str) -> str:
+        """Why no reference of a program that ran was counted; `otherwise` where what was asked for
+        does not say.
+        """
+        if self.between_marks:
+            return "it met no begin mark (--marks wants the marks of octavo.h)"
+        return f"it ended within the {self.uncounted}" if self.uncounted else otherwise
+
     @property
     def ends_by_phase(self) -> bool:
         """Whether a live run ends with the part that counts."""
