@@ -12,7 +12,6 @@ from traces_made import convert
 
 SPARSE = "synth:gups?table=32MiB&updates=40k"
 """Misses at every page, so that larger pages are advised."""
-FEW_WALKS = "synth:gups?table=8KiB&updates=100k"
 
 
 @pytest.fixture

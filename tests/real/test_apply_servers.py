@@ -106,9 +106,6 @@ class Served:
         return sum(one.huge for one in mappings) / sum(one.resident for one in mappings)
 
 
-Serve = Callable[[Sequence[str | Path]], Served]
-
-
 def needs(program: str) -> str:
     """The path of a program; skips where it is not installed."""
     found = shutil.which(program)
@@ -175,7 +172,6 @@ def redis(
     return Served(process.pid, lambda: ask("DBSIZE", "STRLEN key:77777", "PING"))
 
 
-LINE_SERVERS = ("python3", "node", "java")
 SHARES = {"redis-server": 0.8, "python3": 0.7, "node": 0.1, "java": 0.5}
 """At least so much of the heap and of anonymous memory: V8 maps most of its heap in pieces of
 256 KiB, which no 2 MiB page holds, and the JVM goes on to touch more of its heap."""

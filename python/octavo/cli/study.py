@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from octavo.base.errors import CannotRun, UsageError, choose
+from octavo.base.table import Grid, cell_text
 from octavo.base.text import plural
 from octavo.cli import options
 from octavo.cli.groups import command, flag, option
 from octavo.cli.guard import guarded
+from octavo.terminal.console import make_console, make_output_console, say, show_grid
 
 if TYPE_CHECKING:
     from octavo.sweeps.data_set import DataSet
@@ -103,7 +105,6 @@ def _run(
     from octavo.sweeps.data_set import DataSet
     from octavo.sweeps.running import prepare, run_prepared
     from octavo.sweeps.study_file import read_study
-    from octavo.terminal.console import make_console, say
 
     given = read_study(file)
     given.check()
@@ -137,7 +138,6 @@ def _run(
 def _record(given: Study, data_set: DataSet, console: Any, output: Any) -> dict[str, str]:
     """Records the programs that have no trace yet; says how programs failed."""
     from octavo.sweeps.recordings import failures, record_program
-    from octavo.terminal.console import say
 
     for name in given.unrecorded:
         if not output.quiet:
@@ -151,8 +151,6 @@ def _record(given: Study, data_set: DataSet, console: Any, output: Any) -> dict[
 
 
 def _say_failures(console: Any, failures: dict[str, str]) -> None:
-    from octavo.terminal.console import say
-
     for name, why in failures.items():
         say(console, f"`{name}`: {why}; its recording is used as it is.", "bold yellow")
 
@@ -160,7 +158,6 @@ def _say_failures(console: Any, failures: dict[str, str]) -> None:
 def _status(file: str, write: Any, output: Any) -> None:
     from octavo.sweeps.recordings import failures
     from octavo.sweeps.study_file import read_study
-    from octavo.terminal.console import make_console, say
 
     result = _stored(file)
     failed = result.data_set.failures(result.plan.simulations)
@@ -176,7 +173,6 @@ def _status(file: str, write: Any, output: Any) -> None:
 
 def _query(file: str, sql: str, write: Any, output: Any) -> None:
     from octavo.sweeps.queries import plain_rows, query, rows_of
-    from octavo.terminal.console import make_console, make_output_console, say
 
     answer = query(_stored(file), sql)
     write(lambda: {"schema": SCHEMA, "rows": plain_rows(answer)})
@@ -191,7 +187,6 @@ def _query(file: str, sql: str, write: Any, output: Any) -> None:
 
 def _diff(file: str, other: str, write: Any, output: Any) -> None:
     from octavo.sweeps.queries import differences, lack_of_common
-    from octavo.terminal.console import make_output_console, say
 
     before, after = _stored(file), _stored(other)
     found = list(differences(before, after))
@@ -248,8 +243,5 @@ def _document(
 
 
 def _show(console: Any, head: Any, rows: Any) -> None:
-    from octavo.base.table import Grid, cell_text
-    from octavo.terminal.console import show_grid
-
     cells = tuple(tuple(map(cell_text, row)) for row in rows)
     show_grid(console, Grid("", tuple(head), cells, left_columns=len(head)))

@@ -15,6 +15,7 @@ from octavo.cli import options
 from octavo.cli.command_line import ProgramCommand
 from octavo.cli.groups import command, flag, option, optional
 from octavo.cli.guard import guarded
+from octavo.terminal.console import make_console, say, show_grid
 from octavo.terminal.live import LiveLine
 
 if TYPE_CHECKING:
@@ -158,7 +159,6 @@ def verify(
                 raise UsageError("--restore takes no PROGRAM.")
             _restore(root, quiet=output.quiet)
             return
-        from octavo.terminal.console import make_console
         from octavo.verification.api import verify as measure
 
         shown = output.shown()
@@ -184,7 +184,6 @@ def verify(
 
 
 def _restore(root: Path, *, quiet: bool) -> None:
-    from octavo.terminal.console import make_console, say
     from octavo.verification.system_settings import restore_left_over
 
     restored = restore_left_over(root)
@@ -208,7 +207,6 @@ def _show_progress(line: LiveLine, progress: Progress) -> None:
 
 
 def _show(console: Console, outcome: Outcome) -> None:
-    from octavo.terminal.console import say, show_grid
     from octavo.verification.outcome import decision_text
     from octavo.verification.view import headline, regions_grid, remarks, settings_grid
 

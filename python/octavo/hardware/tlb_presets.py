@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.base.units import format_bytes, page_sizes
@@ -42,16 +42,8 @@ class TlbMachine:
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
-        tlbs = [
-            {
-                "name": tlb.name,
-                "page_sizes": list(tlb.page_sizes),
-                "entries": tlb.entries,
-                "ways": tlb.ways,
-            }
-            for tlb in self.tlbs
-        ]
-        return {"name": self.name, "title": self.title, "source": self.source, "tlbs": tlbs}
+        tlbs = [{**asdict(tlb), "page_sizes": list(tlb.page_sizes)} for tlb in self.tlbs]
+        return {**asdict(self), "tlbs": tlbs}
 
 
 def load_tlb_presets(names: Iterable[str]) -> tuple[TlbMachine, ...]:
