@@ -112,7 +112,7 @@ def machine_grid(rows: Sequence[Row], manifest: dict[str, Any]) -> Grid | None:
         for stream in ("fetch", "data"):
             for level in range(1, depth + 1):
                 row = curves.get((machine_component(level, stream), size))
-                cells.append(_mpki(row))
+                cells.append("" if row is None else format_mpki(row["mpki"]))
                 if level == depth:
                     cells.append("" if row is None else format_count(row["misses"]))
         in_pages = memory.get(size)
@@ -360,7 +360,3 @@ def headline(manifest: dict[str, Any], rows: Sequence[Row]) -> str:
         f"{manifest['elapsed_seconds']:.1f} s",
     ]
     return ", ".join(parts)
-
-
-def _mpki(row: Row | None) -> str:
-    return "" if row is None else format_mpki(row["mpki"])

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from octavo._core import VERSION
 
-_THP = Path("sys/kernel/mm/transparent_hugepage")
+_THP = Path("/sys/kernel/mm/transparent_hugepage")
 _VIRTIO_BALLOON = "0x0005"
 _PAGE_REPORTING = 5
 """The number of the feature."""
@@ -26,14 +26,14 @@ def versions(valgrind: str | None) -> dict[str, str]:
     }
 
 
-def describe_host(root: Path = Path("/")) -> dict[str, Any]:
+def describe_host() -> dict[str, Any]:
     """Processor, memory and huge-page settings; what cannot be read is None."""
     return {
-        "cpu_model": cpu_field("model name", root),
+        "cpu_model": cpu_field("model name"),
         "cores": os.cpu_count(),
         "memory_bytes": memory_bytes(),
-        "thp_enabled": read_setting(root / _THP / "enabled"),
-        "thp_defrag": read_setting(root / _THP / "defrag"),
+        "thp_enabled": read_setting(_THP / "enabled"),
+        "thp_defrag": read_setting(_THP / "defrag"),
     }
 
 

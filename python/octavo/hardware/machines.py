@@ -71,9 +71,9 @@ HOST = "host"
 """The name of the machine that `octavo calibrate` measured."""
 
 
-def default_host_machine(environment: Mapping[str, str] = os.environ) -> Path:
+def default_host_machine() -> Path:
     """The file of the machine that `host` names."""
-    return configuration_directory(environment) / "machine.toml"
+    return configuration_directory() / "machine.toml"
 
 
 def named_machine(name: str) -> str:

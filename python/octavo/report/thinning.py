@@ -9,7 +9,7 @@ TOLERANCE = log(1.02)
 """How far a drawn line may be from a point that is left out: 2%, less than a pixel of a figure."""
 
 
-def thinned(counts: Sequence[float], tolerance: float = TOLERANCE, first: int = 1) -> Iterator[int]:
+def thinned(counts: Sequence[float], first: int = 1) -> Iterator[int]:
     """Places whose connecting lines, on logarithmic axes, pass near all others.
 
     `counts` are at `first` and the numbers after it; the first, the last and those at powers of two
@@ -31,5 +31,5 @@ def thinned(counts: Sequence[float], tolerance: float = TOLERANCE, first: int = 
             yield place
         else:
             run, rise = log(number / (anchor + first)), height - heights[anchor]
-            low = max(low, (rise - tolerance) / run)
-            high = min(high, (rise + tolerance) / run)
+            low = max(low, (rise - TOLERANCE) / run)
+            high = min(high, (rise + TOLERANCE) / run)

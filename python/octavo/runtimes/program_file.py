@@ -55,12 +55,12 @@ class ProgramFile:
                 return at
         return None
 
-    def around(self, text: bytes, pattern: bytes, before: int = 64) -> bytes | None:
+    def around(self, text: bytes, pattern: bytes) -> bytes | None:
         """The match of `pattern` near the first occurrence of `text` that has one."""
         for start, end in self.loaded:
             at = self.image.find(text, start, end)
             while at >= 0:
-                near = self.image[max(start, at - before) : min(end, at + len(text) + 64)]
+                near = self.image[max(start, at - 64) : min(end, at + len(text) + 64)]
                 match = re.search(pattern, near)
                 if match is not None:
                     return match[match.lastindex or 0]

@@ -66,7 +66,9 @@ def sentence(designs: Sequence[Simulated]) -> str:
             "memory ran out, give the machine more, by --set memory.bytes=…"
         )
     best, other = choice.best, choice.other
-    costs = f"loses {_lost(best)} to translation and takes {_memory(best)}"
+    # The table has the same number.
+    memory = f"{format_bytes(best.memory_bytes)} of memory with page tables"
+    costs = f"loses {_lost(best)} to translation and takes {memory}"
     if other is not None:
         names = _listed([one.design for one in choice.chosen], "or")
         is_tied = len(choice.chosen) > 1
@@ -115,11 +117,6 @@ def _cost(one: Simulated) -> float:
 
 def _listed(names: Sequence[str], word: str) -> str:
     return f"{', '.join(names[:-1])} {word} {names[-1]}" if len(names) > 1 else names[0]
-
-
-def _memory(one: Simulated) -> str:
-    """The table has the same number."""
-    return f"{format_bytes(one.memory_bytes)} of memory with page tables"
 
 
 def _lost(one: Simulated, of: str = " of its cycles") -> str:

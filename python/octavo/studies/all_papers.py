@@ -186,7 +186,8 @@ class AllPapers:
             before = _seconds_before(parts)
 
             def on_part(began: float = began, parts: Path = parts, before: float = before) -> None:
-                _keep_seconds(parts, before + time.monotonic() - began)
+                seconds = before + time.monotonic() - began
+                replace_text(parts / "seconds", f"{seconds:.1f}\n")
 
             with keeping(Keeper(parts, to_json(self._settings), on_part)):
                 done = reproduce(name, request)
@@ -253,7 +254,3 @@ def _seconds_before(parts: Path) -> float:
         return float((parts / "seconds").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return 0.0
-
-
-def _keep_seconds(parts: Path, seconds: float) -> None:
-    replace_text(parts / "seconds", f"{seconds:.1f}\n")

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import octavo._core as _core
 from octavo._core import OctavoError
@@ -25,23 +25,13 @@ from octavo.tracing.manifest import exit_status, partial_reason
 from octavo.tracing.phase import Timer
 from octavo.tracing.program import P, find_program, with_started_name, words_to_start
 from octavo.tracing.scope import Scope, resolve_scope
-from octavo.tracing.session import Program, drive
+from octavo.tracing.session import drive
 from octavo.tracing.valgrind import find_valgrind, first_line
 
 if TYPE_CHECKING:
-    from octavo._core import Recorded, RecordEnd, RecordProgress
+    from octavo._core import RecordEnd, RecordProgress
 
 SCHEMA = "octavo/record/1"
-
-
-class Recorder(Program, Protocol):
-    """The part of a `Recording` that is used here; tests put their own in its place."""
-
-    def result(self, about: Callable[[RecordEnd], str]) -> Recorded:
-        """Finishes the trace."""
-
-
-MakeRecording = Callable[..., Recorder]
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,9 +127,8 @@ def execute_recording(
     on_progress: Callable[[RecordProgress], None],
     *,
     force: bool = False,
-    make_recording: MakeRecording = _core.Recording,
 ) -> RecordedTrace:
-    """Records with a resolved scope; `make_recording` lets tests put their own in place."""
+    """Records with a resolved scope."""
     if not command:
         raise UsageError(
             "no program given; write it after the options: octavo record -o FILE -- PROGRAM."
@@ -167,14 +156,14 @@ def execute_recording(
             **options,
         )
         said = json.dumps(unicode_document(about))
-        recording = make_recording(traced, path=path, overwrite=force, about=said)
+        recording = _core.Recording(traced, path=path, overwrite=force, about=said)
         return _recorded(recording, path, scope, about, on_progress)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
 
 
 def _recorded(
-    recording: Recorder,
+    recording: _core.Recording,
     path: str,
     scope: Scope,
     about: dict[str, Any],
@@ -225,8 +214,9 @@ def _recorded(
     except OctavoError as error:
         said = failed[0] if failed else str(error)
         if not is_ours or not _holds_anything(path):
-            if is_ours:
-                _remove(path)
+            # A device or a pipe is not ours to remove.
+            if is_ours and Path(path).is_file():
+                Path(path).unlink(missing_ok=True)
             if interrupted_by is not None and not failed:
                 raise Interrupted(interrupted_by, "before anything was recorded") from None
             raise CannotRun(f"{said.rstrip('.')}.") from None
@@ -267,9 +257,3 @@ def _holds_anything(path: str) -> bool:
         overview = _core.trace_overview(path)
         return overview is not None and any(s["references"] for s in overview["streams"])
     return False
-
-
-def _remove(path: str) -> None:
-    """Removes what we made; a device or a pipe is not ours."""
-    if Path(path).is_file():
-        Path(path).unlink(missing_ok=True)

@@ -63,8 +63,8 @@ def memory_of(processes: Iterable[Sequence[Mapping]]) -> Memory:
     for mappings in processes:
         for mapping in _joined(mappings):
             proportional += mapping.proportional_bytes
-            key = _group(mapping)
-            groups[key].append(mapping)
+            # Anonymous ones by their address.
+            groups[mapping.name, 0 if mapping.name else mapping.start].append(mapping)
             for kind, size in mapping.huge_bytes.items():
                 if kind == "anonymous" or mapping.source is None:
                     huge[kind] += size
@@ -103,10 +103,6 @@ def _joined(mappings: Sequence[Mapping]) -> list[Mapping]:
             huge,
         )
     return joined
-
-
-def _group(mapping: Mapping) -> tuple[str, int]:
-    return (mapping.name, 0 if mapping.name else mapping.start)
 
 
 def _region(members: Sequence[Mapping]) -> Region:

@@ -126,17 +126,14 @@ def parse_metric(given: Sequence[str], better: str | None) -> Metric:
         kind, colon, rest = text.partition(":")
         choose(kind, _KINDS, "metric")
         if kind in ("regex", "command") and not rest.strip():
-            raise UsageError(f"--metric {kind}: needs its {_needs(kind)} after the colon.")
+            wanted = "expression" if kind == "regex" else "command"
+            raise UsageError(f"--metric {kind}: needs its {wanted} after the colon.")
         if kind in ("time", "cpu") and colon and not rest.strip():
             raise UsageError(f"--metric {kind}: needs a command after the colon, or no colon.")
         if kind in parts:
             raise UsageError(f"--metric {kind} is given twice; give it once.")
         parts[kind] = rest
     return _assemble(parts, cast("Better | None", better))
-
-
-def _needs(kind: str) -> str:
-    return "expression" if kind == "regex" else "command"
 
 
 _TIMES: dict[str, tuple[Source, Source]] = {
@@ -201,7 +198,8 @@ def read_metric(metric: Metric, output: str) -> Reading | str:
         return _reading(found, None)
     for name, text in KNOWN:
         pattern = re.compile(text, re.MULTILINE)
-        found = _numbers(pattern, _matches(pattern, output))
+        texts = [match[pattern.groups] or "" for match in pattern.finditer(output)]
+        found = _numbers(pattern, texts)
         if found and not isinstance(found, str):
             return _reading(found, name)
     value = _number(output)
@@ -234,10 +232,6 @@ def _number(text: str) -> float | None:
     text = text.strip()
     value = float(text) if _PLAIN.fullmatch(text) else math.inf
     return value if math.isfinite(value) else None
-
-
-def _matches(pattern: re.Pattern[str], output: str) -> list[str]:
-    return [match[pattern.groups] or "" for match in pattern.finditer(output)]
 
 
 def _searched(pattern: re.Pattern[str], output: str) -> list[str] | str:

@@ -72,9 +72,9 @@ def ratios(values: Sequence[float | None], baseline: Sequence[float | None]) -> 
     return [value / base for value, base in pairs if value and base]
 
 
-def level_of_each(comparisons: int, level: float = LEVEL) -> float:
+def level_of_each(comparisons: int) -> float:
     """The coverage that each of several intervals needs for all to hold at once (Bonferroni)."""
-    return 1 - (1 - level) / max(comparisons, 1)
+    return 1 - (1 - LEVEL) / max(comparisons, 1)
 
 
 def values_needed(level: float) -> int:

@@ -14,7 +14,7 @@ from octavo.base.units import (
     format_share,
 )
 from octavo.verification.experiment import Progress
-from octavo.verification.outcome import Decision, Outcome, Summary
+from octavo.verification.outcome import Outcome, Summary
 from octavo.verification.statistics import Interval
 
 _REGIONS_SHOWN = 4
@@ -35,7 +35,7 @@ def headline(outcome: Outcome) -> str:
 def settings_grid(outcome: Outcome) -> Grid:
     """A line for each setting that was measured."""
     summaries = [summary for summary in outcome.summaries if summary.measured.dropped is None]
-    show = _value_format(outcome)
+    show = _plain if outcome.plan.metric.is_time else _significant
     head = ["setting", "median", "interval", "ratio\nto now", "interval", "peak\nmemory"]
     head += ["in huge\npages"]
     has_smaller = any(summary.smaller_bytes for summary in summaries)
@@ -60,7 +60,8 @@ def settings_grid(outcome: Outcome) -> Grid:
         if predicts:
             cells += _predicted(summary)
         rows.append(tuple(cells))
-    best = _best_cells(summaries, outcome.decision)
+    name = outcome.decision.best.name
+    best = tuple((row, 0) for row, summary in enumerate(summaries) if summary.name == name)
     return Grid(_title(outcome), tuple(head), tuple(rows), best=best)
 
 
@@ -68,12 +69,6 @@ def _title(outcome: Outcome) -> str:
     unit = " in seconds" if outcome.plan.metric.is_time else ""
     name = quoted(outcome.metric_name)
     return f"{capitalised(name)}{unit}, by setting"
-
-
-def _best_cells(summaries: list[Summary], decision: Decision) -> tuple[tuple[int, int], ...]:
-    return tuple(
-        (row, 0) for row, summary in enumerate(summaries) if summary.name == decision.best.name
-    )
 
 
 def _predicted(summary: Summary) -> list[str]:
@@ -99,8 +94,8 @@ def _ratio(value: float) -> str:
     return f"{value:.3f}"
 
 
-def _value_format(outcome: Outcome) -> Callable[[float], str]:
-    return _significant if not outcome.plan.metric.is_time else lambda value: f"{value:.4g}"
+def _plain(value: float) -> str:
+    return f"{value:.4g}"
 
 
 def _significant(value: float) -> str:
