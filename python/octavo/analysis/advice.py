@@ -12,7 +12,7 @@ fall in misses is not turned into a speed-up.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -247,11 +247,11 @@ class Advice:
             "walks_mpki_base": base.walks_mpki,
             "walks_mpki": chosen.walks_mpki,
             **faults,
-            "gain": None if self.gain is None else self.gain.record(),
+            "gain": None if self.gain is None else asdict(self.gain),
             "gain_page_size": self.gain_page_size,
-            "gain_of_walks": None if self.gain_of_walks is None else self.gain_of_walks.record(),
-            "walk_cycles_base": None if cycles is None else cycles[0].record(),
-            "walk_cycles": None if cycles is None else cycles[1].record(),
+            "gain_of_walks": None if self.gain_of_walks is None else asdict(self.gain_of_walks),
+            "walk_cycles_base": None if cycles is None else asdict(cycles[0]),
+            "walk_cycles": None if cycles is None else asdict(cycles[1]),
         }
 
 

@@ -23,7 +23,7 @@ measured. Of few lines a page the data fit in nearer caches, and walks are more 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from octavo.analysis.native_time import NativeTime
@@ -83,10 +83,6 @@ class Gain:
     low: float
     expected: float
     high: float
-
-    def record(self) -> dict[str, float]:
-        """Plain data for the JSON."""
-        return asdict(self)
 
     @property
     def is_expected(self) -> bool:

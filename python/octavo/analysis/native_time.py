@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,3 @@ class NativeTime:
     def part(self, share: float) -> NativeTime:
         """A share of it."""
         return NativeTime(share * self.user, share * self.system)
-
-    def record(self) -> dict[str, float]:
-        """Plain data for the JSON."""
-        return asdict(self)

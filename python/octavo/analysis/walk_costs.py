@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
@@ -284,7 +284,7 @@ class WalkCosts:
             "cycles_per_second": self.cycles_per_second,
             "is_nested": self.is_nested,
             "entry_bytes": {format_bytes(size): of for size, of in self.entry_bytes.items()},
-            "measured": {format_bytes(size): cost.record() for size, cost in self.measured.items()},
+            "measured": {format_bytes(size): asdict(cost) for size, cost in self.measured.items()},
         }
 
     def label(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -71,7 +71,7 @@ class Launch:
             "by": self.by,
             "text": self.text,
             "environment": dict(self.variables),
-            "texts": [text.record() for text in texts],
+            "texts": [asdict(text) for text in texts],
         }
 
     def execute(self) -> NoReturn:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from octavo.actions.file_text import why_not
 from octavo.base.huge_pages import HugePages
@@ -38,10 +37,6 @@ class FileText:
             f"{format_bytes(self.huge_bytes)} of the {format_bytes(self.mapped_bytes)} of {name} "
             "are in the page cache in 2 MiB pages"
         )
-
-    def record(self) -> dict[str, Any]:
-        """Plain data for the JSON."""
-        return asdict(self)
 
 
 def read_in_huge_pages(path: str, host: HugePages) -> FileText:

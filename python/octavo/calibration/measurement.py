@@ -8,7 +8,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import median
@@ -75,7 +75,7 @@ class Measurement:
             "schema": SCHEMA,
             **self.calibration.document(),
             "partial": self.interrupted_by is not None,
-            "counted": None if self.counted is None else self.counted.record(),
+            "counted": None if self.counted is None else asdict(self.counted),
             "samples": self.samples,
         }
 

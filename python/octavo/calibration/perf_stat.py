@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from octavo.base.errors import UsageError
 from octavo.base.host import open_regular
@@ -57,10 +56,6 @@ class WalkCounts:
     """None where the processor has no such event, or there was no walk."""
     is_least: bool
     """Cycles in which several walks were active were counted once."""
-
-    def record(self) -> dict[str, Any]:
-        """Plain data for the JSON."""
-        return asdict(self)
 
     def sentence(self) -> str:
         """The counts as one sentence."""

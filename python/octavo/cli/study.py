@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,7 +117,7 @@ def _run(
     if not output.quiet:
         say(console, prepared.estimate.sentence(where.describe()))
     if only:
-        write(lambda: {"schema": SCHEMA, "estimate": prepared.estimate.document()})
+        write(lambda: {"schema": SCHEMA, "estimate": asdict(prepared.estimate)})
         return
     with shown_progress(False if output.quiet else None) as show:
         result = run_prepared(prepared, show or (lambda progress: None))

@@ -4,7 +4,7 @@ name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import octavo._core as _core
@@ -35,7 +35,7 @@ class ModelledMachine:
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
-        processor = None if self.processor is None else self.processor.record()
+        processor = None if self.processor is None else asdict(self.processor)
         plain = {**vars(self), "processor": processor}
         del plain["config"]
         return plain

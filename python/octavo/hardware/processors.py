@@ -4,7 +4,7 @@ up in presets/processors.toml.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,6 @@ class Processor:
     family: int | None
     model: int | None
     name: str | None
-
-    def record(self) -> dict[str, Any]:
-        """Plain data for the manifest."""
-        return asdict(self)
 
     def __str__(self) -> str:
         """The name with vendor, family and model: `AMD EPYC (AuthenticAMD family 25 model 1)`."""

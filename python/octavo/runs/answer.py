@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.actions.candidates import SHARED_FOR_ALL
@@ -54,7 +54,7 @@ class Answer:
         """Plain data for the JSON."""
         return {
             "changes": self.changes,
-            "gain": self.gain.record(),
+            "gain": asdict(self.gain),
             "growth_bytes": self.growth_bytes,
             "settings": self.settings,
             "undo": self.undo,

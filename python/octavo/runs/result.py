@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from octavo.actions.candidates import candidate_actions
@@ -206,7 +206,7 @@ def advice_records(
             text += _FREE_MEMORY_CAUTION
         more = {
             **answered.record(),
-            "native_seconds": None if native is None else native.record(),
+            "native_seconds": None if native is None else asdict(native),
             "kernel_seconds": kernel_seconds,
             "walk_costs": costs.record(),
             "assumptions": ASSUMPTIONS,

@@ -8,7 +8,7 @@ The source of the terms is named wherever they are shown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from octavo.base.errors import UsageError
@@ -97,7 +97,7 @@ class Measured:
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""
-        return {BASE: self.base.resolved(), HUGE: self.huge.resolved()}
+        return {BASE: asdict(self.base), HUGE: asdict(self.huge)}
 
     def time(self, one: Simulated, huge: Simulated) -> ExecutionTime | None:
         """The time of a design, `huge` being what was simulated of the design measured.

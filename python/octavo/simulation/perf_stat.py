@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from octavo.base.errors import UsageError
 from octavo.calibration.perf_stat import CYCLES, INSTRUCTIONS, INTEL_WALKERS, first_of, read_counts
@@ -21,10 +20,6 @@ class PerfStat:
     walk_cycles: float
     """Cycles in which a page walker was active."""
     instructions: float | None
-
-    def resolved(self) -> dict[str, Any]:
-        """Plain data, for the manifest."""
-        return asdict(self)
 
 
 def read_perf_stat(option: str, name: str) -> PerfStat:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -51,10 +51,6 @@ class Estimate:
     """At most at the start of the simulations, by all workers together."""
     is_measured: bool
     """Whether the time rests on simulations of this data set."""
-
-    def document(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
     def sentence(self, where: str) -> str:
         """For people."""

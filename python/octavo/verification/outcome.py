@@ -479,6 +479,6 @@ def predicted_gain(document: dict[str, Any], setting: Setting | None = None) -> 
             return Prediction(size, **gain, of="data")
         own = gain_of_action(items, setting.name, is_library=setting.is_late)
         if own is not None and setting.page_size is not None:
-            return Prediction(setting.page_size, **own.record(), of="setting")
+            return Prediction(setting.page_size, **asdict(own), of="setting")
         return Prediction(size, **gain, of="data") if setting.page_size == size else None
     return None
