@@ -59,7 +59,7 @@ def test_mappings_are_classified() -> None:
     kinds = ["text", "heap", "other", "thread-stack", "anonymous", "shared", "other", "stack"]
     assert [mapping.kind for mapping in mappings] == kinds
     heap = mappings[1]
-    assert (heap.resident, heap.proportional, heap.huge) == (10 * MIB, 5 * MIB, 4 * MIB)
+    assert (heap.resident_bytes, heap.huge) == (10 * MIB, 4 * MIB)
     assert "hg" in heap.flags
     assert mappings[0].name == "/usr/bin/a name"
     assert (mappings[5].huge, mappings[5].offset) == (2 * MIB, BASE)
@@ -69,7 +69,8 @@ def test_mappings_are_classified() -> None:
 
 
 def mapping(start: int, size: int, kind: Any = "anonymous", **more: Any) -> Mapping:
-    return Mapping(start, start + size, "rw-p", "", kind, **{"resident": size, **more})
+    given = {"access": "rw-p", "resident_bytes": size, **more}
+    return Mapping("", start, start + size, kind=kind, **given)
 
 
 def advice(kind: str, size: int, page: int, usable: int | None = None) -> dict[str, Any]:
@@ -345,7 +346,7 @@ def test_a_run_fails_where_no_page_could_be_made() -> None:
     # Less than --min-fill is in use, as of the stack of a thread.
     assert reason(sparse, **misplaced) is reason(sparse, flags=frozenset({"nh"})) is None
     # The others have huge pages already.
-    assert reason(full(1), huge=HUGE, **misplaced) is None
+    assert reason(full(1), huge_bytes={"anonymous": HUGE}, **misplaced) is None
     assert reason(full(1), flags=frozenset({"nh"})) == FORBIDDEN
     assert reason({HUGE: (512, 0)}) == FORKED
     busy = {HUGE: errno.EAGAIN, 2 * HUGE: errno.EAGAIN}

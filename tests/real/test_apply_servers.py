@@ -103,7 +103,7 @@ class Served:
     def huge_share(self) -> float:
         """The share of its heap and anonymous memory in 2 MiB pages."""
         mappings = [one for one in read_mappings(self.pid) if one.kind in ("heap", "anonymous")]
-        return sum(one.huge for one in mappings) / sum(one.resident for one in mappings)
+        return sum(one.huge for one in mappings) / sum(one.resident_bytes for one in mappings)
 
 
 def needs(program: str) -> str:

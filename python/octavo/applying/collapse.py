@@ -76,7 +76,8 @@ def plan(
     return [
         _survey(process, mapping, min_fill)
         for mapping in mappings
-        if mapping.ranges() and selection.wants(mapping.kind, mapping.bytes) and mapping.resident
+        if mapping.ranges() and mapping.resident_bytes
+        if selection.wants(mapping.kind, mapping.bytes)
     ]
 
 
@@ -185,4 +186,4 @@ def measure(pid: int, works: Iterable[Work]) -> None:
         now = [mapping for mapping in mappings if first <= mapping.start < end]
         if now:
             work.huge_after = sum(mapping.huge for mapping in now)
-            work.resident_after = sum(mapping.resident for mapping in now)
+            work.resident_after = sum(mapping.resident_bytes for mapping in now)

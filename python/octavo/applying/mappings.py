@@ -21,30 +21,21 @@ _THREAD_STACK_BYTES = 16 * MIB
 """Few thread stacks are larger."""
 
 
-@dataclass(frozen=True)
-class Mapping:
-    """One mapping of a process; sizes in bytes."""
+@dataclass
+class Mapping(smaps.Mapping):
+    """One mapping of a process, with its kind."""
 
-    start: int
-    end: int
-    access: str
-    """Such as `rw-p`."""
-    name: str
-    kind: Kind
-    offset: int = 0
-    """Of the mapping's start in its file."""
-    resident: int = 0
-    huge: int = 0
-    """Mapped by 2 MiB pages, hugetlbfs not counted."""
-    proportional: int = 0
-    """Resident, with every shared page divided by the processes that map it."""
-    flags: frozenset[str] = frozenset()
-    """Of `VmFlags`: `hg` advised, `nh` huge pages forbidden, `ht` hugetlbfs."""
+    kind: Kind = "other"
 
     @property
     def bytes(self) -> int:
         """The length of the mapping."""
         return self.end - self.start
+
+    @property
+    def huge(self) -> int:
+        """Bytes that 2 MiB pages map, hugetlbfs not counted."""
+        return sum(size for kind, size in self.huge_bytes.items() if kind != "hugetlb")
 
     @property
     def is_aligned(self) -> bool:
@@ -60,19 +51,7 @@ def parse_mappings(text: bytes) -> list[Mapping]:
     """The mappings of the text of a smaps file, by address."""
     found: list[Mapping] = []
     for one in smaps.parse_smaps(text):
-        mapping = Mapping(
-            start=one.start,
-            end=one.end,
-            access=one.access,
-            name=one.name,
-            kind=_kind(one, found[-1] if found else None),
-            offset=one.offset,
-            resident=one.resident_bytes,
-            huge=sum(size for kind, size in one.huge_bytes.items() if kind != "hugetlb"),
-            proportional=one.proportional_bytes,
-            flags=one.flags,
-        )
-        found.append(mapping)
+        found.append(Mapping(**vars(one), kind=_kind(one, found[-1] if found else None)))
     return found
 
 

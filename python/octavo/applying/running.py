@@ -88,7 +88,7 @@ def _region_record(work: Work) -> dict[str, Any]:
         "name": mapping.name,
         "start": mapping.start,
         "bytes": mapping.bytes,
-        "resident_bytes_before": mapping.resident,
+        "resident_bytes_before": mapping.resident_bytes,
         "resident_bytes": work.resident_after,
         "huge_bytes_before": mapping.huge,
         "huge_bytes": work.huge_after,

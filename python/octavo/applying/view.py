@@ -21,7 +21,7 @@ UNDO = (
 def headline(report: ProcessReport, *, dry_run: bool) -> str:
     """The result for one process, or the plan of a dry run, in one sentence."""
     subject = f"{report.name} (process {report.pid})"
-    resident = sum(work.mapping.resident for work in report.works)
+    resident = sum(work.mapping.resident_bytes for work in report.works)
     huge = sum(work.mapping.huge for work in report.works)
     if not report.works:
         return f"{subject}: no mapping that is meant has a whole 2 MiB range in use."
@@ -71,7 +71,7 @@ def remarks(report: ProcessReport, *, dry_run: bool) -> list[str]:
 
 def regions_grid(report: ProcessReport, *, dry_run: bool) -> Grid:
     """The regions with most in memory, one a row, and the others together."""
-    works = sorted(report.works, key=lambda work: -work.mapping.resident)
+    works = sorted(report.works, key=lambda work: -work.mapping.resident_bytes)
     rows = [_row(_name(work), [work]) for work in works[:_SHOWN_REGIONS]]
     rest = works[_SHOWN_REGIONS:]
     if rest:
@@ -87,7 +87,7 @@ def _row(name: str, works: Sequence[Work]) -> tuple[str, ...]:
     alone = sum(sum((work.left_alone + work.refused).values()) for work in works)
     return (
         name,
-        format_bytes(sum(work.mapping.resident for work in works)),
+        format_bytes(sum(work.mapping.resident_bytes for work in works)),
         format_bytes(sum(work.mapping.huge for work in works)),
         format_bytes(sum(after)) if after else NOT_AVAILABLE,
         str(made),

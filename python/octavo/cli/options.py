@@ -59,14 +59,13 @@ def percent(text: str, option: str) -> int:
 process_id = whole_number(1, 2**22, "give the number of a process,")
 
 
-Program = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PROGRAM",
-        help="The program, and its arguments after it: options of octavo go before it, and `--` "
-        "ends them.",
-    ),
-]
+_PROGRAM = typer.Argument(
+    metavar="PROGRAM",
+    help="The program, and its arguments after it: options of octavo go before it, and `--` ends "
+    "them.",
+)
+Program = Annotated[list[str], _PROGRAM]
+OptionalProgram = Annotated[list[str] | None, _PROGRAM]
 ProgramOrTrace = Annotated[
     list[str],
     typer.Argument(

@@ -133,14 +133,7 @@ class VerifyOptions:
 
 @command("verify", cls=_VerifyCommand, epilog=_EPILOG)
 def verify(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PROGRAM",
-            help="The program, and its arguments after it: options of octavo go before it, and "
-            "`--` ends them.",
-        ),
-    ] = None,
+    command: options.OptionalProgram = None,
     *,
     asked: VerifyOptions,
     output: options.TextOutput,

@@ -195,19 +195,16 @@ def _measures(first: Simulated, other_tlbs: Iterable[str]) -> Iterator[_Measure]
         is_marked=False,
     )
     yield _Measure("cycles of walks", lambda one: one.walk_cycles, format_count)
-    yield _bytes("memory, resident at most", "peak_resident_bytes")
-    yield _bytes("page tables, at most", "peak_page_table_bytes")
-    yield _Measure(
-        "memory with page tables, at most",
-        lambda one: one.memory_bytes,
-        lambda value: format_bytes(round(value)),
-        needs_end=False,
-    )
+    yield _os("memory, resident at most", "peak_resident_bytes", _bytes)
+    yield _os("page tables, at most", "peak_page_table_bytes", _bytes)
+    memory = "memory with page tables, at most"
+    yield _Measure(memory, lambda one: one.memory_bytes, _bytes, needs_end=False)
     yield _os("faults", "faults")
-    yield _bytes("zeroed", "bytes_zeroed")
+    yield _os("zeroed", "bytes_zeroed", _bytes)
     yield _os("promotions", "promotions", is_marked=False)
     if ("host.os", "faults") in first.counts:
-        yield _bytes("memory of the host, resident at most", "peak_resident_bytes", "host.os")
+        memory = "memory of the host, resident at most"
+        yield _os(memory, "peak_resident_bytes", _bytes, component="host.os")
         yield _os("faults of the host", "faults", component="host.os")
         yield _os("walks that found a page splintered", "splintered", component="walker")
 
@@ -221,23 +218,22 @@ def _ratio(name: str, of: Callable[[Simulated], float], first: Simulated) -> _Me
     )
 
 
-def _os(name: str, counter: str, *, component: str = "os", is_marked: bool = True) -> _Measure:
+def _os(
+    name: str,
+    counter: str,
+    show: Callable[[float], str] = format_count,
+    *,
+    component: str = "os",
+    is_marked: bool = True,
+) -> _Measure:
+    """A counter of the operating system, or of another component."""
     return _Measure(
-        name,
-        lambda one: one.count(component, counter),
-        format_count,
-        is_marked=is_marked,
-        needs_end=False,
+        name, lambda one: one.count(component, counter), show, is_marked, needs_end=False
     )
 
 
-def _bytes(name: str, counter: str, component: str = "os") -> _Measure:
-    return _Measure(
-        name,
-        lambda one: one.count(component, counter),
-        lambda value: format_bytes(round(value)),
-        needs_end=False,
-    )
+def _bytes(value: float) -> str:
+    return format_bytes(round(value))
 
 
 def _stack_grid(designs: Sequence[Simulated]) -> Grid:
