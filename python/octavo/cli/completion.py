@@ -1,14 +1,11 @@
 """`octavo completion`: the script by which a shell completes commands and options."""
 
-from typing import Annotated
-
-import typer
 from typer._completion_shared import get_completion_script
 
 from octavo.base.errors import choose
 from octavo.base.files import write_standard_output
 from octavo.cli import COMPLETE_VARIABLE
-from octavo.cli.groups import command
+from octavo.cli.groups import argument, command
 from octavo.cli.guard import guarded
 
 SHELLS = ("bash", "zsh", "fish")
@@ -22,7 +19,7 @@ Examples:
 
 @command("completion", epilog=_EPILOG)
 def completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+    shell: str = argument("SHELL", "bash, zsh or fish."),
 ) -> None:
     """Print the script that completes commands and options of octavo in a shell."""
     with guarded():

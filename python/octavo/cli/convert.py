@@ -1,15 +1,12 @@
 """`octavo convert`: write a trace in another format."""
 
 from dataclasses import dataclass
-from typing import Annotated
-
-import typer
 
 from octavo.base import units
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
-from octavo.cli.groups import command, flag, option, optional
+from octavo.cli.groups import argument, command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.terminal.console import make_console, say
 from octavo.terminal.live import LiveLine, trace_text
@@ -61,17 +58,13 @@ class ConvertOptions:
 
 @command("convert", epilog=_EPILOG)
 def convert(
-    source: Annotated[
-        str, typer.Argument(metavar="IN", help="A trace: a file, - for standard input, or synth:….")
-    ],
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[OUT]",
-            help="The file to write, or -o OUT; - is standard output. Its suffix selects the "
-            "format, and .gz, .xz, .bz2 or .zst after that a compression.",
-        ),
-    ] = None,
+    source: str = argument("IN", "A trace: a file, - for standard input, or synth:…."),
+    target: str | None = argument(
+        "[OUT]",
+        "The file to write, or -o OUT; - is standard output. Its suffix selects the format, and "
+        ".gz, .xz, .bz2 or .zst after that a compression.",
+        None,
+    ),
     read_format: str | None = option(
         None, "FORMAT", "IN's format, if it cannot be recognised.", "--from"
     ),

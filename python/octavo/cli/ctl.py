@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import ExitStack
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -12,7 +12,7 @@ from octavo.base.errors import UsageError, choose
 from octavo.base.files import STANDARD_OUTPUT, JsonFile
 from octavo.base.units import format_bytes, format_count
 from octavo.cli import options
-from octavo.cli.groups import command
+from octavo.cli.groups import argument, command
 from octavo.cli.guard import guarded
 from octavo.control.server import ACTIONS, WAIT
 
@@ -40,19 +40,13 @@ Exit status: 0, or
 
 @command("ctl", epilog=_EPILOG)
 def ctl(
-    pid: Annotated[
-        int,
-        typer.Argument(metavar="PID", parser=options.process_id, help="A process of the run."),
-    ],
-    action: Annotated[
-        str,
-        typer.Argument(
-            metavar="wait|status|start|stop|snapshot",
-            help="Wait until the run of a process that has just started answers; say how far it "
-            "is; begin to count; count no more for now; write a whole result of what was counted "
-            "so far.",
-        ),
-    ],
+    pid: int = argument("PID", "A process of the run.", parser=options.process_id),
+    action: str = argument(
+        "wait|status|start|stop|snapshot",
+        "Wait until the run of a process that has just started answers; say how far it is; begin "
+        "to count; count no more for now; write a whole result of what was counted so far.",
+    ),
+    *,
     output: options.Output,
 ) -> None:
     """Control a live `octavo run`, `curves`, `sim` or `record` from another terminal.

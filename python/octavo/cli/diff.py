@@ -1,7 +1,6 @@
 """`octavo diff`: two results of one command, with a verdict for continuous integration."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -9,7 +8,7 @@ from rich.console import Console
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.units import percentage
 from octavo.cli import options
-from octavo.cli.groups import command, option
+from octavo.cli.groups import argument, command, option
 from octavo.cli.guard import guarded
 from octavo.terminal.console import say, show_grid
 
@@ -28,8 +27,8 @@ the tolerance, 2 where the results cannot be compared.
 
 @command("diff", epilog=_EPILOG)
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="A", help="The result before: a DIR of --out.")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="The result after.")],
+    before: Path = argument("A", "The result before: a DIR of --out."),
+    after: Path = argument("B", "The result after."),
     tolerance: str = option(
         "2%", "PERCENT", "A number that grew by more than this is worse.", "--tolerance"
     ),

@@ -4,9 +4,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from octavo.base.errors import UsageError
@@ -14,7 +12,7 @@ from octavo.base.files import NewFile
 from octavo.base.table import Grid
 from octavo.base.text import quoted
 from octavo.cli import options
-from octavo.cli.groups import command
+from octavo.cli.groups import argument, command, option
 from octavo.cli.guard import guarded
 from octavo.simulation.explanation import Explanation, explain
 from octavo.terminal.console import say, show_grid
@@ -35,12 +33,9 @@ Examples:
 
 @command("explain", epilog=_EPILOG)
 def explain_design(
-    design: Annotated[str, typer.Argument(metavar="DESIGN", help="A design, as of octavo sim.")],
+    design: str = argument("DESIGN", "A design, as of octavo sim."),
+    figure: str | None = option(None, "FILE.svg", "Also draw the mechanism, as SVG."),
     *,
-    figure: Annotated[
-        str | None,
-        typer.Option(metavar="FILE.svg", help="Also draw the mechanism, as SVG."),
-    ] = None,
     output: options.TextOutput,
 ) -> None:
     """Explain a translation design: its idea, paper, assumptions, parameters and counters."""

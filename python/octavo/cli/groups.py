@@ -1,4 +1,5 @@
-"""Commands as they are declared: each by `command`, each option by a line of `option` or `flag`.
+"""Commands as they are declared: each by `command`, each option by a line of `option` or `flag`,
+each other word by one of `argument`.
 
 Many options are in groups that several commands share: dataclasses with a field for each option.
 """
@@ -6,7 +7,7 @@ Many options are in groups that several commands share: dataclasses with a field
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import Field, field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, get_annotations, signature
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -24,6 +25,12 @@ def option(default: Value, metavar: str, text: str, *names: str, **more: Any) ->
         default=default, metadata={"of": typer.Option(*names, metavar=metavar, help=text, **more)}
     )
     return declared
+
+
+def argument(metavar: str, text: str, default: Any = MISSING, **more: Any) -> Any:
+    """A word that is no option; it has to be given unless there is a default."""
+    of = typer.Argument(metavar=metavar, help=text, **more)
+    return field(default=default, metadata={"of": of})
 
 
 def flag(text: str, *names: str, default: Any = False) -> Any:
@@ -87,7 +94,8 @@ def _declared(declared: Field[Any], name: str, kind: Any) -> Parameter:
         names = of or (() if declared.default else (f"--{name.replace('_', '-')}",))
         of = typer.Option(*names, help=declared.metadata["help"])
     annotation = kind if of is None else Annotated[kind, of]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=declared.default, annotation=annotation)
+    default = Parameter.empty if declared.default is MISSING else declared.default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _plain(parameter: Parameter, kind: Any) -> Parameter:

@@ -1,15 +1,13 @@
 """`octavo list`: the names that options take."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 import octavo._core as _core
 from octavo.base.errors import choose
 from octavo.base.table import Grid
 from octavo.cli import options
-from octavo.cli.groups import command
+from octavo.cli.groups import argument, command
 from octavo.cli.guard import guarded
 from octavo.hardware.machines import machines, machines_grid
 from octavo.terminal.console import show_grid
@@ -59,10 +57,7 @@ KINDS: dict[str, Callable[[], Entries]] = {
 
 @command("list", epilog=_EPILOG)
 def list_names(
-    kind: Annotated[
-        str,
-        typer.Argument(metavar="KIND", help=f"{', '.join(KINDS)}."),
-    ],
+    kind: str = argument("KIND", f"{', '.join(KINDS)}."),
     *,
     output: options.TextOutput,
 ) -> None:

@@ -1,11 +1,7 @@
 """`octavo machines`: a machine of simulations."""
 
-from typing import Annotated
-
-import typer
-
 from octavo.cli import options
-from octavo.cli.groups import command
+from octavo.cli.groups import argument, command
 from octavo.cli.guard import guarded
 from octavo.hardware.machines import resolve_machine
 
@@ -23,10 +19,7 @@ extends = "skylake" and only the keys that differ.
 
 @command("machines", epilog=_EPILOG)
 def show_machine(
-    machine: Annotated[
-        str,
-        typer.Argument(metavar="MACHINE", help="A preset, or a file that ends with .toml."),
-    ],
+    machine: str = argument("MACHINE", "A preset, or a file that ends with .toml."),
     settings: options.Settings = None,
     *,
     output: options.TextOutput,

@@ -1,26 +1,20 @@
 """`octavo report`: make report.html anew from a result, and its figures for a paper."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.files import check_directory_name, failing_with
 from octavo.cli import options
-from octavo.cli.groups import command, option
+from octavo.cli.groups import argument, command, option
 from octavo.cli.guard import guarded
 from octavo.terminal.console import make_console, say
 
 
 @command("report")
 def report(
-    directory: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="A directory that `octavo run`, `curves` or `sim` wrote by --out."
-        ),
-    ],
+    directory: Path = argument(
+        "DIR", "A directory that `octavo run`, `curves` or `sim` wrote by --out."
+    ),
     figures: str | None = option(
         None,
         "svg,pdf,png",

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from octavo.base import units
 from octavo.base.errors import UsageError, choose
@@ -21,7 +19,7 @@ from octavo.base.files import (
 )
 from octavo.base.signals import uninterrupted
 from octavo.cli import options
-from octavo.cli.groups import command, flag, option, optional
+from octavo.cli.groups import argument, command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.studies import ALL, LARGE, STUDIES
 from octavo.terminal.console import make_console, say
@@ -39,9 +37,7 @@ Examples:
 
 @command("reproduce", epilog=_EPILOG)
 def reproduce(
-    study: Annotated[
-        str, typer.Argument(metavar="STUDY", help=f"One of: {', '.join(STUDIES)}; or {ALL}.")
-    ],
+    study: str = argument("STUDY", f"One of: {', '.join(STUDIES)}; or {ALL}."),
     out: str | None = option(
         None,
         "DIR",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from octavo.base.errors import CannotRun, UsageError, choose
 from octavo.base.table import Grid, cell_text
 from octavo.base.text import plural
 from octavo.cli import options
-from octavo.cli.groups import command, flag, option
+from octavo.cli.groups import argument, command, flag, option
 from octavo.cli.guard import guarded
 from octavo.terminal.console import make_console, make_output_console, say, show_grid
 
@@ -46,18 +46,13 @@ Exit status: 0, or
 
 @command("study", epilog=_EPILOG)
 def study(
-    action: Annotated[
-        str,
-        typer.Argument(
-            metavar="|".join(ACTIONS),
-            help="Simulate what is missing (resume: only in a data set that exists); say what is "
-            "there; ask a question in SQL of the tables `simulations` and `rows`; compare two.",
-        ),
-    ],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A study file.")],
-    more: Annotated[
-        str | None, typer.Argument(metavar="[SQL|FILE]", help="Of query and of diff.")
-    ] = None,
+    action: str = argument(
+        "|".join(ACTIONS),
+        "Simulate what is missing (resume: only in a data set that exists); say what is there; ask "
+        "a question in SQL of the tables `simulations` and `rows`; compare two.",
+    ),
+    file: str = argument("FILE", "A study file."),
+    more: str | None = argument("[SQL|FILE]", "Of query and of diff.", None),
     on: str = option(
         "local", "local|ray|ray://HOST:PORT", "Run on this machine, or on a Ray cluster."
     ),
