@@ -189,8 +189,7 @@ def _(result: SweepResult) -> Spec | None:
         for row in rows[:_POINTS]
         if row[metric] is not None
     ]
-    designs = list(dict.fromkeys(value["design"] for value in values))
-    colours = unordered_colours(len(designs))
+    colours = unordered_colours(dict.fromkeys(value["design"] for value in values))
     axis = vl.Axis(format=".2~%" if metric == "translation_share" else "~s", tickCount=5)
     chart = (
         inline(values)
@@ -198,7 +197,7 @@ def _(result: SweepResult) -> Spec | None:
         .encode(
             x=vl.X("value:Q", title=metrics[metric], axis=axis),
             y=vl.Y("of:N", sort=None, title=None, axis=row_axis(grid=True)),
-            color=vl.named("design:N", designs, colours, legend=wide_legend(None)),
+            color=vl.named("design:N", colours, legend=wide_legend(None)),
         )
     )
     count = len({value["of"] for value in values})

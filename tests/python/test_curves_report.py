@@ -189,8 +189,8 @@ def test_long_names_of_a_legend_are_one_below_another_on_a_phone() -> None:
 
 
 def test_colours_run_from_end_to_end() -> None:
-    assert ordered_colours(1) == ["#1f77c8"]
-    eleven = ordered_colours(11)
+    assert ordered_colours(["one"]) == {"one": "#1f77c8"}
+    eleven = list(ordered_colours(range(11)).values())
     assert len(set(eleven)) == 11
     assert (eleven[0], eleven[-1]) == ("#1f77c8", "#b08500")
 

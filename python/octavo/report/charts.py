@@ -258,7 +258,7 @@ def _lines(values: Values, title: str) -> Spec:
         .encode(
             x=x,
             y=y,
-            color=vl.named("line:N", names, list(colours.values()), legend=None),
+            color=vl.named("line:N", colours, legend=None),
             tooltip=tooltip,
         )
     )

@@ -7,6 +7,7 @@ the page puts others in the place of those when the reader chooses.
 from __future__ import annotations
 
 import json
+from itertools import cycle
 from typing import Any
 
 from octavo.base.units import format_bytes
@@ -40,10 +41,10 @@ _WAYS_TICKS = [1, 2, 4, 8, 12, 16]
 
 def misses_panels(data: dict[str, Any], values: Values) -> dict[str, vl.Chart]:
     """Misses over entries, a panel for each page size and pair, with the smallest size in grey."""
-    pages, colours = _pages(data)
+    base = data["sizes"][0][1]
     return {
-        name: _misses_panel(data, colour, panel_values(values, name, pages[0]))
-        for name, colour in zip(pages, colours, strict=True)
+        name: _misses_panel(data, colour, panel_values(values, name, base))
+        for name, colour in _pages(data).items()
     }
 
 
@@ -53,7 +54,7 @@ def panel_values(values: Values, pages: str, base: str) -> Values:
 
 
 def _misses_panel(data: dict[str, Any], colour: str, values: Values) -> vl.Chart:
-    base = _pages(data)[0][0]
+    base = data["sizes"][0][1]
     x = vl.X(
         "entries:Q",
         title="TLB entries",
@@ -123,7 +124,7 @@ def needed_chart(data: dict[str, Any], values: Values) -> Spec:
         vl.Tooltip("name:N", title=f"misses per {per}, at most"),
         vl.Tooltip("entries:Q", title="entries", format=","),
     ]
-    colours = dict(zip(names, ordered_colours(len(names)), strict=True))
+    colours = ordered_colours(names)
     chart = labelled_lines(values, x, y, "name", colours, tooltip, point={"size": 30})
     return finished(chart.properties(width=_WIDTH, height=_HEIGHT, padding=label_room(names)))
 
@@ -136,12 +137,11 @@ def needed_values(values: Values) -> Values:
 
 def costs_chart(data: dict[str, Any], values: Values) -> Spec:
     """Cost of the misses of a few TLBs by page size, as heat."""
-    pages, _ = _pages(data)
     x = vl.X(
         "pages:N",
         title=None,
         sort=None,
-        scale=vl.Scale(domain=pages),
+        scale=vl.Scale(domain=list(_pages(data))),
         axis=vl.Axis(labelAngle=-45, labelOverlap=False, domain=False),
     )
     y = vl.Y(
@@ -179,7 +179,7 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
         scale=vl.Scale(type="log", base=2, nice=False),
         axis=vl.Axis(format="~g", tickCount=6),
     )
-    colours = dict(zip(data["windows"], ordered_colours(len(data["windows"])), strict=True))
+    colours = ordered_colours(data["windows"])
     tooltip = [
         vl.Tooltip("pages:N", title="pages"),
         vl.Tooltip("window:N", title="window, in references of the program"),
@@ -190,7 +190,7 @@ def working_set_chart(data: dict[str, Any], values: Values) -> Spec:
         values, x, y, "window", colours, tooltip, only="datum.sizes === 'one'", point={"size": 26}
     )
     if data["pairs"]:
-        colour = vl.named("window:N", list(colours), list(colours.values()), legend=None)
+        colour = vl.named("window:N", colours, legend=None)
         marks = (
             vl.Chart()
             .filter("datum.sizes === 'two'")
@@ -262,15 +262,13 @@ def cost_name(data: dict[str, Any]) -> str:
     )
 
 
-def _pages(data: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Names of page sizes and pairs, and a colour for each."""
-    sizes = [name for _, name in data["sizes"]]
-    pairs = [PAIR_COLOURS[number % len(PAIR_COLOURS)] for number in range(len(data["pairs"]))]
-    return sizes + data["pairs"], ordered_colours(len(sizes)) + pairs
+def _pages(data: dict[str, Any]) -> dict[str, str]:
+    """A colour for each page size and pair, by name."""
+    pairs = dict(zip(data["pairs"], cycle(PAIR_COLOURS), strict=False))
+    return {**ordered_colours([name for _, name in data["sizes"]]), **pairs}
 
 
-_DASHES_BY_WAYS = ([1, 0], [5, 3])
-"""By ways, as SHOWN_WAYS."""
+_DASHES = dict(zip((f"{ways}-way" for ways in SHOWN_WAYS), ([1, 0], [5, 3]), strict=True))
 
 
 def cache_chart(data: dict[str, Any], values: Values) -> Spec:
@@ -278,7 +276,6 @@ def cache_chart(data: dict[str, Any], values: Values) -> Spec:
     per = "1000 instructions" if data["has_instructions"] else "look-up"
     rate_name, lines = f"misses per {per}", data["lines"]
     sizes = [(size, format_bytes(size)) for size in SHOWN_BYTES]
-    ways = [f"{number}-way" for number in SHOWN_WAYS]
     chart = (
         inline(values)
         .filter("datum.rate > 0")
@@ -296,10 +293,8 @@ def cache_chart(data: dict[str, Any], values: Values) -> Spec:
                 scale=vl.Scale(type="log", nice=False),
                 axis=vl.Axis(format="~g", tickCount=6),
             ),
-            color=vl.named(
-                "line:N", lines, ordered_colours(len(lines)), legend=wide_legend("lines")
-            ),
-            strokeDash=vl.named("ways:N", ways, list(_DASHES_BY_WAYS), legend=wide_legend("ways")),
+            color=vl.named("line:N", ordered_colours(lines), legend=wide_legend("lines")),
+            strokeDash=vl.named("ways:N", _DASHES, legend=wide_legend("ways")),
             tooltip=[
                 vl.Tooltip("line:N", title="lines"),
                 vl.Tooltip("ways:N", title="ways"),

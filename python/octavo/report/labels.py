@@ -38,7 +38,7 @@ def labelled_lines(
     `with_labels`; a page gives them later where the reader chooses. `only` records that pass a
     test are points of lines.
     """
-    colour = vl.named(f"{key}:N", list(colours), list(colours.values()), legend=None)
+    colour = vl.named(f"{key}:N", colours, legend=None)
     lines = (
         vl.Chart()
         .filter(only)

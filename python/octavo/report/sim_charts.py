@@ -100,7 +100,7 @@ def _differences(totals: Totals, base: str, show: Any) -> vl.Chart:
         vl.Tooltip("total:N", title="in all"),
         vl.Tooltip("share:Q", title=title, format="+.3%"),
     ]
-    colour = vl.named("verdict:N", list(_VERDICTS), list(_VERDICTS.values()), legend=None)
+    colour = vl.named("verdict:N", _VERDICTS, legend=None)
     band = vl.Chart(data={"values": [{"low": 1 / (1 + RESOLUTION) - 1, "high": RESOLUTION}]}).mark(
         "rect", color=_SAME, opacity=0.18
     )
@@ -159,7 +159,7 @@ def parts_chart(data: dict[str, Any]) -> Spec | None:
         .encode(
             y=vl.Y("design:N", sort=None, title=None, axis=row_axis()),
             x=vl.X("share:Q", title=title, axis=_difference_axis("+.2~%", 5)),
-            color=_colours("part", parts),
+            color=vl.named("part:N", unordered_colours(parts), legend=wide_legend(None, parts)),
             order=vl.Order("place:Q"),
             tooltip=[
                 vl.Tooltip("design:N"),
@@ -260,7 +260,7 @@ def _series(what: str, values: Values, designs: Sequence[str]) -> Spec:
         for value in values
         if value["design"] in names
     ]
-    place = dict(zip(designs, unordered_colours(len(designs)), strict=True))
+    place = unordered_colours(designs)
     colours = {name: place[first] for first, name in names.items()}
     x = vl.X(
         "at:Q",
@@ -322,8 +322,3 @@ def _by(values: Values, field: str) -> dict[str, Values]:
     for value in values:
         groups.setdefault(value[field], []).append(value)
     return groups
-
-
-def _colours(field: str, names: Sequence[str]) -> vl.Field:
-    colours = unordered_colours(len(names))
-    return vl.named(f"{field}:N", names, colours, legend=wide_legend(None, names))

@@ -8,15 +8,17 @@ white and on the page's dark ground.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import cycle
 from math import ceil, floor, log10
-from typing import Any
+from typing import Any, TypeVar
 
 from octavo.report import vegalite as vl
 
 Spec = vl.Spec
 Values = list[dict[str, Any]]
 """A figure's data, a record for each mark."""
+Name = TypeVar("Name")
 
 HEAT = "#c8500a"
 """Heat, by how opaque it is."""
@@ -68,10 +70,10 @@ _CONFIG: Spec = {
 }
 
 
-def ordered_colours(number: int) -> list[str]:
-    """`number` colours from blue to yellow."""
-    last = len(_ORDERED) - 1
-    return [_between(last * at / max(number - 1, 1)) for at in range(number)]
+def ordered_colours(names: Sequence[Name]) -> dict[Name, str]:
+    """A colour for each of the names, from blue to yellow."""
+    last, steps = len(_ORDERED) - 1, max(len(names) - 1, 1)
+    return {name: _between(last * at / steps) for at, name in enumerate(names)}
 
 
 def _between(place: float) -> str:
@@ -87,9 +89,9 @@ def _channels(colour: str) -> list[int]:
     return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
 
 
-def unordered_colours(number: int) -> list[str]:
-    """`number` colours without an order; those of the palette again where it has too few."""
-    return [UNORDERED[at % len(UNORDERED)] for at in range(number)]
+def unordered_colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each of the names; those of the palette again where it has too few."""
+    return dict(zip(names, cycle(UNORDERED), strict=False))
 
 
 def rounded(value: float) -> float:

@@ -6,7 +6,7 @@ that is None is `null` there, which turns a part off; one that is not given is l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Spec = dict[str, Any]
@@ -42,9 +42,10 @@ Color = Facet = Order = Shape = StrokeDash = Tooltip = XOffset = Field
 Axis = Header = Legend = Scale = Part
 
 
-def named(field: str, names: Sequence[Any], values: Sequence[Any], **more: Any) -> Field:
-    """A channel that shows each of `names`, in their order, by one of `values`."""
-    return Field(field, sort=None, scale=Scale(domain=names, range=values), **more)
+def named(field: str, shown: Mapping[str, Any], **more: Any) -> Field:
+    """A channel that shows each name, in their order, by its colour, its mark or its dashes."""
+    scale = Scale(domain=list(shown), range=list(shown.values()))
+    return Field(field, sort=None, scale=scale, **more)
 
 
 def expression(text: str) -> Spec:

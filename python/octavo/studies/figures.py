@@ -35,7 +35,6 @@ def bars(
     """A bar for each of `values`: its `program`, its `value`, and what `kind` names of it, which
     has one of `colours`, in their order. `size` is a program's width and the height of all, pixels.
     """
-    names = list(colours)
     width, height = size
     chart: vl.Chart = (
         inline(values)
@@ -48,7 +47,7 @@ def bars(
                 scale=vl.Scale(paddingInner=0.25),
                 axis=vl.Axis(labelAngle=-45, grid=False, labelOverlap=False),
             ),
-            xOffset=vl.XOffset(f"{kind}:N", sort=None, scale=vl.Scale(domain=names)),
+            xOffset=vl.XOffset(f"{kind}:N", sort=None, scale=vl.Scale(domain=list(colours))),
             y=vl.Y(
                 "value:Q",
                 title=title,
@@ -56,8 +55,7 @@ def bars(
             ),
             color=vl.named(
                 f"{kind}:N",
-                names,
-                list(colours.values()),
+                colours,
                 legend=vl.Legend(title=None, orient="top", direction="horizontal"),
             ),
         )
@@ -71,9 +69,9 @@ def lines_by_size(
 ) -> Spec:
     """A line of each of `names` over the page size; the `key` of a value has its name."""
     x = vl.X("size:Q", title="page size", scale=LOG_2, axis=bytes_axis(ticks))
-    colours = unordered_colours(len(names))
+    colours = unordered_colours(names)
     marks = [MARKS[(number // len(UNORDERED)) % len(MARKS)] for number in range(len(names))]
-    chart = lines(values, x, y, key, names, colours, marks, wide_legend(None), point=45)
+    chart = lines(values, x, y, key, colours, marks, wide_legend(None), point=45)
     return finished(chart.properties(width=LINES_WIDTH, height=height))
 
 
@@ -87,25 +85,24 @@ def lines(
     x: vl.X,
     y: vl.Y,
     key: str,
-    names: Sequence[str],
-    colours: Sequence[str],
+    colours: Mapping[str, str],
     marks: Sequence[str],
     legend: vl.Part,
     *,
     point: int,
 ) -> vl.Chart:
-    """A line of each of `names`, with its colour and its mark of so many square pixels; the `key`
-    of a value has its name.
+    """A line of each name in `colours`, with its mark of so many square pixels; the `key` of a
+    value has its name.
     """
-    colour, mark = (vl.Scale(domain=list(names), range=list(of)) for of in (colours, marks))
+    shapes = dict(zip(colours, marks, strict=True))
     chart: vl.Chart = (
         inline(values)
         .mark("line", strokeWidth=1.6, point={"size": point, "filled": True})
         .encode(
             x=x,
             y=y,
-            color=vl.Color(f"{key}:N", sort=None, scale=colour, legend=legend),
-            shape=vl.Shape(f"{key}:N", sort=None, scale=mark, legend=legend),
+            color=vl.named(f"{key}:N", colours, legend=legend),
+            shape=vl.named(f"{key}:N", shapes, legend=legend),
         )
     )
     return chart

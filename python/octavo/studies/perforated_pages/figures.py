@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octavo.report import vegalite as vl
-from octavo.report.theme import MARKS, UNORDERED, Spec, Values, finished, inline, ordered_colours
+from octavo.report.theme import (
+    MARKS,
+    Spec,
+    Values,
+    finished,
+    inline,
+    ordered_colours,
+    unordered_colours,
+)
 from octavo.studies.figures import lines
 from octavo.studies.perforated_pages import Study
 from octavo.studies.perforated_pages.measurement import BASELINE, KINDS, PERFORATED
@@ -91,15 +99,15 @@ def _curves(
 ) -> vl.Chart:
     """A curve of each over the portion, the baseline's in black if it is the same for all."""
     width, height = size
-    names, colours = list(names), list(ordered_colours(len(names)))
+    colours = ordered_colours(names)
     if has_baseline:
-        names, colours = [_BASELINE_NAME, *names], [_BASELINE_COLOUR, *colours]
-    marks = [MARKS[number % len(MARKS)] for number in range(len(names))]
+        colours = {_BASELINE_NAME: _BASELINE_COLOUR, **colours}
+    marks = [MARKS[number % len(MARKS)] for number in range(len(colours))]
     x = vl.X("portion:Q", title="portion", axis=vl.Axis(format=".0%", tickCount=5))
     y = vl.Y("value:Q", title=title, scale=vl.Scale(zero=False))
     legend_title = None if has_baseline else ["perforated;", f"dashed: {_BASELINE_NAME}"]
     legend = vl.Legend(title=legend_title, orient="right")
-    chart = lines(values, x, y, "of", names, colours, marks, legend, point=40)
+    chart = lines(values, x, y, "of", colours, marks, legend, point=40)
     return chart.properties(width=width, height=height)
 
 
@@ -122,8 +130,7 @@ def _contents(study: Study) -> Spec | None:
                     y=vl.Y("value:Q", title="of entries", axis=vl.Axis(format=".0%")),
                     color=vl.named(
                         "kind:N",
-                        list(KINDS),
-                        list(UNORDERED[: len(KINDS)]),
+                        unordered_colours(KINDS),
                         legend=vl.Legend(title=None, orient="right"),
                     ),
                 )

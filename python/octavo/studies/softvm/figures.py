@@ -26,7 +26,6 @@ def figures_of(study: Study) -> dict[str, Spec]:
 def _organisations(measured: Sequence[Measurement]) -> Spec:
     """CPI over the size of L1, a line for each pair of line sizes."""
     pairs = sorted({(of.l1_line_bytes, of.l2_line_bytes) for m in measured for of, _ in m.sweep})
-    names = [_pair(*pair) for pair in pairs]
     values: Values = [
         {
             "panel": f"{m.program}, L2 {of.l2_bytes // KIB} KiB",
@@ -38,7 +37,7 @@ def _organisations(measured: Sequence[Measurement]) -> Spec:
         for of, cpi in m.sweep
         if cpi > 0
     ]
-    colours = unordered_colours(len(names))
+    colours = unordered_colours(_pair(*pair) for pair in pairs)
     chart = (
         inline(values)
         .mark("line", strokeWidth=1.4, point={"size": 25, "filled": True})
@@ -57,7 +56,6 @@ def _organisations(measured: Sequence[Measurement]) -> Spec:
             ),
             color=vl.named(
                 "lines:N",
-                names,
                 colours,
                 title="line of L1, of L2",
                 legend=wide_legend("line of L1, of L2"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from octavo.base.units import KIB
 from octavo.report import vegalite as vl
-from octavo.report.theme import UNORDERED, Spec, Values, finished
+from octavo.report.theme import Spec, Values, finished, unordered_colours
 from octavo.studies.figures import bars, lines_by_size
 from octavo.studies.tailored_page_sizes import Study
 from octavo.studies.tailored_page_sizes.measurement import (
@@ -66,7 +66,7 @@ def _bars(
         values,
         title,
         "design",
-        dict(zip(map(label, designs), UNORDERED, strict=False)),
+        unordered_colours(map(label, designs)),
         programs=max(len(by_program), 4),
         size=(_PROGRAM_WIDTH, _BARS_HEIGHT),
         format=format,

@@ -102,7 +102,7 @@ def _costs(by_tlb: dict[str, list[tuple[Measurement, Shape]]]) -> Spec:
 
 def _bars(values: Values, title: str, sizes: Sequence[int]) -> vl.Chart:
     names = [*map(format_bytes, sizes), pair_name(SMALL, LARGE)]
-    known = dict(zip(SIZES, ordered_colours(len(SIZES)), strict=True))
+    known = ordered_colours(SIZES)
     colours = [*(known[size] for size in sizes), PAIR_COLOURS[PAIRS.index(LARGE)]]
     return bars(
         values,
