@@ -200,12 +200,11 @@ def _kind(
     for name in names:
         if name in _SERVERS:
             kind = _SERVERS[name]
-            return kind, _node_version(file) if kind == "node" and file is not None else ()
+            return kind, _node_version(file) if kind == "node" else ()
     if file is not None and file.has(b"V8 is running "):
         return "node", _node_version(file)
     if file is not None and file.has(b"\0USE_ZEND_ALLOC_HUGE_PAGES\0"):
-        version = file.around(b"X-Powered-By: PHP/", rb"PHP/(\d+\.\d+\.\d+)")
-        return "php", _numbers((version or b"").decode())
+        return "php", _version_in(file, b"X-Powered-By: PHP/", rb"PHP/(\d+\.\d+\.\d+)")
     return _UNKNOWN, ()
 
 
@@ -243,10 +242,9 @@ def _known_allocator(name: str, file: ProgramFile | None) -> Runtime:
         if file is None:
             return replace(unknown, malloc_conf="MALLOC_CONF")
         variable = file.around(b"MALLOC_CONF\0", rb"\0([A-Z_]*MALLOC_CONF)\0")
-        version = file.around(b"-g", rb"(\d+\.\d+\.\d+)-\d+-g[0-9a-f]{40}")
         return replace(
             unknown,
-            allocator_version=_numbers((version or b"").decode()),
+            allocator_version=_version_in(file, b"-g", rb"(\d+\.\d+\.\d+)-\d+-g[0-9a-f]{40}"),
             malloc_conf=(variable or b"MALLOC_CONF").decode(),
         )
     if name == "mimalloc" and file is not None:
@@ -305,10 +303,7 @@ def _glibc_version(library: Path | None) -> tuple[int, ...]:
     if library is None:
         return ()
     with open_program(library) as file:
-        if file is None:
-            return ()
-        version = file.around(b" release version ", rb" release version (\d+\.\d+)")
-    return _numbers((version or b"").decode())
+        return _version_in(file, b" release version ", rb" release version (\d+\.\d+)")
 
 
 def _go_version(file: ProgramFile) -> tuple[int, ...] | None:
@@ -329,11 +324,7 @@ def _go_version(file: ProgramFile) -> tuple[int, ...] | None:
 
 
 def _node_version(file: ProgramFile | None) -> tuple[int, ...]:
-    if file is None:
-        return ()
-    marker = b"/download/release/v"
-    version = file.around(marker, rb"/download/release/v(\d+\.\d+\.\d+)/")
-    return _numbers((version or b"").decode())
+    return _version_in(file, b"/download/release/v", rb"/download/release/v(\d+\.\d+\.\d+)/")
 
 
 def _jvm_version(library: Path) -> tuple[int, ...]:
@@ -389,6 +380,12 @@ def _libraries(path: Path, loader: str) -> tuple[str, ...]:
         return (loader,)
     found = re.findall(r"(?:=> )?(/\S+) \(0x", done.stdout)
     return (loader, *found)
+
+
+def _version_in(file: ProgramFile | None, near: bytes, pattern: bytes) -> tuple[int, ...]:
+    """The version that a file names; empty where it names none, or cannot be read."""
+    version = file.around(near, pattern) if file is not None else None
+    return _numbers((version or b"").decode())
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -87,7 +87,8 @@ class Speeds:
                 kind, designs = note.get("kind"), note.get("designs")
                 if isinstance(kind, str) and kind in _USUAL_NS and isinstance(designs, list):
                     usual = _usual(kind, count, note["references"])
-                    self._add((trace, kind, *map(str, designs)), note["seconds"], usual)
+                    like = (trace, kind, *map(str, designs))
+                    _add_to(self._known, like, note["seconds"], usual)
 
     @property
     def is_measured(self) -> bool:
@@ -105,7 +106,7 @@ class Speeds:
         """Learns from a task; returns what a journal is to say of it."""
         trace, kind, *designs = like = self._like(task)
         self._lengths[trace] = references
-        self._add(like, seconds, self._usual(task))
+        _add_to(self._known, like, seconds, self._usual(task))
         return {"kind": kind, "designs": designs}
 
     def of_tasks(
@@ -123,9 +124,6 @@ class Speeds:
                 seconds, usual = known.get(like, (0.0, 0.0))
                 ratio = (seconds + ratio * _PRIOR_SECONDS) / (usual + _PRIOR_SECONDS)
             yield self._usual(task) * ratio
-
-    def _add(self, like: tuple[str, ...], seconds: float, usual: float) -> None:
-        _add_to(self._known, like, seconds, usual)
 
     def _like(self, task: Task) -> tuple[str, ...]:
         if id(task) not in self._likes:

@@ -184,7 +184,7 @@ def resolve(
         settings = {**one.settings, **({} if one.seed is None else {SEED_KEY: one.seed})}
         which = (one.machine, json.dumps(settings), one.design)
         if which not in resolved:
-            resolved[which] = resolve_on(machines[one.machine], settings, (one.design,), choices)
+            resolved[which] = resolve_on(machines[one.machine], settings, one.design, choices)
         labels = {
             "trace": one.trace,
             "machine": one.machine,

@@ -73,7 +73,6 @@ class SweepResult(Tabular):
             rows.append(
                 {
                     **self._labels(one),
-                    "timing": self._timings[one.simulation.key],
                     "key": one.simulation.key,
                     "stopped": about["stopped"],
                     "is_bound": about["is_bound"],
@@ -101,7 +100,6 @@ class SweepResult(Tabular):
         tables = []
         for one, stored in self._stored:
             labels, count = self._labels(one), stored.table.num_rows
-            labels["timing"] = self._timings[one.simulation.key]
             columns = [pa.repeat(pa.scalar(labels[of.name], of.type), count) for of in fields]
             kept = stored.table.select(_ROW_COLUMNS)
             tables.append(
@@ -123,7 +121,8 @@ class SweepResult(Tabular):
         return {one.simulation.key: _timing(stored) for one, stored in self._stored}
 
     def _labels(self, one: Planned) -> dict[str, Any]:
-        return {name: _plain(one.labels.get(name)) for name in (*LABELS, *self.plan.settings)}
+        labels = {name: _plain(one.labels.get(name)) for name in (*LABELS, *self.plan.settings)}
+        return {**labels, "timing": self._timings[one.simulation.key]}
 
     def _label_fields(self) -> list[pa.Field[Any]]:
         import pyarrow as pa

@@ -132,17 +132,17 @@ def digest(text: str) -> str:
 def resolve_on(
     machine: str,
     settings: Mapping[str, Setting],
-    designs: tuple[str | type[Design], ...],
+    design: str | type[Design],
     choices: Mapping[str, Any],
 ) -> Machine:
-    """The machine with these settings, on which all designs can be built. Raises UsageError."""
+    """The machine with these settings, on which the design can be built. Raises UsageError."""
     texts = setting_texts(settings)
     short = [*short_settings(**{key: choices[key] for key in MACHINE_CHOICES if key in choices})]
     try:
-        configuration = configure_sim(machine=machine, designs=designs, settings=texts, **choices)
+        configuration = configure_sim(machine=machine, designs=[design], settings=texts, **choices)
         resolved = resolve_machine(machine, [*short, *texts])
     except UsageError as error:
-        about = _cause(str(error), machine, texts, designs, choices)
+        about = _cause(str(error), machine, texts, design, choices)
         raise UsageError(f"{about}{error}") from None
     analysis = configuration.core_analysis
     assert analysis.stream is not None, "it is a simulation's"
@@ -152,7 +152,7 @@ def resolve_on(
         toml=resolved.toml,
         numbers=canonical(_with_contents(numbers)),
         stream=analysis.stream,
-        footprint_bytes=-(-analysis.footprint_bytes // len(designs)),
+        footprint_bytes=analysis.footprint_bytes,
     )
 
 
@@ -160,12 +160,12 @@ def _cause(
     error: str,
     machine: str,
     texts: list[str],
-    designs: tuple[str | type[Design], ...],
+    design: str | type[Design],
     choices: Mapping[str, Any],
 ) -> str:
     """The machine or the design that an error is about, as the beginning of its sentence: the
     machine where another design has the error, too, both where none has; nothing where the
-    designs have it on any machine.
+    design has it on any machine.
     """
 
     def is_of(**given: Any) -> bool:
@@ -175,12 +175,12 @@ def _cause(
             return str(other) == error
         return False
 
-    if is_of(designs=designs):
+    if is_of(designs=[design]):
         return ""
     where = f"machine {machine}{' with ' if texts else ''}{', '.join(texts)}: "
     if is_of(machine=machine, settings=texts, designs=DEFAULT_DESIGNS[:1], **choices):
         return where
-    return f"design {', '.join(map(name_of, designs))} on {where}"
+    return f"design {name_of(design)} on {where}"
 
 
 def resolve_counting(**choices: Any) -> str:

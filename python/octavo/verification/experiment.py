@@ -222,9 +222,6 @@ class Experimenter:
     def _tick(self) -> None:
         if self._interrupts.first is not None:
             raise _Stop
-        self._report_progress()
-
-    def _report_progress(self) -> None:
         name, number = self._now
         elapsed = time.monotonic() - self._began
         plan = self._plan
@@ -296,9 +293,9 @@ class Experimenter:
         if ended.status:
             raise _Failed(_with_output(f"it ended with {how_it_ended(ended.status)}", text))
         if metric.source == "time":
-            return ended, Reading(seconds, None, 0)
+            return ended, Reading(seconds)
         if metric.source == "cpu":
-            return ended, Reading(ended.cpu_seconds, None, 0)
+            return ended, Reading(ended.cpu_seconds)
         return ended, _number(metric, text)
 
     def _serve(self, program: Supervised, output: int) -> tuple[Ended, Reading]:
@@ -313,12 +310,11 @@ class Experimenter:
         said = self._command(plan.metric.command, "the command of --metric", program, output)
         used = _cpu_seconds(program) - used
         program.look()
-        if not program.is_running():
-            raise _Failed(self._early_end(program, output))
+        self._check_running(program, output)
         if plan.metric.source == "command-time":
-            reading = Reading(said.seconds, None, 0)
+            reading = Reading(said.seconds)
         elif plan.metric.source == "command-cpu":
-            reading = Reading(used, None, 0)
+            reading = Reading(used)
         else:
             reading = _number(plan.metric, said.output)
         ended = program.finish(self._tick, terminate=plan.stop_seconds)
@@ -332,13 +328,11 @@ class Experimenter:
         def tick() -> None:
             """Gives up with the server, for which a command may wait for ever."""
             self._tick()
-            if not program.is_running():
-                raise _Failed(self._early_end(program, output))
+            self._check_running(program, output)
 
         said = run_command(command, tick)
         if said.status:
-            if not program.is_running():
-                raise _Failed(self._early_end(program, output))
+            self._check_running(program, output)
             how = f"{what} ended with {how_it_ended(said.status)}"
             raise _Failed(_with_output(how, said.output))
         return said
@@ -348,8 +342,7 @@ class Experimenter:
         deadline = time.monotonic() + self._plan.ready_seconds
         while True:
             self._tick()
-            if not program.is_running():
-                raise _Failed(self._early_end(program, output))
+            self._check_running(program, output)
             if self._is_ready(program, ready):
                 return
             if time.monotonic() > deadline:
@@ -369,10 +362,12 @@ class Experimenter:
             raise _Failed(f"the shell finds no command `{quoted(ready)}` (--ready)")
         return status == 0
 
-    def _early_end(self, program: Supervised, output: int) -> str:
-        ended = program.finish(self._tick)
-        how = f"the server ended by itself with {how_it_ended(ended.status)}"
-        return _with_output(how, read_output(output))
+    def _check_running(self, program: Supervised, output: int) -> None:
+        """A server that has ended does not count."""
+        if not program.is_running():
+            status = program.finish(self._tick).status
+            how = f"the server ended by itself with {how_it_ended(status)}"
+            raise _Failed(_with_output(how, read_output(output)))
 
 
 def check_ready(ready: str) -> None:

@@ -108,9 +108,9 @@ class Reading:
     """A number found in an output."""
 
     value: float
-    name: str | None
+    name: str | None = None
     """Its name, where the format is known."""
-    others: int
+    others: int = 0
     """Different numbers that were found before it, which do not count."""
 
 
@@ -210,7 +210,7 @@ def read_metric(metric: Metric, output: str) -> Reading | str:
         )
     if metric.better is None:
         return "whether a higher number is better is not known: give --better higher or lower"
-    return Reading(value, None, 0)
+    return Reading(value)
 
 
 def _reading(found: list[float], name: str | None) -> Reading:
