@@ -55,7 +55,7 @@ def advise(
     *,
     base: int = 64 * MIB,
     growth: float = 0.0,
-    limits: Thresholds | None = None,
+    limits: Thresholds = Thresholds(),
     instructions: int = 10**9,
     costs: WalkCosts | None = None,
     faults: PageFaults | None = None,

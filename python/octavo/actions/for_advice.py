@@ -45,7 +45,7 @@ def actions_for(
     advice: Advice,
     host: HugePages,
     program: str = UNKNOWN_PROGRAM,
-    limits: Thresholds | None = None,
+    limits: Thresholds = Thresholds(),
     *,
     subject: Subject = _UNKNOWN,
     try_pages: TryPages = lambda: None,
@@ -55,7 +55,6 @@ def actions_for(
     `program` is the command that was traced, as a shell would take it; `subject` says what manages
     its memory. `try_pages` asks this kernel; where it gives None, nothing is said to be tried.
     """
-    limits = limits or Thresholds()
     if not advice.changes:
         return list(_keep_small(advice, host, program, limits))
     if subject.runtime.names[:2] == ("unknown", "unknown"):
@@ -78,11 +77,9 @@ def _assumed(runtime: Runtime, host: HugePages) -> Runtime:
     return replace(runtime, allocator=allocator, facts=frozenset(facts))
 
 
-def usable_size(advice: Advice, host: HugePages, limits: Thresholds | None = None) -> int:
+def usable_size(advice: Advice, host: HugePages, limits: Thresholds = Thresholds()) -> int:
     """The advised size in bytes, or the one to use where this processor does not have that."""
-    if not advice.changes:
-        return BASE_PAGE
-    return _usable_size(advice, host, limits or Thresholds())[0]
+    return _usable_size(advice, host, limits)[0] if advice.changes else BASE_PAGE
 
 
 def _usable_size(advice: Advice, host: HugePages, limits: Thresholds) -> tuple[int, list[Action]]:

@@ -256,10 +256,9 @@ class Advice:
 
 
 def advise_all(
-    rows: Sequence[Row], machine: Machine, thresholds: Thresholds | None = None
+    rows: Sequence[Row], machine: Machine, limits: Thresholds = Thresholds()
 ) -> list[Advice]:
     """Advice for code, for data, then for each large region, most misses first."""
-    limits = thresholds or Thresholds()
     whole, large = cases_to_advise(rows, machine)
     return [advise(case, limits) for case in (*whole, *large)]
 

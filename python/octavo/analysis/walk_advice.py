@@ -41,7 +41,7 @@ def advise_by_walks(
     rows: Sequence[Row],
     machine: Machine,
     costs: WalkCosts,
-    thresholds: Thresholds | None = None,
+    limits: Thresholds = Thresholds(),
     *,
     with_faults: bool = True,
     native: NativeTime | None = None,
@@ -53,7 +53,6 @@ def advise_by_walks(
     the counted part takes natively, where that is known, and `kernel_seconds` that of its system
     calls.
     """
-    limits = thresholds or Thresholds()
     if not with_faults:
         rows = [row for row in rows if row["component"] != FAULTS]
     whole, large = cases_to_advise(rows, machine)

@@ -110,7 +110,7 @@ def advice_records(
     command: Sequence[str] | None,
     manifest: dict[str, Any],
     *,
-    limits: Thresholds | None = None,
+    limits: Thresholds = Thresholds(),
     costs: WalkCosts | None = None,
     runtimes: Mapping[int, Runtime] | None = None,
     programs: Sequence[Program] = (),
@@ -131,7 +131,6 @@ def advice_records(
     `is_part` says that a part of the run was chosen to count. `try_pages` asks this kernel for
     pages of a size.
     """
-    limits = limits or Thresholds()
     merged = rows_by_program(rows, programs)
     if native is not None and costs is not None:
         instructions = stream_counters(merged).get("instructions", 0)

@@ -14,7 +14,6 @@ from octavo.base.text import quoted
 from octavo.base.units import BASE_PAGE, MIB, format_bytes, page_size
 
 if TYPE_CHECKING:
-    from octavo._core import ClassCounts
     from octavo._core import Classified as CoreClassified
     from octavo._core import MissClasses as CoreClasses
 
@@ -146,11 +145,11 @@ def read_classes(of: CoreClasses | None) -> MissClasses | None:
     return MissClasses(
         tlb=Classified(of["page_size"], of["larger"], of["sets"], of["ways"]),
         regions=_added(
-            ((region["name"], region["kind"], region["path"]), _classes(region["counts"]))
+            ((region["name"], region["kind"], region["path"]), Classes(**region["counts"]))
             for region in of["regions"]
         ),
         functions=_added(
-            ((function["name"], function["path"]), _classes(function["counts"]))
+            ((function["name"], function["path"]), Classes(**function["counts"]))
             for function in functions
         ),
         lines={
@@ -178,12 +177,6 @@ def describe(tlb: Classified) -> str:
     """`64 entries, 4-way, 4 KiB pages`."""
     ways = "fully associative" if tlb.sets == 1 else f"{tlb.ways}-way"
     return f"{tlb.entries} entries, {ways}, {format_bytes(tlb.page_size)} pages"
-
-
-def _classes(counts: ClassCounts) -> Classes:
-    return Classes(
-        counts["compulsory"], counts["capacity"], counts["conflict"], counts["page_size"]
-    )
 
 
 def _added(pairs: Iterable[tuple[Place, Classes]]) -> dict[Place, Classes]:
