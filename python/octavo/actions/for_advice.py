@@ -370,7 +370,7 @@ class _Chooser:
             touched = case.bytes or case.at(size).touched_bytes
             pages = pool_pages(self.subject, touched)
             subject = replace(self.subject, pool_pages=pages)
-            yield from self._lines_for_shared(subject, size)
+            yield from replace(self, subject=subject)._lines_for_shared(size)
             return
         if size != PMD_PAGE or self.host.shared_thp in (None, "deny"):
             yield _note(f"This kernel gives no {format_bytes(size)} pages to shared memory.")
@@ -392,14 +392,13 @@ class _Chooser:
             asking = self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
             yield replace(asking, command=f"{advise}\n{asking.command}")
             return
-        yield from self._lines_for_shared(self.subject, size)
+        yield from self._lines_for_shared(size)
         needed = needed_for_shared(self.host, "advise") or {}
         yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", needed)
 
-    def _lines_for_shared(self, subject: Subject, size: int) -> Iterator[Action]:
-        chooser = replace(self, subject=subject)
-        for line in lines_for(subject, self.host, "shared"):
-            yield from chooser._acted(line, size)
+    def _lines_for_shared(self, size: int) -> Iterator[Action]:
+        for line in lines_for(self.subject, self.host, "shared"):
+            yield from self._acted(line, size)
 
     def _for_data_of_file(self, size: int) -> Iterator[Action]:
         """Data of a mapped file: only a file system with large folios has them in huge pages."""

@@ -221,11 +221,9 @@ def _first_column(columns: Sequence[tuple[int, bool]]) -> int:
 
 def _column(record: Record, page_size: int) -> int | None:
     """The column of a size, of the machine if the first one is."""
-    modelled = record["columns"][first_column(record)]["modelled"]
-    for index, of in enumerate(record["columns"]):
-        if (of["page_size"], of["modelled"]) == (page_size, modelled):
-            return index
-    return None
+    columns = record["columns"]
+    wanted = {**columns[first_column(record)], "page_size": page_size}
+    return columns.index(wanted) if wanted in columns else None
 
 
 def _what(record: Record) -> str:

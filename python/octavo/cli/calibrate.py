@@ -120,15 +120,8 @@ def _show(found: Measurement, file: CalibrationFile, machine: MachineFile | None
         "Page walk, added to a load: median and most where each load waits for the one before, "
         "least where eight chains of loads overlap.",
     )
-    show_grid(console, latency_grid(calibration))
-    for grid in (
-        parallel_grid(calibration),
-        core_grid(calibration),
-        stream_grid(calibration),
-        fault_grid(calibration),
-    ):
-        if grid.rows:
-            show_grid(console, grid)
+    for grid in (latency_grid, parallel_grid, core_grid, stream_grid, fault_grid):
+        show_grid(console, grid(calibration))
     say(console, f"Median (10%–90%) of {found.samples['rounds']} interleaved rounds.")
     for note in calibration.notes:
         say(console, note)

@@ -213,12 +213,15 @@ def _measured(
         passes.insert(0, Pass(_EMPTY, guest))
     where = "in a virtual machine" if is_virtual else "native"
     done = run_passes(passes, f"{of.program}, {where}", say)
-    if not is_virtual:
-        return _collected(of, on, of.ideal, is_virtual, done), done
-    result = done.documents.get(_EMPTY)
-    if result is None:
-        return None, done
-    return _collected(of, on, all_counted(result), is_virtual, done), done
+    ideal = of.ideal
+    if is_virtual:
+        if _EMPTY not in done.documents:
+            return None, done
+        ideal = all_counted(done.documents[_EMPTY])
+    found = ((at, done.documents.get(_key(at))) for at in on)
+    rows = tuple(ProgramRow(at, all_counted(result)) for at, result in found if result is not None)
+    regions = of.ideal[BASELINE].large_pages
+    return ProgramMeasurement(of.program, is_virtual, regions, ideal, rows), done
 
 
 def _on(of: Fragments, ideal: dict[str, Counted], is_virtual: bool) -> list[str]:
@@ -241,19 +244,3 @@ def _unfragmented_guest(ideal: dict[str, Counted]) -> tuple[str, ...]:
 
 def _key(of: Fragments) -> str:
     return f"{of.portion:g} {of.fraction:g} {of.layout}"
-
-
-def _collected(
-    of: _Traced,
-    on: Sequence[Fragments],
-    ideal: dict[str, Counted],
-    is_virtual: bool,
-    done: Done,
-) -> ProgramMeasurement:
-    rows = tuple(
-        ProgramRow(at, all_counted(done.documents[_key(at)]))
-        for at in on
-        if _key(at) in done.documents
-    )
-    regions = of.ideal[BASELINE].large_pages
-    return ProgramMeasurement(of.program, is_virtual, regions, ideal, rows)
