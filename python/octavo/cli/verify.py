@@ -208,8 +208,6 @@ def _show(console: Console, outcome: Outcome) -> None:
     say(console, decision_text(outcome), "bold green")
     say(console, headline(outcome))
     show_grid(console, settings_grid(outcome))
-    regions = regions_grid(outcome)
-    if regions is not None:
-        show_grid(console, regions)
+    show_grid(console, regions_grid(outcome))
     for text in remarks(outcome):
         say(console, text, "dim")

@@ -127,12 +127,12 @@ def show_cautions(console: Console, result: Finished) -> None:
 
 
 def show_grid(
-    console: Console, grid: Grid, shown: int | None = None, *, wrapped: bool = False
+    console: Console, grid: Grid | None, shown: int | None = None, *, wrapped: bool = False
 ) -> None:
-    """Prints a table, or nothing where it has no rows; `wrapped` to the console's width, it has
-    sentences to read and no numbers for programs.
+    """Prints a table, or nothing where there is none, or it has no rows; `wrapped` to the console's
+    width, it has sentences to read and no numbers for programs.
     """
-    if not grid.rows:
+    if grid is None or not grid.rows:
         return
     console.print()
     say(console, grid.title, "bold")

@@ -32,15 +32,11 @@ def show_result(console: Console, result: RunResult, *, advice: bool) -> None:
     show_cautions(console, result)
     if advice:
         _show_answer(console, result.advice[0])
-    modelled = machine_grid(rows, manifest)
-    if modelled is not None:
-        show_grid(console, modelled)
+    show_grid(console, machine_grid(rows, manifest))
     for level in range(1, depth + 1):
         show_grid(console, page_size_grid(rows, level))
     programs = result.programs
-    processes = process_grid(rows, manifest, depth, programs)
-    if processes is not None:
-        show_grid(console, processes, _PROCESSES_SHOWN)
+    show_grid(console, process_grid(rows, manifest, depth, programs), _PROCESSES_SHOWN)
     regions = region_grid(rows, result.advice, depth, programs, manifest["processes"])
     show_grid(console, regions, _REGIONS_SHOWN)
     if result.allocations is not None:
