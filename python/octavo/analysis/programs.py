@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from octavo.analysis.rows import Row, exec_chains, rows_together
+from octavo.base.units import format_count
 from octavo.hardware.tlb_levels import Machine
 
 if TYPE_CHECKING:
@@ -85,3 +86,18 @@ def several_processes(manifest: Mapping[str, Any]) -> list[str]:
     """`13 processes`, where there were several: images that replace each other by exec are one."""
     count = len(set(exec_chains(manifest["processes"]).values()))
     return [f"{count} processes"] if count > 1 else []
+
+
+def work_in_words(
+    manifest: Mapping[str, Any],
+    references: int,
+    instructions: int,
+    *,
+    rates: Iterable[str] = (),
+    more: Iterable[str] = (),
+) -> str:
+    """The amount of work counted, with its rates, and more about it, and the time taken."""
+    amount = format_count(instructions) if instructions else "no"
+    counted = (f"{format_count(references)} references", f"{amount} instructions", *rates)
+    time = f"{manifest['elapsed_seconds']:.1f} s"
+    return ", ".join([*counted, *several_processes(manifest), *more, time])

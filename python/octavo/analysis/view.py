@@ -13,7 +13,7 @@ from octavo.analysis.programs import (
     process_names,
     program_label,
     rows_by_program,
-    several_processes,
+    work_in_words,
 )
 from octavo.analysis.rows import (
     Row,
@@ -352,11 +352,5 @@ def headline(manifest: dict[str, Any], rows: Sequence[Row]) -> str:
     """The program, the amount of work counted and the time taken."""
     totals = stream_counters(rows)
     peak = peak_memory_by_size(rows).get(BASE_PAGE)
-    parts = [
-        f"{format_count(totals['references'])} references",
-        f"{format_count(totals['instructions']) if totals['instructions'] else 'no'} instructions",
-        *several_processes(manifest),
-        *([f"{format_bytes(peak)} resident at most"] if peak is not None else []),
-        f"{manifest['elapsed_seconds']:.1f} s",
-    ]
-    return ", ".join(parts)
+    resident = [] if peak is None else [f"{format_bytes(peak)} resident at most"]
+    return work_in_words(manifest, totals["references"], totals["instructions"], more=resident)

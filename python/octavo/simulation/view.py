@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from octavo.analysis.programs import several_processes
+from octavo.analysis.programs import work_in_words
 from octavo.base.table import Grid
 from octavo.base.units import format_bytes, format_count, format_cpi, format_mpki, format_share
 from octavo.simulation.api import SimResult
@@ -45,17 +45,9 @@ class _Measure:
 
 def headline(result: SimResult) -> str:
     """The amount of work simulated and the time taken."""
-    configuration = result.configuration
-    references, instructions = result.work.values()
-    warm = configuration.warm_up_instructions
-    parts = [
-        f"{format_count(references)} references",
-        f"{format_count(instructions) if instructions else 'no'} instructions",
-        *several_processes(result.manifest),
-        *([f"after {format_count(warm)} instructions of warm-up"] if warm else []),
-        f"{result.manifest['elapsed_seconds']:.1f} s",
-    ]
-    return ", ".join(parts)
+    warm = result.configuration.warm_up_instructions
+    after = [f"after {format_count(warm)} instructions of warm-up"] if warm else []
+    return work_in_words(result.manifest, *result.work.values(), more=after)
 
 
 def grids(result: SimResult) -> Iterator[Grid]:

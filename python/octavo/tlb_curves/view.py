@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from octavo.analysis.programs import several_processes
+from octavo.analysis.programs import work_in_words
 from octavo.base import metrics
 from octavo.base.table import Grid
 from octavo.base.units import (
@@ -45,15 +45,9 @@ def headline(result: CurvesResult) -> str:
     rpi = metrics.references_per_instruction(
         references, metrics.rated_instructions(instructions, references)
     )
-    parts = [
-        f"{format_count(references)} references",
-        f"{format_count(instructions) if instructions else 'no'} instructions",
-        *([] if rpi is None else [f"{rpi:.3f} references per instruction"]),
-        *several_processes(result.manifest),
-        *_sharing(result),
-        f"{result.manifest['elapsed_seconds']:.1f} s",
-    ]
-    return ", ".join(parts)
+    rate = [] if rpi is None else [f"{rpi:.3f} references per instruction"]
+    sharing = _sharing(result)
+    return work_in_words(result.manifest, references, instructions, rates=rate, more=sharing)
 
 
 def _sharing(result: CurvesResult) -> Iterator[str]:
