@@ -42,12 +42,12 @@ class Answer:
     """Whether anything is to be done."""
     gain: Gain
     """Of all that is to be done; where nothing is, of what was judged and refused."""
-    growth_bytes: int
+    growth_bytes: int = 0
     """Memory that it takes."""
-    settings: str
+    settings: str = ""
     """Lines of shell, the program among them; empty where there is nothing to paste."""
-    undo: str
-    verify: str
+    undo: str = ""
+    verify: str = ""
     """Lines of shell that measure it; empty without a program."""
 
     def record(self) -> Record:
@@ -114,14 +114,14 @@ def answer_of(
         kept = "the pages as they are" if present else "4 KiB"
         if gain.expected < limits.min_gain:
             text = _too_late(kept, chosen, all_gain, machine, cost_label)
-            return Answer(text + besides, False, gain, 0, "", "", "")
+            return Answer(text + besides, False, gain)
         making = seconds_of_pages((_touched(reached) - _touched(present)) // PMD_PAGE)
         saved = reached_gain.expected * (run_seconds or 0.0)
         if not reached_gain.is_expected:
             making = 0.0
         elif run_seconds is not None and making >= _LITTLE_SECONDS and saved < making:
             text = _too_short(kept, reached, reached_gain, making, machine, cost_label)
-            return Answer(text + besides, False, gain, 0, "", "", "")
+            return Answer(text + besides, False, gain)
     growth = max(0, _growth(chosen, chains) - _growth(present, chains))
     largest = max(item["usable_page_size"] for item in chosen)
     if largest in memory:
@@ -288,7 +288,7 @@ def _keep(
             f"Which page size? {_by_size(present)}, which it has already: nothing is to be done. "
             f"They save {_sum(present)} of the time on {machine} ({cost_label})."
         )
-        return Answer(text, False, _sum(present), 0, "", "", "")
+        return Answer(text, False, _sum(present))
     refused = [item for item in whole if item["reason"] == "memory"]
     if refused:
         best = max(refused, key=lambda item: item["gain"]["expected"])
@@ -298,7 +298,7 @@ def _keep(
             f"{_sum([best])} of the time on {machine} ({cost_label}), but take more than "
             f"{limits.max_growth:.0%} more memory (--max-growth)."
         )
-        return Answer(text, False, gain, 0, "", "", "")
+        return Answer(text, False, gain)
     text = f"Which page size? Keep 4 KiB: no gain is expected on {machine}"
     saves = f"would {gain.consequence} ({cost_label})"
     by_faults = (gain.is_expected or gain.is_loss) and any(
@@ -324,7 +324,7 @@ def _keep(
             f"Which page size? Keep 4 KiB: neither code nor data alone gains {limits.min_gain:.0%} "
             f"on {machine}; larger pages for both {saves}"
         )
-    return Answer(f"{text}.", False, gain, 0, "", "", "")
+    return Answer(f"{text}.", False, gain)
 
 
 def _saves_few_walks(item: Record, limits: Thresholds) -> bool:
