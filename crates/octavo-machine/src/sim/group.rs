@@ -1,17 +1,24 @@
 //! Machines whose cores are lanes of one pass over the instructions.
 
 use octavo_types::Instructions;
+use rayon::prelude::*;
 
 use super::workers::Machines;
 use crate::core::{CoreGroup, Costs};
 use crate::front::Batch;
+use crate::machine::AnyMachine;
 
-/// Machines that one thread plays together.
+/// Parts with fewer accesses are not shared by threads.
+const MIN_SHARED: usize = 1 << 12;
+
+/// Machines whose cores one thread executes together.
 pub struct Group {
     /// Their numbers.
     pub members: Vec<usize>,
     /// By core; none if no core executes instructions.
     cores: Vec<CoreGroup>,
+    /// Whether its machines play on several threads, before one executes the instructions.
+    is_shared: bool,
 }
 
 impl Group {
@@ -21,7 +28,7 @@ impl Group {
             members.iter().filter_map(|machine| machines[*machine].core_setup()).collect();
         let count = setups.first().map_or(0, |setup| setup.count());
         let cores = (0..count).map(|_| CoreGroup::new(&setups, instructions)).collect();
-        Group { members: members.to_vec(), cores }
+        Group { members: members.to_vec(), cores, is_shared: false }
     }
 
     /// Plays a batch on the machines of the group.
@@ -32,8 +39,13 @@ impl Group {
         }
         for part in batch.parts() {
             let mut playing = [false; CoreGroup::MAX_MACHINES];
-            for (machine, is_playing) in machines.iter_mut().zip(&mut playing) {
+            let play = |(machine, is_playing): (&mut Box<dyn AnyMachine>, &mut bool)| {
                 *is_playing = machine.play_part(&part, batch.accesses());
+            };
+            if self.is_shared && part.accesses.len() >= MIN_SHARED {
+                machines.par_iter_mut().zip(playing.par_iter_mut()).for_each(play);
+            } else {
+                machines.iter_mut().zip(&mut playing).for_each(play);
             }
             let Some(first) = playing.iter().position(|is_playing| *is_playing) else { return };
             // The same in all that play.
@@ -70,7 +82,7 @@ pub fn groups(machines: &Machines, threads: usize, instructions: Instructions) -
             None => alike.push(vec![number]),
         }
     }
-    let mut groups = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for of in &alike {
         let mut rest = &of[..];
         for size in sizes(of.len(), threads, instructions) {
@@ -79,6 +91,9 @@ pub fn groups(machines: &Machines, threads: usize, instructions: Instructions) -
             rest = others;
         }
     }
+    // Threads without a group help others.
+    let is_shared = groups.len() < threads;
+    groups.iter_mut().for_each(|group| group.is_shared = is_shared);
     groups
 }
 
