@@ -14,6 +14,7 @@ mod live;
 mod memory_file;
 pub mod native;
 mod observer;
+mod present_pages;
 mod recorder;
 mod relocation;
 mod replay;
@@ -43,6 +44,7 @@ pub use native::{Manifest, NativeFile, NativeSink, NativeSource, Overview, Strea
 pub use observer::{
     ExitReason, Observer, RunExit, RunProgress, RunResult, StreamProgress, StreamResult,
 };
+pub use present_pages::PresentPages;
 pub use recorder::Recorder;
 pub use relocation::Relocation;
 pub use replay::{Replay, Replayed};

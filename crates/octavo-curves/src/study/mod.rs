@@ -6,8 +6,8 @@
 //! go to one [`recency`] order for each page size. [`pages`] holds the state of each page.
 
 use octavo_trace::{
-    AddressSpace, Observer, Region, RegionId, Relocation, Segments, Start, StreamConsumer,
-    StreamEnd, StreamIdentity, StreamProgress,
+    AddressSpace, Observer, PresentPages, Region, RegionId, Relocation, Segments, Start,
+    StreamConsumer, StreamEnd, StreamIdentity, StreamProgress,
 };
 use octavo_types::{
     AddrRange, Consumer, DataItem, Event, FetchPage, MapSource, PageNumber, PageSize, Segment,
@@ -50,8 +50,8 @@ const MADV_REMOVE: u64 = 9;
 /// How many data items may follow one [`PageStream::reserve`]: each makes up to four accesses.
 const MOST_ITEMS: usize = 1 << 16;
 
-/// Base pages that the events of a stream may name as present, 64 GiB: where there are more, the memory is not known. Each
-/// takes time, and a trace could name all of an address space in a few words.
+/// Base pages that the events of a stream may name as present, 64 GiB, those that are present already left out: where there
+/// are more, the memory is not known. Each takes time, and a trace could name all of an address space in a few words.
 const MOST_PRESENT: u64 = 1 << 24;
 
 /// The configuration of a study.
@@ -151,6 +151,8 @@ struct ProcessMemory {
     /// Whether executions were left out, and whether the pages that were present then are known.
     left_out: bool,
     has_present: bool,
+    /// The traced pages that are present.
+    present: PresentPages,
     /// How many more pages events may name as present.
     most_present: u64,
     machine: Option<Box<MachineState>>,
@@ -218,6 +220,7 @@ impl Study {
                 own: PageSet::default(),
                 left_out: false,
                 has_present: false,
+                present: PresentPages::default(),
                 most_present: MOST_PRESENT,
                 machine: config.machine.as_ref().map(|tlbs| Box::new(MachineState::new(tlbs))),
             },
@@ -494,17 +497,21 @@ impl Study {
     /// The process has memory in a range as traced: all of its pages, or it is not known which.
     fn present(&mut self, range: AddrRange, known: bool) {
         let (first, end) = base_pages(range);
-        let left = self.memory.most_present.checked_sub(end.saturating_sub(first));
+        let new = self.memory.present.missing(&(first..end));
+        let pages = new.iter().map(|part| part.end - part.start).sum();
+        let left = self.memory.most_present.checked_sub(pages);
         let Some(left) = left.filter(|_| known) else {
             self.memory.has_present &= !self.memory.space.has_own(&(first..end));
             return;
         };
         self.memory.most_present = left;
-        for traced in first..end {
+        for traced in self.memory.present.add(first..end).into_iter().flatten() {
             let number = PageNumber::new(traced);
             let page = self.memory.relocate(traced);
             // A page that is known to have been untouched is touched by an execution that comes yet.
-            if self.memory.space.is_own(number) && !self.memory.untouched.holds(page) {
+            if self.memory.untouched.holds(page) {
+                self.memory.present.remove(traced..traced + 1);
+            } else if self.memory.space.is_own(number) {
                 let region = self.memory.region(traced);
                 self.memory.touched(traced, page, region);
                 self.data.present(page, region);
@@ -614,6 +621,7 @@ impl Consumer for Study {
         if let Some(attribution) = &mut self.attribution {
             attribution.event(event);
         }
+        self.memory.present.event(event);
         let ProcessMemory { space, machine, .. } = &mut self.memory;
         if let Some(machine) = machine
             && machine.event(event, |range| space.relocation().range(range))
@@ -701,6 +709,7 @@ impl Observer for Study {
         self.memory.residency.keep_results_only();
         self.memory.huge_pages = self.memory.huge_pages.results_only();
         self.memory.untouched = Untouched::default();
+        self.memory.present = PresentPages::default();
         if let Some(attribution) = &mut self.attribution {
             **attribution = attribution.results_only();
         }
@@ -719,6 +728,7 @@ impl Observer for Study {
             own: self.memory.own.clone(),
             left_out: self.memory.left_out,
             has_present: self.memory.has_present,
+            present: PresentPages::default(),
             most_present: self.memory.most_present,
             machine: self.memory.machine.as_ref().map(|machine| Box::new(machine.results_only())),
         };

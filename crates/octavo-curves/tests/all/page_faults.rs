@@ -184,3 +184,38 @@ fn memory_that_is_present_where_counting_begins_belongs_to_the_memory_and_does_n
     assert_eq!(touched_bytes(&study, PageSize::BASE), HUGE / 2 + 4096);
     assert_eq!(touched_bytes(&study, PageSize::HUGE), 2 * HUGE);
 }
+
+/// More than half of the 64 GiB that a stream may have, named at each beginning of counting.
+#[test]
+fn memory_that_is_present_already_is_not_counted_again() {
+    let mut study = study();
+    let much = range(BASE, 33 << 30);
+    let begin = |study: &mut Study| {
+        StreamConsumer::resumed(study);
+        study.event(&Event::Present { range: much, known: true, first: true });
+        study.knows_memory()
+    };
+    map(&mut study, BASE, HUGE, MapSource::Anonymous);
+    assert!(begin(&mut study));
+    assert!(begin(&mut study), "all of it again");
+    study.event(&Event::Unmap { range: range(BASE + HUGE, HUGE) });
+    map(&mut study, BASE + HUGE, HUGE, MapSource::Anonymous);
+    assert!(begin(&mut study), "2 MiB of it are new");
+    assert_eq!(touched_bytes(&study, PageSize::BASE), 2 * HUGE);
+    study.event(&Event::Unmap { range: much });
+    map(&mut study, BASE, HUGE, MapSource::Anonymous);
+    assert!(!begin(&mut study), "all of it is new, and too much");
+}
+
+#[test]
+fn memory_that_was_untouched_may_be_present_where_counting_begins_again() {
+    let mut study = study();
+    StreamConsumer::resumed(&mut study);
+    map(&mut study, BASE, HUGE, MapSource::Anonymous);
+    let present = Event::Present { range: range(BASE, HUGE), known: true, first: true };
+    study.event(&present);
+    assert_eq!(touched_bytes(&study, PageSize::BASE), 0, "an execution that comes yet touches it");
+    StreamConsumer::resumed(&mut study);
+    study.event(&present);
+    assert_eq!(touched_bytes(&study, PageSize::BASE), HUGE);
+}
