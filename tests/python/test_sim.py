@@ -96,6 +96,14 @@ def test_the_table_by_hand(strided: SimResult) -> None:
     assert not any(name.startswith("L1 TLB misses of code") for name, _ in best)
 
 
+def test_memory_of_a_phase_is_in_the_table_where_there_was_any() -> None:
+    title = "of it, there when the phase began"
+    for present, expected in [({}, []), ({"present_bytes": 8 << 20}, [("8 MiB",)])]:
+        made = [machine("plain", counts(resident=16 << 20, **present))]
+        rows = next(grids(sim_result([sim_process(made)]))).rows
+        assert [cells[1:] for cells in rows if cells[0] == title] == expected
+
+
 def test_structures_of_a_design_beside_the_levels_are_in_the_table() -> None:
     own = {("tlb.own", "accesses"): 40, ("tlb.own", "misses"): 10, ("tlb.own.4k", "misses"): 10}
     others = {("tlb.l2", "misses"): 20, ("tlb.flushes", "made"): 3}

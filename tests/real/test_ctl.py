@@ -438,6 +438,8 @@ def test_every_live_command_takes_a_part_by_time(verb: str, serve: Any, tmp_path
     if verb != "record":
         assert not final.run["partial"]
         assert first_error(validator_of(verb), final.document) is None
+        if verb == "sim":
+            check_present(final.document["rows"])
         return
     assert final.document["about"]["partial_reason"] is None
     assert final.document["about"]["options"]["phase"]["duration_seconds"] == 0.3
@@ -448,6 +450,19 @@ def test_every_live_command_takes_a_part_by_time(verb: str, serve: Any, tmp_path
     touched = [row["touched_bytes"] for row in sums if row["stream"] == "data"]
     assert min(touched) >= 5000 * PAGE
     assert replayed["run"]["warnings"] == []
+    simulated = natively([OCTAVO, "sim", "-q", "--json", "-", str(trace)]).stdout
+    check_present(json.loads(simulated)["rows"])
+
+
+def check_present(rows: list[dict[str, Any]]) -> None:
+    """Each design has the memory of the server from before its first instruction."""
+    of_os = {
+        (row["design"], row["counter"]): row["value"] for row in rows if row["component"] == "os"
+    }
+    for design in ("base4k", "thp"):
+        assert of_os[design, "present_bytes"] >= 5000 * PAGE
+        assert of_os[design, "resident_bytes"] >= 5000 * PAGE
+        assert of_os[design, "faults"] < 1000
 
 
 @pytest.mark.parametrize("verb", ["curves", "sim"])

@@ -2,7 +2,8 @@
 
 use octavo_os::ProcessId;
 use octavo_os::page_table::Leaf;
-use octavo_types::{Compiled, FrameNumber, Instructions, PageNumber};
+use octavo_os::vmas::pages_of;
+use octavo_types::{Compiled, Event, FrameNumber, Instructions, PageNumber};
 use rustc_hash::FxHashMap;
 
 use crate::core::{CoreCounts, CoreSetup, Cost, Costs, UsedPrefetch};
@@ -140,7 +141,10 @@ impl<D: Design> Machine<D> {
         match handle {
             ControlEvent::Memory(event) => {
                 let process = self.env.process();
-                self.env.with_os(|os| os.event(process, event));
+                match event {
+                    Event::Present { range, .. } => self.env.present(event, &pages_of(*range)),
+                    _ => self.env.with_os(|os| os.event(process, event)),
+                };
             }
             ControlEvent::Switch { core, image } => {
                 if self.env.switch_to(*core, self.processes[image]) {

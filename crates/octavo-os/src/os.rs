@@ -4,6 +4,7 @@
 //! 0) and the key of `pkey_mprotect` are unknown. Simplifications: `MADV_FREE` frees at once; `MADV_REMOVE`
 //! unmaps, and the object keeps its pages; file pages stay in memory once read.
 
+mod present;
 mod processes;
 
 use octavo_types::{Access, Event, PageNumber, Protection};
@@ -146,6 +147,9 @@ impl Os {
                 self.protect(process, &pages_of(*range), *protection)?;
             }
             Event::Advise { range, advice } => self.advise(process, &pages_of(*range), *advice)?,
+            Event::Present { range, known: true, .. } => {
+                self.present(process, &pages_of(*range))?;
+            }
             _ => {}
         }
         self.memory.check_table(process)
@@ -188,16 +192,7 @@ impl Os {
             }
             None => {
                 self.memory.counters.faults += 1;
-                match vma.backing {
-                    Backing::Object { object, origin, shared } => {
-                        let index = page.raw().wrapping_sub(origin);
-                        self.object_page(process, page, (object, index), shared, &vma, access)
-                    }
-                    _ => {
-                        let fault = Fault { process, page, mapping, vma };
-                        self.policy.fault(&mut self.memory, &fault)
-                    }
-                }
+                self.first_touch(&Fault { process, page, mapping, vma }, access)
             }
         };
         let served = served.and_then(|()| self.memory.check_table(process));
@@ -205,6 +200,18 @@ impl Os {
             self.memory.counters.out_of_memory += 1;
         }
         served
+    }
+
+    /// Maps at least the page of a fault, which nothing maps.
+    fn first_touch(&mut self, fault: &Fault, access: Access) -> Result<(), OutOfMemory> {
+        let Fault { process, page, vma, .. } = fault;
+        match vma.backing {
+            Backing::Object { object, origin, shared } => {
+                let index = page.raw().wrapping_sub(origin);
+                self.object_page(*process, *page, (object, index), shared, vma, access)
+            }
+            _ => self.policy.fault(&mut self.memory, fault),
+        }
     }
 
     /// Maps an object's page, or its copy for a store to a private mapping.

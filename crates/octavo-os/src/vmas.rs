@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use octavo_types::{AddrRange, MapSource, PageNumber, PageSize, Protection};
+use octavo_types::{AddrRange, MapSource, PageNumber, PageSize, Protection, VirtAddr};
 use rangemap::RangeMap;
 
 /// A file or a shared-memory object.
@@ -82,6 +82,13 @@ pub type Pages = Range<u64>;
 pub fn pages_of(range: AddrRange) -> Pages {
     let wide = range.widened_to(PageSize::BASE);
     wide.start().page(PageSize::BASE).raw()..wide.end().page(PageSize::BASE).raw()
+}
+
+/// The addresses of base pages.
+pub fn range_of(pages: &Pages) -> AddrRange {
+    let [start, bytes] =
+        [pages.start, pages.end - pages.start].map(|pages| pages << PageSize::BASE.log2());
+    AddrRange::new(VirtAddr::new(start), bytes)
 }
 
 /// The mappings of a process. Equal neighbours are merged, as in Linux.

@@ -14,7 +14,7 @@ const GIVE_BACK: [u64; 3] = [4, 8, 9];
 pub struct PresentPages(RangeSet<u64>);
 
 impl PresentPages {
-    /// Adds base pages. Returns those that it did not have, in order.
+    /// Adds base pages. Returns the pages that it did not have, in order.
     pub fn add(&mut self, pages: Range<u64>) -> Vec<Range<u64>> {
         let new = self.missing(&pages);
         if !new.is_empty() {
@@ -23,7 +23,7 @@ impl PresentPages {
         new
     }
 
-    /// Those of these base pages that it does not have, in order.
+    /// The base pages of a range that it does not have, in order.
     pub fn missing(&self, pages: &Range<u64>) -> Vec<Range<u64>> {
         if pages.is_empty() {
             return Vec::new();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use octavo_types::{AddressWidth, Event, Segment};
 
 use crate::observer::Observer;
-use crate::ring::{Segments, Start, WordConsumer};
+use crate::ring::{Segments, Start, WordConsumer, WordWriter};
 use crate::window_log::WindowLog;
 
 /// How many instructions a stream takes from the run's budgets at a time.
@@ -138,9 +138,12 @@ pub struct Region {
     window_end: Option<u64>,
     /// Whether the limits were closed since the last execution that counted, or before the first.
     closed: bool,
-    /// Whether counting went on since it was asked, after the limits were closed.
-    reopened: bool,
+    /// Finds the memory that is present where counting begins or goes on after the limits were closed.
+    find_present: Option<FindPresent>,
 }
+
+/// Finds the memory that a process has: an [`Event::Present`] for each range.
+pub type FindPresent = Box<dyn FnMut() -> Vec<Event> + Send>;
 
 impl Region {
     /// Before anything of one consumer's has come.
@@ -159,7 +162,7 @@ impl Region {
             left_out,
             window_end: Some(0),
             closed: !admitting,
-            reopened: false,
+            find_present: None,
         }
     }
 
@@ -252,8 +255,7 @@ impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
             return;
         }
         if std::mem::take(&mut self.region.left_out) {
-            self.region.reopened |= std::mem::take(&mut self.region.closed);
-            self.inner.resumed();
+            self.resume();
         }
         self.inner.execution(segment, words);
     }
@@ -267,12 +269,33 @@ impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
     fn record(&mut self, words: &[u64], event: Option<&Event>) {
         if let Some(event) = event {
             self.region.mark(event);
+            // Behind it is the first execution that counts, unless it is skipped here.
+            if matches!(event, Event::Present { first: true, .. })
+                && std::mem::take(&mut self.region.left_out)
+            {
+                self.inner.resumed();
+            }
         }
         self.inner.record(words, event);
     }
 
     fn started(&mut self, start: &Start) {
         self.inner.started(start);
+    }
+}
+
+impl<C: WordConsumer> Inside<'_, C> {
+    /// Counting begins or goes on with the next execution.
+    #[cold]
+    fn resume(&mut self) {
+        self.inner.resumed();
+        let closed = std::mem::take(&mut self.region.closed);
+        let Some(find) = self.region.find_present.as_mut().filter(|_| closed) else { return };
+        for event in find() {
+            let mut words = WordWriter::default();
+            words.event(&event);
+            self.inner.record(words.words(), Some(&event));
+        }
     }
 }
 
@@ -299,9 +322,11 @@ impl<C> Window<C> {
         self.region.refresh();
     }
 
-    /// Whether counting has gone on since the last call, after the limits were closed.
-    pub fn take_reopened(&mut self) -> bool {
-        std::mem::take(&mut self.region.reopened)
+    /// Passes on the memory that `find` finds where counting begins or goes on after the limits were closed, before
+    /// the first execution that counts.
+    pub fn finding_present(mut self, find: FindPresent) -> Self {
+        self.region.find_present = Some(find);
+        self
     }
 
     /// The consumer behind it.
@@ -411,7 +436,7 @@ impl<C: Observer> WordConsumer for Window<C> {
 mod tests {
     use super::*;
     use crate::ring::StreamConsumer;
-    use octavo_types::{Consumer, Item, ItemKind, VirtAddr, WindowPlace};
+    use octavo_types::{AddrRange, Consumer, Item, ItemKind, VirtAddr, WindowPlace};
 
     #[derive(Default)]
     struct Counter(u64);
@@ -471,15 +496,19 @@ mod tests {
         }
     }
 
-    /// Counts executions, and how many there had been each time that counting was resumed.
+    /// Counts executions, and how many there had been each time that counting was resumed, and that memory was present.
     #[derive(Default)]
-    struct Resumptions(u64, Vec<u64>);
+    struct Resumptions(u64, Vec<u64>, Vec<u64>);
 
     impl Consumer for Resumptions {
         fn segment(&mut self, _: &Segment, _: &[VirtAddr]) {
             self.0 += 1;
         }
-        fn event(&mut self, _: &Event) {}
+        fn event(&mut self, event: &Event) {
+            if let Event::Present { .. } = event {
+                self.2.push(self.0);
+            }
+        }
     }
 
     impl StreamConsumer for Resumptions {
@@ -515,16 +544,41 @@ mod tests {
             }
         });
         assert_eq!(windows, [20, 30]);
-        let limits = Limits::new(0, None, false);
-        let opened = resumptions(limits.clone(), &mut |window| {
-            for open in [true, false, true] {
-                limits.set_open(open);
-                window.refresh();
-                execute(window);
-                assert_eq!(window.take_reopened(), open && window.inner().0 == 20);
-            }
-        });
-        assert_eq!(opened, [10]);
+    }
+
+    fn present() -> Event {
+        let range = AddrRange::new(VirtAddr::new(0x1000), 4096);
+        Event::Present { range, known: true, first: true }
+    }
+
+    /// Each time that counting goes on behind closed limits, and not behind what was skipped.
+    #[test]
+    fn memory_that_is_present_comes_before_the_first_execution_that_counts() {
+        let (segment, limits) = (one_instruction(), Limits::new(3, None, false));
+        let mut window = Window::new(Resumptions::default(), limits.clone())
+            .finding_present(Box::new(|| vec![present(), present()]));
+        for open in [true, false, true, true, false, true] {
+            limits.set_open(open);
+            window.refresh();
+            (0..10).for_each(|_| window.inside().execution(&segment, &[0]));
+        }
+        assert_eq!(*window.inner().1, [0, 7, 27]);
+        assert_eq!(*window.inner().2, [7, 7, 27, 27]);
+    }
+
+    /// As a replay has it: the memory is found where nothing was skipped behind it.
+    #[test]
+    fn counting_is_resumed_before_the_memory_that_is_present() {
+        for (skip, expected) in [(0, vec![0]), (3, vec![0, 0])] {
+            let segment = one_instruction();
+            let mut window = Window::new(Resumptions::default(), Limits::new(skip, None, false));
+            let at = WindowPlace { instructions: None, milliseconds: Some(1) };
+            window.inside().record(&[], Some(&Event::WindowBegin { at }));
+            window.inside().record(&[], Some(&present()));
+            (0..10).for_each(|_| window.inside().execution(&segment, &[0]));
+            assert_eq!(*window.inner().1, expected);
+            assert_eq!(*window.inner().2, [0]);
+        }
     }
 
     #[test]

@@ -177,7 +177,7 @@ pub enum Event {
         start: VirtAddr,
     },
     /// Counting begins, or goes on, in a process that runs already: base pages of its own memory that it has
-    /// shortly after the first execution that counts. One event for each range, from low addresses to high ones.
+    /// shortly after the first execution that counts, which comes behind them. One event for each range, from low addresses to high ones.
     Present {
         /// Where.
         range: AddrRange,

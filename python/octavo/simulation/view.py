@@ -188,6 +188,8 @@ def _measures(first: Simulated, other_tlbs: Iterable[str]) -> Iterator[_Measure]
     )
     yield _Measure("cycles of walks", lambda one: one.walk_cycles, format_count)
     yield _os("memory, resident at most", "peak_resident_bytes", _bytes)
+    if ("os", "present_bytes") in first.counts:
+        yield _os("of it, there when the phase began", "present_bytes", _bytes)
     yield _os("page tables, at most", "peak_page_table_bytes", _bytes)
     memory = "memory with page tables, at most"
     yield _Measure(memory, lambda one: one.memory_bytes, _bytes, needs_end=False)

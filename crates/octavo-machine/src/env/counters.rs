@@ -198,6 +198,7 @@ fn report_os(
         fallbacks,
         compactions,
         frames_compacted,
+        bytes_present,
         pages_merged,
         pages_unmerged,
         folds,
@@ -260,6 +261,10 @@ fn report_os(
     if memory.tracks_stores() {
         let saved = memory.merged_pages().saturating_sub(1);
         counters.level(component, "merged_bytes", bytes(saved));
+    }
+    // A level, since a warm-up may follow.
+    if bytes_present > 0 {
+        counters.level(component, "present_bytes", bytes_present);
     }
     counters.level(component, "free_bytes", bytes(memory.frames.free_frames()));
     if memory.block_pages().is_some() {

@@ -6,6 +6,7 @@ mod counters;
 mod memory_port;
 mod nested;
 mod overlap;
+mod present;
 mod vectors;
 mod walk;
 mod walker;

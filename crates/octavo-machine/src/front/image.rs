@@ -152,6 +152,9 @@ impl Image {
             Event::Advise { range, advice } => {
                 Event::Advise { range: moved(range), advice: *advice }
             }
+            Event::Present { range, known, first } => {
+                Event::Present { range: moved(range), known: *known, first: *first }
+            }
             _ => return None,
         })
     }

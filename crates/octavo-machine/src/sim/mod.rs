@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use octavo_config::MachineConfig;
 use octavo_os::frames::fragmentation::Fragmentation;
+use octavo_os::vmas::{pages_of, range_of};
 use octavo_trace::{
     Began, Counts, Observer, Start, StreamEnd, StreamIdentity, StreamProgress, TimeSlicedConsumer,
     WordConsumer,
@@ -368,6 +369,17 @@ impl Sim {
         let maps = matches!(event, Event::Map { .. });
         process.is_mapped |= maps;
         self.is_mapped |= maps;
+        process.present.event(event);
+        if let Event::Present { range, known, first } = *event {
+            // Memory of which it is not known how much is present is mapped at its first touches. Memory that was
+            // present before is named again where counting goes on.
+            let new = if known { process.present.add(pages_of(range)) } else { Vec::new() };
+            for pages in new {
+                let event = Event::Present { range: range_of(&pages), known, first };
+                self.front.event(&process.image, &event);
+            }
+            return;
+        }
         if process.has_begun || !process.is_copy {
             self.front.event(&process.image, event);
         }

@@ -1,6 +1,6 @@
 //! Simulation state of a process.
 
-use octavo_trace::Counts;
+use octavo_trace::{Counts, PresentPages};
 use rustc_hash::FxHashMap;
 
 use crate::front::{Image, ImageId};
@@ -24,6 +24,8 @@ pub struct Process {
     /// Whether it is a fork. Its stream repeats the parent's mappings before the first instruction; these are
     /// skipped.
     pub is_copy: bool,
+    /// The memory that it has had since before its counted executions.
+    pub present: PresentPages,
 }
 
 impl Process {
@@ -37,6 +39,7 @@ impl Process {
             has_begun: false,
             is_mapped: is_copy,
             is_copy,
+            present: PresentPages::default(),
         }
     }
 }

@@ -107,6 +107,9 @@ impl Player {
             // Invalidates all translations of the range; the second event makes it writable again.
             ("protect", [_, _]) => self.sim.event(&protect(1)),
             ("open", [_, _]) => self.sim.event(&protect(3)),
+            ("present", [_, bytes]) => {
+                self.sim.event(&Event::Present { range: range(*bytes), known: true, first: true })
+            }
             ("load", [addr]) => self.execute(1, Some(*addr)),
             ("store", [addr]) => self.execute(2, Some(*addr)),
             ("load each", [addr, bytes]) => {

@@ -105,6 +105,35 @@ fn forked_children_copy_pages_on_store() {
     }
 }
 
+/// The child's stream names it before the first instruction, where it repeats its parent's mappings.
+#[test]
+fn forked_children_have_memory_that_is_present() {
+    let mut sim = Sim::new(&config(tiny(), &["base4k"])).unwrap();
+    let store = segment(&[ItemKind::Store]);
+    let present = |sim: &mut Sim| {
+        let range = AddrRange::new(VirtAddr::new(0x1000_0000), 2 << 12);
+        sim.event(&Event::Present { range, known: true, first: true });
+    };
+    sim.begun(&identity(0, None));
+    sim.switch_to(0);
+    map(&mut sim, 0x40_0000, 1);
+    map(&mut sim, 0x1000_0000, 4);
+    present(&mut sim);
+    touch(&mut sim, 0, &store, 0x1000_0000);
+    sim.begun(&identity(1, Some(0)));
+    sim.switch_to(1);
+    map(&mut sim, 0x1000_0000, 4);
+    present(&mut sim);
+    present(&mut sim);
+    touch(&mut sim, 0, &store, 0x1000_0000);
+    sim.finish();
+    let counters = sim.machines()[0].counters();
+    assert_eq!(get(&counters, "os", "faults"), 1, "of the code alone");
+    assert_eq!(get(&counters, "os", "copy_on_write_faults"), 0);
+    assert_eq!(get(&counters, "os", "resident_bytes"), 5 * 4096);
+    assert_eq!(get(&counters, "os", "present_bytes"), 4 * 4096, "named twice, there once");
+}
+
 /// Per-core figures are summed over cores.
 #[test]
 fn segments_are_counted_over_all_cores() {

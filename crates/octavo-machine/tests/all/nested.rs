@@ -6,7 +6,7 @@ mod machines;
 mod play;
 mod policies;
 
-use crate::common::{check_laws, config, has_run_out, translation_cycles};
+use crate::common::{check_laws, config, has_run_out, stream_with_present, translation_cycles};
 use machines::{Kind, NestedDesign, kind, kind_with_gaps, kind_with_holes, machine};
 use octavo_config::{MachineConfig, TlbsHold};
 use octavo_machine::designs::GtsmSettings;
@@ -107,6 +107,22 @@ proptest! {
     ) {
         compare(NestedDesign::Conventional("base"), kind, &stream, &asides)?;
         compare(NestedDesign::Conventional("thp"), kind, &stream, &asides)?;
+    }
+
+    #[test]
+    fn machines_match_the_naive_machine_where_memory_is_present(
+        stream in stream_with_present(1..120),
+        asides in asides(),
+        kind in kind(),
+        with_holes in kind_with_holes(),
+        with_gaps in kind_with_gaps(),
+    ) {
+        for policy in ["base", "thp"] {
+            compare(NestedDesign::Conventional(policy), kind, &stream, &asides)?;
+        }
+        let perforated = NestedDesign::Perforated("perforated", Variant::Filtered);
+        compare(perforated, with_holes, &stream, &asides)?;
+        compare(NestedDesign::Gapped("gtsm"), with_gaps, &stream, &asides)?;
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::common::naive::{ExtraHardware, NaiveMachine};
 use crate::common::{
-    any_size_first, check_laws, config, eager_prefetchers, has_run_out, play, prefetchers, tiny,
-    translation_cycles, with_prefetchers, with_tiers,
+    any_size_first, check_laws, config, eager_prefetchers, has_run_out, play, prefetchers,
+    stream_with_present, tiny, translation_cycles, with_prefetchers, with_tiers,
 };
 use octavo_config::{
     Fill, FirstLevel, FragmentationConfig, MachineConfig, PageSizes, TlbArray, WalkStart, Ways,
@@ -191,6 +191,17 @@ proptest! {
     #[test]
     fn conventional_machines_match_the_naive_machine(stream in stream(1..120)) {
         compare(&tiny(), &stream, CONVENTIONAL)?;
+    }
+
+    #[test]
+    fn machines_match_the_naive_machine_where_memory_is_present(
+        stream in stream_with_present(1..120),
+        kind in 0..=KINDS,
+    ) {
+        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        let reserving = &["conventional+reserved_thp"];
+        let designs = [CONVENTIONAL, reserving, COLT, TAILORED, RANGES, PERFORATED, GAPPED];
+        compare(&machine, &stream, &designs.concat())?;
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::common::naive_os::{
     NaiveCounters, NaiveOs, NaivePage, NaivePolicy, NaiveShape, NaiveStep,
 };
-use crate::policies::system::{Op, Source, map, range};
+use crate::policies::system::{Op, Source, map, present, range};
 use octavo_machine::designs::registry::policies;
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
@@ -40,6 +40,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
         16 => (at(), prop_oneof![4 => 1u64..80, 1 => 500u64..1100], any::<bool>())
             .prop_map(|(at, pages, store)| Op::Touch { at, pages, store }),
+        2 => (at(), pages()).prop_map(|(at, pages)| Op::Present { at, pages }),
         1 => Just(Op::Fork),
         1 => Just(Op::End),
     ]
@@ -133,6 +134,7 @@ impl Pair {
             Op::Advise { at, pages, advice } => {
                 self.event(process, &Event::Advise { range: range(at, pages), advice });
             }
+            Op::Present { at, pages } => self.event(process, &present(at, pages)),
             Op::Touch { at, pages, store } => {
                 for page in at..at + pages {
                     self.touch(process, page, store && self.naive.allows_store(process, page))?;
@@ -212,6 +214,7 @@ impl Pair {
             splits: of.splits,
             shootdowns: of.shootdowns,
             bytes_mapped_untouched: of.bytes_mapped_untouched,
+            bytes_present: of.bytes_present,
             fallbacks: of.fallbacks,
         };
         prop_assert_eq!(counters, self.naive.counters);

@@ -11,6 +11,7 @@ mod machine;
 mod memory;
 mod merged;
 mod policies;
+mod present;
 mod reservations;
 mod short_of_memory;
 mod small;

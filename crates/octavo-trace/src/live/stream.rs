@@ -12,7 +12,7 @@ use super::present::present_pages;
 use super::process::Process;
 use crate::formats::lackey_source;
 use crate::observer::{Observer, StreamProgress, StreamResult};
-use crate::ring::{Decoder, MOST_BATCHES, Segments, Slot, Start, WordConsumer, WordWriter};
+use crate::ring::{Decoder, MOST_BATCHES, Segments, Slot, Start, WordConsumer};
 use crate::source::{Batch, Input, InputOptions, Source};
 use crate::stream::{Ended, StreamEnd, StreamIdentity};
 use crate::window::{Limits, Window};
@@ -114,7 +114,10 @@ pub fn follow_ring<C: Observer>(
     state: Arc<StreamState>,
     seat: &mut Seat<C>,
 ) -> Followed<C> {
-    let inner = Window::new(consumer, limits.clone());
+    // Parts by instructions or marks stay as they are in a replay, which has no such memory.
+    let pid = identity.pid;
+    let find_present = Box::new(move || present_pages(pid).unwrap_or_default());
+    let inner = Window::new(consumer, limits.clone()).finding_present(find_present);
     let mut witness = Witness { inner, exit_code: None, executing: false };
     let mut decoder = Decoder::default();
     let mut fault = None;
@@ -130,15 +133,6 @@ pub fn follow_ring<C: Observer>(
             }
         });
         witness.inner.inner_mut().tick();
-        // Parts by instructions or marks stay as they are in a replay, which has no such memory.
-        if witness.inner.take_reopened()
-            && fault.is_none()
-            && let Ok(events) = present_pages(identity.pid)
-        {
-            let mut words = WordWriter::default();
-            events.iter().for_each(|event| words.event(event));
-            fault = decoder.decode(words.words(), &mut witness).err();
-        }
         if asked {
             // By then all is read that was written before the request, however fast more is written.
             until_answer -= 1;

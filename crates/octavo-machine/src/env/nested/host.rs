@@ -5,6 +5,7 @@ use octavo_config::{HostConfig, TlbsHold, WalkStart};
 use octavo_hw::{Asid, Caches, WalkCaches};
 use octavo_os::frames::{Frames, OutOfMemory};
 use octavo_os::page_table::{PageTable, Walk};
+use octavo_os::vmas::{Pages, range_of};
 use octavo_os::{Invalidations, Os, ProcessId, RunningOs};
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize, PhysAddr,
@@ -318,6 +319,17 @@ impl Host {
         let (served, invalidations) = self.os.change(|os| os.fault(vm, page, access));
         self.flush_if_any(invalidations);
         served
+    }
+
+    /// Maps guest-physical pages that the guest has used since before its first instruction. No INVEPT is counted.
+    pub(in crate::env) fn present(&mut self, pages: &Pages) -> Result<(), OutOfMemory> {
+        let (vm, range) = (self.vm, range_of(pages));
+        let event = Event::Present { range, known: true, first: false };
+        let (done, invalidations) = self.os.change(|os| os.event(vm, &event));
+        let invepts = self.invepts;
+        self.flush_if_any(invalidations);
+        self.invepts = invepts;
+        done
     }
 
     /// Runs the host's background work; `instructions` is the number executed so far.

@@ -312,7 +312,7 @@ impl Env {
     }
 
     /// Runs `work` on the host and delivers the INVEPTs that it causes. `None` when memory has run out.
-    fn with_host<T>(
+    pub(super) fn with_host<T>(
         &mut self,
         work: impl FnOnce(&mut Host, &mut Caches) -> Result<T, OutOfMemory>,
     ) -> Option<T> {

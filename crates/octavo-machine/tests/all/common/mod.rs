@@ -5,6 +5,8 @@ pub mod naive;
 pub mod naive_os;
 pub mod outside_lru;
 
+use std::ops::Range;
+
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     HostConfig, MachineConfig, MemoryConfig, MemoryTier, PageSizes, PageTableConfig,
@@ -17,9 +19,9 @@ use octavo_machine::designs::GtsmSettings;
 use octavo_machine::designs::registry::design_tables;
 use octavo_machine::designs::softvm::{SoftvmConfig, VirtualCacheLevel};
 use octavo_machine::{AnyMachine, Counters, Sim, SimConfig, Timing};
-use octavo_oracle::strategies::{RandomStream, Step};
+use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_trace::{Began, StreamIdentity, WordConsumer};
-use octavo_types::{Instructions, PageSize};
+use octavo_types::{Event, Instructions, PageSize};
 use proptest::prelude::*;
 
 /// A TLB level with a latency and arrays: name, entries, ways, sizes.
@@ -113,6 +115,19 @@ pub fn eager_prefetchers() -> [PrefetchConfig; 2] {
         PrefetchConfig { stride: Some(stride), streamer: None },
         PrefetchConfig { stride: None, streamer: Some(streamer) },
     ]
+}
+
+/// A random stream in which memory is found to be present, in place of changes of permissions and of advice.
+pub fn stream_with_present(steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
+    stream(steps).prop_map(|mut stream| {
+        for step in &mut stream.steps {
+            if let Step::Event(Event::Protect { range, .. } | Event::Advise { range, .. }) = step {
+                let (range, known, first) = (*range, true, false);
+                *step = Step::Event(Event::Present { range, known, first });
+            }
+        }
+        stream
+    })
 }
 
 /// A machine so small that every structure overflows.

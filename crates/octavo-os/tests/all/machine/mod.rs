@@ -15,7 +15,7 @@ use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::frames::{MemoryShape, Order, OutOfMemory, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::policy::{Policy, PolicyConfig};
-use octavo_os::vmas::{Backing, Vma};
+use octavo_os::vmas::{Backing, Pages, Vma, pages_of};
 use octavo_os::{Content, CopyOnWrite, Memory, Os, ProcessId, SamePages, around};
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
@@ -141,6 +141,11 @@ impl Machine {
             Op::Advise { at, pages, advice } => {
                 self.event(process, &Event::Advise { range: range(at, pages), advice });
             }
+            Op::Present { at, pages } => {
+                let (range, known, first) = (range(at, pages), true, false);
+                self.event(process, &Event::Present { range, known, first });
+                self.copy_file_pages(process, &pages_of(range));
+            }
             Op::Touch { at, pages, store } => {
                 for page in at..at + pages {
                     if self.touch(process, PageNumber::new(page), store).is_err() {
@@ -164,6 +169,24 @@ impl Machine {
             Op::Fork | Op::End => {}
         }
         self.apply_invalidations();
+    }
+
+    /// Pages of private mappings that are no longer those of their file are copies, as after a store.
+    fn copy_file_pages(&mut self, process: ProcessId, pages: &Pages) {
+        let memory = self.os.memory();
+        let of = memory.process(process);
+        for (part, vma) in of.vmas.within(pages) {
+            let Backing::Object { object, origin, shared: false } = vma.backing else { continue };
+            for page in part {
+                let leaf = of.table.leaf(PageNumber::new(page));
+                let in_file = memory.object_page(object, page.wrapping_sub(origin));
+                if leaf.is_some_and(|leaf| Some(leaf.frame) != in_file) {
+                    let process = u32::from(process.0);
+                    let value = self.naive.load(process, page);
+                    self.naive.store(process, page, value);
+                }
+            }
+        }
     }
 
     fn end(&mut self, process: ProcessId) {

@@ -17,6 +17,7 @@ pub enum Op {
     Protect { at: u64, pages: u64, write: bool },
     Advise { at: u64, pages: u64, advice: u64 },
     Touch { at: u64, pages: u64, store: bool },
+    Present { at: u64, pages: u64 },
     Fork,
     End,
     Background,
@@ -40,6 +41,7 @@ pub fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(at, pages, advice)| Op::Advise { at, pages, advice }),
         12 => (at(), 1u64..40, any::<bool>())
             .prop_map(|(at, pages, store)| Op::Touch { at, pages, store }),
+        1 => (at(), pages()).prop_map(|(at, pages)| Op::Present { at, pages }),
         1 => Just(Op::Fork),
         1 => Just(Op::End),
         2 => Just(Op::Background),

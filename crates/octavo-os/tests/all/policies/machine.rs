@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
 use octavo_os::page_table::Format;
 use octavo_os::policy::Policy;
-use octavo_os::vmas::{Backing, Pages, pages_of};
+use octavo_os::vmas::{Backing, Pages, Vma, pages_of};
 use octavo_os::{Memory, Os, ProcessId, base_pages};
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection, VirtAddr,
@@ -27,6 +27,7 @@ pub enum Op {
     Protect { at: u64, pages: u64, rights: u64 },
     Advise { at: u64, pages: u64, advice: u64 },
     Touch { at: u64, pages: u64, store: bool },
+    Present { at: u64, pages: u64 },
     Fork,
     End,
     Background,
@@ -65,6 +66,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => (at(), pages()).prop_map(|(at, pages)| Op::Advise { at, pages, advice: DONTNEED }),
         16 => (at(), 1u64..80, any::<bool>())
             .prop_map(|(at, pages, store)| Op::Touch { at, pages, store }),
+        2 => (at(), pages()).prop_map(|(at, pages)| Op::Present { at, pages }),
         1 => Just(Op::Fork),
         1 => Just(Op::End),
         2 => Just(Op::Background),
@@ -73,6 +75,10 @@ pub fn op() -> impl Strategy<Value = Op> {
 
 pub fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(), 1..60)
+}
+
+pub fn present(at: u64, pages: u64) -> Event {
+    Event::Present { range: range(at, pages), known: true, first: false }
 }
 
 pub fn range(at: u64, pages: u64) -> AddrRange {
@@ -139,6 +145,13 @@ impl Machine {
                 self.give_back(process, pages_of(*range));
             }
             Event::Remap { from, to } => self.moved(process, pages_of(*from), pages_of(*to)),
+            Event::Present { range, .. } => {
+                let parts = self.os.memory().process(process).vmas.within(&pages_of(*range));
+                let is_shared = |vma: &Vma| vma.shared_object().is_some();
+                for (part, _) in parts.into_iter().filter(|(_, vma)| !is_shared(vma)) {
+                    self.present.extend(part.map(|page| (process, page)));
+                }
+            }
             _ => {}
         }
         self.os.event(process, event).unwrap();
@@ -189,6 +202,9 @@ impl Machine {
             }
             Op::Touch { at, pages, store } => {
                 (at..at + pages).for_each(|page| self.touch(process, page, store));
+            }
+            Op::Present { at, pages } => {
+                self.event(process, &present(at, pages));
             }
             Op::Fork if self.live.len() < 3 => {
                 let child = self.os.fork(process).unwrap();

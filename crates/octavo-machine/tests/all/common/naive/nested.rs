@@ -10,9 +10,9 @@ use octavo_os::page_table::PageTable;
 use octavo_os::{Os, ProcessId};
 use octavo_types::{Access, AddrRange, Event, MapSource, PageNumber, Protection, VirtAddr};
 
-use super::NaiveMachine;
 use super::host_holes::HostHoles;
 use super::tlb::{Page, Tlb, replacement, ways};
+use super::{NaiveMachine, PROCESS};
 
 const VM: ProcessId = ProcessId(0);
 
@@ -226,6 +226,29 @@ impl NaiveMachine {
     pub fn host_fault(&mut self, page: u64, stores: bool) {
         let access = if stores { Access::Store } else { Access::Load };
         self.host().os.fault(VM, PageNumber::new(page), access).unwrap();
+        self.host_has_changed();
+    }
+
+    /// The guest has had a page since before its first instruction. So the host has it, and the nodes of the guest's
+    /// table that map it. No INVEPT of it is counted.
+    pub fn present_in_host(&mut self, page: u64) {
+        let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
+        let Some(leaf) = walk.leaf else { return };
+        let invepts = self.invepts();
+        for step in walk.steps() {
+            let node = step.at.raw() >> 12;
+            if self.host().table().leaf(PageNumber::new(node)).is_none() {
+                self.host_has_since_before(node);
+            }
+        }
+        self.host_has_since_before(leaf.frame_of(PageNumber::new(page)).raw());
+        self.host().invepts = invepts;
+    }
+
+    fn host_has_since_before(&mut self, page: u64) {
+        let range = AddrRange::new(VirtAddr::new(page << 12), 4096);
+        let event = Event::Present { range, known: true, first: false };
+        self.host().os.event(VM, &event).unwrap();
         self.host_has_changed();
     }
 

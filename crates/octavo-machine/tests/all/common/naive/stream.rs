@@ -28,8 +28,15 @@ impl Consumer for NaiveMachine {
     }
 
     fn event(&mut self, event: &Event) {
-        self.os.event(PROCESS, &masked(event, self.page_mask)).unwrap();
+        let event = masked(event, self.page_mask);
+        self.os.event(PROCESS, &event).unwrap();
         self.apply_invalidations();
+        if let Event::Present { range, known: true, .. } = event
+            && self.host.is_some()
+        {
+            let (start, end) = (range.start().raw(), range.start().raw() + range.bytes());
+            (start >> 12..end.div_ceil(4096)).for_each(|page| self.present_in_host(page));
+        }
     }
 }
 
@@ -66,6 +73,7 @@ fn masked(event: &Event, page_mask: u64) -> Event {
         Event::Map { range, .. }
         | Event::Unmap { range }
         | Event::Protect { range, .. }
+        | Event::Present { range, .. }
         | Event::Advise { range, .. } => *range = cut(range),
         Event::Remap { from, to } => (*from, *to) = (cut(from), cut(to)),
         _ => {}

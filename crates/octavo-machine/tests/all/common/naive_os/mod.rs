@@ -55,6 +55,7 @@ pub struct NaiveCounters {
     pub splits: u64,
     pub shootdowns: u64,
     pub bytes_mapped_untouched: u64,
+    pub bytes_present: u64,
     pub fallbacks: u64,
 }
 
@@ -229,9 +230,37 @@ impl NaiveOs {
                     }
                 }
             }
+            Event::Present { range, known: true, .. } => {
+                let mut counters = self.counters;
+                for page in pages_of(range) {
+                    counters.bytes_present += self.present(process, page);
+                }
+                self.counters = counters;
+            }
             _ => {}
         }
         self.drop_unused_objects();
+    }
+
+    /// The process has had a page since before its first instruction: a private page that was stored to, with the
+    /// permissions that its mapping has now. Returns its bytes.
+    fn present(&mut self, process: u16, page: u64) -> u64 {
+        let Some((range, mapping)) = self.processes[&process].mappings.find(page) else { return 0 };
+        if mapping.is_shared() {
+            return 0;
+        }
+        match self.table(process).find(page) {
+            None => {
+                let rights = Protection { read: true, ..mapping.rights };
+                self.first_touch(process, page, (range, Mapping { rights, ..mapping }), true);
+            }
+            Some((first, held)) if mapping.rights.write && !held.rights.write => {
+                self.store_to(process, page, first, held);
+            }
+            Some(_) => {}
+        }
+        self.table_mut(process).mark(page, true);
+        4096
     }
 
     /// Serves a page fault.
@@ -253,7 +282,17 @@ impl NaiveOs {
             write: mapping.rights.write || stores,
             execute: mapping.rights.execute || access == Access::Fetch,
         };
-        let mapping = Mapping { rights, ..mapping };
+        self.first_touch(process, page, (range, Mapping { rights, ..mapping }), stores);
+    }
+
+    /// Maps at least a page that has no entry, in a mapping.
+    fn first_touch(
+        &mut self,
+        process: u16,
+        page: u64,
+        (range, mapping): (Range<u64>, Mapping),
+        stores: bool,
+    ) {
         match mapping.source {
             Source::Object { object, origin, is_shared } => {
                 let mut frame = self.frame_of_object(object, page.wrapping_sub(origin));

@@ -1,0 +1,79 @@
+//! Memory that a process has already when its trace begins.
+
+use octavo_types::{Access, PageNumber, PageSize, Protection};
+
+use super::Os;
+use crate::counters::Counters;
+use crate::frames::OutOfMemory;
+use crate::memory::{Memory, ProcessId, is_shared};
+use crate::policy::Fault;
+use crate::vmas::Pages;
+
+/// Memory that may be present in all, in sizes of physical memory; the rest is mapped at its first touch. A trace could
+/// unmap memory and name it as present again in a few words.
+const MOST_MEMORIES: u64 = 16;
+
+impl Os {
+    /// Maps the pages of a range that a process has had since before its first instruction, in order of
+    /// addresses, as stores to them would, and sets their accessed and dirty bits. Pages that are mapped already
+    /// stay; what lies in no mapping, or in shared memory, is left out.
+    ///
+    /// [`Counters::bytes_present`] has the work; other counters do not, since it was done before.
+    ///
+    /// # Errors
+    ///
+    /// If memory runs out. The pages before are mapped.
+    pub(super) fn present(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
+        let before = self.memory.counters;
+        let done = self.map_present(process, pages);
+        let bytes_present = self.memory.counters.bytes_present;
+        self.memory.counters = Counters { bytes_present, ..before };
+        done
+    }
+
+    fn map_present(&mut self, process: ProcessId, pages: &Pages) -> Result<(), OutOfMemory> {
+        let most_bytes =
+            MOST_MEMORIES * self.memory.frames.shape().frames() * PageSize::BASE.bytes();
+        for (part, vma) in self.memory.process(process).vmas.within(pages) {
+            if is_shared(&vma) {
+                continue;
+            }
+            let first = PageNumber::new(part.start);
+            let found = self.memory.process(process).vmas.find(first);
+            let (mapping, mut vma) = found.expect("a part of a mapping");
+            vma.rights = Protection { read: true, ..vma.rights };
+            for page in part.map(PageNumber::new) {
+                if self.memory.counters.bytes_present >= most_bytes {
+                    return Ok(());
+                }
+                match self.memory.process(process).table.leaf(page) {
+                    None => {
+                        let fault = Fault { process, page, mapping: mapping.clone(), vma };
+                        self.first_touch(&fault, Access::Store)?;
+                    }
+                    Some(leaf) if vma.rights.write && !leaf.rights.write => {
+                        self.store_to_shared(process, page, leaf, &vma)?;
+                    }
+                    Some(_) => {}
+                }
+                self.memory.mark_written(process, page);
+                self.memory.counters.bytes_present += PageSize::BASE.bytes();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// Marks a mapped base page as a store of the program would.
+    fn mark_written(&mut self, process: ProcessId, page: PageNumber) {
+        let table = &mut self.process_mut(process).table;
+        table.mark(page, true);
+        table.mark_part(page, true);
+        if self.tracks_stores()
+            && let Some(leaf) = self.process(process).table.leaf(page)
+        {
+            self.record_store(leaf.frame_of(page));
+        }
+    }
+}
