@@ -2,13 +2,21 @@ import errno
 import json
 import os
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import JsonFile, OutputDirectory, in_turn, replace_text, text_writer
+from octavo.base.files import (
+    JsonFile,
+    NewFile,
+    OutputDirectory,
+    in_turn,
+    replace_text,
+    text_writer,
+)
 
 
 def no_space(path: Path) -> None:
@@ -210,3 +218,28 @@ def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
     assert found == ["text"]
     assert pipe.is_fifo()
     assert names_in(tmp_path) == ["pipe"]
+
+
+def _seeking(place: Path) -> None:
+    with place.open("wb") as file:
+        file.write(b"t..t")
+        file.seek(1)
+        file.write(b"ex")
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (lambda name: NewFile(name, force=False, option="--out").write("text"), "text"),
+        (lambda name: NewFile(name, force=False, option="--out").write(_seeking), "text"),
+        (lambda name: JsonFile(name).write("text"), '"text"\n'),
+    ],
+    ids=["text", "seeking", "json"],
+)
+def test_a_pipe_without_a_name_is_written(write: Callable[[str], None], expected: str) -> None:
+    """As `/dev/stdout` leads to one before `| cat`, and `>(cat)` names one."""
+    reading, writing = os.pipe()
+    write(f"/dev/fd/{writing}")
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == expected

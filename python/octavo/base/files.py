@@ -1,6 +1,7 @@
 """Files that appear whole or not at all.
 
-Everything is written beside its place under a temporary name and renamed at the end. Whether it
+Everything is written beside its place under a temporary name and renamed at the end; what exists
+and is no regular file, such as a pipe, is written to directly. Whether it
 can be written is tried before the run, so that "permission denied" does not come after an hour.
 Without `--force`, a place that was free then and is taken at the end keeps what is there: the
 result gets the next free name beside it, and CannotRun says which.
@@ -123,7 +124,7 @@ class NewFile:
         """Checks that it can be written, as `check_new_file` does."""
         check_new_file(name, force=force, option=option)
         self.name, self._force = name, force
-        self._place = Path(os.path.realpath(name))
+        self._place = _place_of(name)
 
     def write(self, content: str | Callable[[Path], None]) -> None:
         """Writes a text, or lets the file be made; whole, or raises CannotRun and leaves what was
@@ -143,7 +144,7 @@ class JsonFile:
             raise UsageError("--json is empty; name a file, or - for standard output.")
         self._name = name
         self._what = "to standard output" if name == STANDARD_OUTPUT else f"`{name}`"
-        self._place = Path(os.path.realpath(name))
+        self._place = _place_of(name)
         self._force = force
         with failing_with(self._what):
             if name == STANDARD_OUTPUT:
@@ -269,7 +270,12 @@ def replace_file(place: Path, writer: Callable[[Path], None], *, overwrite: bool
     another name then.
     """
     if _is_special(place):
-        writer(place)
+        # Some files, such as Parquet, are written back and forth.
+        with tempfile.TemporaryDirectory(prefix=_STAGING) as directory:
+            whole = Path(directory, place.name)
+            writer(whole)
+            with whole.open("rb") as content, place.open("wb") as target:
+                shutil.copyfileobj(content, target)
         return
     handle, name = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
     os.close(handle)
@@ -318,6 +324,14 @@ def _rename_free(directory: Path, place: Path) -> Path:
                 if not os.path.lexists(name):
                     raise
     raise AssertionError("names do not end")
+
+
+def _place_of(name: str) -> Path:
+    """The place of a file behind symbolic links. A pipe or a device stays as it is named: what
+    `/dev/stdout` leads to may have no other name.
+    """
+    place = Path(name)
+    return place if _is_special(place) else Path(os.path.realpath(place))
 
 
 def _is_special(place: Path) -> bool:

@@ -276,6 +276,8 @@ impl Write for Encoder {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
     use std::path::PathBuf;
 
     use super::Output;
@@ -346,6 +348,19 @@ mod tests {
         output.put(b"whole").unwrap();
         output.finish().unwrap();
         assert_eq!(scratch.files(), [named("a.csv", "whole")]);
+    }
+
+    #[test]
+    fn a_pipe_is_written_in_place() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let path = PathBuf::from(format!("/dev/fd/{}", writer.as_raw_fd()));
+        let mut output = Output::create_in_place(&path, false).unwrap();
+        output.put(b"text").unwrap();
+        assert_eq!(output.finish().unwrap(), 4);
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "text");
     }
 
     #[test]
