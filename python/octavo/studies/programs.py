@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from typing import Any, Literal, TypeVar
 from octavo._core import OctavoError
 from octavo.analysis.rows import stream_counters
 from octavo.analysis.view import main_process
+from octavo.base.temporary import TemporaryDirectory
 from octavo.base.toml import read_toml, toml_table
 from octavo.base.units import BASE_PAGE, byte_size
 from octavo.hardware.machines import Setting, setting_texts
@@ -172,7 +172,7 @@ def _measure(
         left_out = [f"{name} ({why})" for name, why in missing.items()]
         request.say(f"Left out: {', '.join(left_out)}")
         skipped.update(missing)
-    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+    with TemporaryDirectory("octavo-study-") as name:
         place = Path(name)
         inputs = {key: str(path) for key, path in make_inputs(place).items()}
         for program in programs:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.base.temporary import TemporaryDirectory
 from octavo.base.units import format_count
 from octavo.studies.programs import NotMeasured, document
 from octavo.studies.reproduction import Say
@@ -83,7 +83,7 @@ def run_passes(passes: Sequence[Pass], what: str, say: Say, jobs: int | None = N
     children = _Children()
     progress = _Progress(what, len(passes), say)
     is_partial = False
-    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+    with TemporaryDirectory("octavo-study-") as name:
 
         def one(number: int, of: Pass) -> dict[str, Any]:
             place = Path(name) / str(number)

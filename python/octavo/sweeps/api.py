@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from octavo.base.arguments import with_checked_names
 from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.progress import NotebookLine, is_notebook, is_watched
+from octavo.base.temporary import TemporaryDirectory
 from octavo.base.text import plural
 from octavo.base.units import format_duration
 from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE, configure_sim
@@ -89,8 +90,8 @@ def sweep(
     plan = resolve(combinations, of_traces, of_machines, format=format, **choices)
     kept = None
     if out is None:
-        kept = tempfile.TemporaryDirectory(prefix="octavo-sweep-")
-        out = kept.name
+        kept = TemporaryDirectory("octavo-sweep-")
+        out = Path(kept.name, "results")
     prepared = prepare(plan, DataSet(out), where)
     with shown_progress(progress) as show:
         if show is not None:

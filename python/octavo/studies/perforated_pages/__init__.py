@@ -5,12 +5,12 @@ Every figure of the paper's charts is one number here, so that the text and the 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from octavo.base.temporary import TemporaryDirectory
 from octavo.studies.claims import load_study
 from octavo.studies.perforated_pages.measurement import (
     BASE,
@@ -382,7 +382,7 @@ def run_study(request: Request, plan: Plan | None = None) -> Study:
     plan = plan or usual_plan()
     if plan.redis is not None and (missing := missing_server()):
         request.say(f"Left out: Redis ({missing})")
-    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+    with TemporaryDirectory("octavo-study-") as name:
         passes = list(grid_passes(plan.grid, plan.grid_size, Path(name)))
         passes += fault_passes(plan.faults, plan.grid_size, Path(name))
         passes += experiment_passes(plan.experiments, plan.grid_size, Path(name))

@@ -4,12 +4,12 @@ that are fragmented by what the program itself takes; native, and in a virtual m
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from octavo.base.temporary import TemporaryDirectory
 from octavo.base.units import BASE_PAGE
 from octavo.studies.perforated_pages.measurement import (
     BASE,
@@ -158,7 +158,7 @@ def why_not_virtual() -> str | None:
     table = f"synth:uniform?table={_TRIED_REGIONS * REGION}&base=0x1000000000&references=20k"
     settings = to_settings(_with_host(fragmented(of, _TRIED_REGIONS), of))
     options = ["--check", "--virtualised", *settings, "--design", always(of)]
-    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+    with TemporaryDirectory("octavo-study-") as name:
         try:
             result = document([*simulate(MACHINE), *options, table], Path(name))
         except NotMeasured as why:

@@ -15,7 +15,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import octavo._core as _core
+from octavo.base.temporary import TemporaryDirectory
 from octavo.base.toml import toml_table
 from octavo.base.units import BASE_PAGE, GIB, KIB, MIB, format_bytes, format_count
 from octavo.hardware.machines import Setting
@@ -150,7 +150,7 @@ def measure_redis(
     the user stops it.
     """
     instructions = float(USUAL_INSTRUCTIONS)
-    with tempfile.TemporaryDirectory(prefix="octavo-redis-") as name:
+    with TemporaryDirectory("octavo-redis-") as name:
         for what in ("the server", "the stream"):
             try:
                 if what == "the server":

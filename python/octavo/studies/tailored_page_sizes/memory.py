@@ -7,13 +7,13 @@ more in all than the program takes. This machine's own, as it is now, stands bes
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from octavo._core import OctavoError
+from octavo.base.temporary import TemporaryDirectory
 from octavo.base.units import KIB, MIB
 from octavo.snapshot import take_snapshot
 
@@ -70,7 +70,7 @@ def coverages() -> Iterator[Coverage]:
     """The memory of the simulations, and that of this machine now, if it may be read."""
     covered = {size: sum(of for block, of in SHARES.items() if block >= size) for size in SIZES}
     yield Coverage("as simulated", dict(covered))
-    with tempfile.TemporaryDirectory(prefix="octavo-study-") as name:
+    with TemporaryDirectory("octavo-study-") as name:
         try:
             taken = take_snapshot(Path(name) / "now.octmem")
         except OctavoError:

@@ -1,0 +1,73 @@
+"""Directories for a while: those whose processes were killed are removed by a later one."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from octavo.base.temporary import TemporaryDirectory
+
+PREFIX = "octavo-test-"
+MAKE = f"""
+import sys, time
+from octavo.base.temporary import TemporaryDirectory
+print(TemporaryDirectory({PREFIX!r}).name, flush=True)
+kept = TemporaryDirectory({PREFIX!r})
+print(kept.name, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def names_in(place: Path) -> set[str]:
+    return {each.name for each in place.iterdir()}
+
+
+def make() -> tuple[subprocess.Popen[str], Path]:
+    """A process that keeps a directory, and the directory."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert not Path(process.stdout.readline().strip()).exists()
+    directory = Path(process.stdout.readline().strip())
+    (directory / "a").mkdir()
+    (directory / "a" / "b").write_text("content")
+    return process, directory
+
+
+def test_only_directories_of_processes_that_are_gone_are_removed(tmp_path: Path) -> None:
+    (process, left), (other, kept) = make(), make()
+    for name in (f"{PREFIX}unowned", "another"):
+        (tmp_path / name).mkdir()
+    (tmp_path / f"{PREFIX}link").symlink_to(left)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with TemporaryDirectory(PREFIX) as name:
+        assert not left.exists()
+        assert kept.joinpath("a", "b").exists()
+        assert names_in(tmp_path) == {
+            kept.name,
+            Path(name).name,
+            f"{PREFIX}unowned",
+            f"{PREFIX}link",
+            "another",
+        }
+    other.kill()
+    other.wait()
+    with TemporaryDirectory("octavo-other-"):
+        assert kept.exists()
+
+
+def test_a_directory_is_removed_by_its_own_process(tmp_path: Path) -> None:
+    with TemporaryDirectory(PREFIX) as name:
+        Path(name, "file").write_text("content")
+    assert names_in(tmp_path) == set()
