@@ -175,6 +175,9 @@ def test_a_running_program_gets_huge_pages(mode: str, start: Start, tmp_path: Pa
     assert first_error(validator_of("apply"), document) is None
     assert document["made_bytes"] >= ENOUGH * program.bytes
     assert f"resident (process {program.pid}): 2 MiB pages hold" in done.stdout.decode()
+    text = " ".join(done.stdout.decode().split())
+    assert document["processes"][0]["text"] in text
+    assert document["undo"] in text
     again = apply("--pid", program.pid, "--json", "-")
     assert json.loads(again.stdout)["made_bytes"] == 0
     assert again.status == 0
@@ -189,7 +192,10 @@ def test_a_dry_run_changes_nothing(start: Start) -> None:
     assert first_error(validator_of("apply"), document) is None
     assert document["processes"][0]["planned_pages"] >= REGION_MIB // 2
     assert (document["made_bytes"], program.huge_share()) == (0, 0)
-    assert "would be made" in apply("--pid", program.pid, "--dry-run").stdout.decode()
+    text = apply("--pid", program.pid, "--dry-run").stdout.decode()
+    assert "would be made" in text
+    assert document["processes"][0]["text"] in " ".join(text.split())
+    assert document["undo"] is None
     program.end(0)
 
 

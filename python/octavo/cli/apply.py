@@ -314,6 +314,12 @@ def _watch(watcher: Watch, *, quiet: bool) -> None:
 def _document(pid: int, order: Order, reports: list[ProcessReport], watcher: Any) -> dict[str, Any]:
     from octavo.applying import SCHEMA
     from octavo.applying.running import bytes_made
+    from octavo.applying.view import UNDO, headline, remarks
+
+    def record(report: ProcessReport) -> dict[str, Any]:
+        dry_run = order.dry_run
+        said = [headline(report, dry_run=dry_run), *remarks(report, dry_run=dry_run)]
+        return {**report.record(), "text": " ".join(said)}
 
     return {
         "schema": SCHEMA,
@@ -322,6 +328,7 @@ def _document(pid: int, order: Order, reports: list[ProcessReport], watcher: Any
         "chosen": order.selection.origin,
         "rules": order.selection.text(),
         "made_bytes": bytes_made(reports),
-        "processes": [report.record() for report in reports],
+        "processes": [record(report) for report in reports],
+        "undo": UNDO if any(report.made for report in reports) else None,
         "watch_made_pages": None if watcher is None else watcher.made,
     }
