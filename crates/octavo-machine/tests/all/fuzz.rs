@@ -2,11 +2,13 @@
 //! once, with much memory and with little, while the operating systems promote and merge in the background:
 //! every translation matches the page table, no frame is lost, and counts add up.
 
-use crate::common::{any_size_first, check_laws, config, hosted, identity, tiny};
+use crate::common::{
+    any_size_first, check_laws, config, hosted, identity, stream_with_present, tiny,
+};
 use octavo_config::{AddressSpaces, Fill, FragmentationConfig};
 use octavo_machine::Sim;
 use octavo_machine::designs::designs;
-use octavo_oracle::strategies::{Step, stream};
+use octavo_oracle::strategies::Step;
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
 use octavo_trace::{StreamEnd, TimeSlicedConsumer, WordConsumer};
 use octavo_types::{Item, ItemKind, Segment, VirtAddr};
@@ -104,7 +106,7 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut EventCounts
     let named = designs().into_iter().map(|design| design.name);
     let names: Vec<&str> = named.chain(OTHERS).filter(knows).collect();
     let mut sim = Sim::new(&config(machine, &names)).unwrap();
-    let pieces = stream(1..200);
+    let pieces = stream_with_present(1..200);
     let long = long_segment(1 << 12);
     // Live processes, each with the number of its next segment.
     let (mut live, mut begun, mut done) = (vec![(0, 1)], 1, 0);

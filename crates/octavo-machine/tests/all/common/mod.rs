@@ -117,14 +117,21 @@ pub fn eager_prefetchers() -> [PrefetchConfig; 2] {
     ]
 }
 
-/// A random stream in which memory is found to be present, in place of changes of permissions and of advice.
+/// A random stream in which memory is found to be present, in place of changes of permissions and of advice that the
+/// operating system ignores.
 pub fn stream_with_present(steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
     stream(steps).prop_map(|mut stream| {
         for step in &mut stream.steps {
-            if let Step::Event(Event::Protect { range, .. } | Event::Advise { range, .. }) = step {
-                let (range, known, first) = (*range, true, false);
-                *step = Step::Event(Event::Present { range, known, first });
-            }
+            let range = match step {
+                Step::Event(Event::Protect { range, .. }) => *range,
+                Step::Event(Event::Advise { range, advice })
+                    if ![4, 8, 9, 14, 15].contains(advice) =>
+                {
+                    *range
+                }
+                _ => continue,
+            };
+            *step = Step::Event(Event::Present { range, known: true, first: false });
         }
         stream
     })
