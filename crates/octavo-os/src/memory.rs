@@ -232,6 +232,22 @@ impl Memory {
         Ok(())
     }
 
+    /// Maps the base pages of a range, in which nothing is mapped, at new frames side by side, if memory can spare them:
+    /// with the permissions of the mapping at its start. Where page tables find no memory, the rest stays unmapped.
+    pub(crate) fn place_run(&mut self, process: ProcessId, pages: &Pages) {
+        let mapping = self.process(process).vmas.find(PageNumber::new(pages.start));
+        let frames = pages.end - pages.start;
+        let Some((_, vma)) = mapping else { return };
+        let Some(first) = self.frames.allocate_surplus_run(frames, Owner::Data) else { return };
+        for place in 0..frames {
+            let page = PageNumber::new(pages.start + place);
+            if self.place_at(process, page, first.plus(place), vma.rights).is_err() {
+                self.frames.free_range(first.plus(place + 1), frames - place - 1);
+                return;
+            }
+        }
+    }
+
     /// Maps a base page at a data frame of the caller, and clears it.
     ///
     /// # Errors
@@ -270,6 +286,18 @@ impl Memory {
         let written = of.table.map(page, size, frame, rights, &mut self.frames)?;
         self.counters.entries_written += written.entries;
         Ok(())
+    }
+
+    /// Notes that the mappings of a process in a range have changed.
+    pub(crate) fn mappings_changed(&mut self, process: ProcessId, pages: &Pages) {
+        let of = self.processes[usize::from(process.0)].as_mut().expect("it has not ended");
+        of.table.mappings_changed(pages, &of.vmas, &mut self.frames);
+    }
+
+    /// The number of areas of sorted page-table nodes that hardware knows, if nodes are sorted.
+    pub fn sorted_areas(&self) -> Option<u64> {
+        self.format.sorted?;
+        Some(self.processes.iter().flatten().filter_map(|of| of.table.sorted_areas()).sum())
     }
 
     /// The live processes.

@@ -7,7 +7,7 @@
 mod present;
 mod processes;
 
-use octavo_types::{Access, Event, PageNumber, Protection};
+use octavo_types::{Access, Event, FrameNumber, PageNumber, Protection};
 use rustc_hash::FxHashMap;
 
 use crate::frames::OutOfMemory;
@@ -214,6 +214,22 @@ impl Os {
         }
     }
 
+    /// Backs base pages of a mapping by frames side by side, if none of them is mapped and memory can spare the frames.
+    /// Returns the first frame if the pages lie side by side then.
+    pub fn back_contiguously(&mut self, process: ProcessId, pages: &Pages) -> Option<FrameNumber> {
+        if self.memory.is_untouched(process, pages) {
+            self.memory.place_run(process, pages);
+        }
+        let table = &self.memory.process(process).table;
+        let frame_of = |page: u64| {
+            let page = PageNumber::new(page);
+            table.leaf(page).map(|leaf| leaf.frame_of(page))
+        };
+        let first = frame_of(pages.start)?;
+        let is_at_its_place = |page: u64| frame_of(page) == Some(first.plus(page - pages.start));
+        pages.clone().all(is_at_its_place).then_some(first)
+    }
+
     /// Maps an object's page, or its copy for a store to a private mapping.
     fn object_page(
         &mut self,
@@ -256,6 +272,7 @@ impl Os {
         let vmas = &mut self.memory.process_mut(process).vmas;
         let had_objects = vmas.within(pages).iter().any(|(_, vma)| !vma.is_anonymous());
         change(vmas);
+        self.memory.mappings_changed(process, pages);
         if had_objects {
             self.memory.drop_unmapped_objects();
         }
@@ -278,6 +295,7 @@ impl Os {
         let both = from.start.min(to.start)..from.end.max(to.end);
         let (start, pages) = (to.start, to.end - to.start);
         self.change_vmas(process, &both, |vmas| vmas.relocate(from, start, pages));
+        self.memory.mappings_changed(process, &to);
         self.notify_mapped(process, &grown)
     }
 

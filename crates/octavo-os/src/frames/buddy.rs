@@ -142,6 +142,24 @@ impl Buddy {
         true
     }
 
+    /// Allocates the lowest run of so many of the largest blocks. `None` if there is none.
+    pub fn allocate_run_of_largest(&mut self, blocks: u64) -> Option<FrameNumber> {
+        let largest = self.largest;
+        let (mut first, mut next) = (None, None);
+        let start = self.blocks(largest).find_map(|block| {
+            if next != Some(block) {
+                first = Some(block);
+            }
+            next = Some(block.plus(largest.frames()));
+            let start = first?;
+            (block.raw() - start.raw() == (blocks - 1) * largest.frames()).then_some(start)
+        })?;
+        for number in 0..blocks {
+            self.allocate_at(start.plus(number * largest.frames()), largest);
+        }
+        Some(start)
+    }
+
     /// Frees the block of `order` at `frame` and merges it with free buddies.
     ///
     /// # Panics

@@ -88,6 +88,8 @@ pub struct Frames {
     ensured: u64,
     /// Reserved for tables of a translation design.
     pub(super) of_design: Vec<FrameNumber>,
+    /// Runs of page tables that are contiguous by design, noted since the last query.
+    contiguous_tables: Vec<(FrameNumber, u64)>,
 }
 
 impl Frames {
@@ -101,6 +103,7 @@ impl Frames {
             chunks: ChunkBitmaps::default(),
             ensured: 0,
             of_design: Vec::new(),
+            contiguous_tables: Vec::new(),
         }
     }
 
@@ -111,7 +114,16 @@ impl Frames {
         let buddy = Buddy::all_allocated(shape.frames, shape.largest);
         let reservations = Reservations::default();
         let (holes, chunks) = (HoleBitmaps::default(), ChunkBitmaps::default());
-        Frames { buddy, ledger, reservations, holes, chunks, ensured: 0, of_design: Vec::new() }
+        Frames {
+            buddy,
+            ledger,
+            reservations,
+            holes,
+            chunks,
+            ensured: 0,
+            of_design: Vec::new(),
+            contiguous_tables: Vec::new(),
+        }
     }
 
     /// Divides memory into tiers: local memory, and those that begin at these frames. Blocks are then taken from the
@@ -162,6 +174,40 @@ impl Frames {
         let block = self.buddy.allocate(order)?;
         self.ledger.assign(block, order.frames(), owner);
         Some(block)
+    }
+
+    /// Allocates `frames` frames side by side that the caller can do without, where all frames that operations have ensured
+    /// remain: the first ones of the lowest of the smallest sufficient blocks, or of the lowest sufficient run of the
+    /// largest blocks. Each may be freed alone.
+    pub fn allocate_surplus_run(&mut self, frames: u64, owner: Owner) -> Option<FrameNumber> {
+        if self.free_frames() < self.ensured + frames {
+            return None;
+        }
+        let largest = self.buddy.largest();
+        let order = Order::new(frames.next_power_of_two().ilog2() as u8);
+        let (start, taken) = match order.filter(|order| *order <= largest) {
+            Some(order) => (self.buddy.allocate(order)?, order.frames()),
+            None => {
+                let blocks = frames.div_ceil(largest.frames());
+                (self.buddy.allocate_run_of_largest(blocks)?, blocks * largest.frames())
+            }
+        };
+        for (block, order) in blocks_of(start.plus(frames), taken - frames, largest) {
+            self.buddy.free(block, order);
+        }
+        self.ledger.assign(start, frames, owner);
+        Some(start)
+    }
+
+    /// Notes frames of page tables that hardware finds by their distance from the first, so that the host of a guest is to
+    /// back them by frames side by side.
+    pub fn note_contiguous_tables(&mut self, start: FrameNumber, frames: u64) {
+        self.contiguous_tables.push((start, frames));
+    }
+
+    /// The runs of page tables noted since the last call.
+    pub fn take_contiguous_tables(&mut self) -> Vec<(FrameNumber, u64)> {
+        std::mem::take(&mut self.contiguous_tables)
     }
 
     /// Allocates exactly the block of `order` at `frame` for `owner`. Returns whether all of it was free.

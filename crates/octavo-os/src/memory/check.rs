@@ -45,6 +45,7 @@ impl Memory {
         self.check_gaps()?;
         self.check_blocks()?;
         self.check_anchors()?;
+        self.processes.iter().flatten().try_for_each(|of| of.table.check_sorted())?;
         self.check_pages()
     }
 

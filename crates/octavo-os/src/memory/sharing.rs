@@ -7,7 +7,7 @@ use super::invalidations::GatheredInvalidation;
 use super::{EVERYTHING, Memory, Process, ProcessId, around, base_pages, frames_of};
 use crate::frames::{Order, OutOfMemory, Owner};
 use crate::page_table::Leaf;
-use crate::vmas::{Backing, Vma};
+use crate::vmas::{Backing, Pages, Vma};
 
 /// The amount copied by a store to a shared large page (Guvenilir and Patt, ISCA 2020, section III.C.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ impl Memory {
         let child = self.spawn()?;
         self.inherit_anchor_distance(parent, child);
         self.process_mut(child).vmas = self.process(parent).vmas.clone();
+        let mappings: Vec<Pages> =
+            self.process(child).vmas.iter().map(|(pages, _)| pages.clone()).collect();
+        mappings.iter().for_each(|pages| self.mappings_changed(child, pages));
         let mut changed = GatheredInvalidation::default();
         let parted = self.composite_in(parent, &EVERYTHING);
         for (region, holes) in &parted {

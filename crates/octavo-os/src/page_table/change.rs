@@ -133,8 +133,8 @@ impl PageTable {
                 if node.is_none() && last[usize::from(level)] != region {
                     last[usize::from(level)] = region;
                     count += match above {
-                        Some(above) => self.frames_below(above, std::iter::once(level)),
-                        None => self.frames_of_node(level),
+                        Some(above) => self.frames_below(above, page, std::iter::once(level)),
+                        None => self.frames_of_new(page, level),
                     };
                 }
             }
@@ -176,10 +176,10 @@ impl PageTable {
             assert!(!is_in_the_way, "a larger page is in the way");
             if !entry.is_present() {
                 if !ensured {
-                    frames.ensure_free(self.frames_below(number, (target..level).rev()))?;
+                    frames.ensure_free(self.frames_below(number, page, (target..level).rev()))?;
                     ensured = true;
                 }
-                let child = self.new_child((number, index), level - 1, frames)?;
+                let child = self.new_child((number, index), page, level - 1, frames)?;
                 let at = self.nodes[child as usize].frame;
                 let node = &mut self.nodes[number as usize];
                 node.set(index, Entry::node(at));

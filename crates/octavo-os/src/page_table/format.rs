@@ -3,6 +3,7 @@
 use super::anchors::AnchorFormat;
 use super::entry::SizeEncoding;
 use super::holes::Holes;
+use super::sorted::SortedFormat;
 
 /// The content of alias entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,6 +43,8 @@ pub struct Format {
     pub merges: [bool; 2],
     /// The anchors, if there are such.
     pub anchors: Option<AnchorFormat>,
+    /// The sorted nodes, if there are such. Not with merged nodes or shadow nodes of their levels.
+    pub sorted: Option<SortedFormat>,
 }
 
 impl Format {
@@ -61,6 +64,7 @@ impl Default for Format {
             block_log2: 0,
             merges: [false; 2],
             anchors: None,
+            sorted: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use octavo_types::{PageNumber, PageSize};
 
 use super::{Leaf, PageTable};
 use crate::frames::{Frames, OutOfMemory};
+use crate::vmas::{Pages, Vmas};
 
 /// A page table that hardware walks in place of the radix tree. It holds the same pages.
 ///
@@ -20,6 +21,10 @@ pub trait HardwareTable: Any + Send {
 
     /// Removes a page.
     fn unmap(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames);
+
+    /// Notes that the mappings in a range have changed, before pages of it are mapped. A child of `fork` has its mappings
+    /// before its pages.
+    fn mappings_changed(&mut self, _pages: &Pages, _vmas: &Vmas, _frames: &mut Frames) {}
 
     /// The number of frames it takes.
     fn frames(&self) -> u64;

@@ -24,7 +24,7 @@ use crate::frames::{Frames, Order, Owner};
 /// The block of a merged node.
 pub(super) const BLOCK: Order = Order::of(PageSize::HUGE);
 
-/// The part that a node has in a merged node.
+/// The part that a node has in a merged node or a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Part {
     /// None: it has a frame of its own.
@@ -34,6 +34,8 @@ pub(super) enum Part {
     Upper,
     /// The lower level, in a frame of the block.
     Lower,
+    /// None: it lies in a region of sorted nodes.
+    Sorted,
 }
 
 /// The number of nodes that are parts of merged ones.
@@ -73,10 +75,20 @@ impl PageTable {
         (node.part == Part::Upper).then(|| node.frame.plus(at as u64))
     }
 
-    /// The number of frames of new nodes of these levels, from the top down, below a node.
-    pub(super) fn frames_below(&self, node: u32, levels: impl Iterator<Item = u8>) -> u64 {
+    /// The number of frames of new nodes of these levels for a base page, from the top down, below a node.
+    pub(super) fn frames_below(
+        &self,
+        node: u32,
+        page: PageNumber,
+        levels: impl Iterator<Item = u8>,
+    ) -> u64 {
         let is_in_block = self.nodes[node as usize].part == Part::Upper;
-        levels.skip(usize::from(is_in_block)).map(|level| self.frames_of_node(level)).sum()
+        levels.skip(usize::from(is_in_block)).map(|level| self.frames_of_new(page, level)).sum()
+    }
+
+    /// The number of frames of a new node of a level for a base page.
+    pub(super) fn frames_of_new(&self, page: PageNumber, level: u8) -> u64 {
+        if self.has_place(page, level) { 0 } else { self.frames_of_node(level) }
     }
 
     /// The number of equal entries in memory for one of a node.

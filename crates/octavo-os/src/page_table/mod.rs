@@ -15,6 +15,7 @@ mod holes;
 mod merged;
 mod node;
 mod ranges;
+mod sorted;
 #[cfg(test)]
 mod tests;
 mod vectors;
@@ -27,6 +28,7 @@ pub use gapped::Gapped;
 pub use hardware::{HardwareTable, MakeTable};
 pub use holes::{Holes, PageWithHoles};
 pub use ranges::{Range, Ranges};
+pub use sorted::{SORTED_LEVELS, SortedFormat};
 pub use vectors::{MAX_VECTOR_BITS, PartsUsed, Vectors, parts_of};
 
 use octavo_types::{FrameNumber, PageNumber, PageSize, PhysAddr, Protection};
@@ -37,6 +39,7 @@ use self::gapped::GappedState;
 use self::holes::HoleState;
 use self::merged::{MergedNodes, Part};
 use self::node::Node;
+use self::sorted::SortedNodes;
 use crate::frames::{Frames, Order, OutOfMemory};
 
 /// Maximum number of levels.
@@ -124,6 +127,7 @@ pub struct PageTable {
     holes: HoleState,
     gaps: GappedState,
     merged: MergedNodes,
+    sorted: SortedNodes,
     anchors: Anchors,
     /// Blocks of which the current operation has changed entries.
     changed_blocks: ChangedBlocks,
@@ -151,6 +155,7 @@ impl PageTable {
             holes: HoleState::default(),
             gaps: GappedState::default(),
             merged: MergedNodes::default(),
+            sorted: SortedNodes::default(),
             anchors: Anchors::new(format.anchors.map_or(0, |of| of.first_log2)),
             changed_blocks: ChangedBlocks::default(),
             folded_entries: 0,
@@ -170,12 +175,12 @@ impl PageTable {
         1 << (self.format.levels * INDEX_BITS)
     }
 
-    /// The number of frames of its nodes, or of the table that hardware walks.
+    /// The number of frames of its nodes, with places for sorted ones, or of the table that hardware walks.
     pub fn nodes(&self) -> u64 {
         if let Some(table) = &self.hardware {
             return table.frames();
         }
-        self.merged.frames(self.count_nodes())
+        self.merged.frames(self.count_nodes()) + self.unused_places()
     }
 
     fn count_nodes(&self) -> u64 {
@@ -331,6 +336,7 @@ impl PageTable {
             self.drop_child(ROOT, index, self.format.levels, frames);
         }
         self.free_node(ROOT, self.format.levels, frames);
+        self.free_regions(frames);
         if let Some(table) = self.hardware.take() {
             table.free(frames);
         }

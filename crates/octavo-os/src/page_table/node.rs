@@ -21,7 +21,7 @@ pub(super) struct Node {
     pub present: u16,
     /// Whether the next frame is its shadow node.
     pub has_shadow: bool,
-    /// Its part in a merged node.
+    /// Its part in a merged node or a region.
     pub part: Part,
 }
 
@@ -56,15 +56,19 @@ impl PageTable {
         Ok(self.add_node(level, frame, (part, shadowed.is_some())))
     }
 
-    /// A new node below an entry of one of the level above.
+    /// A new node for a base page, below an entry of one of the level above.
     pub(super) fn new_child(
         &mut self,
         of: EntryIndex,
+        page: PageNumber,
         level: u8,
         frames: &mut Frames,
     ) -> Result<u32, OutOfMemory> {
-        match self.frame_in_block(of) {
-            Some(frame) => Ok(self.add_node(level, frame, (Part::Lower, false))),
+        if let Some(frame) = self.frame_in_block(of) {
+            return Ok(self.add_node(level, frame, (Part::Lower, false)));
+        }
+        match self.take_place(page, level) {
+            Some(frame) => Ok(self.add_node(level, frame, (Part::Sorted, false))),
             None => self.new_node(level, frames),
         }
     }
@@ -142,6 +146,7 @@ impl PageTable {
             Part::Ordinary => frames.free(frame, if has_shadow { PAIR } else { Order::BASE }),
             Part::Upper => frames.free(frame, BLOCK),
             Part::Lower => {}
+            Part::Sorted => self.give_back_place(frame, level),
         }
         self.uncount_node(level, has_shadow);
         self.merged.uncount(part);

@@ -5,7 +5,9 @@
 use crate::machine::{GappedPages, Machine, Op, Setup, op, play};
 use octavo_os::frames::fragmentation::{Faults, Fragmentation, HoleLayout};
 use octavo_os::frames::{CompactionLimits, Compactor, Order, OutOfMemory, Owner};
-use octavo_os::page_table::{Aliases, AnchorFormat, Format, Holes, Leaf, SizeEncoding};
+use octavo_os::page_table::{
+    Aliases, AnchorFormat, Format, Holes, Leaf, SizeEncoding, SortedFormat,
+};
 use octavo_os::policy::{BasePages, Fault, Mthp, MthpConfig, Policy, Thp, ThpConfig};
 use octavo_os::{CopyOnWrite, Memory, SamePages, around};
 use octavo_types::{PageNumber, PageSize};
@@ -215,6 +217,13 @@ fn merged(frames: u64, copy_on_write: CopyOnWrite, levels: u8) -> Setup {
     Setup { format, ..conventional(frames, copy_on_write) }
 }
 
+/// Page tables whose nodes are sorted in areas of at least so many base pages.
+fn sorted(frames: u64, copy_on_write: CopyOnWrite, (levels, min_pages): ([bool; 2], u64)) -> Setup {
+    let sorted = SortedFormat { levels, min_pages, registers: 2 };
+    let format = Format { sorted: Some(sorted), ..Format::default() };
+    Setup { format, ..conventional(frames, copy_on_write) }
+}
+
 /// Page tables with anchors, whose distance is chosen at each tick or stays.
 fn anchored(frames: u64, copy_on_write: CopyOnWrite, first_log2: u8, is_chosen: bool) -> Setup {
     let every = u64::from(is_chosen);
@@ -329,6 +338,21 @@ proptest! {
         ops in ops(), frames in short(), how in copies(), levels in 4u8..=5,
     ) {
         play(&merged(frames, how, levels), thp(), &ops);
+    }
+
+    #[test]
+    fn sorted_nodes_preserve_contents(
+        ops in ops(), how in copies(), levels in any::<[bool; 2]>(), min_pages in 1u64..600, has_huge in any::<bool>(),
+    ) {
+        let policy: Box<dyn Policy> = if has_huge { thp() } else { Box::new(BasePages) };
+        prop_assert_eq!(play(&sorted(ROOMY, how, (levels, min_pages)), policy, &ops), 0);
+    }
+
+    #[test]
+    fn sorted_nodes_survive_without_memory(
+        ops in ops(), frames in short(), how in copies(), min_pages in 1u64..600,
+    ) {
+        play(&sorted(frames, how, ([true; 2], min_pages)), thp(), &ops);
     }
 
     #[test]

@@ -16,3 +16,4 @@ mod reservations;
 mod short_of_memory;
 mod small;
 mod snapshot;
+mod sorted;
