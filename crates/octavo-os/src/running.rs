@@ -62,6 +62,11 @@ impl RunningOs {
         self.0.memory_mut().process_mut(process).table.mark_part(page, written)
     }
 
+    /// As [`Frames::take_contiguous_tables`](crate::frames::Frames::take_contiguous_tables).
+    pub fn take_contiguous_tables(&mut self) -> Vec<(FrameNumber, u64)> {
+        self.0.memory_mut().frames.take_contiguous_tables()
+    }
+
     /// As [`Memory::record_store`].
     pub fn record_store(&mut self, frame: FrameNumber) {
         self.0.memory_mut().record_store(frame);

@@ -128,6 +128,15 @@ impl WalkerCounters {
         for (name, value) in places.into_iter().zip(self.reads_by) {
             counters.add(component, name, value);
         }
+        let prefetches: u64 = self.prefetches_by.iter().sum();
+        if prefetches > 0 {
+            counters.add(component, "prefetches", prefetches);
+            counters.add(component, "prefetches_used", self.prefetches_used);
+            let places = ["prefetches_l1", "prefetches_l2", "prefetches_llc", "prefetches_memory"];
+            for (name, value) in places.into_iter().zip(self.prefetches_by) {
+                counters.add(component, name, value);
+            }
+        }
     }
 }
 
@@ -272,6 +281,9 @@ fn report_os(
     }
     if let Some(pages) = memory.anchor_distance() {
         counters.level(component, "anchor_distance", pages);
+    }
+    if let Some(areas) = memory.sorted_areas() {
+        counters.level(component, "sorted_areas", areas);
     }
     let peak = |owner| bytes(memory.frames.peak_frames(owner));
     counters.level(component, "peak_resident_bytes", peak(Owner::Data));

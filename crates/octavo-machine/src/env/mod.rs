@@ -33,7 +33,7 @@ use vectors::VectorCounters;
 pub(crate) use walk::{WalkedPage, page_start};
 use walk::{WalkerCounters, place};
 use walker::PageWalker;
-pub use walker::{WalkPlan, Walker};
+pub use walker::{Prefetches, WalkPlan, Walker};
 
 /// The address space that translations belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -583,6 +583,10 @@ impl Env {
     ) -> Option<T> {
         let (done, invalidations) = self.os.change(work);
         self.invalidate_walk_caches(invalidations);
+        let runs = self.os.take_contiguous_tables();
+        if self.host.is_some() {
+            self.back_contiguous_tables(runs);
+        }
         done.map_err(|error| self.stopped = Some(error.to_string())).ok()
     }
 

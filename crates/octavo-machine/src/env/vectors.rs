@@ -4,7 +4,7 @@
 use octavo_types::PageNumber;
 
 use super::Env;
-use super::walk::line_of;
+use super::walk::{EntryReads, WalkerCounters, line_of};
 use crate::counters::Counters;
 
 /// Counters of vector updates.
@@ -30,10 +30,10 @@ impl Env {
             let walk = self.table_walk(page);
             let planned = self.plan_walk(&walk, page);
             let Env { vectors, caches, lines, .. } = self;
-            planned.execute(&walk, |at, _| {
-                vectors.reads += 1;
-                Some(caches.read_pte(line_of(at, *lines)).latency_cycles)
-            });
+            let mut walker = WalkerCounters::default();
+            let reads = EntryReads { caches, lines: *lines, walker: &mut walker, entry: None };
+            planned.execute(&walk, &mut { reads });
+            vectors.reads += walker.reads;
         }
         let process = self.process;
         // A page promoted to a conventional size has no alias any more.

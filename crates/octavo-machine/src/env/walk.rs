@@ -7,7 +7,7 @@ use octavo_os::{ProcessId, RunningOs};
 use octavo_types::{Access, PageNumber, PageSize, PhysAddr, VirtAddr};
 
 use super::Env;
-use super::walker::Planned;
+use super::walker::{Planned, WalkReads};
 use crate::front::Lines;
 use crate::tlb::Translation;
 
@@ -29,6 +29,35 @@ pub(super) struct WalkerCounters {
     pub marked: u64,
     /// Lines read of a design's tables beside the page table.
     pub table_reads: u64,
+    /// Entries prefetched, by what served their lines.
+    pub prefetches_by: [u64; 4],
+    /// Prefetched entries that the walk read.
+    pub prefetches_used: u64,
+}
+
+/// Reads of a page table in the machine's memory.
+pub(super) struct EntryReads<'e> {
+    pub caches: &'e mut Caches,
+    pub lines: Lines,
+    pub walker: &'e mut WalkerCounters,
+    /// The address of the page's entry, once it is read.
+    pub entry: Option<PhysAddr>,
+}
+
+impl WalkReads for EntryReads<'_> {
+    #[inline(always)]
+    fn read(&mut self, at: PhysAddr, is_entry: bool) -> Option<(u32, PhysAddr)> {
+        self.entry = if is_entry { Some(at) } else { self.entry };
+        Some((read_entry(self.caches, self.lines, at, self.walker), at))
+    }
+
+    fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)> {
+        Some((self.walker.prefetch(self.caches, self.lines, at), at))
+    }
+
+    fn use_prefetch(&mut self) {
+        self.walker.prefetches_used += 1;
+    }
 }
 
 impl WalkerCounters {
@@ -36,6 +65,13 @@ impl WalkerCounters {
     pub fn read(&mut self, served: Served) {
         self.reads += 1;
         self.reads_by[place(served.by)] += 1;
+    }
+
+    /// Prefetches the line of an entry at a host-physical address. Returns the latency in cycles.
+    pub fn prefetch(&mut self, caches: &mut Caches, lines: Lines, at: PhysAddr) -> u32 {
+        let served = caches.read_pte(line_of(at, lines));
+        self.prefetches_by[place(served.by)] += 1;
+        served.latency_cycles
     }
 
     /// Reads the line of a design's table at a host-physical address. Returns the latency in cycles.
@@ -196,11 +232,9 @@ impl Env {
         self.walker.walks += 1;
         let planned = self.plan_walk(walk, page);
         let Env { page_walker, caches, lines, walker, .. } = self;
-        let mut entry = None;
-        let latency_cycles = planned.execute(walk, |at, is_entry| {
-            entry = if is_entry { Some(at) } else { entry };
-            Some(read_entry(caches, *lines, at, walker))
-        });
+        let mut reads = EntryReads { caches, lines: *lines, walker, entry: None };
+        let latency_cycles = planned.execute(walk, &mut reads);
+        let entry = reads.entry;
         page_walker.reuse(planned);
         (self.walk_overhead_cycles + latency_cycles.expect(READS_SUCCEED), entry)
     }

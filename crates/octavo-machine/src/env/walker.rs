@@ -1,7 +1,12 @@
 //! Page walkers: which entries a walk reads, by what the walker of a core has cached.
+//!
+//! A walk may prefetch entries: lines that are asked for as the walk begins, all at once, at addresses that need no walk to
+//! be found. The walk reads its entries one after another all the same. The read of a prefetched entry takes what it takes
+//! to find the line in the cache that the prefetch has filled, or until the line has come, if that is later. Lines that the
+//! walk does not read delay nothing.
 
 use octavo_hw::{Asid, WalkCaches};
-use octavo_os::page_table::{HardwareTable, PageTable, Walk};
+use octavo_os::page_table::{HardwareTable, PageTable, SORTED_LEVELS, Walk};
 use octavo_types::{AddrRange, PageNumber, PhysAddr};
 
 use super::walk::page_start;
@@ -19,6 +24,51 @@ pub struct WalkPlan {
     pub background: Vec<PhysAddr>,
     /// Cycles before the first probe: hashing, and look-ups of the walker's own caches.
     pub start_cycles: u32,
+    /// Entries that are prefetched with the first probe.
+    pub prefetches: Prefetches,
+}
+
+/// The addresses of entries that a walk prefetches.
+pub type Prefetches = [Option<PhysAddr>; SORTED_LEVELS];
+
+/// The memory that a walk reads.
+pub(super) trait WalkReads {
+    /// Reads the entry at an address, which may hold the page's accessed and dirty bits. Returns the latency in cycles, that
+    /// of finding the entry's place included, and the place: its address in the machine's memory. `None` when memory has run
+    /// out.
+    fn read(&mut self, at: PhysAddr, is_entry: bool) -> Option<(u32, PhysAddr)>;
+
+    /// Prefetches the line of an entry. Returns as [`WalkReads::read`] does, or `None` if hardware does not know the place.
+    fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)>;
+
+    /// Counts an entry read that was prefetched.
+    fn use_prefetch(&mut self);
+}
+
+/// The prefetches of a walk: places, and cycles from the first read until their lines have come.
+struct InFlight([Option<(PhysAddr, u32)>; SORTED_LEVELS]);
+
+impl InFlight {
+    fn send(prefetches: Prefetches, reads: &mut impl WalkReads) -> Self {
+        InFlight(prefetches.map(|at| {
+            let (latency_cycles, place) = reads.prefetch(at?)?;
+            Some((place, latency_cycles))
+        }))
+    }
+
+    /// Reads an entry so many cycles after the first read. Returns the latency in cycles.
+    fn read(
+        &self,
+        (at, is_entry): (PhysAddr, bool),
+        since_cycles: u32,
+        reads: &mut impl WalkReads,
+    ) -> Option<u32> {
+        let (latency_cycles, place) = reads.read(at, is_entry)?;
+        let prefetch = self.0.iter().flatten().find(|(of, _)| *of == place);
+        let Some((_, comes_cycles)) = prefetch else { return Some(latency_cycles) };
+        reads.use_prefetch();
+        Some(latency_cycles.max(comes_cycles.saturating_sub(since_cycles)))
+    }
 }
 
 /// A read of a page-table entry.
@@ -43,24 +93,25 @@ impl WalkPlan {
         self.probes.clear();
         self.background.clear();
         (self.group, self.entry, self.start_cycles) = (0, None, 0);
+        self.prefetches = Prefetches::default();
     }
 
     /// As [`Planned::execute`].
-    fn execute(&self, mut read: impl FnMut(PhysAddr, bool) -> Option<u32>) -> Option<u32> {
-        let (mut total, mut slowest, mut group) = (self.start_cycles, 0, 0);
+    fn execute(&self, reads: &mut impl WalkReads) -> Option<u32> {
+        let in_flight = InFlight::send(self.prefetches, reads);
+        let (mut total, mut slowest, mut group) = (0, 0, 0);
         for probe in &self.probes {
-            let latency_cycles = read(probe.at, self.entry == Some(probe.at))?;
-            if probe.group == group {
-                slowest = slowest.max(latency_cycles);
-            } else {
+            if probe.group != group {
                 total += slowest;
-                (slowest, group) = (latency_cycles, probe.group);
+                (slowest, group) = (0, probe.group);
             }
+            let of = (probe.at, self.entry == Some(probe.at));
+            slowest = slowest.max(in_flight.read(of, total, reads)?);
         }
         for at in &self.background {
-            read(*at, false)?;
+            reads.read(*at, false)?;
         }
-        Some(total + slowest)
+        Some(self.start_cycles + total + slowest)
     }
 }
 
@@ -91,31 +142,46 @@ pub(super) struct PageWalker {
 pub(super) enum Planned {
     /// The steps of a radix tree's walk from this one on, each a group of its own.
     Steps(usize),
+    /// As `Steps`, with prefetches of entries of sorted nodes.
+    Prefetching(usize, Prefetches),
     /// The plan of the design's walker.
     Own(WalkPlan),
 }
 
 impl Planned {
-    /// Executes the reads. `read` is given an address and whether the entry there holds the page's accessed and
-    /// dirty bits, and returns the latency in cycles, or `None` when memory has run out. Returns the latency of
-    /// the walk.
+    /// Executes the reads. Returns the latency of the walk in cycles, or `None` when memory has run out.
     #[inline(always)]
-    pub fn execute(
-        &self,
-        walk: &Walk,
-        mut read: impl FnMut(PhysAddr, bool) -> Option<u32>,
-    ) -> Option<u32> {
+    pub fn execute(&self, walk: &Walk, reads: &mut impl WalkReads) -> Option<u32> {
         let first = match self {
             Planned::Steps(first) => *first,
-            Planned::Own(plan) => return plan.execute(read),
+            Planned::Prefetching(first, prefetches) => {
+                return execute_prefetching(walk, *first, *prefetches, reads);
+            }
+            Planned::Own(plan) => return plan.execute(reads),
         };
         let steps = walk.steps();
         let mut latency_cycles = 0;
         for (number, step) in steps.iter().enumerate().skip(first) {
-            latency_cycles += read(step.at, number + 1 == steps.len())?;
+            latency_cycles += reads.read(step.at, number + 1 == steps.len())?.0;
         }
         Some(latency_cycles)
     }
+}
+
+fn execute_prefetching(
+    walk: &Walk,
+    first: usize,
+    prefetches: Prefetches,
+    reads: &mut impl WalkReads,
+) -> Option<u32> {
+    let in_flight = InFlight::send(prefetches, reads);
+    let steps = walk.steps();
+    let mut latency_cycles = 0;
+    for (number, step) in steps.iter().enumerate().skip(first) {
+        let of = (step.at, number + 1 == steps.len());
+        latency_cycles += in_flight.read(of, latency_cycles, reads)?;
+    }
+    Some(latency_cycles)
 }
 
 impl PageWalker {
@@ -156,7 +222,10 @@ impl PageWalker {
                 self.caches.fill(of, addr, step.level, ());
             }
         }
-        Planned::Steps(first)
+        match table.sorted_entries(page) {
+            [None, None] => Planned::Steps(first),
+            prefetches => Planned::Prefetching(first, prefetches),
+        }
     }
 
     #[cold]
@@ -191,5 +260,116 @@ impl PageWalker {
         if let Some(own) = &mut self.own {
             own.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_os::frames::{Frames, MemoryShape, Order};
+    use octavo_os::page_table::Format;
+    use octavo_types::{FrameNumber, Protection};
+
+    use super::*;
+
+    const HIT: u32 = 4;
+    const MEMORY: u32 = 200;
+
+    /// A memory behind a cache that keeps all lines, here one an entry.
+    #[derive(Default)]
+    struct Cached {
+        held: Vec<PhysAddr>,
+        used: u32,
+        /// Whether hardware knows no place.
+        knows_nothing: bool,
+    }
+
+    impl Cached {
+        fn look_up(&mut self, at: PhysAddr) -> (u32, PhysAddr) {
+            let latency_cycles = if self.held.contains(&at) { HIT } else { MEMORY };
+            self.held.push(at);
+            (latency_cycles, at)
+        }
+    }
+
+    impl WalkReads for Cached {
+        fn read(&mut self, at: PhysAddr, _is_entry: bool) -> Option<(u32, PhysAddr)> {
+            Some(self.look_up(at))
+        }
+
+        fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)> {
+            (!self.knows_nothing).then(|| self.look_up(at))
+        }
+
+        fn use_prefetch(&mut self) {
+            self.used += 1;
+        }
+    }
+
+    /// The walk of a page, with the addresses of its entries of levels 1 and 2.
+    fn walk() -> (Walk, [PhysAddr; 2]) {
+        let mut frames = Frames::new(MemoryShape::new(64, Order::BASE).unwrap());
+        let mut table = PageTable::new(Format::default(), None, &mut frames).unwrap();
+        let (page, frame) = (PageNumber::new(5), FrameNumber::new(60));
+        let rights = Protection::from_bits(1);
+        table.map(page, octavo_types::PageSize::BASE, frame, rights, &mut frames).unwrap();
+        let walk = table.walk(page);
+        (walk, [walk.steps()[3].at, walk.steps()[2].at])
+    }
+
+    /// The latency of a walk from a step on, and how many prefetches it uses.
+    fn executed(first: usize, prefetches: Prefetches, memory: Cached) -> (u32, u32) {
+        let mut memory = memory;
+        let planned = Planned::Prefetching(first, prefetches);
+        let latency_cycles = planned.execute(&walk().0, &mut memory).unwrap();
+        (latency_cycles, memory.used)
+    }
+
+    #[test]
+    fn prefetches_overlap_the_steps_before() {
+        let [leaf, upper] = walk().1.map(Some);
+        let of = |first, prefetches| executed(first, prefetches, Cached::default());
+        assert_eq!(of(0, [None, None]), (4 * MEMORY, 0));
+        // Both lines have come when they are read.
+        assert_eq!(of(0, [leaf, upper]), (2 * MEMORY + 2 * HIT, 2));
+        assert_eq!(of(0, [leaf, None]), (3 * MEMORY + HIT, 1));
+        assert_eq!(of(0, [None, upper]), (3 * MEMORY + HIT, 1));
+        // The first step waits for a prefetch that began when it did, and the next one hits.
+        assert_eq!(of(2, [leaf, upper]), (MEMORY + HIT, 2));
+        assert_eq!(of(3, [leaf, upper]), (MEMORY, 1));
+    }
+
+    #[test]
+    fn prefetches_of_other_lines_delay_nothing() {
+        let [leaf, _] = walk().1.map(Some);
+        let other = Some(PhysAddr::new(0x3_f000));
+        assert_eq!(executed(0, [other, other], Cached::default()), (4 * MEMORY, 0));
+        let knows_nothing = Cached { knows_nothing: true, ..Cached::default() };
+        assert_eq!(executed(0, [leaf, other], knows_nothing), (4 * MEMORY, 0));
+    }
+
+    #[test]
+    fn line_that_comes_late_is_waited_for() {
+        let (walk, [leaf, upper]) = walk();
+        // The upper three entries hit: the prefetch of the last began with the first of them.
+        let held = vec![walk.steps()[0].at, walk.steps()[1].at, upper];
+        let memory = Cached { held, ..Cached::default() };
+        let expected = 3 * HIT + (MEMORY - 3 * HIT);
+        assert_eq!(executed(0, [Some(leaf), Some(upper)], memory), (expected, 2));
+    }
+
+    #[test]
+    fn plans_of_designs_prefetch_with_their_first_probe() {
+        let [first, second, third] = [0x1000, 0x2000, 0x3000].map(PhysAddr::new);
+        let mut plan = WalkPlan { start_cycles: 7, ..WalkPlan::default() };
+        plan.probe(first);
+        plan.wait();
+        plan.probe(second);
+        plan.probe(third);
+        let latency = |plan: &WalkPlan| plan.execute(&mut Cached::default()).unwrap();
+        assert_eq!(latency(&plan), 7 + 2 * MEMORY);
+        plan.prefetches = [Some(second), Some(third)];
+        assert_eq!(latency(&plan), 7 + MEMORY + HIT);
+        plan.prefetches = [Some(second), None];
+        assert_eq!(latency(&plan), 7 + 2 * MEMORY);
     }
 }

@@ -1,6 +1,8 @@
 //! The host: its operating system, whose only process is the virtual machine, and the hardware that
 //! translates guest-physical pages.
 
+use std::collections::BTreeMap;
+
 use octavo_config::{HostConfig, TlbsHold, WalkStart};
 use octavo_hw::{Asid, Caches, WalkCaches};
 use octavo_os::frames::{Frames, OutOfMemory};
@@ -14,7 +16,7 @@ use octavo_types::{
 
 use super::super::composite::{CompositePages, HostAccess, HostCounts};
 use super::super::walk::{
-    READS_SUCCEED, WalkedPage, WalkerCounters, finish_walk, overlap_cycles, read_entry,
+    EntryReads, READS_SUCCEED, WalkedPage, WalkerCounters, finish_walk, overlap_cycles, read_entry,
 };
 use super::super::walker::PageWalker;
 use crate::config::ConfigError;
@@ -48,6 +50,9 @@ pub struct Host {
     pub(in crate::env) composite: Option<&'static dyn CompositePages>,
     /// Counters of composite pages.
     pub(crate) counts: HostCounts,
+    /// Runs of guest frames with tables of the guest that frames side by side back: by the first, how many, and the first
+    /// frame behind them.
+    contiguous_tables: BTreeMap<u64, (u64, FrameNumber)>,
 }
 
 /// Translation hardware of a core for guest-physical pages.
@@ -130,6 +135,7 @@ impl Host {
             splintered: 0,
             composite: None,
             counts: HostCounts::default(),
+            contiguous_tables: BTreeMap::new(),
         };
         Ok((host, vm_mapped))
     }
@@ -258,12 +264,11 @@ impl Host {
             let table = &self.os.memory().process(self.vm).table;
             let page_walker = &mut self.cores[port.core].page_walker;
             let planned = page_walker.plan(table, &walk, (Asid::ONLY, page));
-            let (mut entry, walker) = (None, &mut self.walker);
-            let read_cycles = planned.execute(&walk, |at, is_entry| {
-                entry = if is_entry { Some(at) } else { entry };
-                Some(read_entry(port.caches, port.lines, at, walker))
-            });
-            *latency_cycles += read_cycles.expect(READS_SUCCEED);
+            let Port { caches, lines, .. } = port;
+            let walker = &mut self.walker;
+            let mut reads = EntryReads { caches, lines: *lines, walker, entry: None };
+            *latency_cycles += planned.execute(&walk, &mut reads).expect(READS_SUCCEED);
+            let entry = reads.entry;
             page_walker.reuse(planned);
             let composite = self.composite.filter(|_| walk.is_composite);
             if let Some(of) = composite.filter(|of| of.ends_walks())
@@ -330,6 +335,30 @@ impl Host {
         self.flush_if_any(invalidations);
         self.invepts = invepts;
         done
+    }
+
+    /// Backs a run of guest frames, with tables of the guest that are contiguous by design, by frames side by side, if
+    /// the guest has used none of them and memory can spare the frames. The guest asks for it as it reserves them.
+    pub(super) fn back_contiguously(&mut self, start: FrameNumber, frames: u64) {
+        let (vm, first) = (self.vm, guest_page(start).raw());
+        let pages = first..first + frames;
+        let (backing, invalidations) = self.os.change(|os| os.back_contiguously(vm, &pages));
+        self.flush_if_any(invalidations);
+        self.contiguous_tables
+            .retain(|of, (frames, _)| of + *frames <= pages.start || pages.end <= *of);
+        if let Some(backing) = backing {
+            self.contiguous_tables.insert(first, (frames, backing));
+        }
+    }
+
+    /// The place of an entry of the guest's tables, if its run is contiguous in the host's memory, too.
+    pub(super) fn place_in_run(&self, at: PhysAddr) -> Option<PhysAddr> {
+        let frame = at.frame();
+        let number = guest_page(frame).raw();
+        let (first, (frames, backing)) = self.contiguous_tables.range(..=number).next_back()?;
+        let distance = number - first;
+        let start = backing.plus(distance).start().raw();
+        (distance < *frames).then(|| PhysAddr::new(start + (at.raw() - frame.start().raw())))
     }
 
     /// Runs the host's background work; `instructions` is the number executed so far.

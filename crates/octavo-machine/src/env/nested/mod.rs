@@ -26,6 +26,10 @@
 //!   the first line of a two-line reference causes it through the host's half of its translation, the second
 //!   line is translated again.)
 //!
+//! A guest may have tables that hardware finds by their distance from the first, such as sorted nodes: it asks the host to
+//! back them by frames side by side as it reserves them ([`Host::back_contiguously`]). Hardware knows where such runs begin
+//! in the host's memory, so that a prefetch of an entry needs no walk of the host's table. That takes no time.
+//!
 //! Host page faults (EPT violations) are counted and cost the walks that end in them. As all work of
 //! operating systems, the exit to the host itself costs no cycles. The guest's operating system touches no
 //! memory on its own: the host allocates a page when a walk or a program first uses it.
@@ -45,6 +49,7 @@ pub use host::{Host, Port};
 
 use super::Env;
 use super::walk::{WalkedPage, read_entry};
+use super::walker::WalkReads;
 use crate::front::LineAccess;
 use crate::tlb::{TlbEntry, Translation};
 
@@ -54,6 +59,33 @@ const GUEST_FRAMES: u64 = 1 << 40;
 /// Whether a translation is a guest half, which ends in a guest frame.
 fn is_guest_half(translation: &Translation) -> bool {
     translation.entry.frame().raw() >= GUEST_FRAMES
+}
+
+/// Reads of the guest's table, each behind a translation by the host.
+struct GuestReads<'e> {
+    env: &'e mut Env,
+    /// The host-physical address of the page's entry, once it is read.
+    entry: Option<PhysAddr>,
+}
+
+impl WalkReads for GuestReads<'_> {
+    #[inline(always)]
+    fn read(&mut self, at: PhysAddr, is_entry: bool) -> Option<(u32, PhysAddr)> {
+        let mut latency_cycles = 0;
+        let place = self.env.read_guest_entry(at, &mut latency_cycles)?;
+        self.entry = if is_entry { Some(place) } else { self.entry };
+        Some((latency_cycles, place))
+    }
+
+    fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)> {
+        let Env { host, walker, caches, lines, .. } = &mut *self.env;
+        let place = host.as_ref().expect("a guest has a host").place_in_run(at)?;
+        Some((walker.prefetch(caches, *lines, place), place))
+    }
+
+    fn use_prefetch(&mut self) {
+        self.env.walker.prefetches_used += 1;
+    }
 }
 
 impl Env {
@@ -107,14 +139,10 @@ impl Env {
     ) -> Option<Option<PhysAddr>> {
         *latency_cycles += self.walk_overhead_cycles;
         self.walker.walks += 1;
-        let mut entry = None;
         let planned = self.plan_walk(walk, page);
-        let walked = planned.execute(walk, |at, is_entry| {
-            let mut cost = 0;
-            let place = self.read_guest_entry(at, &mut cost)?;
-            entry = if is_entry { Some(place) } else { entry };
-            Some(cost)
-        });
+        let mut reads = GuestReads { env: self, entry: None };
+        let walked = planned.execute(walk, &mut reads);
+        let entry = reads.entry;
         self.page_walker.reuse(planned);
         *latency_cycles += walked?;
         Some(entry)
@@ -339,6 +367,16 @@ impl Env {
             self.os.memory().live().map(|process| Invalidation { process, pages: 0..u64::MAX });
         self.pending_invalidations.extend(all);
         self.clear_translation_lines();
+    }
+
+    /// Has the host back the runs of tables that the guest's operating system has noted.
+    pub(super) fn back_contiguous_tables(&mut self, runs: Vec<(FrameNumber, u64)>) {
+        for (start, frames) in runs {
+            self.with_host(|host, _| {
+                host.back_contiguously(start, frames);
+                Ok(())
+            });
+        }
     }
 
     /// Runs the background work of the operating systems; `instructions` is the number executed so far.
