@@ -10,7 +10,7 @@
 //! - A node that was there before the region stays where it is, and its place stays empty: a hole. But where an area needs a
 //!   single node and that exists, the region is the node itself.
 //! - Frames of a region are taken only where all frames remain that operations have
-//!   [ensured and not used](crate::frames::Frames::allocate_surplus). An area without a region for each level is none, and
+//!   [ensured and not used](crate::frames::Frames::allocate_surplus), and a region is a 64th of memory at most. An area without a region for each level is none, and
 //!   its nodes are ordinary.
 //! - Hardware knows the largest areas, as many as it has registers. (Of areas of equal size, those at lower addresses.)
 
@@ -26,6 +26,9 @@ use crate::vmas::{Pages, Vmas};
 
 /// The levels whose nodes may be sorted: 1 and 2.
 pub const SORTED_LEVELS: usize = 2;
+
+/// A region takes one of so many parts of memory at most.
+const SHARE_OF_MEMORY: u64 = 64;
 
 /// Which nodes of a page table are sorted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +59,7 @@ struct Area {
     bases: [Option<Base>; SORTED_LEVELS],
 }
 
-/// What hardware knows of a region.
+/// The part of a region that hardware knows.
 #[derive(Clone, Copy)]
 struct Base {
     region: u64,
@@ -237,6 +240,9 @@ impl PageTable {
             return Some(region.base());
         }
         let count = nodes.end - nodes.start;
+        if count > frames.shape().frames() / SHARE_OF_MEMORY {
+            return None;
+        }
         let is_there = if count == 1 { self.node_of(nodes.start, level) } else { None };
         let start = match is_there {
             Some(node) => {

@@ -160,7 +160,7 @@ fn registers_have_the_largest_areas() {
 #[test]
 fn levels_are_sorted_alone() {
     for levels in [[true, false], [false, true]] {
-        let (mut os, process) = system(1 << 14, SortedFormat { levels, ..SORTED });
+        let (mut os, process) = system(1 << 16, SortedFormat { levels, ..SORTED });
         vma(&mut os, process, 0, 2 * GIB);
         touch(&mut os, process, GIB + 5);
         let (walked, computed) = (walked(&os, process, GIB + 5), computed(&os, process, GIB + 5));
@@ -190,6 +190,15 @@ fn area_without_contiguous_memory_is_none() {
         computed(&os, process, 4100)[1].unwrap().frame(),
         walked(&os, process, 3)[1].unwrap().frame()
     );
+}
+
+#[test]
+fn area_whose_nodes_take_a_large_share_of_memory_is_none() {
+    let (mut os, process) = system(1 << 14, SORTED);
+    vma(&mut os, process, 0, 257 << 9);
+    assert_eq!((os.memory().sorted_areas(), page_table_frames(&os)), (Some(0), 1));
+    vma(&mut os, process, GIB, 256 << 9);
+    assert_eq!((os.memory().sorted_areas(), page_table_frames(&os)), (Some(1), 1 + 256 + 1));
 }
 
 #[test]
