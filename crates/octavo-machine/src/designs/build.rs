@@ -24,6 +24,8 @@ pub struct Tables {
     pub sizes: Sizes,
     /// The format of page tables; the number of levels is the machine's.
     pub format: Format,
+    /// The format of the host's page tables, if it is another one.
+    pub host_format: Option<Format>,
     /// Bytes reserved for tables of the design, in whole frames.
     pub reserved_bytes: u64,
     /// The page tables that hardware walks, if they are not radix trees.
@@ -47,6 +49,7 @@ impl Default for Tables {
         Tables {
             sizes: Sizes::X86,
             format: Format::default(),
+            host_format: None,
             reserved_bytes: 0,
             hardware: None,
             pages_of_translation_line: None,
@@ -140,6 +143,7 @@ fn env(
     let Some(host) = &config.host else { return Ok(env) };
     check_merging(system)?;
     let of_host = |error| ConfigError::Host(Box::new(error));
+    let format = tables.host_format.unwrap_or(format);
     let host_os = host_os(host, setup, Tables { format, ..tables }, system).map_err(of_host)?;
     env.in_guest(config, host, host_os, setup.instructions)
 }

@@ -47,13 +47,13 @@ impl Env {
         counters.add("walker", "walks", walks);
         counters.add("walker", "walks_dirty", walks_dirty);
         counters.add("walker", "faulted", faulted);
-        own.report_entries("walker", counters);
+        own.report_entries("walker", &self.os, counters);
         if let Some(of) = self.composite {
             of.report_walks(self, counters);
         }
         if let Some(host) = &self.host {
-            own.report_entries("walker.guest", counters);
-            host.walker.report_entries("walker", counters);
+            own.report_entries("walker.guest", &self.os, counters);
+            host.walker.report_entries("walker", &host.os, counters);
         }
         let others = self.cores.iter().flatten().map(|core| &core.page_walker);
         report_walk_caches("walker.cache", others.chain([&self.page_walker]), counters);
@@ -120,8 +120,8 @@ impl Env {
 }
 
 impl WalkerCounters {
-    /// Adds the counters of page-table entries read and written.
-    fn report_entries(&self, component: &str, counters: &mut Counters) {
+    /// Adds the counters of page-table entries read, written and prefetched.
+    fn report_entries(&self, component: &str, os: &RunningOs, counters: &mut Counters) {
         counters.add(component, "references", self.reads);
         counters.add(component, "marked", self.marked);
         let places = ["references_l1", "references_l2", "references_llc", "references_memory"];
@@ -129,7 +129,7 @@ impl WalkerCounters {
             counters.add(component, name, value);
         }
         let prefetches: u64 = self.prefetches_by.iter().sum();
-        if prefetches > 0 {
+        if prefetches > 0 || os.memory().sorted_areas().is_some() {
             counters.add(component, "prefetches", prefetches);
             counters.add(component, "prefetches_used", self.prefetches_used);
             let places = ["prefetches_l1", "prefetches_l2", "prefetches_llc", "prefetches_memory"];
@@ -148,7 +148,7 @@ impl Host {
         counters.add("walker.host", "walks", self.walker.walks);
         counters.add("walker.host", "walks_dirty", self.walker.walks_dirty);
         counters.add("walker.host", "faulted", self.walker.faulted);
-        self.walker.report_entries("walker.host", counters);
+        self.walker.report_entries("walker.host", &self.os, counters);
         let walkers = self.cores.iter().map(|core| &core.page_walker);
         report_walk_caches("walker.host.cache", walkers, counters);
         for tlb in self.cores.iter().filter_map(|core| core.tlb.as_ref()) {
