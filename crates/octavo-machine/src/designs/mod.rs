@@ -50,6 +50,7 @@ families! {
     victima "victima/mod.rs"
     ech "ech/mod.rs"
     flattened "flattened/mod.rs"
+    asap "asap/mod.rs"
     champsim "champsim/mod.rs"
     softvm "softvm/mod.rs"
     perfect "perfect.rs"

@@ -1,0 +1,561 @@
+//! The slow, obvious twin: page tables as maps from a level and the number of a node to its frame, areas and their regions
+//! as lists, and walk caches as lists. The tests compare the counters of both.
+//!
+//! In a guest the twin has the same tables in both dimensions, so that the levels of guest and host are equal.
+//!
+//! With pages of 4 KiB alone all counters are compared. Where pages of other sizes take the place of a page, the twin frees
+//! the nodes of the old before it makes those of the new, so that a node in the way of its place may come to it earlier: then
+//! counters that do not depend on places are compared. In a guest with large pages the host's page faults depend on them.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use octavo_config::{HostConfig, MachineConfig};
+use octavo_hw::Asid;
+use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
+use octavo_os::page_table::{HardwareTable, MakeTable};
+use octavo_os::vmas::Vmas;
+use octavo_types::{AddrRange, FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr};
+use proptest::prelude::*;
+
+use super::AsapSettings;
+use crate::counters::Counters;
+use crate::designs::Conventional;
+use crate::designs::build::{self, HardwareFormat};
+use crate::designs::registry::policies;
+use crate::designs::twins::{
+    Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
+    guest_configs, machine, map, references, run, setup, tiny,
+};
+use crate::env::{WalkPlan, Walker};
+use crate::machine::AnyMachine;
+
+/// The walk caches of both machines, fully associative: level and entries, in the order in which they are looked up.
+const WALK_CACHES: [(u8, usize); 3] = [(2, 4), (3, 2), (4, 1)];
+
+const SMALL_WALK_CACHES: [&str; 8] = [
+    "walker.caches.pde.entries=4",
+    "walker.caches.pde.ways=full",
+    "walker.caches.pdpte.entries=2",
+    "walker.caches.pml4e.entries=1",
+    "host.walk_caches.pde.entries=4",
+    "host.walk_caches.pde.ways=full",
+    "host.walk_caches.pdpte.entries=2",
+    "host.walk_caches.pml4e.entries=1",
+];
+
+const ROOT_LEVEL: u8 = 4;
+
+/// A level and the number of a node: its addresses divided by those that it maps.
+type NodeKey = (u8, u64);
+
+/// Contiguous frames for nodes of a level.
+struct Region {
+    level: u8,
+    nodes: Range<u64>,
+    first_frame: u64,
+}
+
+impl Region {
+    fn frame(&self, (level, node): NodeKey) -> Option<u64> {
+        let has_place = level == self.level && self.nodes.contains(&node);
+        has_place.then(|| self.first_frame + node - self.nodes.start)
+    }
+
+    fn frames(&self) -> Range<u64> {
+        self.first_frame..self.first_frame + self.nodes.end - self.nodes.start
+    }
+}
+
+struct Tables {
+    of: AsapSettings,
+    /// Sizes in base pages, by first base page.
+    pages: BTreeMap<u64, u64>,
+    /// Frames by node.
+    nodes: BTreeMap<NodeKey, u64>,
+    /// Base pages, and the numbers of the regions of levels 1 and 2.
+    areas: Vec<(Range<u64>, [Option<usize>; 2])>,
+    /// In the order in which they were made, by number.
+    regions: BTreeMap<usize, Region>,
+    made: usize,
+    exhausted: Option<OutOfMemory>,
+}
+
+/// The base pages that a node of a level maps.
+fn pages_of_node(level: u8) -> u64 {
+    512u64.pow(u32::from(level))
+}
+
+fn key(level: u8, page: u64) -> NodeKey {
+    (level, page / pages_of_node(level))
+}
+
+impl Tables {
+    fn new(of: AsapSettings, frames: &mut Frames) -> Tables {
+        let mut tables = Tables {
+            of,
+            pages: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            areas: Vec::new(),
+            regions: BTreeMap::new(),
+            made: 0,
+            exhausted: None,
+        };
+        tables.add_node((ROOT_LEVEL, 0), frames);
+        tables
+    }
+
+    fn is_node(&self, frame: u64) -> bool {
+        self.nodes.values().any(|of| *of == frame)
+    }
+
+    fn add_node(&mut self, key: NodeKey, frames: &mut Frames) {
+        let mut places = self.regions.values().filter_map(|region| region.frame(key));
+        if let Some(frame) = places.find(|frame| !self.is_node(*frame)) {
+            self.nodes.insert(key, frame);
+            return;
+        }
+        match frames.allocate(Order::BASE, Owner::PageTable) {
+            Ok(frame) => drop(self.nodes.insert(key, frame.raw())),
+            Err(error) => self.exhausted = Some(error),
+        }
+    }
+
+    /// Whether pages in a node's addresses are smaller than these.
+    fn is_needed(&self, (level, number): NodeKey) -> bool {
+        let pages = pages_of_node(level);
+        let mut inside = self.pages.range(number * pages..(number + 1) * pages);
+        level == ROOT_LEVEL || inside.any(|(_, size)| *size < pages)
+    }
+
+    fn is_mapped(&self, page: u64) -> bool {
+        self.pages.range(..=page).next_back().is_some_and(|(first, pages)| page < first + pages)
+    }
+
+    /// The entries on the way to a base page, each with its level.
+    fn way(&self, page: u64) -> Vec<(u8, PhysAddr)> {
+        let mut way = Vec::new();
+        for level in (1..=ROOT_LEVEL).rev() {
+            let Some(frame) = self.nodes.get(&key(level, page)) else { break };
+            let entry = page / pages_of_node(level - 1) % 512;
+            way.push((level, PhysAddr::new(frame * 4096 + entry * 8)));
+        }
+        way
+    }
+
+    /// The entries of levels 1 and 2 at the places that the areas in registers say.
+    fn prefetches(&self, page: u64) -> [Option<PhysAddr>; 2] {
+        let mut areas: Vec<_> = self.areas.iter().collect();
+        areas.sort_by_key(|(pages, _)| (u64::MAX - (pages.end - pages.start), pages.start));
+        areas.truncate(self.of.registers as usize);
+        let Some((_, regions)) = areas.into_iter().find(|(pages, _)| pages.contains(&page)) else {
+            return [None, None];
+        };
+        [(1, regions[0]), (2, regions[1])].map(|(level, region)| {
+            let frame = self.regions[&region?].frame(key(level, page)).unwrap();
+            Some(PhysAddr::new(frame * 4096 + page / pages_of_node(level - 1) % 512 * 8))
+        })
+    }
+
+    fn region_for(&mut self, level: u8, pages: &Range<u64>, frames: &mut Frames) -> Option<usize> {
+        let nodes = key(level, pages.start).1..key(level, pages.end - 1).1 + 1;
+        let shared = self.regions.iter().find(|(_, region)| {
+            let has_place = |node| region.frame((level, node)).is_some();
+            has_place(nodes.start) && has_place(nodes.end - 1)
+        });
+        if let Some((number, _)) = shared {
+            return Some(*number);
+        }
+        let count = nodes.end - nodes.start;
+        if count * 64 > frames.shape().frames() {
+            return None;
+        }
+        let only = self.nodes.get(&(level, nodes.start)).filter(|_| count == 1);
+        let first_frame = match only {
+            Some(frame) => *frame,
+            None => frames.allocate_surplus_run(count, Owner::PageTable)?.raw(),
+        };
+        frames.note_contiguous_tables(FrameNumber::new(first_frame), count);
+        self.made += 1;
+        self.regions.insert(self.made, Region { level, nodes, first_frame });
+        Some(self.made)
+    }
+
+    /// Ends regions that no area uses. Their nodes stay.
+    fn drop_regions(&mut self, frames: &mut Frames) {
+        let used: BTreeSet<usize> =
+            self.areas.iter().flat_map(|(_, regions)| regions).flatten().copied().collect();
+        let (kept, gone) =
+            std::mem::take(&mut self.regions).into_iter().partition(|of| used.contains(&of.0));
+        self.regions = kept;
+        let gone: BTreeMap<usize, Region> = gone;
+        for frame in gone.values().flat_map(Region::frames).filter(|of| !self.is_node(*of)) {
+            frames.free(FrameNumber::new(frame), Order::BASE);
+        }
+    }
+}
+
+impl HardwareTable for Tables {
+    fn mappings_changed(&mut self, pages: &Range<u64>, vmas: &Vmas, frames: &mut Frames) {
+        self.areas.retain(|(area, _)| {
+            vmas.iter().any(|(mapped, _)| mapped.start < area.end && area.start < mapped.end)
+        });
+        self.drop_regions(frames);
+        let Some((mapping, _)) = vmas.find(PageNumber::new(pages.start)) else { return };
+        let mut new = vec![mapping];
+        for (area, _) in &self.areas {
+            let around = |of: Range<u64>| {
+                [of.start..of.end.min(area.start), of.start.max(area.end)..of.end]
+            };
+            new = new.into_iter().flat_map(around).filter(|part| part.start < part.end).collect();
+        }
+        let min_pages = self.of.min_bytes / 4096;
+        new.retain(|part| part.end - part.start >= min_pages);
+        for area in new {
+            let regions = [(1, self.of.leaf), (2, self.of.upper)].map(|(level, is_sorted)| {
+                is_sorted.then(|| self.region_for(level, &area, frames))
+            });
+            if regions.iter().flatten().all(Option::is_some) {
+                self.areas.push((area, regions.map(Option::flatten)));
+            }
+            self.drop_regions(frames);
+        }
+    }
+
+    fn map(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames) {
+        let (page, pages) = (page.raw(), size.bytes() >> 12);
+        for level in (1..=ROOT_LEVEL).rev().filter(|level| pages_of_node(*level) > pages) {
+            if !self.nodes.contains_key(&key(level, page)) {
+                self.add_node(key(level, page), frames);
+            }
+            if self.exhausted.is_some() {
+                return;
+            }
+        }
+        self.pages.insert(page, pages);
+    }
+
+    fn unmap(&mut self, page: PageNumber, _: PageSize, frames: &mut Frames) {
+        self.pages.remove(&page.raw());
+        for level in 1..ROOT_LEVEL {
+            let key = key(level, page.raw());
+            if self.is_needed(key) {
+                continue;
+            }
+            let Some(frame) = self.nodes.remove(&key) else { continue };
+            if !self.regions.values().any(|region| region.frames().contains(&frame)) {
+                frames.free(FrameNumber::new(frame), Order::BASE);
+            }
+        }
+    }
+
+    fn frames(&self) -> u64 {
+        let places = self.regions.values().flat_map(Region::frames);
+        places.chain(self.nodes.values().copied()).collect::<BTreeSet<_>>().len() as u64
+    }
+
+    fn exhausted(&self) -> Option<OutOfMemory> {
+        self.exhausted
+    }
+
+    fn free(self: Box<Self>, frames: &mut Frames) {
+        let places = self.regions.values().flat_map(Region::frames);
+        for frame in places.chain(self.nodes.values().copied()).collect::<BTreeSet<_>>() {
+            frames.free(FrameNumber::new(frame), Order::BASE);
+        }
+    }
+}
+
+#[derive(Default)]
+struct NaiveWalker {
+    /// In the order of [`WALK_CACHES`]: address space and number of the entry; the one used last is the last.
+    cached: [Vec<(Asid, u64)>; 3],
+    hits: [u64; 3],
+    misses: [u64; 3],
+}
+
+impl Walker for NaiveWalker {
+    fn plan(&mut self, table: &dyn HardwareTable, of: Asid, page: PageNumber, plan: &mut WalkPlan) {
+        let (table, page) = ((table as &dyn Any).downcast_ref::<Tables>().unwrap(), page.raw());
+        plan.prefetches = table.prefetches(page);
+        let mut way = table.way(page);
+        for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
+            let entries = &mut self.cached[cache];
+            let entry = (of, page / pages_of_node(level - 1));
+            if let Some(at) = entries.iter().position(|cached| *cached == entry) {
+                entries.remove(at);
+                entries.push(entry);
+                self.hits[cache] += 1;
+                way.retain(|(of_entry, _)| *of_entry < level);
+                break;
+            }
+            self.misses[cache] += 1;
+        }
+        for (_, at) in &way {
+            plan.probe(*at);
+            plan.wait();
+        }
+        let (last, above) = way.split_last().unwrap();
+        plan.entry = table.is_mapped(page).then_some(last.1);
+        for (level, _) in above {
+            let cache = WALK_CACHES.iter().position(|(of, _)| of == level).unwrap();
+            let entry = (of, page / pages_of_node(*level - 1));
+            let entries = &mut self.cached[cache];
+            entries.retain(|cached| *cached != entry);
+            entries.push(entry);
+            if entries.len() > WALK_CACHES[cache].1 {
+                entries.remove(0);
+            }
+        }
+    }
+
+    fn invalidate(&mut self, of: Asid, range: AddrRange) {
+        let (start, end) = (range.start().raw() >> 12, range.end().raw().div_ceil(4096));
+        for (entries, (level, _)) in self.cached.iter_mut().zip(WALK_CACHES) {
+            let pages = pages_of_node(level - 1);
+            entries.retain(|(asid, number)| {
+                *asid != of || (number + 1) * pages <= start || end <= number * pages
+            });
+        }
+    }
+
+    fn clear(&mut self) {
+        self.cached = Default::default();
+    }
+
+    fn report(&self, component: &str, counters: &mut Counters) {
+        for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
+            let component = format!("{component}.l{level}");
+            counters.add(&component, "accesses", self.hits[cache] + self.misses[cache]);
+            counters.add(&component, "hits", self.hits[cache]);
+            counters.add(&component, "misses", self.misses[cache]);
+        }
+    }
+}
+
+const SMALL_AREAS: AsapSettings = AsapSettings {
+    registers: 16,
+    min_bytes: 4096,
+    leaf: true,
+    upper: true,
+    host_leaf: true,
+    host_upper: true,
+};
+
+/// The settings of the twins that there are. Those of the host are the guest's.
+const COMPARED: [AsapSettings; 4] = [
+    SMALL_AREAS,
+    AsapSettings { registers: 1, min_bytes: 64 << 10, ..SMALL_AREAS },
+    AsapSettings { registers: 2, upper: false, host_upper: false, ..SMALL_AREAS },
+    AsapSettings { registers: 2, leaf: false, host_leaf: false, ..SMALL_AREAS },
+];
+
+fn tables<const NUMBER: usize>(frames: &mut Frames) -> Box<dyn HardwareTable> {
+    Box::new(Tables::new(COMPARED[NUMBER], frames))
+}
+
+const TABLES: [MakeTable; 4] = [tables::<0>, tables::<1>, tables::<2>, tables::<3>];
+
+fn with(config: &MachineConfig, settings: AsapSettings) -> MachineConfig {
+    let mut config = config.clone();
+    config.designs.set(settings);
+    config
+}
+
+fn naive(config: &MachineConfig, number: usize, policy: &str) -> Box<dyn AnyMachine> {
+    let hardware =
+        HardwareFormat { table: TABLES[number], walker: || Box::new(NaiveWalker::default()) };
+    let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
+    let os = policies().parse(policy).unwrap();
+    let made = build::machine_with_tables(config, &setup(config), tables, &os, |_| {
+        Conventional::new(&config.tlb, octavo_types::Instructions::PORTABLE)
+    });
+    made.unwrap()
+}
+
+/// Free blocks of 4 KiB and 8 KiB, and a few larger ones.
+const FEW_BLOCKS: &str =
+    "{kind='order-mix',free_blocks={4KiB=60000,8KiB=2000,16KiB=2,64KiB=1},movable_share=0.5}";
+
+/// The machine with memory that does not run out, fragmented so, and small walk caches.
+fn roomy(config: &MachineConfig, fragmentation: Option<&str>) -> MachineConfig {
+    let of = |key: &str| fragmentation.map(|kind| format!("{key}memory.fragmentation={kind}"));
+    let (own, of_host) = (of(""), of("host."));
+    let bytes = if fragmentation.is_some() { "2GiB" } else { "16GiB" };
+    let (bytes, of_guest) = (format!("memory.bytes={bytes}"), format!("host.memory.bytes={bytes}"));
+    let walk_caches = &SMALL_WALK_CACHES[..if config.host.is_some() { 8 } else { 4 }];
+    let mut settings: Vec<&str> = walk_caches.to_vec();
+    settings.extend([Some(bytes.as_str()), own.as_deref()].into_iter().flatten());
+    if config.host.is_some() {
+        settings.splice(0..0, GUEST);
+        settings.extend([Some(of_guest.as_str()), of_host.as_deref()].into_iter().flatten());
+    }
+    let roomy = tiny(&settings);
+    let host = config.host.clone().zip(roomy.host).map(|(host, roomy)| HostConfig {
+        policy: host.policy,
+        tlbs_hold: host.tlbs_hold,
+        ..roomy
+    });
+    MachineConfig { memory: roomy.memory, walker: roomy.walker, host, ..config.clone() }
+}
+
+type Difference<'a> = (&'a str, &'static str, u64, Option<u64>);
+
+/// Whether a counter does not depend on where in memory nodes are, and which of them are at their places.
+fn is_of_events((component, counter, ..): &Difference<'_>) -> bool {
+    let is_of_place = ["cache", "core", "memory"].iter().any(|of| component.starts_with(of))
+        || ["references_", "prefetches_"].iter().any(|of| counter.starts_with(of))
+        || counter.ends_with("page_table_bytes")
+        || ["cycles_overlapped", "free_bytes"].contains(counter);
+    !is_of_place
+}
+
+/// Whether both count it. The twin's operating system knows of no areas, and a machine without them counts no prefetches.
+fn is_common((_, counter, value, other): &Difference<'_>) -> bool {
+    *counter != "sorted_areas" && (*value, *other) != (0, None)
+}
+
+/// Counters of two machines that differ, and both machines' counters.
+fn compared(
+    config: &MachineConfig,
+    machines: [Box<dyn AnyMachine>; 2],
+    actions: &[(usize, Action)],
+    keeps: impl Fn(&Difference<'_>) -> bool,
+) -> Result<Counters, TestCaseError> {
+    let [design, other] = counted(config, machines.into(), actions).try_into().unwrap();
+    for (one, other) in [(&design, &other), (&other, &design)] {
+        let mut found = differences(one, other);
+        found.retain(|of| keeps(of) && is_common(of));
+        prop_assert_eq!(found, Vec::new());
+    }
+    Ok(design)
+}
+
+/// Plays actions on the design and its twin, and compares all counters or those of events.
+fn compare(
+    config: &MachineConfig,
+    (number, policy): (usize, &str),
+    actions: &[(usize, Action)],
+) -> Result<Counters, TestCaseError> {
+    let config = &with(config, COMPARED[number]);
+    let machines = [machine("asap", config, policy), naive(config, number, policy)];
+    let host = config.host.as_ref().map_or("base", |host| host.policy.as_str());
+    let has_large = policy != "base" || host != "base";
+    compared(config, machines, actions, |of| !has_large || is_of_events(of))
+}
+
+/// Plays actions on the design and on one without it, and compares all counters.
+fn compare_to_conventional(
+    config: &MachineConfig,
+    settings: AsapSettings,
+    policy: &str,
+    actions: &[(usize, Action)],
+) -> Result<(), TestCaseError> {
+    let config = &with(config, settings);
+    let machines = ["asap", "conventional"].map(|hardware| machine(hardware, config, policy));
+    compared(config, machines, actions, |_| true).map(|_| ())
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(12))]
+
+    #[test]
+    fn design_equals_twin(config in configs(&[]), actions in actions(), number in 0usize..4) {
+        let config = roomy(&config, None);
+        for policy in ["base", "thp"] {
+            compare(&config, (number, policy), &actions)?;
+        }
+        compare(&roomy(&config, Some(FEW_BLOCKS)), (number, "base"), &actions)?;
+    }
+
+    #[test]
+    fn design_equals_twin_in_a_guest(
+        configs in guest_configs(),
+        actions in actions(),
+        number in 0usize..4,
+    ) {
+        for config in &configs {
+            compare(&roomy(config, None), (number, "base"), &actions)?;
+        }
+        compare(&roomy(&configs[0], Some(FEW_BLOCKS)), (number, "base"), &actions)?;
+    }
+
+    /// Without registers, without levels and without areas, in any memory.
+    #[test]
+    fn without_areas_it_is_the_radix_tree(
+        config in configs(&[]),
+        guests in guest_configs(),
+        actions in actions(),
+        which in 0usize..3,
+    ) {
+        let settings = [
+            AsapSettings { registers: 0, ..SMALL_AREAS },
+            AsapSettings {
+                leaf: false, upper: false, host_leaf: false, host_upper: false, ..SMALL_AREAS
+            },
+            AsapSettings { min_bytes: 1 << 50, ..SMALL_AREAS },
+        ];
+        for config in [&config, &guests[0], &guests[1]] {
+            for policy in ["base", "thp"] {
+                compare_to_conventional(config, settings[which], policy, &actions)?;
+            }
+        }
+    }
+}
+
+#[test]
+fn compared_events_occur() {
+    for settings in [&[][..], &GUEST] {
+        let config = roomy(&tiny(&[settings, &["core.count=2"]].concat()), None);
+        let counters = compare(&config, (0, "base"), &all_events()).unwrap();
+        let get = |component, counter| counters.get(component, counter).unwrap();
+        assert!(get("os", "copy_on_write_faults") > 0 && get("walker", "faulted") > 0);
+        let tables = if settings.is_empty() { &["walker"][..] } else { &["walker.guest", "walker.host"] };
+        for component in tables {
+            let [sent, used] = ["prefetches", "prefetches_used"].map(|name| get(component, name));
+            assert!(0 < used && used < sent, "{component}: {used} of {sent}");
+        }
+    }
+}
+
+/// The start of the pages of the tests below: a whole number of GiB.
+const FIRST: u64 = 0x40_0000_0000;
+
+/// Counters of the second pass over one page in each of 200 parts of 2 MiB, with walk caches of two levels.
+fn second_pass(hardware: &str, settings: &[&str]) -> Counters {
+    let config = tiny(&[&["memory.bytes=16GiB"], settings].concat());
+    let pass = || references(ItemKind::Load, (0..200).map(|part| FIRST + (part << 21) + part * 320));
+    let first = run([map(FIRST, 200 << 9)].into_iter().chain(pass()).collect());
+    let runs = [first, run(pass().collect())];
+    counted_last(&config, || machine(hardware, &config, "base"), &runs)
+}
+
+#[test]
+fn walks_read_as_many_entries_and_take_less_time() {
+    for guest in [false, true] {
+        let settings = if guest { &GUEST[..] } else { &[] };
+        let [plain, asap] = ["conventional", "asap"].map(|of| second_pass(of, settings));
+        for counter in ["walks", "references"] {
+            assert_eq!(plain.get("walker", counter), asap.get("walker", counter));
+        }
+        let cycles = [&plain, &asap].map(|of| of.get("core", "cycles_walks").unwrap());
+        assert!(cycles[1] * 20 < cycles[0] * 19, "{cycles:?}");
+    }
+}
+
+/// Each of the variants of the paper adds entries that are prefetched: of the guest, of both levels, of the host, of all.
+#[test]
+fn more_levels_prefetch_more() {
+    let off = ["asap.upper=false", "asap.host_leaf=false", "asap.host_upper=false"];
+    let of = |settings: &[&str]| {
+        let counters = second_pass("asap", &[&GUEST, settings].concat());
+        ["walker.guest", "walker.host"].map(|of| counters.get(of, "prefetches").unwrap_or(0))
+    };
+    let leaf_of_guest = of(&off);
+    assert!(leaf_of_guest[0] == 200 && leaf_of_guest[1] == 0, "{leaf_of_guest:?}");
+    assert_eq!(of(&off[1..]), [400, 0]);
+    let leaves = of(&[off[0], off[2]]);
+    assert!(leaves[0] == 200 && leaves[1] > 200, "{leaves:?}");
+    assert_eq!(of(&[]), [400, 2 * leaves[1]]);
+}
