@@ -38,17 +38,6 @@ impl<V: Lanes> InOrder<V> {
         self.cycle
     }
 
-    /// [`Self::take`] if all bits of `condition` are set; if none is, takes nothing, and returns any number.
-    #[inline(always)]
-    pub fn take_if(&mut self, condition: V, earliest: V) -> V {
-        let mut taken = *self;
-        let cycle = taken.take(earliest);
-        let select = |new: V, old: V| condition.select_at_least(V::all(1), new, old);
-        self.cycle = select(taken.cycle, self.cycle);
-        self.taken = select(taken.taken, self.taken);
-        cycle
-    }
-
     /// [`Self::take`] in a lane.
     #[inline(always)]
     pub fn take_in(&mut self, lane: usize, earliest: u32) -> u32 {

@@ -554,8 +554,8 @@ impl<V: Lanes> Pipeline<V> {
     }
 
     /// Executes a simple entry whose references, of which that to data is served by the access at a place, have no
-    /// cost: [`Self::execute_entry`] without branches that depend on the kind of the entry, since a processor would
-    /// not foresee them.
+    /// cost: [`Self::execute_entry`] without loops over its parts. A processor foresees what kind of entry comes better
+    /// than when it comes, so that nothing branches on times.
     #[inline(always)]
     fn execute_simple(
         &mut self,
@@ -564,32 +564,41 @@ impl<V: Lanes> Pipeline<V> {
         place: usize,
         costs: &[&Costs],
     ) {
-        let (header, loads, stores) = (entry.header, entry.loads(), entry.stores());
-        let [if_load, if_store] = [loads, stores].map(|does| V::all(does.wrapping_neg()));
-        let [first, second, third, fourth] = entry.distances().map(|of| self.complete_before(of));
-        let operands = first.max(second).max(third.max(fourth));
-        let forwarded = self.complete_before(entry.forward());
+        let header = entry.header;
+        let (loads, stores) = (entry.loads() != 0, entry.stores() != 0);
+        let [first, second] = header.distances().map(|of| self.complete_before(of));
+        let mut operands = first.max(second);
+        let mut forwarded = V::all(0);
+        if entry.has_more() {
+            let [third, fourth] = entry.more_distances().map(|of| self.complete_before(of));
+            operands = operands.max(third.max(fourth));
+            // The distance 0, of an entry that takes nothing from a store, gives a time that delays nothing.
+            forwarded = self.complete_before(entry.forward());
+        }
         let now = Now { costs, now: self.fetch.cycle() };
 
         let branches = self.fetch_next(header);
         let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
         let written = header.registers_written();
         let mut earliest = fetched.max(self.room_for(written));
-        let load_room =
-            *self.load_ends.get(self.loads.wrapping_sub(u64::from(self.config.load_queue)));
-        let store_room =
-            *self.store_ends.get(self.stores.wrapping_sub(u64::from(self.config.store_queue)));
-        earliest = earliest.max(load_room.and(if_load));
-        let stored = store_room.and(if_store);
-        let full_stores = stored.saturating_minus(earliest.max(self.dispatch.cycle()));
-        let dispatched = self.dispatch.take(earliest.max(stored));
+        let mut full_stores = V::all(0);
+        if loads {
+            let before = self.loads.wrapping_sub(u64::from(self.config.load_queue));
+            earliest = earliest.max(*self.load_ends.get(before));
+        } else if stores {
+            let before = self.stores.wrapping_sub(u64::from(self.config.store_queue));
+            let stored = *self.store_ends.get(before);
+            full_stores = stored.saturating_minus(earliest.max(self.dispatch.cycle()));
+            earliest = earliest.max(stored);
+        }
+        let dispatched = self.dispatch.take(earliest);
 
         let ready = operands.max(dispatched.plus(V::all(1)));
-        let start = self.issue.take(Slot::of(loads, stores), ready, dispatched);
-        // A distance of 0, of an entry that takes nothing from a store, gives a time that delays nothing.
+        let slot = Slot::of(entry.loads(), entry.stores());
+        let start = self.issue.take(slot, ready, dispatched);
         let mut complete = start.max(forwarded).plus(V::all(self.latencies.of(entry)));
         let mut slowest = None;
-        if start.is_less_in_any(self.under_way_end.and(if_load.plus(if_store))) {
+        if (loads || stores) && start.is_less_in_any(self.under_way_end) {
             let reference = entry.data();
             let of =
                 Referenced { reference, access: accesses[place], costly: 0, places: V::all(0) };
@@ -610,7 +619,7 @@ impl<V: Lanes> Pipeline<V> {
             self.count_cycles(since, &waits);
         } else {
             let mut left = since.saturating_minus(V::all(1));
-            if V::all(0).is_less_in_any(full_stores) {
+            if stores {
                 self.stacks.explain(&mut left, Part::Stores, full_stores);
             }
             if header.is_redirected() {
@@ -620,18 +629,19 @@ impl<V: Lanes> Pipeline<V> {
         }
         self.end_entry(written, dispatched, complete, committed);
 
-        // Without a load, what is written is the time 0, which delays nothing.
-        self.load_ends.set(self.loads, committed.and(if_load));
-        self.loads += u64::from(loads);
-        if committed.is_less_in_any(self.lines_end.and(if_store)) {
-            let reference = entry.data();
-            let of =
-                Referenced { reference, access: accesses[place], costly: 0, places: V::all(0) };
-            self.send_store(&of, &committed, &now);
+        if loads {
+            self.load_ends.set(self.loads, committed);
+            self.loads += 1;
+        } else if stores {
+            if committed.is_less_in_any(self.lines_end) {
+                let reference = entry.data();
+                let of =
+                    Referenced { reference, access: accesses[place], costly: 0, places: V::all(0) };
+                self.send_store(&of, &committed, &now);
+            }
+            self.store_ends.set(self.stores, self.drain.take(committed));
+            self.stores += 1;
         }
-        let entered = self.drain.take_if(if_store, committed);
-        self.store_ends.set(self.stores, entered.and(if_store));
-        self.stores += u64::from(stores);
     }
 
     /// Moves the epochs of lanes on in which half of the range of times has gone by.
@@ -888,13 +898,15 @@ impl<V: Lanes> Pipeline<V> {
     /// When there is room in the reorder buffer for the entry to come, and for the registers that it writes.
     #[inline(always)]
     fn room_for(&self, written: u32) -> V {
+        let committed = *self.committed.get(self.before(self.config.reorder_buffer));
+        if written == 0 {
+            return committed;
+        }
         // Registers are freed in the order in which they were taken: the last one waits longest.
         // An instruction that writes more than there are waits for all before it.
         let room = self.config.rename_registers.max(written);
         let freed = (self.registers + u64::from(written)).wrapping_sub(u64::from(room) + 1);
-        let if_any = V::all(u32::from(written > 0).wrapping_neg());
-        let freed = self.register_ends.get(freed).and(if_any);
-        freed.max(*self.committed.get(self.before(self.config.reorder_buffer)))
+        committed.max(*self.register_ends.get(freed))
     }
 
     /// Keeps the times of an entry, and goes on to the next one.
@@ -910,22 +922,14 @@ impl<V: Lanes> Pipeline<V> {
     /// The entry that has just committed frees the registers that it writes.
     #[inline(always)]
     fn write_registers(&mut self, written: u32, committed: V) {
-        // Most write two at most. What is not taken is overwritten by the next one.
-        for number in 0..2 {
-            self.register_ends.set(self.registers + number, committed);
-        }
-        if written > 2 {
-            self.write_many_registers(written, &committed);
+        if written == 1 {
+            self.register_ends.set(self.registers, committed);
+        } else {
+            for number in 0..u64::from(written) {
+                self.register_ends.set(self.registers + number, committed);
+            }
         }
         self.registers += u64::from(written);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn write_many_registers(&mut self, written: u32, committed: &V) {
-        for number in 2..u64::from(written) {
-            self.register_ends.set(self.registers + number, *committed);
-        }
     }
 
     /// Executes the references and the computation of an entry that was dispatched at a cycle. Returns when it

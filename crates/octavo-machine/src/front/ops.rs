@@ -132,17 +132,22 @@ impl Header {
 
     /// The distances of its first producers; 0 is none.
     #[inline(always)]
-    fn distances(self) -> [u32; 2] {
+    pub fn distances(self) -> [u32; 2] {
         [self.0 & DISTANCE, self.0 >> DISTANCE_BITS & DISTANCE]
     }
 }
 
 impl Simple {
-    /// The distances of its producers; 0 is none.
+    /// Whether it has more distances than its header, or takes a value from a store.
     #[inline(always)]
-    pub fn distances(self) -> [u32; 4] {
-        let [first, second] = self.header.distances();
-        [first, second, self.second & DISTANCE, self.second >> DISTANCE_BITS & DISTANCE]
+    pub fn has_more(self) -> bool {
+        self.second & ((1 << FETCHES_SHIFT) - 1) != 0
+    }
+
+    /// The distances of producers that its header does not have; 0 is none.
+    #[inline(always)]
+    pub fn more_distances(self) -> [u32; 2] {
+        [self.second & DISTANCE, self.second >> DISTANCE_BITS & DISTANCE]
     }
 
     /// The distance of the store from which its load takes its value; 0 is none.
@@ -206,9 +211,9 @@ impl<'w> Entry<'w> {
     pub fn each_word(self, mut of_word: impl FnMut(Word)) {
         match self {
             Entry::Simple(of) => {
-                let [first, second, third, fourth] = of.distances();
-                of_word(Word::Distances(first | second << DISTANCE_BITS));
-                of_word(Word::Distances(third | fourth << DISTANCE_BITS));
+                for [first, second] in [of.header.distances(), of.more_distances()] {
+                    of_word(Word::Distances(first | second << DISTANCE_BITS));
+                }
                 if of.forward() != 0 {
                     of_word(Word::Forward(of.forward()));
                 }
