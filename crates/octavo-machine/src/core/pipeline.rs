@@ -284,7 +284,7 @@ impl<V: Lanes> Referenced<V> {
     }
 }
 
-/// What is known of an entry before it is fetched. Its references are apart.
+/// An entry without its references.
 struct Operands<V> {
     header: Header,
     /// When all its producers are complete.

@@ -406,8 +406,8 @@ impl Ops {
     /// Adds a reference to data to the entry: the access at a place of the batch serves it.
     #[inline(always)]
     pub fn data(&mut self, place: usize, is_fresh: bool, is_store: bool) {
-        let flags = u32::from(is_fresh) * FRESH | u32::from(is_store) * STORES;
-        let reference = flags | place as u32 & PLACE;
+        let [fresh, stores] = [u32::from(is_fresh) * FRESH, u32::from(is_store) * STORES];
+        let reference = fresh | stores | place as u32 & PLACE;
         let [header, _, data] = &mut self.words[self.last..][..SIMPLE_WORDS] else {
             unreachable!("three words are taken")
         };
