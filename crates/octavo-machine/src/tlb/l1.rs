@@ -53,7 +53,7 @@ impl<E: Entry> Lookup<E> {
 }
 
 impl<E: Entry> L1Tlb<E> {
-    /// An empty level. The [additional](EntryArray::additional) array of its entries, if they have one,
+    /// An empty level. The [additional](super::EntryArray::additional) array of its entries, if they have one,
     /// belongs to the data TLB.
     ///
     /// # Errors

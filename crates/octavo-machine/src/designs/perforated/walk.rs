@@ -1,5 +1,5 @@
 //! Walks to perforated pages: work of the walker after the page's entry (Park et al., ISCA 2020, Sections
-//! IV-B and IV-D). In a guest, see [`guest`](super::guest).
+//! IV-B and IV-D). In a guest, see [`super::guest`].
 
 use octavo_hw::{Asid, WalkCaches};
 use octavo_os::Memory;
