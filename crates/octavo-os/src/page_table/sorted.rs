@@ -10,8 +10,10 @@
 //! - A node that was there before the region stays where it is, and its place stays empty: a hole. But where an area needs a
 //!   single node and that exists, the region is the node itself.
 //! - Frames of a region are taken only where all frames remain that operations have
-//!   [ensured and not used](crate::frames::Frames::allocate_surplus), and a region is a 64th of memory at most. An area without a region for each level is none, and
-//!   its nodes are ordinary.
+//!   [ensured and not used](crate::frames::Frames::allocate_surplus), and a region is a 64th of memory at most. An area
+//!   without a region for each level is none, and its nodes are ordinary.
+//! - There are 1024 areas at most at a time, so that a program with very many mappings costs no more than any other. What
+//!   is mapped beyond them is no area.
 //! - Hardware knows the largest areas, as many as it has registers. (Of areas of equal size, those at lower addresses.)
 
 use std::cmp::Reverse;
@@ -29,6 +31,9 @@ pub const SORTED_LEVELS: usize = 2;
 
 /// A region takes one of so many parts of memory at most.
 const SHARE_OF_MEMORY: u64 = 64;
+
+/// The most areas at a time.
+const MOST_AREAS: usize = 1 << 10;
 
 /// Which nodes of a page table are sorted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +115,7 @@ impl PageTable {
         let mapping = vmas.find(PageNumber::new(pages.start)).map(|(mapping, _)| mapping);
         let mapping = mapping.filter(|mapping| mapping.end <= self.reach_pages());
         for part in mapping.map_or(Vec::new(), |mapping| self.outside_areas(&mapping)) {
-            if part.end - part.start >= format.min_pages {
+            if part.end - part.start >= format.min_pages && self.sorted.areas.len() < MOST_AREAS {
                 self.add_area(part, format.levels, frames);
             }
         }

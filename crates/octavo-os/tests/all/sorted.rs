@@ -96,6 +96,24 @@ fn small_mappings_are_no_areas_until_they_have_grown() {
 }
 
 #[test]
+fn mappings_beyond_the_most_areas_are_none() {
+    let registers = 2000;
+    let (mut os, process) = system(1 << 14, SortedFormat { registers, ..SORTED });
+    // One page lies between two mappings.
+    let first = |number: u64| number * 1024;
+    (0..1100).for_each(|number| vma(&mut os, process, first(number), 1023));
+    assert_eq!(os.memory().sorted_areas(), Some(1024));
+    let is_known = |os: &Os, number: u64| computed(os, process, first(number)) != [None; 2];
+    assert_eq!([1023, 1024, 1099].map(|number| is_known(&os, number)), [true, false, false]);
+    // An area that ends makes room for one mapped afterwards.
+    unmap(&mut os, process, first(7), 1023);
+    vma(&mut os, process, first(1100), 1023);
+    assert_eq!([7, 1024, 1100].map(|number| is_known(&os, number)), [false, false, true]);
+    (0..1101).for_each(|number| unmap(&mut os, process, first(number), 1023));
+    assert_eq!((page_table_frames(&os), os.memory().sorted_areas()), (1, Some(0)));
+}
+
+#[test]
 fn node_that_was_there_is_a_hole() {
     let (mut os, process) = system(1 << 14, SORTED);
     vma(&mut os, process, 10, 1);

@@ -29,7 +29,7 @@
 //! paper compares P1g, P1g + P2g, P1g + P1h and all four. The smallest area is assumed. An area is a mapping as it is
 //! made, or the part by which one grows, until nothing is mapped there; it has a region for each level or is none. A node
 //! that was there before stays where it is, which makes a hole. A region takes a 64th of memory at most, so that a mapping much larger
-//! than memory, which a program can hardly use, is no area. The registers have the largest areas of the running
+//! than memory, which a program can hardly use, is no area; and there are 1024 areas at most. The registers have the largest areas of the running
 //! process, and change at no cost. Where the guest has used memory of a region before, so that the host has backed it page
 //! by page, its entries are not prefetched; otherwise the host maps it in pages of 4 KiB. Areas of pages of 2 MiB have places
 //! for nodes of level 1, too, and their entries are prefetched in vain.
