@@ -489,8 +489,7 @@ impl<V: Lanes> Pipeline<V> {
                         self.end_epochs();
                     }
                 }
-                // The code for one lane is used from several places; for several it would not be compiled for the
-                // instructions.
+                // Of several lanes it is compiled here, for the instructions; of one, apart, so that this loop stays small.
                 _ if V::COUNT == 1 => self.execute_one(entry, accesses, first, &mut ahead),
                 _ => self.execute_any(entry, accesses, first, &mut ahead),
             }

@@ -5,7 +5,7 @@
 //! else it repeats a line that an earlier reference has accessed. Fresh references are served in their order.
 //!
 //! Most entries have few distances, and one reference to data at most. Such a [`Simple`] entry is three words, so that
-//! a core executes one like another, without branches that depend on its parts. Any other is [`Compound`]: a header,
+//! a core executes it without loops over its parts. Any other is [`Compound`]: a header,
 //! the number of words that follow, and these words, a [`Word`] each.
 
 use octavo_types::Arithmetic;
