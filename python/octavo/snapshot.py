@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,13 +44,21 @@ def take_snapshot(
     such process, or the file cannot be written or exists and is not to be overwritten.
     """
     new = NewFile(os.fspath(file), force=force, option="-o")
+    write, snapshot = captured(new.name, pid)
+    new.write(write)
+    return snapshot
+
+
+def captured(file: str, pid: int | None = None) -> tuple[Callable[[Path], None], MemorySnapshot]:
+    """The memory of this machine as it is now: what writes it to `file`, and what it holds. Raises
+    OctavoError.
+    """
     content, summary = _core.take_snapshot(pid=pid)
 
     def write(place: Path) -> None:
         place.write_bytes(content)
 
-    new.write(write)
-    return MemorySnapshot(new.name, json.loads(summary))
+    return write, MemorySnapshot(file, json.loads(summary))
 
 
 def read_snapshot(file: str | os.PathLike[str]) -> MemorySnapshot:

@@ -15,6 +15,7 @@ import pytest
 
 from called import invoke as octavo
 from octavo.base.errors import CannotRun, Interrupted, UsageError
+from octavo.base.units import byte_size
 from octavo.calibration import measurement as calibrating
 from octavo.calibration.caches import DataCache, data_caches
 from octavo.calibration.file import (
@@ -28,8 +29,9 @@ from octavo.calibration.file import (
 )
 from octavo.calibration.measurement import Measurement, default_memory, describe, evaluate, measure
 from octavo.calibration.view import headline, latency_grid, tlb_grid
-from octavo.hardware.machines import machine
-from octavo.simulation.host_machine import machine_toml
+from octavo.hardware.machines import machine, resolve_machine
+from octavo.simulation.host_machine import MachineFile, machine_toml
+from octavo.snapshot import read_snapshot
 
 if TYPE_CHECKING:
     from octavo._core import CalibrationSamples
@@ -593,6 +595,32 @@ def test_a_latency_that_noise_made_too_short_is_no_defect(tmp_path: Path) -> Non
     place = tmp_path / "machine.toml"
     place.write_text(machine_toml(measured, tmp_path))
     assert machine(place)["cache"]["memory_latency_cycles"] == 1
+
+
+def test_memory_of_the_machine_begins_as_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = MachineFile(str(tmp_path / "mine.toml"))
+    file.take_snapshot()
+    assert file.memory is not None
+    file.write(figures(made_up()))
+    assert read_snapshot(tmp_path / "mine.octmem").summary == file.memory.summary
+    # The snapshot is seen from the machine's file, not from where it is used.
+    monkeypatch.chdir(tmp_path.parent)
+    name = f"{tmp_path.name}/mine.toml"
+    memory = machine(name)["memory"]
+    assert byte_size(memory["bytes"]) == file.memory.summary["simulated_bytes"]
+    assert memory["fragmentation"]["file"] == f"{tmp_path.name}/mine.octmem"
+    # A machine that stands alone may lie elsewhere.
+    copy = tmp_path / "elsewhere" / "copy.toml"
+    copy.parent.mkdir()
+    copy.write_text(resolve_machine(name, []).toml)
+    expected = {**memory["fragmentation"], "file": str(tmp_path / "mine.octmem")}
+    assert machine(copy)["memory"]["fragmentation"] == expected
+    # Nor is a snapshot overwritten that lies there alone.
+    (tmp_path / "mine.toml").unlink()
+    with pytest.raises(UsageError, match=r"mine\.octmem` exists; --force overwrites it"):
+        MachineFile(str(tmp_path / "mine.toml"))
 
 
 def test_the_measured_machine_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

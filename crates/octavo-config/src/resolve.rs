@@ -159,6 +159,8 @@ impl DesignTables {
         let mut config = self.read_shared(&tree.tables).map_err(wrong)?;
         config.designs = self.read(&tree.tables).map_err(wrong)?;
         config.check_with_origins(&|one, other| tree.is_later(one, other)).map_err(invalid)?;
+        // The text may be written to a file anywhere.
+        place_snapshot(&mut tree.tables, |file| std::path::absolute(file).unwrap_or(file.into()));
         Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
     }
 
@@ -323,7 +325,23 @@ fn read(path: &Path, name: &str) -> Result<String, MachineError> {
     })
 }
 
-/// A file over the machine that it extends, if it extends one.
+/// Gives the snapshot that memory begins as, if it does, another place.
+fn place_snapshot(tables: &mut Table, place: impl FnOnce(&Path) -> PathBuf) {
+    let fragmentation =
+        ["memory", "fragmentation"].iter().try_fold(tables as &mut dyn TableLike, |table, key| {
+            table.get_mut(key)?.as_table_like_mut()
+        });
+    if let Some(Item::Value(file)) = fragmentation.and_then(|table| table.get_mut("file"))
+        && let Some(name) = file.as_str()
+        && let Some(placed) = place(Path::new(name)).to_str()
+    {
+        let decor = file.decor().clone();
+        *file = Value::from(placed);
+        *file.decor_mut() = decor;
+    }
+}
+
+/// A file over the machine that it extends, if it extends one. Files that it names are seen from its `folder`.
 fn extended(
     name: &str,
     text: &str,
@@ -331,6 +349,9 @@ fn extended(
     depth: usize,
 ) -> Result<Tree, MachineError> {
     let mut file = Tree::parse(name, text)?;
+    if let Some(folder) = folder {
+        place_snapshot(&mut file.tables, |file| folder.join(file));
+    }
     let Some(extends) = file.tables.remove(EXTENDS) else { return Ok(file) };
     let wrong = |what: String| MachineError::new(name, format!("{EXTENDS}{what}"));
     let Some(base) = extends.as_str() else {

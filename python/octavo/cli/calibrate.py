@@ -22,6 +22,7 @@ from octavo.cli import options
 from octavo.cli.groups import command, flag, option, optional
 from octavo.cli.guard import guarded
 from octavo.simulation.host_machine import MachineFile
+from octavo.snapshot import headline as snapshot_headline
 from octavo.terminal.console import make_console, say, show_grid
 from octavo.terminal.live import LiveLine, trace_text
 
@@ -86,6 +87,8 @@ def calibrate(
         if perf is not None:
             counted = read_walk_counts("--perf", perf, describe().cpu_id.split()[0])
         write_document = output.document_file(beside=str(file.path))
+        if machine is not None:
+            machine.take_snapshot()
         with LiveLine(quiet=output.quiet, text=trace_text) as line:
             found = measure(
                 quick=quick, memory_bytes=memory_bytes, busy=busy, on_progress=line.show
@@ -129,3 +132,5 @@ def _show(found: Measurement, file: CalibrationFile, machine: MachineFile | None
     say(console, f"Written to {file.path}{replaced}.", "bold")
     if machine is not None:
         say(console, f"The machine for `octavo sim --machine`: {machine.path}.", "bold")
+        if machine.memory is not None:
+            say(console, f"Its memory, as it was before: {snapshot_headline(machine.memory)}.")

@@ -63,7 +63,8 @@ def sentence(designs: Sequence[Simulated]) -> str:
     if choice is None:
         return (
             "Which design? None: each stopped before its end, for the reason given above; where "
-            "memory ran out, give the machine more, by --set memory.bytes=…"
+            "memory ran out, give the machine more, by --set memory.bytes=…, or what its snapshot "
+            "has in use, by --set memory.fragmentation.kind=empty."
         )
     best, other = choice.best, choice.other
     # The table has the same number.

@@ -5,12 +5,14 @@ was measured in place of what the preset assumes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression, median
 from typing import Any
 
+from octavo._core import OctavoError
 from octavo.base.files import NewFile
 from octavo.base.host import memory_bytes
 from octavo.base.huge_pages import PMD_PAGE
@@ -20,6 +22,7 @@ from octavo.calibration.caches import MEMORY, DataCache, cache_levels, data_cach
 from octavo.calibration.file import Calibration, Reach, Spread
 from octavo.hardware.machines import default_host_machine, machine
 from octavo.hardware.processors import machine_for, this_processor
+from octavo.snapshot import MemorySnapshot, captured
 
 _LEVELS = {"L1": "l1d", "L2": "l2", "L3": "llc"}
 """Keys of a machine's caches, by the names of the measured levels."""
@@ -44,24 +47,38 @@ class _Key:
 
 
 class MachineFile:
-    """The place that the machine is to be written to."""
+    """The place that the machine is to be written to, with a snapshot of its memory beside it."""
 
     def __init__(self, name: str | None, *, force: bool = False) -> None:
-        """Checks that it can be written: one that exists with `force` only, but for the default
-        file (`name` is None). Raises UsageError or CannotRun.
+        """Checks that both can be written: those that exist with `force` only, but for the default
+        files (`name` is None). Raises UsageError or CannotRun.
         """
         self.path = default_host_machine() if name is None else Path(name)
-        place, may_exist = str(self.path), force or name is None
-        self._file = NewFile(place, force=may_exist, option="--machine-out")
+        may_exist, option = force or name is None, "--machine-out"
+        self._file = NewFile(str(self.path), force=may_exist, option=option)
+        beside = str(self.path.with_suffix(".octmem"))
+        self._snapshot = NewFile(beside, force=may_exist, option=option)
+        self.memory: MemorySnapshot | None = None
+        self._write_memory: Callable[[Path], None] | None = None
+
+    def take_snapshot(self) -> None:
+        """Keeps what memory is like now: before a measurement, which takes much of it."""
+        with suppress(OctavoError):
+            self._write_memory, self.memory = captured(self._snapshot.name)
 
     def write(self, calibration: Calibration) -> None:
-        """Writes the file whole, or raises CannotRun and leaves what was there before."""
-        self._file.write(machine_toml(calibration))
+        """Writes both files whole, or raises CannotRun and leaves what was there before."""
+        if self._write_memory is not None:
+            self._snapshot.write(self._write_memory)
+        self._file.write(machine_toml(calibration, memory=self.memory))
 
 
-def machine_toml(found: Calibration, root: Path = Path("/")) -> str:
+def machine_toml(
+    found: Calibration, root: Path = Path("/"), memory: MemorySnapshot | None = None
+) -> str:
     """The machine as a file for `octavo sim --machine`: each key with what was measured, or the
-    rule by which it follows from that; all others are the preset's.
+    rule by which it follows from that; all others are the preset's. Memory begins as it is in
+    `memory`, whose file lies beside the machine's.
     """
     match = machine_for(this_processor(root))
     preset = machine(match.machine)
@@ -78,7 +95,7 @@ def machine_toml(found: Calibration, root: Path = Path("/")) -> str:
         f"source = {toml_value(source)}",
     ]
     table = ""
-    for key in _keys(found, preset, root):
+    for key in _keys(found, preset, root, memory):
         above, _, last = key.name.rpartition(".")
         if above != table:
             table = above
@@ -87,7 +104,9 @@ def machine_toml(found: Calibration, root: Path = Path("/")) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _keys(found: Calibration, preset: dict[str, Any], root: Path) -> Iterator[_Key]:
+def _keys(
+    found: Calibration, preset: dict[str, Any], root: Path, memory: MemorySnapshot | None
+) -> Iterator[_Key]:
     pipeline, dram = preset["core"].get("pipeline"), preset.get("dram")
     if pipeline is not None:
         gigahertz = round(found.cycles_per_second / 1e9, 3)
@@ -96,9 +115,13 @@ def _keys(found: Calibration, preset: dict[str, Any], root: Path) -> Iterator[_K
         dram = machine(preset["name"], {"core.pipeline.frequency_ghz": gigahertz}).get("dram")
         yield from _core(found, pipeline)
         yield from _outstanding(found, pipeline["outstanding"])
-    total = memory_bytes()
-    if total >= GIB:
-        yield _Key("memory.bytes", f"{total // GIB}GiB", "of /proc/meminfo, whole GiB")
+    total = memory_bytes() // GIB * GIB
+    if memory is not None:
+        total = memory.summary["simulated_bytes"]
+    if total:
+        source = "of /proc/meminfo, whole GiB" if memory is None else "with holes between its parts"
+        yield _Key("memory.bytes", total if total % GIB else f"{total // GIB}GiB", source)
+    yield from _fragmentation(memory)
     yield from _tlbs(found, preset)
     yield from _walker(found, preset["walker"])
     yield from _caches(found, dram, root)
@@ -108,9 +131,21 @@ def _keys(found: Calibration, preset: dict[str, Any], root: Path) -> Iterator[_K
         yield _Key(
             "host.policy", policy, f"measured: an entry covers {format_bytes(pages)} of 2 MiB"
         )
-        if total >= GIB:
-            bytes_ = f"{int(_HOST_MEMORY * (total // GIB)) + 1}GiB"
+        if total:
+            bytes_ = f"{int(_HOST_MEMORY * total / GIB) + 1}GiB"
             yield _Key("host.memory.bytes", bytes_, "assumed: more than the guest's")
+
+
+def _fragmentation(memory: MemorySnapshot | None) -> Iterator[_Key]:
+    """Memory as it is at the start, by a snapshot. In a guest the 4 KiB pages of a program that are
+    scattered over its memory share no lines of the host's page table.
+    """
+    if memory is None:
+        return
+    free, every = memory.summary["free_bytes"], memory.summary["memory_bytes"]
+    yield _Key("memory.fragmentation.kind", "snapshot", "taken before all was measured")
+    source = f"{format_bytes(free)} of {format_bytes(every)} were free"
+    yield _Key("memory.fragmentation.file", Path(memory.file).name, source)
 
 
 def _core(found: Calibration, preset: Mapping[str, Any]) -> Iterator[_Key]:

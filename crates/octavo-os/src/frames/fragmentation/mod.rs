@@ -88,7 +88,7 @@ pub enum FragmentationError {
     /// A memory size other than the snapshot's.
     #[error(
         "the snapshot is of {snapshot} frames of 4 KiB, each of which is known, and memory has \
-         {memory}: give memory the same size"
+         {memory}: give memory the same size, or no snapshot (memory.fragmentation.kind=empty)"
     )]
     SnapshotSize {
         /// Frames of the snapshot.
