@@ -1,13 +1,14 @@
 """Is the advice true? Twelve real programs: what `octavo run` expects, what `octavo verify` finds.
 
-    .venv/bin/python benches/advice.py predict|measure [--only NAMES] [--results DIR]
+    .venv/bin/python benches/advice.py predict|simulate|measure [--only NAMES] [--results DIR]
     .venv/bin/python benches/advice.py page [--results DIR] > docs/results/advice.md
 
 `predict` runs each program under `octavo run`, for the phase in which it works, and then natively
-by the lines that were printed, pasted into a shell, to see which pages they give. `measure` runs
-`octavo verify` on each; the machine must be quiet. Both keep what they found in DIR, program by
-program, and skip what is there. Run them as root: `verify` then tries settings of the system, too,
-and restores them.
+by the lines that were printed, pasted into a shell, to see which pages they give. `simulate`
+records the beginning of the phase, and simulates it on the machine that DIR/machine.toml describes
+(`octavo calibrate --machine-out DIR/machine.toml`). `measure` runs `octavo verify` on each; the
+machine must be quiet. All keep what they found in DIR, program by program, and skip what is there.
+Run them as root: `verify` then tries settings of the system, too, and restores them.
 
 It needs redis-server, redis-tools, memcached, nginx, apache2-utils, PostgreSQL 15, node, a JDK, Go,
 Rust, g++ and python3-numpy, and a Redis that was built with MALLOC=libc as
@@ -39,6 +40,8 @@ SOURCES = ROOT / "benches/advice"
 OCTAVO = str(ROOT / ".venv/bin/octavo")
 PORT = 7420
 OPERATION = ["--metric", "regex:([0-9.]+) ns per operation", "--better", "lower"]
+DESIGNS = ("base4k", "thp")
+"""Simulated: 4 KiB pages, and what is expected to be better."""
 DEADLINE_SECONDS = 900
 SETTLING_SECONDS = 5
 """For which a program is left alone before its pages are counted: the preloaded library gives them
@@ -281,20 +284,39 @@ def started(
                     time.sleep(0.1)
 
 
-def predict(program: Program, results: Path) -> None:
-    """`octavo run` on the phase; its document is kept."""
-    out = results / f"{program.name}.run.json"
+def traced(program: Program, results: Path, what: str, *options: str) -> None:
+    """`octavo run` or `record` on the phase."""
     command = shlex.split(filled_in(program, program.command, results))
     after = ["--start-after", "ctl"] if program.has_phase else []
-    argv = [OCTAVO, "run", *after, "--force", "--json", str(out), "--", *command]
-    with started(argv, program, results, results / f"{program.name}.run.txt") as run:
+    argv = [OCTAVO, what, *after, "--force", *options, "--", *command]
+    with started(argv, program, results, results / f"{program.name}.{what}.txt") as run:
         if program.has_phase:
             subprocess.run([OCTAVO, "ctl", str(run.pid), "start", "-q"], check=True)
         if program.load:
             shell(filled_in(program, program.load, results))
-            subprocess.run([OCTAVO, "ctl", str(run.pid), "stop", "-q"], check=True)
+            # A recording may have ended before the load.
+            subprocess.run([OCTAVO, "ctl", str(run.pid), "stop", "-q"], check=what == "run")
         else:
             run.communicate(b"\n", timeout=DEADLINE_SECONDS)
+
+
+def predict(program: Program, results: Path) -> None:
+    """`octavo run` on the phase; its document is kept."""
+    traced(program, results, "run", "--json", str(results / f"{program.name}.run.json"))
+
+
+def simulate(program: Program, results: Path) -> None:
+    """`octavo sim` of the beginning of the phase, with 4 KiB pages and with transparent huge pages,
+    on the machine DIR/machine.toml.
+    """
+    trace = results / f"{program.name}.oct"
+    if not trace.exists():
+        traced(program, results, "record", "--max-instructions", "600M", "-o", str(trace))
+    machine, out = results / "machine.toml", results / f"{program.name}.sim.json"
+    argv = [OCTAVO, "sim", "-q", "--machine", str(machine), "--design", ",".join(DESIGNS)]
+    argv += ["--warm-up", "150M", "--force", "--json", str(out), str(trace)]
+    if subprocess.run(argv, check=False).returncode:
+        raise Failed("it could not be simulated")
 
 
 def follow(program: Program, results: Path) -> None:
@@ -369,8 +391,13 @@ def measure(program: Program, results: Path) -> None:
         raise Failed(f"octavo verify ended with status {done.returncode}")
 
 
-STEPS = {"predict": (predict, follow), "measure": (measure,)}
-KEPT = {predict: "run.json", follow: "follow.json", measure: "verify.json"}
+STEPS = {"predict": (predict, follow), "simulate": (simulate,), "measure": (measure,)}
+KEPT = {
+    predict: "run.json",
+    follow: "follow.json",
+    simulate: "sim.json",
+    measure: "verify.json",
+}
 
 
 def main() -> None:
@@ -421,6 +448,9 @@ class Judged:
     named: str
     """The setting of the lines that were printed; empty where there are none."""
 
+    simulated: float | None
+    """The share of the time that transparent huge pages save in a simulation."""
+
     @property
     def shown(self) -> str:
         """The setting that is judged: the advised one, else the first one compared."""
@@ -458,10 +488,11 @@ def judged(results: Path) -> list[Judged]:
     """The programs that were predicted and measured."""
     found = []
     for program in PROGRAMS:
-        files = [results / f"{program.name}.{kept}" for kept in KEPT.values()]
-        if not all(file.exists() for file in files):
+        kept = {step: results / f"{program.name}.{name}" for step, name in KEPT.items()}
+        sim = kept.pop(simulate)
+        if not all(file.exists() for file in kept.values()):
             continue
-        run, pages, verify = (json.loads(file.read_text()) for file in files)
+        run, pages, verify = (json.loads(file.read_text()) for file in kept.values())
         settings = {one["name"]: one for one in verify["settings"] if one["metric"]}
         if program.settings[0] in settings:
             answer, *items = run["advice"]
@@ -471,8 +502,25 @@ def judged(results: Path) -> list[Judged]:
                 for action in item["actions"]
                 if answer["settings"] and action.get("command") == answer["settings"]
             )
-            found.append(Judged(program, answer, pages, settings, next(names, "")))
+            simulated = simulated_gain(json.loads(sim.read_text()), run) if sim.exists() else None
+            found.append(Judged(program, answer, pages, settings, next(names, ""), simulated))
     return found
+
+
+def simulated_gain(sim: dict[str, Any], run: dict[str, Any]) -> float:
+    """The share of the time that huge pages save by the core's cycles, and by the time in system
+    calls for each instruction of the run.
+    """
+    counted = {
+        (row["design"], row["counter"]): row["value"]
+        for row in sim["rows"]
+        if row["component"] == "core" and "process" not in row
+    }
+    base, huge = (counted[design, "cycles"] for design in DESIGNS)
+    clock = sim["run"]["configuration"]["machine"]["core"]["pipeline"]["frequency_ghz"] * 1e9
+    kernel = (run["advice"][0]["kernel_seconds"] or 0.0) * clock
+    part = counted[DESIGNS[0], "instructions"] / run["run"]["windows"]["instructions"]
+    return float((base - huge) / (base + kernel * part))
 
 
 def share(value: float) -> str:
@@ -508,6 +556,7 @@ def row(one: Judged) -> str:
         one.program.what,
         f"`{one.advised}`",
         expected,
+        "n/a" if one.simulated is None else share(one.simulated),
         expected_growth(one),
         pages,
         f"`{one.shown}`: {interval(one.gain(one.shown))}",
@@ -530,6 +579,7 @@ def page(results: Path) -> str:
         "program",
         "advice",
         "expected gain",
+        "simulated gain",
         "expected memory",
         "pages that the printed lines gave",
         "measured gain",
