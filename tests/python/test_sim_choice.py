@@ -45,6 +45,21 @@ def test_a_bound_is_shown_and_never_chosen() -> None:
     assert sentence([design(is_bound=True)]).startswith("Which design? None: bounds are")
 
 
+def test_the_answer_has_the_time_of_system_calls() -> None:
+    """Of 2000 and 1600 cycles with 400 more of system calls, the lesser is 0.833."""
+    stack = {("core.stack", part): 0 for part in ("tlb_l2", "walks", "handlers")}
+    base = design("small", counts() | stack | {("core.stack", "base"): 2000})
+    huge = design("large", counts() | stack | {("core.stack", "base"): 1600})
+    expected = (
+        "runs for 0.8 of its time (0.833 with the time that its system calls took when traced), "
+    )
+    assert expected in sentence([base, huge], 400)
+    # Two parts in a hundred are not resolved, and latencies that are added up are no time.
+    assert "with the time" not in sentence([base, huge], 40) + sentence([base, huge])
+    added_up = [design("small", counts(walk_cycles=400)), design("large")]
+    assert "with the time" not in sentence(added_up, 400)
+
+
 def test_the_sentence_by_hand() -> None:
     """1000 cycles of instructions, 600 of caches: 2000 with 400 of walks, 1600 with none."""
     base = design("small", counts(walk_cycles=300, tlb_cycles=100, resident=996 << 10))

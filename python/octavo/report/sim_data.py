@@ -9,10 +9,8 @@ from typing import Any
 from octavo.base.units import MIB
 from octavo.report.theme import rounded
 from octavo.simulation.api import SimResult
-from octavo.simulation.choice import sentence
 from octavo.simulation.model import Counts, Simulated, added, translation_cycles
 from octavo.simulation.view import PARTS, grids, headline, remarks
-from octavo.tracing.manifest import of_what_ran
 
 SCHEMA = "octavo/sim-report/1"
 MOST_POINTS = 400
@@ -55,7 +53,7 @@ def report_data(result: SimResult) -> Record:
         "run": result.manifest,
         "headline": headline(result),
         "work": result.work,
-        "answer": of_what_ran(sentence(designs), result.manifest),
+        "answer": result.conclusion(),
         "remarks": list(remarks(result)),
         "designs": [one.design for one in designs],
         "unit": "instructions" if _has_instructions(designs) else "references",

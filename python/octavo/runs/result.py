@@ -243,19 +243,6 @@ def _faults_recur(rows: Sequence[Row]) -> bool:
     return 2 * again >= huge
 
 
-def _kernel_seconds(
-    result: Result, configuration: Configuration, *, is_sampled: bool
-) -> float | None:
-    """The time of system calls in the kernel, of what was counted; None where it is not known."""
-    limits = (configuration.skip_instructions, configuration.max_instructions)
-    if any(limits) or configuration.between_marks or is_sampled:
-        # The tracer does not know which part counts.
-        return None
-    seconds = [process["kernel_seconds"] for process in result["processes"]]
-    known = [one for one in seconds if one is not None]
-    return sum(known) if len(known) == len(seconds) else None
-
-
 def _drop_page_faults(result: Result) -> None:
     """Of a sample of a trace it is not known which pages were touched between its parts."""
     for process in result["processes"]:
@@ -325,7 +312,7 @@ def finished(
         programs=programs,
         chains=exec_chains(result["processes"]),
         native=native,
-        kernel_seconds=_kernel_seconds(result, configuration, is_sampled=is_sampled),
+        kernel_seconds=None if is_sampled else configuration.kernel_seconds(result["processes"]),
         is_part=is_part,
         try_pages=try_pages,
     )

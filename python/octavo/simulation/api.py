@@ -140,7 +140,18 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         """Which design to choose."""
         from octavo.simulation.choice import sentence
 
-        return of_what_ran(sentence(self.total), self.manifest)
+        return of_what_ran(sentence(self.total, self._kernel_cycles), self.manifest)
+
+    @property
+    def _kernel_cycles(self) -> float:
+        """Of the machine's core, in system calls, of what was counted; 0 where it is not known."""
+        pipeline = self.configuration.machine["core"].get("pipeline")
+        seconds = self.configuration.kernel_seconds(self.counted["processes"])
+        if pipeline is None or seconds is None or not self.total[0].instructions:
+            return 0.0
+        warm_up = self.configuration.warm_up_instructions * len(self.counted["processes"])
+        part = self.total[0].instructions / (self.total[0].instructions + warm_up)
+        return float(seconds * part * pipeline["frequency_ghz"] * 1e9)
 
     def document(self) -> dict[str, Any]:
         """The JSON document; docs/sim.schema.json describes it."""

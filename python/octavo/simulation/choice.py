@@ -55,8 +55,10 @@ def choose_design(designs: Sequence[Simulated]) -> Choice | None:
     return Choice(tuple(chosen), other)
 
 
-def sentence(designs: Sequence[Simulated]) -> str:
-    """The answer, with its price."""
+def sentence(designs: Sequence[Simulated], kernel_cycles: float = 0.0) -> str:
+    """The answer, with its price. `kernel_cycles` were spent in system calls, beside all that was
+    simulated; 0 where it is not known.
+    """
     choice = choose_design(designs)
     if choice is None and all(one.is_bound for one in designs):
         return "Which design? None: bounds are to compare others with; give some, by --design."
@@ -74,7 +76,8 @@ def sentence(designs: Sequence[Simulated]) -> str:
         names = _listed([one.design for one in choice.chosen], "or")
         is_tied = len(choice.chosen) > 1
         tied, subject = (f" ({_UNRESOLVED})", best.design) if is_tied else ("", "it")
-        return f"Which design? {names}{tied}: {subject} {_beside(best, other)}. {_limits(designs)}"
+        beside = _beside(best, other, kernel_cycles)
+        return f"Which design? {names}{tied}: {subject} {beside}. {_limits(designs)}"
     if len(choice.chosen) > 1:
         # The figures of the first stand for all, which are as near as that.
         return (
@@ -127,7 +130,7 @@ def _lost(one: Simulated, of: str = " of its cycles") -> str:
     return f"{format_share(share)}{of}"
 
 
-def _beside(best: Simulated, other: Simulated) -> str:
+def _beside(best: Simulated, other: Simulated, kernel_cycles: float) -> str:
     """How one design compares with another in cycles, time and memory."""
     parts = [f"loses {_lost(best)} to translation ({other.design}: {_lost(other, of='')})"]
     if best.instructions:
@@ -138,6 +141,9 @@ def _beside(best: Simulated, other: Simulated) -> str:
             if is_equal
             else f"runs for {times:.3g} of its time"
         )
+        if best.is_timed and not is_equal and kernel_cycles > RESOLUTION * other.cycles:
+            whole = (best.cycles + kernel_cycles) / (other.cycles + kernel_cycles)
+            parts[-1] += f" ({whole:.3g} with the time that its system calls took when traced)"
     return f"{', '.join(parts)}, and {_memory_beside(best, other)}"
 
 

@@ -3,15 +3,12 @@
 from rich.console import Console
 
 from octavo.simulation.api import SimResult
-from octavo.simulation.choice import sentence
 from octavo.simulation.view import grids, headline, remarks
 from octavo.terminal.console import say, show_cautions, show_grid
-from octavo.tracing.manifest import of_what_ran
 
 
 def show_sim(console: Console, result: SimResult) -> None:
     """Prints what a reader wants first; the files have every number."""
-    manifest = result.manifest
     say(console, f"{result.subject}: {headline(result)}", "bold")
     show_cautions(console, result)
     for grid in grids(result):
@@ -23,4 +20,4 @@ def show_sim(console: Console, result: SimResult) -> None:
     for text in remarks(result):
         say(console, text, "bold yellow")
     console.print()
-    say(console, of_what_ran(sentence(result.total), manifest), "bold green")
+    say(console, result.conclusion(), "bold green")

@@ -14,7 +14,9 @@ from octavo.tracing.phase import Phase, region_of_interest
 from octavo.tracing.windows import Windows, resolve_windows
 
 if TYPE_CHECKING:
-    from octavo._core import Analysis
+    from collections.abc import Sequence
+
+    from octavo._core import Analysis, ProcessCounts
 
 Layout = Literal["native", "as-traced"]
 Tracer = Literal["octavo", "lackey"]
@@ -50,6 +52,17 @@ class Scope:
     """The parts of a live run that are traced; all of it without windows."""
     allocation_frames: int = field(default=0, kw_only=True)
     """Callers recorded with each block that a live run allocates; 0: no blocks are recorded."""
+
+    def kernel_seconds(self, processes: Sequence[ProcessCounts]) -> float | None:
+        """The processor time of system calls in the kernel, of what was counted of the processes;
+        None where it is not known.
+        """
+        if self.skip_instructions or self.max_instructions or self.between_marks:
+            # The tracer does not know which part counts.
+            return None
+        seconds = [process["kernel_seconds"] for process in processes]
+        known = [one for one in seconds if one is not None]
+        return sum(known) if len(known) == len(seconds) else None
 
     @property
     def uncounted(self) -> str | None:
