@@ -160,7 +160,7 @@ impl DesignTables {
         config.designs = self.read(&tree.tables).map_err(wrong)?;
         config.check_with_origins(&|one, other| tree.is_later(one, other)).map_err(invalid)?;
         // The text may be written to a file anywhere.
-        place_snapshot(&mut tree.tables, |file| std::path::absolute(file).unwrap_or(file.into()));
+        place_snapshots(&mut tree.tables, |file| std::path::absolute(file).unwrap_or(file.into()));
         Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
     }
 
@@ -325,19 +325,20 @@ fn read(path: &Path, name: &str) -> Result<String, MachineError> {
     })
 }
 
-/// Gives the snapshot that memory begins as, if it does, another place.
-fn place_snapshot(tables: &mut Table, place: impl FnOnce(&Path) -> PathBuf) {
-    let fragmentation =
-        ["memory", "fragmentation"].iter().try_fold(tables as &mut dyn TableLike, |table, key| {
-            table.get_mut(key)?.as_table_like_mut()
-        });
-    if let Some(Item::Value(file)) = fragmentation.and_then(|table| table.get_mut("file"))
-        && let Some(name) = file.as_str()
-        && let Some(placed) = place(Path::new(name)).to_str()
-    {
-        let decor = file.decor().clone();
-        *file = Value::from(placed);
-        *file.decor_mut() = decor;
+/// Gives the snapshots that memory and the host's begin as another place.
+fn place_snapshots(tables: &mut Table, place: impl Fn(&Path) -> PathBuf) {
+    for memory in [&["memory", "fragmentation"][..], &["host", "memory", "fragmentation"]] {
+        let fragmentation = memory
+            .iter()
+            .try_fold(tables as &mut dyn TableLike, |t, key| t.get_mut(key)?.as_table_like_mut());
+        if let Some(Item::Value(file)) = fragmentation.and_then(|table| table.get_mut("file"))
+            && let Some(name) = file.as_str()
+            && let Some(placed) = place(Path::new(name)).to_str()
+        {
+            let decor = file.decor().clone();
+            *file = Value::from(placed);
+            *file.decor_mut() = decor;
+        }
     }
 }
 
@@ -350,7 +351,7 @@ fn extended(
 ) -> Result<Tree, MachineError> {
     let mut file = Tree::parse(name, text)?;
     if let Some(folder) = folder {
-        place_snapshot(&mut file.tables, |file| folder.join(file));
+        place_snapshots(&mut file.tables, |file| folder.join(file));
     }
     let Some(extends) = file.tables.remove(EXTENDS) else { return Ok(file) };
     let wrong = |what: String| MachineError::new(name, format!("{EXTENDS}{what}"));

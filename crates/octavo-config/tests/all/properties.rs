@@ -116,7 +116,8 @@ fn fragmentation() -> impl Strategy<Value = FragmentationConfig> {
         (0.0..=1.0, faults, seed()).prop_map(|(portion, layout, seed)| {
             FragmentationConfig::Faults { portion, layout, seed }
         }),
-        ("\\PC{1,20}", seed())
+        // The text of a machine has an absolute path.
+        (r"/[\PC&&[^/.]]{1,20}", seed())
             .prop_map(|(file, seed)| FragmentationConfig::Snapshot { file, seed }),
     ]
 }

@@ -1,5 +1,8 @@
 //! The initial state of memory, as the operating system builds it.
 
+use std::fs;
+use std::path::Path;
+
 use crate::own_table::resolve;
 use octavo_os::frames::Order;
 use octavo_os::frames::fragmentation::{
@@ -64,6 +67,22 @@ fn seed_defaults_to_1_and_is_shown() {
     let other = resolved(&[holes, "memory.fragmentation.seed=2"]);
     assert_ne!(usual.hash(), other.hash());
     assert_eq!((usual.into_config().memory.seed(), other.into_config().memory.seed()), (1, 2));
+}
+
+#[test]
+fn a_file_names_snapshots_as_seen_from_it() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("config-snapshots");
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("mine.toml");
+    let text = "extends = 'zen4'\nmemory.fragmentation = {kind = 'snapshot', file = 'a.octmem'}\n\
+                [host]\nmemory.fragmentation = {kind = 'snapshot', file = '/b.octmem'}";
+    fs::write(&file, text).unwrap();
+    let machine = |settings: &[&str]| resolve(file.to_str().unwrap(), settings).unwrap().json();
+    let beside = folder.join("a.octmem");
+    assert!(machine(&[]).contains(&format!("{beside:?}")));
+    assert!(machine(&[]).contains("\"/b.octmem\""));
+    // Of a setting they are as seen from the current directory.
+    assert!(machine(&["memory.fragmentation.file=c.octmem"]).contains("\"c.octmem\""));
 }
 
 #[test]
