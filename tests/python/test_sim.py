@@ -13,7 +13,7 @@ from octavo._core import MAX_CORES
 from octavo.base.errors import UsageError
 from octavo.simulation.api import SimResult
 from octavo.simulation.choice import sentence
-from octavo.simulation.configuration import configure_sim
+from octavo.simulation.configuration import EMPTY_GUEST_NOTE, configure_sim
 from octavo.simulation.model import added
 from octavo.simulation.view import grids, remarks
 from sim_fakes import STRIDED, counters_of, counts, design, machine, sim_process, sim_result
@@ -274,6 +274,10 @@ def test_notes_are_of_this_machine() -> None:
     assert any("on the 4 cores one after another" in note for note in notes)
     assert any(note.startswith("The first 7 instructions") for note in notes)
     assert any("share its TLBs" in note for note in configure_sim().notes())
+    assert EMPTY_GUEST_NOTE not in configure_sim().notes()
+    assert EMPTY_GUEST_NOTE in configure_sim(virtualised=True).notes()
+    faults = {"memory.fragmentation": {"kind": "faults", "portion": 0.1, "layout": "dispersed"}}
+    assert EMPTY_GUEST_NOTE not in configure_sim(virtualised=True, settings=faults).notes()
 
 
 def test_processes_are_reported_and_summed() -> None:

@@ -63,6 +63,10 @@ GUEST_NOTE = (
     "guest's, and the host has its own. Exits to the host are counted and cost no cycles, and the "
     "guest's operating system touches no memory but page tables."
 )
+EMPTY_GUEST_NOTE = (
+    "The guest's memory begins empty, so that 4 KiB pages lie side by side; on a machine that has "
+    "run for some time they are scattered, and their walks are dearer: memory.fragmentation."
+)
 OWN_NOTE = (
     "Each design has an operating system, a memory and caches of its own, and each process image "
     "machines of its own, with memory as the machine says."
@@ -151,12 +155,18 @@ class SimConfiguration(SharedScope):
         return [
             *([] if self.measured is None else [self.measured.note()]),
             SYSTEM_NOTE,
-            *([GUEST_NOTE] if self.is_virtualised else []),
+            *self._guest_notes(),
             *self._sharing_notes(),
             self._threads_note(),
             KERNEL_NOTE,
             *([warm] if self.warm_up_instructions else []),
         ]
+
+    def _guest_notes(self) -> Iterator[str]:
+        if self.is_virtualised:
+            yield GUEST_NOTE
+            if self.machine["memory"]["fragmentation"]["kind"] == "empty":
+                yield EMPTY_GUEST_NOTE
 
     def _threads_note(self) -> str:
         cores = self.machine["core"]["count"]
