@@ -55,12 +55,31 @@ static ULong protection_of(const NSegment* seg)
    return (seg->hasR ? 1 : 0) | (seg->hasW ? 2 : 0) | (seg->hasX ? 4 : 0);
 }
 
+/* Ends the part of anonymous memory from `start` to `*end` where the zeroed memory of a file's data ends, which
+   the core keeps in one segment with mappings that begin there. Returns whether the part begins behind it. */
+static Bool cut_zeroed_data(Addr start, Addr* end)
+{
+   for (const DebugInfo* file = VG_(next_DebugInfo)(NULL); file; file = VG_(next_DebugInfo)(file)) {
+      const Addr zeroed = VG_(DebugInfo_get_bss_avma)(file);
+      const Addr zeroed_end = VG_PGROUNDUP(zeroed + VG_(DebugInfo_get_bss_size)(file));
+      if (!zeroed || zeroed >= *end || zeroed_end < start)
+         continue;
+      if (zeroed_end > start && zeroed_end < *end)
+         *end = zeroed_end;
+      return zeroed_end == start;
+   }
+   return False;
+}
+
 /* Describes a mapping of the process as it stands, from `start` to `*end`, or to where another kind of
    memory begins. */
 static void map_part(const NSegment* seg, Addr start, Addr* end)
 {
-   const ULong flags = sharing_at(start, end);
+   ULong flags = sharing_at(start, end);
    const Bool shared = (flags & VKI_MAP_SHARED) != 0;
+   const Bool forked = ring_slot->parent_stream != OCTAVO_NO_PARENT;
+   if (forked && seg->kind == SkAnonC && !shared && cut_zeroed_data(start, end))
+      flags |= VKI_MAP_PRIVATE | VKI_MAP_ANONYMOUS;
    const SizeT bytes = *end - start;
    switch (seg->kind) {
       case SkFileC:
@@ -75,7 +94,7 @@ static void map_part(const NSegment* seg, Addr start, Addr* end)
          /* Valgrind maps one page at the start of an empty heap. It is not the program's memory:
             brk records report the heap. */
          if (start != placement_heap_start() || bytes > VKI_PAGE_SIZE)
-            map_record(start, bytes, protection_of(seg), flags & OCTAVO_MAP_HUGETLB, source, 0,
+            map_record(start, bytes, protection_of(seg), flags & ~(ULong)VKI_MAP_SHARED, source, 0,
                        NULL);
          break;
       }

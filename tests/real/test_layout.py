@@ -222,6 +222,61 @@ def test_a_forked_child_has_the_huge_pages_of_its_parent(octavo: Octavo, tmp_pat
     assert found == {(process, kind, 4 * MIB) for process in (0, 1) for kind in kinds}
 
 
+ZEROED_LIBRARY = """
+char zeroed[4 << 20];
+"""
+
+BEHIND_A_LIBRARY = """
+#include <dlfcn.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char** words)
+{
+    const size_t bytes = 1 << 20;
+    void* library = dlopen(words[1], RTLD_NOW);
+    char* zeroed = library ? dlsym(library, "zeroed") : NULL;
+    if (!zeroed)
+        return 1;
+    char* behind = (char*)(((uintptr_t)zeroed + (4 << 20) + 4095) & ~(uintptr_t)4095);
+    char* own = mmap(behind, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (own != behind)
+        return 2;
+    memset(own, 1, bytes);
+    pid_t child = fork();
+    memset(zeroed, 1, 4 << 20);
+    memset(own, 2, bytes);
+    if (child)
+        wait(NULL);
+}
+"""
+
+
+def test_a_mapping_behind_a_library_is_a_region_of_its_own_after_a_fork(
+    octavo: Octavo, tmp_path: Path
+):
+    """The kernel, and Valgrind's core, have merged it with the library's zeroed memory."""
+    library, program = tmp_path / "libzeroed.so", tmp_path / "behind"
+    for binary, text, options in (
+        (library, ZEROED_LIBRARY, ["-shared", "-fPIC"]),
+        (program, BEHIND_A_LIBRARY, []),
+    ):
+        source = binary.with_suffix(".c")
+        source.write_text(text)
+        subprocess.run(["gcc", "-O1", *options, "-o", binary, source], check=True)
+    traced = octavo([program, library])
+    assert traced.status == 0, traced.stderr.decode()
+    found = traced.regions()
+    data = [row for row in found if row["region"] == "libzeroed.so data"]
+    assert [row["process"] for row in data] == [0, 1]
+    assert all(row["bytes"] < 5 * MIB for row in data)
+    own = [row for row in found if row["region_kind"] == "anonymous" and row["bytes"] == MIB]
+    assert [row["process"] for row in own] == [0, 1]
+    assert own[0]["start"] == own[1]["start"]
+
+
 MALLOC = """
 #include <stdlib.h>
 #include <string.h>
