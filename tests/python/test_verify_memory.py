@@ -6,7 +6,9 @@ import mmap
 import os
 import re
 import signal
+import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 
 from octavo.base import processes
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
-from octavo.base.processes import descendants, listens, peak_resident
+from octavo.base.processes import cpu_seconds, descendants, listens, peak_resident
 from octavo.base.smaps import Mapping, mappings_of, parse_smaps
 from octavo.base.units import KIB, MIB
 from octavo.verification.memory import memory_of
@@ -250,3 +252,16 @@ def test_a_server_is_known_by_its_socket(family: str, tmp_path: Path) -> None:
     with child(lambda: work(False)) as pid:
         assert not listens([pid])
     assert sys.platform == "linux"
+
+
+def test_processor_time_of_another_process_is_not_in_hundredths_of_a_second():
+    spent = mmap.mmap(-1, 8)
+
+    def work() -> bool:
+        spent[:] = struct.pack("d", time.process_time())
+        return True
+
+    with child(work) as pid:
+        (least,) = struct.unpack("d", spent[:])
+        assert 0 < least <= cpu_seconds(pid) < least + 1
+    assert cpu_seconds(pid) == 0
