@@ -403,6 +403,17 @@ def test_a_missing_privilege_is_one_sentence() -> None:
         run(process, work_on(process, mapping(HUGE, HUGE)))
 
 
+def test_a_process_of_another_user_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(traced: Sequence[Path], *running: Path) -> str:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(running[0]))
+
+    monkeypatch.setattr("octavo.cli.apply.other_program", unreadable)
+    pid = os.getpid()
+    done = octavo("apply", "--pid", pid)
+    assert done.exit_code == 125
+    assert f"the memory of process {pid} may not be looked at: be its user, or root" in done.output
+
+
 def test_many_regions_are_one_row() -> None:
     process = FakeProcess(full(*range(1, 40)))
     works = work_on(process, *(mapping(number * HUGE, HUGE) for number in range(1, 40)))

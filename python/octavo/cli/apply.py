@@ -233,6 +233,7 @@ def _execute(launch: Launch) -> None:
 def _apply_to_process(
     pid: int, asked: ApplyOptions, settings: PreloadSettings, shown: Shown, *, quiet: bool
 ) -> None:
+    from octavo.applying.remote import looking_at
     from octavo.applying.running import (
         Order,
         Watch,
@@ -250,7 +251,8 @@ def _apply_to_process(
     with Interrupts() as interrupts:
         pids = family(pid, children=children)
         running = [Path(f"/proc/{one}/exe") for one in pids]
-        other = other_program(order.selection.programs, *running)
+        with looking_at(pid):
+            other = other_program(order.selection.programs, *running)
         if other and not quiet:
             say(make_console(), f"{other}.")
         reports = apply_to_all(pids, order, lambda made: interrupts.first is None)
