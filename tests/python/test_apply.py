@@ -403,6 +403,15 @@ def test_a_missing_privilege_is_one_sentence() -> None:
         run(process, work_on(process, mapping(HUGE, HUGE)))
 
 
+def test_a_result_that_advises_nothing_is_named_for_a_process(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps({"schema": "octavo/run/1", "run": {}, "rows": [], "advice": []}))
+    done = octavo("apply", "--pid", os.getpid(), "--dry-run", "--from", result)
+    assert done.exit_code == 0, done.output
+    chosen = f"Chosen: as `{result}` advises: no data is to have huge pages."
+    assert chosen in " ".join(done.output.split())
+
+
 def test_a_process_of_another_user_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(traced: Sequence[Path], *running: Path) -> str:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(running[0]))

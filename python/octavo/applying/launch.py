@@ -119,7 +119,7 @@ def _memory_by(command: Sequence[str], settings: PreloadSettings, by: str) -> La
     if selection.is_empty and selection.smaller is not None and by != "preload":
         return _with_smaller_pages(program, command, selection.origin, selection.smaller)
     if selection.is_empty:
-        text = f"{selection.origin}: no data is to have huge pages, so nothing is changed for it"
+        text = f"{selection.choice}, so nothing is changed for it"
         return Launch(program, tuple(command), "nothing", text, {})
     action = None if by == "preload" else _own_switch(command)
     if by == "runtime" and action is None:

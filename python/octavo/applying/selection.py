@@ -71,6 +71,11 @@ class Selection:
         return not any(rule.wanted for rule in self.rules)
 
     @property
+    def choice(self) -> str:
+        """The choice and its reason, in a sentence without a full stop."""
+        return f"{self.origin}: no data is to have huge pages" if self.is_empty else self.origin
+
+    @property
     def is_whole(self) -> bool:
         """Whether all anonymous memory, that of the heap included, is to have them."""
         own = [rule for rule in self.rules if rule.kind in ("heap", "anonymous")]

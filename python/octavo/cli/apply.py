@@ -285,7 +285,7 @@ def _show(console: Console, reports: list[ProcessReport], order: Order) -> None:
         remarks,
     )
 
-    say(console, f"Chosen: {order.selection.origin}.")
+    say(console, f"Chosen: {order.selection.choice}.")
     is_detailed = len(reports) <= _DETAILED_PROCESSES
     for report in reports[:_SHOWN_PROCESSES]:
         say(console, headline(report, dry_run=order.dry_run), "bold")
@@ -327,7 +327,7 @@ def _document(pid: int, order: Order, reports: list[ProcessReport], watcher: Any
         "schema": SCHEMA,
         "pid": pid,
         "dry_run": order.dry_run,
-        "chosen": order.selection.origin,
+        "chosen": order.selection.choice,
         "rules": order.selection.text(),
         "made_bytes": bytes_made(reports),
         "processes": [record(report) for report in reports],
