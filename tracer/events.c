@@ -14,6 +14,9 @@
 
 static ThreadId running = 1;
 
+/* Whether the program has asked for pages of a size, or its parent had before the fork. */
+static Bool has_advised;
+
 static void advise_record(Addr start, SizeT bytes, ULong advice)
 {
    ULong payload[] = {start, VG_PGROUNDUP(bytes), advice};
@@ -23,8 +26,6 @@ static void advise_record(Addr start, SizeT bytes, ULong advice)
 /* ---- mappings ---- */
 
 #define MAP_STACK 0x20000
-#define MADV_HUGEPAGE 14
-#define MADV_NOHUGEPAGE 15
 #define MADV_COLLAPSE 25
 #ifndef VKI_PR_SET_THP_DISABLE
 #define VKI_PR_SET_THP_DISABLE 41
@@ -147,6 +148,7 @@ static void switch_huge_pages(Bool off, ULong flags)
 static void advised(const UWord* args)
 {
    const Bool asks = args[2] == MADV_HUGEPAGE || args[2] == MADV_COLLAPSE;
+   has_advised |= args[2] == MADV_HUGEPAGE || args[2] == MADV_NOHUGEPAGE;
    if (!(asks && forbids_huge_pages))
       advise_record(args[0], args[1], args[2]);
 }
@@ -162,6 +164,8 @@ void events_describe_process(void)
    ring_end();
    sharing_read();
    for_client_segments(map_segment);
+   if (has_advised)
+      sharing_read_advice(advise_record);
 }
 
 /* ---- memory ---- */

@@ -2,7 +2,8 @@
  *
  * Which mappings processes share, and which are of hugetlbfs, by /proc/self/maps. The core keeps
  * anonymous memory of all kinds in one segment, so the segments of a forked child do not show which of
- * its memory is shared with the parent. And which System V shared memory a program asked huge pages for.
+ * its memory is shared with the parent. The advice on pages that a child inherits, by /proc/self/smaps,
+ * which takes longer to read. And which System V shared memory a program asked huge pages for.
  */
 #include "tracer.h"
 
@@ -25,14 +26,25 @@ static void add(Addr start, Addr end, ULong flags)
    known[count++] = (struct range){start, end, flags};
 }
 
-/* A line is "start-end rwxs … path", in hexadecimal; `s` means shared. */
-static void read_line(const HChar* line)
+/* The range of a line "start-end rwxs … path", in hexadecimal; the rest of it, or NULL of another line. */
+static const HChar* read_range(const HChar* line, Addr* start, Addr* end)
 {
    HChar* rest;
-   Addr start = (Addr)VG_(strtoull16)(line, &rest);
+   const Addr first = (Addr)VG_(strtoull16)(line, &rest);
    if (*rest != '-')
+      return NULL;
+   *start = first;
+   *end = (Addr)VG_(strtoull16)(rest + 1, &rest);
+   return rest;
+}
+
+/* A line of maps; `s` means shared. */
+static void read_mapping(const HChar* line)
+{
+   Addr start, end;
+   const HChar* rest = read_range(line, &start, &end);
+   if (!rest)
       return;
-   Addr end = (Addr)VG_(strtoull16)(rest + 1, &rest);
    ULong flags = VG_(strlen)(rest) > 4 && rest[4] == 's' ? VKI_MAP_SHARED : 0;
    if (VG_(strstr)(rest, "/anon_hugepage"))
       flags |= OCTAVO_MAP_HUGETLB;
@@ -40,16 +52,16 @@ static void read_line(const HChar* line)
       add(start, end, flags);
 }
 
-void sharing_read(void)
+/* Calls `read_line` for each line of a file; of a long one, for the first part. */
+static void read_lines(const HChar* path, void (*read_line)(const HChar* line))
 {
    HChar text[4096];
    UInt kept = 0;
    Bool skipping = False;
-   count = 0;
    /* A filter that forbids to open files would end the process. */
    if (ring_slot->seccomp)
       return;
-   Long fd = raw_syscall(__NR_open, (ULong)(Addr) "/proc/self/maps", VKI_O_RDONLY, 0, 0, 0, 0);
+   Long fd = raw_syscall(__NR_open, (ULong)(Addr)path, VKI_O_RDONLY, 0, 0, 0, 0);
    if (fd < 0)
       return;
    for (;;) {
@@ -75,6 +87,32 @@ void sharing_read(void)
       VG_(memmove)(text, line, kept);
    }
    raw_syscall(__NR_close, (ULong)fd, 0, 0, 0, 0, 0);
+}
+
+void sharing_read(void)
+{
+   count = 0;
+   read_lines("/proc/self/maps", read_mapping);
+}
+
+static void (*use_advice)(Addr start, SizeT bytes, ULong advice);
+
+/* A line of smaps: the first one of a mapping, or another, of which "VmFlags: …" has two letters for each flag. */
+static void read_advice(const HChar* line)
+{
+   static Addr start, end;
+   if (read_range(line, &start, &end) || VG_(strncmp)(line, "VmFlags:", 8) != 0)
+      return;
+   if (VG_(strstr)(line, " hg"))
+      use_advice(start, end - start, MADV_HUGEPAGE);
+   else if (VG_(strstr)(line, " nh"))
+      use_advice(start, end - start, MADV_NOHUGEPAGE);
+}
+
+void sharing_read_advice(void (*use)(Addr start, SizeT bytes, ULong advice))
+{
+   use_advice = use;
+   read_lines("/proc/self/smaps", read_advice);
 }
 
 ULong sharing_at(Addr at, Addr* until)

@@ -148,6 +148,8 @@ void copy_text(HChar* to, SizeT room, Addr from);
 
 /* ---- sharing.c ---- */
 
+#define MADV_HUGEPAGE 14
+#define MADV_NOHUGEPAGE 15
 /* MAP_HUGETLB of mmap, and the bits that hold the binary logarithm of the page size, 0 for the default. */
 #define OCTAVO_MAP_HUGETLB 0x40000UL
 #define OCTAVO_MAP_HUGE_SHIFT 26
@@ -157,6 +159,8 @@ void sharing_read(void);
 /* The flags of mmap that `at` had when last read: VKI_MAP_SHARED, OCTAVO_MAP_HUGETLB, both or none; and until
    which address, at most `*until`, they hold. */
 ULong sharing_at(Addr at, Addr* until);
+/* Calls `use` for each range of mappings for which madvise(MADV_HUGEPAGE) or MADV_NOHUGEPAGE holds. */
+void sharing_read_advice(void (*use)(Addr start, SizeT bytes, ULong advice));
 
 /* The program has called shmget with these flags, and got the segment. */
 void sharing_made(ULong segment, ULong flags);

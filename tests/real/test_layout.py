@@ -222,6 +222,36 @@ def test_a_forked_child_has_the_huge_pages_of_its_parent(octavo: Octavo, tmp_pat
     assert found == {(process, kind, 4 * MIB) for process in (0, 1) for kind in kinds}
 
 
+ADVISED = """
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    size_t bytes = 12 << 20;
+    char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (madvise(at, 6 << 20, MADV_HUGEPAGE)) return 77;
+    if (madvise(at + (6 << 20), 4 << 20, MADV_NOHUGEPAGE)) return 77;
+    pid_t child = fork();
+    at[0] = at[bytes - 1] = 1;
+    if (child) wait(NULL);
+}
+"""
+
+
+def test_a_forked_child_has_the_advice_of_its_parent(octavo: Octavo, tmp_path: Path):
+    source, binary = tmp_path / "advised.c", tmp_path / "advised"
+    source.write_text(ADVISED)
+    subprocess.run(["gcc", "-O1", "-o", binary, source], check=True)
+    traced = octavo([binary])
+    if traced.status == 77:
+        pytest.skip("this kernel has no transparent huge pages")
+    for process in (0, 1):
+        for counter, most in (("asked_huge_bytes", 6 * MIB), ("asked_small_bytes", 4 * MIB)):
+            wanted = {"counter": counter, "region": "anon 12.0MiB #1", "process": process}
+            assert [row["value"] for row in traced.rows(**wanted)] == [most], wanted
+
+
 ZEROED_LIBRARY = """
 char zeroed[4 << 20];
 """
