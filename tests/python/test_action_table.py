@@ -395,6 +395,17 @@ def test_mappings_that_may_be_the_programs_own_get_the_library_first(
     assert "preload 2MiB" not in [action.name for action in found(whole, JEMALLOC)]
 
 
+def test_a_block_of_malloc_that_has_moved_is_still_one_of_malloc() -> None:
+    """It has touched more than it ever had at a time, at one place after the other."""
+    moved = memory_row("anon", "anonymous", 160 * MIB, 4096, 64 * MIB)
+    tlb = {**moved, "component": "tlb.data", "stream": "data", "misses": 900}
+    whole = data_advice(MISS_UNTIL_2M).case
+    for of_malloc, mapped in ((63 * MIB, "little"), (30 * MIB, "most")):
+        counter = {**moved, "component": "stream", "counter": "malloc_bytes", "value": of_malloc}
+        subjects = Subjects([moved, tlb, counter], {0: GLIBC}, ["/bin/x"])  # type: ignore[list-item]
+        assert subjects.of(whole).mapped == mapped
+
+
 @pytest.mark.parametrize(
     ("region", "first"),
     [("anon 64.0MiB #1", "preload 2MiB"), ("Python arena 64.0MiB #1", "cpython-malloc 2MiB")],

@@ -27,11 +27,20 @@ def walking(item: Advice, walks: int) -> Advice:
 
 
 def judged(
-    tmp_path: Path, thp: str, asked: int, region_walks: int, counter: str = ASKED
+    tmp_path: Path,
+    thp: str,
+    asked: int,
+    region_walks: int,
+    counter: str = ASKED,
+    most: int = 64 * MIB,
 ) -> list[str]:
-    """The reasons for all data, and for a region that has so many of its 1,000 walks."""
+    """The reasons for all data, and for a region that has so many of its 1,000 walks.
+
+    The region had `most` bytes at most.
+    """
     whole = walking(data_advice(MISS_UNTIL_2M), 1000)
     region = walking(region_advice("anon 8MiB #1"), region_walks)
+    region = replace(region, case=replace(region.case, bytes=most))
     host = machine(tmp_path, thp=thp, sizes={2048: "always [inherit] madvise never"})
     row = Row(region="anon 8MiB #1", start=2, counter=counter, value=asked)
     found = leave_as_is([whole, region], [row], host, Thresholds())
@@ -52,6 +61,14 @@ def test_what_has_huge_pages_is_left_as_it_is(
     tmp_path: Path, thp: str, asked: int, walks: int, reasons: list[str]
 ) -> None:
     assert judged(tmp_path, thp, asked, walks) == reasons
+
+
+def test_a_region_that_has_moved_asks_for_all_that_it_had_at_a_time(tmp_path: Path) -> None:
+    """The region has touched more than the bytes of its mapping."""
+    touched = region_advice("anon 8MiB #1").case.base.touched_bytes
+    thp = "always [madvise] never"
+    assert judged(tmp_path, thp, touched // 2, 950)[1] == "gain"
+    assert judged(tmp_path, thp, touched // 2, 950, most=touched // 2)[1] == "already"
 
 
 @pytest.mark.parametrize(

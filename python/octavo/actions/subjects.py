@@ -185,7 +185,7 @@ def _nearly_all_of(rows: Sequence[Row], counter: str) -> set[_Key]:
         and (row["component"], row.get("stream"), row.get("page_size"))
         == ("memory", "all", BASE_PAGE)
         and (key := (row.get("process"), row["region"])) in counted
-        and is_nearly_all(counted[key], row["touched_bytes"])
+        and is_nearly_all(counted[key], row["touched_bytes"], row["bytes"])
     }
 
 

@@ -41,7 +41,8 @@ def leave_as_is(
     }
 
     def is_so(case: Case, counter: str) -> bool:
-        return is_nearly_all(asked.get((case.key, counter), 0), case.base.touched_bytes)
+        part = asked.get((case.key, counter), 0)
+        return is_nearly_all(part, case.base.touched_bytes, case.bytes)
 
     has = {
         id(item)
@@ -76,9 +77,13 @@ def _judged(item: Advice, has: bool, had: float, limits: Thresholds) -> Advice:
     return replace(item, reason="already", text=text)
 
 
-def is_nearly_all(part: int, touched_bytes: int) -> bool:
-    """Whether so many bytes of a region are nearly all of those that it has touched."""
-    return part >= _NEARLY_ALL * touched_bytes
+def is_nearly_all(part: int, touched_bytes: int, most_bytes: int | None) -> bool:
+    """Whether so many bytes of a region, the most at a time, are nearly all that it has touched.
+
+    A region that moved, as blocks do that grow, has touched more than it ever had at a time, which
+    is `most_bytes`.
+    """
+    return part >= _NEARLY_ALL * min(touched_bytes, most_bytes or touched_bytes)
 
 
 def _has(case: Case, host: HugePages, *, is_asked: bool) -> bool:
