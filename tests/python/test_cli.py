@@ -148,6 +148,17 @@ def test_report_of_something_else(tmp_path: Path) -> None:
     assert "is not a result of `octavo run`" in done.stderr
 
 
+@pytest.mark.parametrize("words", [["report", "result.json"], ["diff", "result.json", "."]])
+def test_a_file_in_place_of_a_directory_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("result.json").write_text("{}")
+    done = octavo(*words)
+    assert done.exit_code
+    assert done.stderr == "octavo: `result.json` is a file: give the directory that --out named.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

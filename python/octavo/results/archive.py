@@ -107,6 +107,8 @@ def write_figures(document: Mapping[str, Any], directory: Path, formats: Iterabl
 
 def read_document(directory: Path) -> Mapping[str, Any]:
     """The document from which the report of a directory of results is made. Raises CannotRun."""
+    if directory.is_file():
+        raise CannotRun(f"`{directory}` is a file: give the directory that --out named.")
     path = directory / REPORT_DATA
     if not path.exists():
         path = directory / DOCUMENT
