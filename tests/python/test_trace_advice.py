@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import octavo
+from octavo.analysis.view import machine_grid
 from octavo.base.huge_pages import HugePages, read_huge_pages
-from traces_made import convert
+from traces_made import convert, write_csv
 
 SPARSE = "synth:gups?table=32MiB&updates=40k"
 """Misses at every page, so that larger pages are advised."""
@@ -55,3 +56,14 @@ def test_the_origin_of_costs_is_said_once(trace: str, place: int) -> None:
     labelled = [at for at, text in enumerate(texts) if "(walk " in text]
     assert labelled == [place]
     assert texts[place].count("(walk ") == 1
+
+
+def test_a_trace_of_fetches_alone_is_judged_by_the_machines_walks(tmp_path: Path) -> None:
+    pages = [("fetch", 0x40000000 + number * 4096, 4) for number in range(20_000)]
+    result = octavo.run(write_csv(tmp_path / "fetches.csv", pages), tlb="zen5")
+    grid = machine_grid(result.rows, result.manifest)
+    assert grid is not None
+    walks = dict(zip(grid.head, grid.rows[0], strict=True))
+    assert (walks["code\nwalks"], walks["data\nwalks"]) == ("20.0 k", "")
+    code = next(item["text"] for item in result.advice if item.get("stream") == "fetch")
+    assert "age walks" in code, code

@@ -225,15 +225,21 @@ def machine_component(level: int, stream: str) -> str:
 
 def machine_depth(rows: Iterable[Row]) -> int:
     """The last level of the modelled machine's TLBs, whose misses are page walks; 0 without one."""
+    components = {row["component"] for row in rows}
     depth = 0
-    while any(row["component"] == machine_component(depth + 1, "data") for row in rows):
+    while not components.isdisjoint(_machine_components(depth + 1)):
         depth += 1
     return depth
 
 
 def machine_sizes(rows: Iterable[Row]) -> set[int]:
     """The page sizes that the modelled machine has entries for; empty without one."""
-    return {row["page_size"] for row in rows if row["component"] == machine_component(1, "data")}
+    return {row["page_size"] for row in rows if row["component"] in _machine_components(1)}
+
+
+def _machine_components(level: int) -> list[str]:
+    """A level of fetches and of data; a trace may have no references of one of both."""
+    return [machine_component(level, stream) for stream in ("fetch", "data")]
 
 
 def _sums(
