@@ -18,6 +18,7 @@ import octavo
 from called import invoke
 from octavo.base.errors import UsageError
 from octavo.tlb_curves.api import CurvesResult
+from octavo.tlb_curves.view import grids
 from traces_made import SOME, Reference, convert, read, write_csv
 
 SYNTHETIC = "synth:zipf?table=1MiB&references=20k"
@@ -399,3 +400,14 @@ def test_bad_classes_are_refused(arguments: list[str], word: str, seeded: str) -
     done = run(*arguments, seeded)
     assert done.exit_code == 2
     assert word in done.stderr
+
+
+def test_a_stream_without_references_has_no_rows_in_tables(tmp_path: Path) -> None:
+    loads = [("load", number * 4096, 8) for number in range(100)]
+    result = octavo.curves(write_csv(tmp_path / "loads.csv", loads), page_sizes=[4096])
+    shown = list(grids(result))
+    titles = [grid.title.partition(":")[0] for grid in shown]
+    assert "Data" in titles
+    assert "Code" not in titles
+    policy = next(grid for grid in shown if grid.head[0] == "two sizes")
+    assert {row[1] for row in policy.rows} == {"data", "both"}

@@ -66,7 +66,7 @@ def _sharing(result: CurvesResult) -> Iterator[str]:
 
 def grids(result: CurvesResult) -> Iterator[Grid]:
     """All tables, in the order in which they are read."""
-    for stream in result.total:
+    for stream in _with_references(result):
         grid = _stream_grid(result, stream)
         if len(grid.head) > 1:
             yield grid
@@ -78,6 +78,11 @@ def grids(result: CurvesResult) -> Iterator[Grid]:
     for stream, curves in result.total.items():
         if curves.classes is not None:
             yield from _class_grids(STREAM_NAMES[stream], curves.classes)
+
+
+def _with_references(result: CurvesResult) -> dict[str, StreamCurves]:
+    """The streams that a trace has: one of data alone has no code."""
+    return {stream: curves for stream, curves in result.total.items() if curves.references}
 
 
 def _stream_grid(result: CurvesResult, stream: str) -> Grid:
@@ -286,7 +291,7 @@ def _cache_grid(stream: str, curves: StreamCurves) -> Grid:
 def _policy_grid(result: CurvesResult) -> Grid:
     """Promotions, demotions and copied blocks of the policy of two page sizes."""
     body = []
-    for stream, curves in result.total.items():
+    for stream, curves in _with_references(result).items():
         for pair in curves.pairs:
             counters = pair.counters
             lookups = counters["small_lookups"] + counters["large_lookups"]
