@@ -30,6 +30,7 @@ from octavo.verification.settings import (
     select,
     setting_of_words,
 )
+from octavo.verification.view import progress_text
 from schemas import first_error, validator_of
 from verify_tree import THP, chosen, make_tree
 
@@ -247,6 +248,20 @@ def test_what_is_to_be_tried_is_tried_beside_chosen_settings() -> None:
     found = api.verify(["true"], repetitions=1, settings=["thp-disable"], tries=["MARK=1"])
     names = [setting["name"] for setting in found.document()["settings"]]
     assert names == ["as now", "thp-disable", "MARK=1"]
+
+
+@pytest.mark.parametrize(("rounds", "few"), [(2, " (too few: 6 is the least)"), (6, "")])
+def test_progress_names_rounds_that_are_too_few(rounds: int, few: str) -> None:
+    """For one comparison, whose least number the result names, too."""
+    seen: list[str] = []
+    api.verify(
+        ["true"],
+        repetitions=rounds,
+        settings=["thp-disable"],
+        on_progress=lambda progress: seen.append(progress_text(progress)),
+    )
+    assert seen[0].startswith("beforehand, as now, ")
+    assert any(text.startswith(f"round 1 of {rounds}{few}, ") for text in seen)
 
 
 def test_processes_left_behind_are_ended() -> None:

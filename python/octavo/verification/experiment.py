@@ -28,6 +28,7 @@ from octavo.verification.commands import (
 )
 from octavo.verification.metric import Metric, Reading, read_metric
 from octavo.verification.settings import AS_NOW, THP_DISABLE, Setting
+from octavo.verification.statistics import level_of_each, values_needed
 from octavo.verification.supervisor import Ended, Launch, Supervised
 from octavo.verification.system_settings import SystemSettings
 
@@ -130,6 +131,8 @@ class Progress:
     """0: the runs beforehand."""
     rounds: int | None
     """None where only time ends it."""
+    rounds_needed: int
+    """The fewest that separate a difference of so many settings from noise."""
     elapsed_seconds: float
     left_seconds: float | None
     """None where nothing is known yet."""
@@ -230,18 +233,22 @@ class Experimenter:
                 name,
                 number,
                 plan.repetitions if plan.repetitions < MOST_REPETITIONS else None,
+                values_needed(level_of_each(self._settings() - 1)),
                 elapsed,
                 self._left(elapsed),
             )
         )
+
+    def _settings(self) -> int:
+        """How many are measured."""
+        return sum(measured.dropped is None for measured in self._found.measured)
 
     def _left(self, elapsed: float) -> float | None:
         """An estimate of the seconds to go, from the runs until now."""
         plan = self._plan
         left: float | None = None
         if self._done:
-            settings = sum(measured.dropped is None for measured in self._found.measured)
-            runs = settings * (plan.repetitions + 1)
+            runs = self._settings() * (plan.repetitions + 1)
             left = max(runs - self._done, 0) * elapsed / self._done
         if plan.seconds is not None:
             rest = max(plan.seconds - elapsed, 0.0)

@@ -173,6 +173,8 @@ def progress_text(progress: Progress) -> str:
     where = "beforehand" if progress.round == 0 else f"round {progress.round}"
     if progress.round and progress.rounds is not None:
         where += f" of {progress.rounds}"
+        if progress.rounds < progress.rounds_needed:
+            where += f" (too few: {progress.rounds_needed} is the least)"
     text = f"{where}, {progress.setting}, {format_duration(progress.elapsed_seconds)}"
     if progress.left_seconds is not None:
         text += f", about {format_duration(progress.left_seconds)} left"
