@@ -40,16 +40,18 @@ pub trait AnyMachine: Send {
     /// The number of the core that executes instructions now, if any does.
     fn executing_core(&self) -> Option<usize>;
 
-    /// Plays the accesses of a part of a batch, of which `all` has the accesses, and notes their costs. Returns
-    /// whether the machine had not stopped before; a stopped one has no costs.
-    fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess]) -> bool;
+    /// Whether what it plays depends on the times of its cores.
+    fn follows_time(&self) -> bool;
 
-    /// The costs of the accesses played last.
-    fn costs(&self) -> &Costs;
+    /// Plays the accesses of a part of a batch, of which `all` has the accesses, and replaces `costs` by theirs.
+    /// Returns whether the machine had not stopped before; a stopped one has no costs.
+    fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess], costs: &mut Costs) -> bool;
 
-    /// Ends the part played last, and handles its event. If a core has executed the part's instructions, it has
-    /// counted `core`.
-    fn end_part(&mut self, part: &Part<'_>, core: Option<CoreCounts>);
+    /// Handles the event of the part played last.
+    fn end_part(&mut self, part: &Part<'_>);
+
+    /// A core has executed a part that was played, and has counted so much.
+    fn executed(&mut self, core: usize, counts: CoreCounts);
 
     /// Removes cores that execute instructions: cycles are added up. No interval may have ended.
     fn drop_cores(&mut self);
@@ -358,26 +360,28 @@ impl<D: Design> AnyMachine for Machine<D> {
         self.executes().then(|| self.env.core())
     }
 
-    fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess]) -> bool {
+    fn follows_time(&self) -> bool {
+        self.env.is_filled_by_others()
+    }
+
+    fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess], costs: &mut Costs) -> bool {
         if self.env.stopped().is_some() {
-            self.costs.clear();
+            costs.clear();
             return false;
         }
         // Where memory runs out, the core executes the instructions with the costs so far.
         let _ = self.play_accesses(part, all);
+        std::mem::swap(&mut self.costs, costs);
         true
     }
 
-    fn costs(&self) -> &Costs {
-        &self.costs
+    fn executed(&mut self, core: usize, counts: CoreCounts) {
+        self.cores[core] = counts;
+        let cycles = self.cores.iter().map(CoreCounts::cycles).max().unwrap_or(0);
+        self.env.fill_by_others(cycles);
     }
 
-    fn end_part(&mut self, part: &Part<'_>, core: Option<CoreCounts>) {
-        if let Some(counts) = core {
-            self.cores[self.env.core()] = counts;
-            let cycles = self.cores.iter().map(CoreCounts::cycles).max().unwrap_or(0);
-            self.env.fill_by_others(cycles);
-        }
+    fn end_part(&mut self, part: &Part<'_>) {
         if self.env.stopped().is_none()
             && let Some(handle) = part.event
         {

@@ -7,7 +7,7 @@ mod outside;
 pub mod registry;
 mod spec;
 #[cfg(test)]
-mod twins;
+pub(crate) mod twins;
 #[cfg(test)]
 mod unwalked;
 

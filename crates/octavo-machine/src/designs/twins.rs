@@ -133,9 +133,10 @@ pub fn guest_configs() -> impl Strategy<Value = [MachineConfig; 2]> {
     })
 }
 
-fn sim(config: &MachineConfig, machines: Vec<Box<dyn AnyMachine>>) -> Sim {
+/// A simulation of no designs on a machine.
+pub fn sim_config(config: &MachineConfig) -> SimConfig {
     let Setup { instructions, is_checked, start, host_start } = setup(config);
-    let config = SimConfig {
+    SimConfig {
         machine: config.clone(),
         start,
         host_start,
@@ -147,8 +148,11 @@ fn sim(config: &MachineConfig, machines: Vec<Box<dyn AnyMachine>>) -> Sim {
         is_checked,
         timing: Timing::Additive,
         instructions,
-    };
-    Sim::new(&config).unwrap().with_machines(machines)
+    }
+}
+
+fn sim(config: &MachineConfig, machines: Vec<Box<dyn AnyMachine>>) -> Sim {
+    Sim::new(&sim_config(config)).unwrap().with_machines(machines)
 }
 
 fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
@@ -157,7 +161,7 @@ fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
 }
 
 /// Plays actions of several processes on machines.
-fn play(sim: &mut Sim, actions: &[(usize, Action)]) {
+pub fn play(sim: &mut Sim, actions: &[(usize, Action)]) {
     // Live processes, each with the number of its next segment.
     let (mut live, mut begun) = (vec![(0, 0)], 1);
     sim.begun(&identity(0, None));

@@ -401,6 +401,11 @@ impl Env {
         self.caches.shared.fill_by_others(cycles);
     }
 
+    /// Whether others use the last-level cache as time passes.
+    pub(crate) fn is_filled_by_others(&self) -> bool {
+        self.caches.shared.filled_by_others().is_some()
+    }
+
     /// Notes no more lines.
     pub(crate) fn stop_logging_transfers(&mut self) {
         self.caches.shared.stop_logging_transfers();

@@ -235,6 +235,13 @@ impl Batch {
         self.len == 0 && self.events.is_empty()
     }
 
+    /// Whether machines collect their counters at one of its events.
+    pub fn collects_counters(&self) -> bool {
+        let collects =
+            |event| matches!(event, &ControlEvent::WarmUpEnd | &ControlEvent::IntervalEnd);
+        self.events.iter().any(|(.., event)| collects(event))
+    }
+
     /// Empties it.
     pub fn clear(&mut self) {
         self.len = 0;

@@ -1,11 +1,21 @@
 //! Machines whose cores are lanes of one pass over the instructions.
+//!
+//! Machines play a batch before their cores execute it. Where a thread is free, it plays the next batch meanwhile: cores
+//! take nothing from machines but costs, and machines take nothing from cores but
+//!
+//! - their times, where others fill the last level as time passes ([`AnyMachine::follows_time`]), and
+//! - their counters, when machines collect all of theirs ([`Batch::collects_counters`]), or at the end of the stream.
+//!
+//! Otherwise a batch is played and executed part by part.
+
+use std::sync::Arc;
 
 use octavo_types::Instructions;
 use rayon::prelude::*;
 
 use super::workers::Machines;
-use crate::core::{CoreGroup, Costs};
-use crate::front::Batch;
+use crate::core::{CoreCounts, CoreGroup, Costs};
+use crate::front::{Batch, LineAccess, Part};
 use crate::machine::AnyMachine;
 
 /// Parts with fewer accesses are not shared by threads.
@@ -17,8 +27,94 @@ pub struct Group {
     pub members: Vec<usize>,
     /// By core; none if no core executes instructions.
     cores: Vec<CoreGroup>,
-    /// Whether its machines play on several threads, before one executes the instructions.
+    /// Whether threads are free to play its machines while one executes instructions.
     is_shared: bool,
+    /// The batch that is played, and not yet executed.
+    waiting: Option<PlayedBatch>,
+    /// For the parts of the next batch.
+    spare: Vec<PlayedPart>,
+}
+
+/// A batch that machines have played.
+struct PlayedBatch {
+    batch: Arc<Batch>,
+    /// At least as many as the machines have played.
+    parts: Vec<PlayedPart>,
+}
+
+/// A part of a batch that machines have played.
+#[derive(Default)]
+struct PlayedPart {
+    /// The core that executes it, if machines have played it and any core does.
+    core: Option<usize>,
+    /// By machine.
+    lanes: Vec<Lane>,
+}
+
+/// What a machine has done with a part.
+#[derive(Default)]
+struct Lane {
+    /// Whether it had not stopped.
+    is_playing: bool,
+    costs: Costs,
+    /// The counts of its core behind the part.
+    counts: CoreCounts,
+}
+
+impl PlayedPart {
+    /// Plays the part. Returns whether any machine had not stopped.
+    fn play(
+        &mut self,
+        machines: &mut Machines,
+        part: &Part<'_>,
+        all: &[LineAccess],
+        is_shared: bool,
+    ) -> bool {
+        self.lanes.resize_with(machines.len(), Lane::default);
+        let play = |(machine, lane): (&mut Box<dyn AnyMachine>, &mut Lane)| {
+            lane.is_playing = machine.play_part(part, all, &mut lane.costs);
+        };
+        if is_shared && part.accesses.len() >= MIN_SHARED {
+            machines.par_iter_mut().zip(&mut self.lanes).for_each(play);
+        } else {
+            machines.iter_mut().zip(&mut self.lanes).for_each(play);
+        }
+        // The same in all that play.
+        let first = self.lanes.iter().position(|lane| lane.is_playing);
+        self.core = first.and_then(|first| machines[first].executing_core());
+        first.is_some()
+    }
+
+    /// Executes the part's instructions.
+    fn execute(&mut self, cores: &mut [CoreGroup], part: &Part<'_>, all: &[LineAccess]) {
+        let Some(core) = self.core else { return };
+        let costs: Vec<&Costs> = self.lanes.iter().map(|lane| &lane.costs).collect();
+        cores[core].execute(part.words, all, part.accesses.start, &costs);
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            lane.counts = cores[core].counts(number);
+        }
+    }
+
+    /// Gives the machines the counts of their cores, if any has executed the part.
+    fn note_counts(&self, machines: &mut Machines) {
+        let Some(core) = self.core else { return };
+        for (machine, lane) in self.playing(machines) {
+            machine.executed(core, lane.counts.clone());
+        }
+    }
+
+    /// Handles the event that ends the part.
+    fn end(&self, machines: &mut Machines, part: &Part<'_>) {
+        self.playing(machines).for_each(|(machine, _)| machine.end_part(part));
+    }
+
+    /// The machines that had not stopped.
+    fn playing<'a>(
+        &'a self,
+        machines: &'a mut Machines,
+    ) -> impl Iterator<Item = (&'a mut Box<dyn AnyMachine>, &'a Lane)> {
+        machines.iter_mut().zip(&self.lanes).filter(|(_, lane)| lane.is_playing)
+    }
 }
 
 impl Group {
@@ -28,39 +124,92 @@ impl Group {
             members.iter().filter_map(|machine| machines[*machine].core_setup()).collect();
         let count = setups.first().map_or(0, |setup| setup.count());
         let cores = (0..count).map(|_| CoreGroup::new(&setups, instructions)).collect();
-        Group { members: members.to_vec(), cores, is_shared: false }
+        let members = members.to_vec();
+        Group { members, cores, is_shared: false, waiting: None, spare: Vec::new() }
     }
 
-    /// Plays a batch on the machines of the group.
-    pub fn play(&mut self, machines: &mut Machines, batch: &Batch) {
+    /// Plays a batch on the machines of the group, then executes it; or, meanwhile, executes the batch that waits, so
+    /// that this one waits next. Returns a batch that is executed, if there is one.
+    pub fn play(&mut self, machines: &mut Machines, batch: Arc<Batch>) -> Option<Arc<Batch>> {
+        if !self.plays_ahead(machines, &batch) {
+            self.finish(machines);
+            self.play_in_step(machines, &batch);
+            return Some(batch);
+        }
+        let mut before = self.waiting.take();
+        let mut played = PlayedBatch { batch, parts: std::mem::take(&mut self.spare) };
+        let (cores, is_shared) = (&mut self.cores, self.is_shared);
+        let execute = || before.iter_mut().for_each(|before| before.execute(cores));
+        rayon::join(execute, || played.play(machines, is_shared));
+        self.waiting = Some(played);
+        before.map(|before| self.end(before, machines))
+    }
+
+    /// Executes the batch that waits, if there is one.
+    pub fn finish(&mut self, machines: &mut Machines) {
+        if let Some(mut waiting) = self.waiting.take() {
+            waiting.execute(&mut self.cores);
+            self.end(waiting, machines);
+        }
+    }
+
+    /// Whether a batch waits for the cores.
+    pub fn waits(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Whether machines play a batch while their cores execute the one before it.
+    fn plays_ahead(&self, machines: &Machines, batch: &Batch) -> bool {
+        let follows_time = || machines.iter().any(|machine| machine.follows_time());
+        self.is_shared && !self.cores.is_empty() && !batch.collects_counters() && !follows_time()
+    }
+
+    /// Plays a batch and executes it, part by part.
+    fn play_in_step(&mut self, machines: &mut Machines, batch: &Batch) {
         if self.cores.is_empty() {
             machines.iter_mut().for_each(|machine| machine.play(batch));
             return;
         }
+        let mut played = self.spare.pop().unwrap_or_default();
         for part in batch.parts() {
-            let mut playing = [false; CoreGroup::MAX_MACHINES];
-            let play = |(machine, is_playing): (&mut Box<dyn AnyMachine>, &mut bool)| {
-                *is_playing = machine.play_part(&part, batch.accesses());
-            };
-            if self.is_shared && part.accesses.len() >= MIN_SHARED {
-                machines.par_iter_mut().zip(playing.par_iter_mut()).for_each(play);
-            } else {
-                machines.iter_mut().zip(&mut playing).for_each(play);
+            if !played.play(machines, &part, batch.accesses(), self.is_shared) {
+                break;
             }
-            let Some(first) = playing.iter().position(|is_playing| *is_playing) else { return };
-            // The same in all that play.
-            let core = machines[first].executing_core();
-            let mut cores = core.map(|core| &mut self.cores[core]);
-            if let Some(cores) = &mut cores {
-                let costs: Vec<&Costs> = machines.iter().map(|machine| machine.costs()).collect();
-                let first = part.accesses.start;
-                cores.execute(part.words, batch.accesses(), first, &costs);
+            played.execute(&mut self.cores, &part, batch.accesses());
+            played.note_counts(machines);
+            played.end(machines, &part);
+        }
+        self.spare.push(played);
+    }
+
+    /// Notes the counts of a batch that is executed.
+    fn end(&mut self, executed: PlayedBatch, machines: &mut Machines) -> Arc<Batch> {
+        executed.parts.iter().for_each(|part| part.note_counts(machines));
+        self.spare = executed.parts;
+        executed.batch
+    }
+}
+
+impl PlayedBatch {
+    /// Plays the batch.
+    fn play(&mut self, machines: &mut Machines, is_shared: bool) {
+        self.parts.iter_mut().for_each(|part| part.core = None);
+        for (number, part) in self.batch.parts().enumerate() {
+            if number == self.parts.len() {
+                self.parts.push(PlayedPart::default());
             }
-            for (lane, machine) in
-                machines.iter_mut().enumerate().filter(|(lane, _)| playing[*lane])
-            {
-                machine.end_part(&part, cores.as_ref().map(|cores| cores.counts(lane)));
+            let played = &mut self.parts[number];
+            if !played.play(machines, &part, self.batch.accesses(), is_shared) {
+                return;
             }
+            played.end(machines, &part);
+        }
+    }
+
+    /// Executes the parts that are played.
+    fn execute(&mut self, cores: &mut [CoreGroup]) {
+        for (part, played) in self.batch.parts().zip(&mut self.parts) {
+            played.execute(cores, &part, self.batch.accesses());
         }
     }
 }
@@ -99,6 +248,8 @@ pub fn groups(machines: &Machines, threads: usize, instructions: Instructions) -
 
 /// The time that the front takes, in the unit of [`CoreGroup::cost`].
 const FRONT_COST: usize = 7;
+/// The part of [`CoreGroup::cost`] that each machine's own work has.
+const PLAY_COST: usize = 2;
 
 /// The sizes of the groups of equal machines, the largest first. More groups give work to more threads, but make more
 /// work: this is the number of groups with which groups and front end first on so many threads.
@@ -109,10 +260,12 @@ fn sizes(machines: usize, threads: usize, instructions: Instructions) -> Vec<usi
         (0..groups).map(move |group| machines / groups + usize::from(group < larger))
     };
     let time = |groups: usize| {
-        let costs = sizes_of(groups).map(|size| CoreGroup::cost(size, instructions));
-        let (sum, largest) =
-            costs.fold((FRONT_COST, 0), |(sum, largest), cost| (sum + cost, largest.max(cost)));
-        sum.div_ceil(threads).max(largest)
+        let cost = |size| CoreGroup::cost(size, instructions);
+        let sum = sizes_of(groups).map(cost).sum::<usize>() + FRONT_COST;
+        // Where threads are free, they play machines while others execute instructions.
+        let played = if groups < threads { PLAY_COST } else { 0 };
+        let longest = sizes_of(groups).map(|size| cost(size) - size * played).max();
+        sum.div_ceil(threads).max(longest.unwrap_or(0))
     };
     let groups = (least..=machines).min_by_key(|groups| time(*groups)).expect("a machine");
     sizes_of(groups).collect()
@@ -120,7 +273,50 @@ fn sizes(machines: usize, threads: usize, instructions: Instructions) -> Vec<usi
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::designs::DesignSpec;
+    use crate::designs::twins::{actions, configs, play, sim_config};
+    use crate::resolve;
+    use crate::sim::{Sim, SimConfig, Timing};
+
+    proptest! {
+        #![proptest_config(octavo_oracle::cases(48))]
+
+        /// One thread plays and executes a batch before the next; of three, some play while one executes.
+        #[test]
+        fn machines_that_play_ahead_count_what_they_count_in_step(
+            machine in configs(&[]),
+            actions in actions(),
+            others_fill_every_cycles in prop_oneof![Just(0u32), 1u32..100],
+            warm_up_instructions in prop_oneof![Just(0u64), 1u64..200],
+            interval_instructions in prop::option::of(50u64..400),
+            is_fast_forwarded: bool,
+        ) {
+            let mut machine = machine;
+            machine.core.pipeline = resolve("skylake", &[""; 0]).unwrap().into_config().core.pipeline;
+            machine.cache.others_fill_every_cycles = others_fill_every_cycles;
+            let config = SimConfig {
+                designs: ["base4k", "thp"].map(|name| DesignSpec::parse(name).unwrap()).into(),
+                timing: Timing::OutOfOrder,
+                warm_up_instructions,
+                is_fast_forwarded,
+                interval_instructions,
+                ..sim_config(&machine)
+            };
+            let counted = |threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| {
+                    let mut sim = Sim::new(&config).unwrap();
+                    play(&mut sim, &actions);
+                    let outcomes = sim.machines().iter().map(|machine| machine.outcome());
+                    outcomes.map(|outcome| format!("{outcome:?}")).collect::<Vec<_>>()
+                })
+            };
+            prop_assert_eq!(counted(1), counted(3));
+        }
+    }
 
     #[test]
     fn groups_share_machines_among_threads() {
@@ -141,10 +337,9 @@ mod tests {
                 assert!(sizes.iter().all(|size| *size <= most));
             }
             if instructions != Instructions::PORTABLE {
-                // Of two machines, one pass takes as long as two beside the front.
-                let vectors = [(2, 1), (2, 2), (2, 4), (5, 1), (5, 2), (8, 2), (5, 8)];
-                let expected: [&[usize]; 7] =
-                    [&[2], &[2], &[1, 1], &[5], &[3, 2], &[4, 4], &[1, 1, 1, 1, 1]];
+                let vectors = [(2, 1), (2, 2), (2, 4), (5, 1), (5, 2), (8, 2), (5, 4), (5, 8)];
+                let expected: [&[usize]; 8] =
+                    [&[2], &[2], &[1, 1], &[5], &[5], &[8], &[3, 2], &[1, 1, 1, 1, 1]];
                 assert_eq!(sizes_of(instructions, &vectors), expected);
             }
         }

@@ -28,8 +28,8 @@ use process::{Placement, Process};
 use schedule::Schedule;
 use workers::Workers;
 
-/// Approximate number of accesses per batch.
-const BATCH_ACCESSES: usize = 1 << 14;
+/// Approximate number of accesses per batch. The short streams of tests have several.
+const BATCH_ACCESSES: usize = if cfg!(test) { 1 << 6 } else { 1 << 14 };
 
 /// How the cycles of a simulation are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

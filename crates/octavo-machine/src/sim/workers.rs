@@ -68,15 +68,16 @@ impl Workers {
     }
 
     /// Has the machines play a batch after those before it. Returns an empty batch.
-    pub fn play(&mut self, mut batch: Batch) -> Batch {
+    pub fn play(&mut self, batch: Batch) -> Batch {
         // A pool thread that waited for the pool could wait for itself.
         if rayon::current_thread_index().is_some() {
-            self.wait();
-            let mut players = self.players();
-            players.par_iter_mut().for_each(|player| player.play(&batch));
+            self.stop();
+            let (mut players, batch) = (self.players(), Arc::new(batch));
+            let play = |player: &mut Player| player.play(Arc::clone(&batch));
+            let executed: Vec<_> = players.par_iter_mut().map(play).collect();
+            drop(batch);
             self.take_back(players);
-            batch.clear();
-            return batch;
+            return executed.into_iter().flatten().find_map(emptied).unwrap_or_default();
         }
         if self.queues.lock().queues.is_empty() {
             let players = self.players().into_iter();
@@ -120,8 +121,19 @@ impl Workers {
         &self.machines
     }
 
-    /// Waits until all batches are played, and takes the machines back.
+    /// Waits until all batches are played and executed, and takes the machines back.
     fn wait(&mut self) {
+        self.stop();
+        if self.groups.iter().any(Group::waits) {
+            let mut players = self.players();
+            let finish = |player: &mut Player| player.group.finish(&mut player.machines);
+            players.par_iter_mut().for_each(finish);
+            self.take_back(players);
+        }
+    }
+
+    /// Waits until all batches are played, and takes the machines back.
+    fn stop(&mut self) {
         let queues = self.queues.wait_for_all();
         self.take_back(queues.into_iter().filter_map(|queue| queue.player).collect());
     }
@@ -159,9 +171,17 @@ impl Drop for Workers {
 }
 
 impl Player {
-    fn play(&mut self, batch: &Batch) {
-        self.group.play(&mut self.machines, batch);
+    /// Plays a batch. Returns one that is played and executed, if there is one.
+    fn play(&mut self, batch: Arc<Batch>) -> Option<Arc<Batch>> {
+        self.group.play(&mut self.machines, batch)
     }
+}
+
+/// A batch that no group plays any more, emptied.
+fn emptied(batch: Arc<Batch>) -> Option<Batch> {
+    let mut batch = Arc::into_inner(batch)?;
+    batch.clear();
+    Some(batch)
 }
 
 impl Queues {
@@ -207,16 +227,14 @@ impl Queues {
         let mut state = self.lock();
         while let Some(batch) = state.queues.get_mut(number).and_then(|q| q.batches.pop_front()) {
             drop(state);
-            let played = catch_unwind(AssertUnwindSafe(|| player.play(&batch)));
-            let emptied = Arc::into_inner(batch).map(|mut batch| {
-                batch.clear();
-                batch
-            });
+            let played = catch_unwind(AssertUnwindSafe(|| player.play(batch).and_then(emptied)));
             state = self.lock();
-            state.empty_batches.extend(emptied);
-            if let Err(panic) = played {
-                state.queues[number].batches.clear();
-                state.panic.get_or_insert(panic);
+            match played {
+                Ok(emptied) => state.empty_batches.extend(emptied),
+                Err(panic) => {
+                    state.queues[number].batches.clear();
+                    state.panic.get_or_insert(panic);
+                }
             }
             self.played.notify_all();
         }
