@@ -72,6 +72,14 @@ def test_missing_programs_and_their_nearest_spelling(
         find_program(str(tmp_path / "simulte"))
     with pytest.raises(NotFound, match=r"on PATH\.$"):
         find_program("zzzzzzzzzz")
+    for first in ("simulate", str(tmp_path / "simulate")):
+        sentence = f"no program `{first} --steps 5`; give `{first}` and each of its arguments as"
+        with pytest.raises(NotFound, match=sentence):
+            find_program(f"{first} --steps 5")
+    with pytest.raises(NotFound, match=r"on PATH\.$"):
+        find_program("zzzzzzzzzz --steps 5")
+    elf(tmp_path / "simulate --steps 5")
+    assert find_program("simulate --steps 5") == tmp_path / "simulate --steps 5"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/nonexistent")
     elf(tmp_path / "here", mode=0o644)

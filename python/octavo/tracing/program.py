@@ -59,6 +59,11 @@ def locate_program(name: str) -> Path:
     """
     if not name:
         raise NotFound("the name of the program is empty.")
+    first, *others = name.split() or [name]
+    if others and not shutil.which(name) and shutil.which(first):
+        raise NotFound(
+            f"no program `{name}`; give `{first}` and each of its arguments as a word of its own."
+        )
     path = Path(name) if "/" in name else _find_on_path(name)
     _check_is_program(path)
     return path
