@@ -409,7 +409,11 @@ def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
         (["--settings", "thp-for-all 2MiB", "--", "true"], 2, "add --allow-system"),
         (["--settings", "thp-for-all", "--", "true"], 2, "add --allow-system"),
         (["--time", "soon", "--", "true"], 2, "`soon` is not a duration"),
-        (["--ready", "true", "--", "true"], 2, "--ready goes with a server"),
+        (
+            ["--ready", "true", "--", "true"],
+            2,
+            "--ready goes with a server: --metric command:COMMAND, time:COMMAND or cpu:COMMAND.",
+        ),
         (["--ready", "port:x", "--metric", "time:x", "--", "true"], 2, "from 1 to 65535"),
         (
             ["--ready", "port:\u0668\u0660", "--metric", "time:x", "--", "true"],

@@ -78,7 +78,9 @@ def verify(
     measured = parse_metric(metric, better)
     if not measured.is_of_server and (ready is not None or prepare is not None):
         option = "--ready" if ready is not None else "--prepare"
-        raise UsageError(f"{option} goes with a server: --metric command:COMMAND or time:COMMAND.")
+        raise UsageError(
+            f"{option} goes with a server: --metric command:COMMAND, time:COMMAND or cpu:COMMAND."
+        )
     if ready is not None:
         check_ready(ready)
     program = locate_program(command[0])
