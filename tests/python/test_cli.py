@@ -216,7 +216,7 @@ def test_nothing_counted_is_no_result(pretend: Install, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = octavo("run", "--out", str(out), "--skip-instructions", "10M", "prog")
     assert done.exit_code == 125
-    assert "ended within the 10000000 instructions to skip" in done.stderr
+    assert "ended within the 10,000,000 instructions to skip" in done.stderr
     assert not out.exists()
     assert "begin mark" in octavo("run", "--marks", "prog").stderr
 

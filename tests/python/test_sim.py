@@ -175,7 +175,7 @@ def test_a_warm_up_is_simulated_and_not_counted(strided: SimResult) -> None:
 
 
 def test_a_run_within_its_warm_up_is_no_result() -> None:
-    with pytest.raises(octavo.OctavoError, match="within the 50000 instructions to skip and to"):
+    with pytest.raises(octavo.OctavoError, match="within the 50,000 instructions to skip and to"):
         octavo.sim(STRIDED, warm_up=40_000, skip_instructions=10_000)
 
 

@@ -136,7 +136,7 @@ def test_the_command_shows_and_writes_it(tmp_path: Path) -> None:
 
 
 def test_a_run_within_the_warm_up_is_no_result(tmp_path: Path) -> None:
-    with pytest.raises(CannotRun, match="within the 81920 instructions to skip and to warm up"):
+    with pytest.raises(CannotRun, match="within the 81,920 instructions to skip and to warm up"):
         octavo.sim([STRIDED, STRIDED], processes="asid", warm_up=81920)
     words = ["sim", "-q", "--processes", "asid", "--warm-up", "900G", "-o", str(tmp_path / "out")]
     done = invoke(*words, STRIDED, STRIDED)

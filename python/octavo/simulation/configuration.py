@@ -124,7 +124,7 @@ class SimConfiguration(SharedScope):
         if not self.warm_up_instructions:
             return super().uncounted
         before = self.skip_instructions + self.warm_up_instructions
-        return f"{before} instructions to skip and to warm up with"
+        return f"{before:,} instructions to skip and to warm up with"
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, for the manifest."""

@@ -69,7 +69,8 @@ class Scope:
         """The part before counting starts, if there is one."""
         if self.phase is not None and self.phase.uncounted is not None:
             return self.phase.uncounted
-        return f"{self.skip_instructions} instructions to skip" if self.skip_instructions else None
+        skipped = self.skip_instructions
+        return f"{skipped:,} instructions to skip" if skipped else None
 
     def why_nothing(self, otherwise: str) -> str:
         """Why no reference of a program that ran was counted; `otherwise` where what was asked for
