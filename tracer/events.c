@@ -164,7 +164,7 @@ void events_describe_process(void)
    ring_end();
    sharing_read();
    for_client_segments(map_segment);
-   if (has_advised)
+   if (has_advised && !forbids_huge_pages)
       sharing_read_advice(advise_record);
 }
 

@@ -225,13 +225,15 @@ def test_a_forked_child_has_the_huge_pages_of_its_parent(octavo: Octavo, tmp_pat
 ADVISED = """
 #define _GNU_SOURCE
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-int main(void) {
+int main(int count, char **words) {
     size_t bytes = 12 << 20;
     char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (madvise(at, 6 << 20, MADV_HUGEPAGE)) return 77;
     if (madvise(at + (6 << 20), 4 << 20, MADV_NOHUGEPAGE)) return 77;
+    if (count > 1 && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)) return 77;
     pid_t child = fork();
     at[0] = at[bytes - 1] = 1;
     if (child) wait(NULL);
@@ -239,17 +241,22 @@ int main(void) {
 """
 
 
-def test_a_forked_child_has_the_advice_of_its_parent(octavo: Octavo, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("words", "huge", "small"), [([], [6 * MIB], [4 * MIB]), (["forbid"], [], [12 * MIB])]
+)
+def test_a_forked_child_has_the_advice_of_its_parent(
+    octavo: Octavo, tmp_path: Path, words: list[str], huge: list[int], small: list[int]
+):
     source, binary = tmp_path / "advised.c", tmp_path / "advised"
     source.write_text(ADVISED)
     subprocess.run(["gcc", "-O1", "-o", binary, source], check=True)
-    traced = octavo([binary])
+    traced = octavo([binary, *words])
     if traced.status == 77:
         pytest.skip("this kernel has no transparent huge pages")
     for process in (0, 1):
-        for counter, most in (("asked_huge_bytes", 6 * MIB), ("asked_small_bytes", 4 * MIB)):
+        for counter, most in (("asked_huge_bytes", huge), ("asked_small_bytes", small)):
             wanted = {"counter": counter, "region": "anon 12.0MiB #1", "process": process}
-            assert [row["value"] for row in traced.rows(**wanted)] == [most], wanted
+            assert [row["value"] for row in traced.rows(**wanted)] == most, wanted
 
 
 ZEROED_LIBRARY = """
