@@ -51,7 +51,7 @@ struct PlayedPart {
     lanes: Vec<Lane>,
 }
 
-/// What a machine has done with a part.
+/// The costs and counts of a machine in a part.
 #[derive(Default)]
 struct Lane {
     /// Whether it had not stopped.
