@@ -133,7 +133,6 @@ pub struct FrontShape {
     levels: u8,
     cores: u32,
     branches: Option<BranchPrediction>,
-    notes_sites: bool,
 }
 
 /// The settings of a machine that its front depends on, beside the filter.
@@ -144,7 +143,6 @@ pub fn shape(config: &MachineConfig) -> FrontShape {
         levels: config.page_table.levels,
         cores: config.core.count,
         branches: config.core.pipeline.as_ref().map(|pipeline| pipeline.branches),
-        notes_sites: notes_sites(config),
     }
 }
 
@@ -153,10 +151,10 @@ pub fn notes_sites(config: &MachineConfig) -> bool {
     config.prefetchers().levels.iter().any(|level| level.stride.is_some())
 }
 
-/// The front for a machine.
-pub fn front(config: &MachineConfig, filter: Filter) -> Front {
+/// The front for a machine, which notes the instructions of accesses to data if they are wanted.
+pub fn front(config: &MachineConfig, filter: Filter, notes_sites: bool) -> Front {
     let front = Front::new(lines(config), filter, fetch_sets(config));
-    let front = front.noting_sites(notes_sites(config));
+    let front = front.noting_sites(notes_sites);
     match &config.core.pipeline {
         None => front,
         Some(pipeline) => front.for_cores(pipeline.branches),

@@ -24,6 +24,9 @@ pub trait Design: Send {
     /// Whether a walk translates a single line, so that other lines of its page do not wait for it.
     const TRANSLATES_LINES: bool = false;
 
+    /// Whether it asks for the instruction of a reference to data ([`Env::site`]).
+    const FOLLOWS_INSTRUCTIONS: bool = false;
+
     /// Translates a reference and [its repeats](LineAccess::lookups). Returns the base frame of its base
     /// page, or `None` when memory has run out.
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber>;

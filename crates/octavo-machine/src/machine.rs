@@ -75,6 +75,9 @@ pub trait AnyMachine: Send {
     /// [`Design::FILTER`] of its design.
     fn filter(&self) -> Filter;
 
+    /// [`Design::FOLLOWS_INSTRUCTIONS`] of its design.
+    fn follows_instructions(&self) -> bool;
+
     /// Collects the result.
     fn outcome(&self) -> Outcome {
         let intervals = self.intervals().to_vec();
@@ -223,7 +226,7 @@ impl<D: Design> Machine<D> {
 struct AccessRun<'a, D, const FOR_CORES: bool> {
     machine: &'a mut Machine<D>,
     accesses: &'a [LineAccess],
-    /// The instruction of each access, if prefetchers follow instructions.
+    /// The instruction of each access, if prefetchers or designs follow instructions.
     sites: &'a [u64],
 }
 
@@ -241,7 +244,7 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
         }
         let prefetches = FOR_CORES && machine.env.prefetches();
         for (number, access) in accesses.iter().enumerate() {
-            if prefetches {
+            if D::FOLLOWS_INSTRUCTIONS || prefetches {
                 machine.env.set_site(sites.get(number).copied().unwrap_or(0));
             }
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
@@ -416,6 +419,10 @@ impl<D: Design> AnyMachine for Machine<D> {
 
     fn filter(&self) -> Filter {
         D::FILTER
+    }
+
+    fn follows_instructions(&self) -> bool {
+        D::FOLLOWS_INSTRUCTIONS
     }
 
     fn stopped(&self) -> Option<String> {

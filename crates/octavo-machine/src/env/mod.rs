@@ -91,7 +91,7 @@ pub struct Env {
     composite: Option<&'static dyn CompositePages>,
     /// Whether prefetchers follow accesses to data.
     prefetches: bool,
-    /// The address of the instruction of the current access, if a prefetcher follows instructions.
+    /// The address of the instruction of the current access, if a prefetcher or the design follows instructions.
     site: u64,
     /// The level that served the last line that missed a first-level cache.
     served_by: ServedBy,
@@ -355,6 +355,12 @@ impl Env {
     #[inline(always)]
     pub(crate) fn set_site(&mut self, site: u64) {
         self.site = site;
+    }
+
+    /// The address, as traced, of the instruction of the current access to data, for a design that
+    /// [follows instructions](crate::design::Design::FOLLOWS_INSTRUCTIONS). A fetch has any.
+    pub fn site(&self) -> u64 {
+        self.site
     }
 
     /// Serves a first-level cache miss.

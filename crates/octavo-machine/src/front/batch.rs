@@ -185,8 +185,8 @@ pub struct Batch {
     events: Vec<(u32, u32, ControlEvent)>,
     /// The instructions, if cores execute them.
     pub(super) ops: Ops,
-    /// By access to data the address of its instruction as traced, if prefetchers follow it. As long as `accesses`, or
-    /// empty.
+    /// By access to data the address of its instruction as traced, if prefetchers or designs follow it. As long as
+    /// `accesses`, or empty.
     pub(super) sites: Vec<u64>,
 }
 
@@ -197,7 +197,7 @@ pub struct Part<'b> {
     pub accesses: Range<usize>,
     /// Its instructions, if cores execute them.
     pub words: &'b [u32],
-    /// The address of each access's instruction, as traced, if prefetchers follow it. A fetch has any.
+    /// The address of each access's instruction, as traced, if prefetchers or designs follow it. A fetch has any.
     pub sites: &'b [u64],
     /// The event that ends it; `None` for the last part.
     pub event: Option<&'b ControlEvent>,

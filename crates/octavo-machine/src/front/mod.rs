@@ -105,9 +105,9 @@ pub struct Front {
     sets: FetchSets,
     /// Dependences between instructions, if cores want them.
     flow: Option<Box<Dataflow>>,
-    /// Whether prefetchers want the addresses of instructions.
+    /// Whether prefetchers or designs want the addresses of instructions.
     notes_sites: bool,
-    /// The address of the last instruction, if prefetchers want it.
+    /// The address of the last instruction, if it is wanted.
     site: u64,
 }
 

@@ -91,6 +91,8 @@ pub struct StreamShape {
     /// A weaker filter than its own does not change what a machine does, but moves the instructions by which
     /// walks overlap.
     filter: Filter,
+    /// Whether prefetchers or designs follow instructions.
+    notes_sites: bool,
     timing: Timing,
     native_layout: bool,
     warm_up_instructions: u64,
@@ -141,9 +143,11 @@ impl Sim {
         let mut stream = None;
         for config in configs {
             let (made, filter) = make(config)?;
+            let notes_sites = notes_sites(&config.machine, &made);
             let wanted = StreamShape {
                 front: config::shape(&config.timed_machine()),
                 filter,
+                notes_sites,
                 timing: config.timing,
                 native_layout: config.native_layout,
                 warm_up_instructions: config.warm_up_instructions,
@@ -159,7 +163,7 @@ impl Sim {
         config.designs = configs.iter().flat_map(|one| one.designs.clone()).collect();
         let machine = &config.machine;
         let mut sim = Sim {
-            front: config::front(machine, stream.filter),
+            front: config::front(machine, stream.filter, stream.notes_sites),
             shape: stream,
             placement: Placement::new(machine.core.count as usize),
             running: Process::new(ImageId(0), Image::new(machine.page_table.levels), false),
@@ -195,7 +199,7 @@ impl Sim {
 
     fn empty_image(&self) -> Image {
         let machine = &self.config.machine;
-        let marks_instructions = machine.core.pipeline.is_some() || config::notes_sites(machine);
+        let marks_instructions = machine.core.pipeline.is_some() || self.shape.notes_sites;
         Image::new(machine.page_table.levels).marking_instructions(marks_instructions)
     }
 
@@ -247,7 +251,7 @@ impl Sim {
         self.machines.drop_cores();
         self.config.machine.core.pipeline = None;
         self.front.drop_cores();
-        if !config::notes_sites(&self.config.machine) {
+        if !self.shape.notes_sites {
             let waiting = self.waiting.values_mut();
             let all = waiting.chain([&mut self.running]);
             all.for_each(|process| process.image.stop_marking_instructions());
@@ -255,7 +259,10 @@ impl Sim {
     }
 
     /// Replaces the machines by these, which must be in their initial state.
-    pub fn with_machines(self, machines: Vec<Box<dyn AnyMachine>>) -> Self {
+    pub fn with_machines(mut self, machines: Vec<Box<dyn AnyMachine>>) -> Self {
+        self.shape.notes_sites = notes_sites(&self.config.machine, &machines);
+        self.front = self.front.noting_sites(self.shape.notes_sites);
+        self.running.image = self.empty_image();
         Sim { machines: Workers::new(machines, self.config.instructions), ..self }
     }
 
@@ -286,7 +293,7 @@ impl Sim {
         self.outcomes = self.machines.take().iter().map(|machine| machine.outcome()).collect();
         self.running.image = self.empty_image();
         self.empty_batch = Batch::default();
-        self.front = config::front(&self.config.machine, Filter::Nothing);
+        self.front = config::front(&self.config.machine, Filter::Nothing, self.shape.notes_sites);
     }
 
     /// Plays everything received so far and waits for it.
@@ -342,6 +349,11 @@ fn make(config: &SimConfig) -> Result<(Vec<Box<dyn AnyMachine>>, Filter), Config
         machines.push(machine);
     }
     Ok((machines, filter))
+}
+
+/// Whether prefetchers of a machine or designs follow instructions.
+fn notes_sites(machine: &MachineConfig, machines: &[Box<dyn AnyMachine>]) -> bool {
+    config::notes_sites(machine) || machines.iter().any(|of| of.follows_instructions())
 }
 
 /// The mapping of a process whose trace records none: the whole address space, anonymous.
