@@ -4,9 +4,10 @@ use octavo_hw::ServedBy;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber};
 
+use crate::core::Speculation;
 use crate::counters::Counters;
 pub use crate::env::AddressSpace;
-use crate::env::{Charged, CompositePages, Env};
+use crate::env::{Charged, CompositePages, Env, Verified};
 use crate::front::{Filter, LineAccess};
 use crate::tlb::Translation;
 
@@ -86,6 +87,30 @@ pub trait Design: Send {
             |env| env.walk(page, access.kind(), is_clean),
             |of, pages| self.invalidate(of, pages),
         )
+    }
+
+    /// Walks for a reference that goes on at a predicted frame meanwhile ([`Design::walk`]). A wrong prediction costs a
+    /// flush, which takes `flush_cycles` where cycles are added up; one of a page that faults is wrong, and costs none, as
+    /// the fault flushes.
+    fn walk_speculatively(
+        &mut self,
+        env: &mut Env,
+        page: PageNumber,
+        access: LineAccess,
+        (predicted, flush_cycles): (FrameNumber, u32),
+    ) -> Option<(Translation, Verified)> {
+        let faults = env.faulted_walks();
+        env.begin_speculation();
+        let translation = self.walk(env, page, access, false);
+        let has_faulted = env.faulted_walks() > faults;
+        let is_right = !has_faulted && env.frame(page) == Some(predicted);
+        let speculation = match (has_faulted, is_right) {
+            (true, _) => Speculation::None,
+            (_, true) => Speculation::Right,
+            _ => Speculation::Wrong,
+        };
+        let walk_cycles = env.end_speculation(speculation, flush_cycles);
+        Some((translation?, Verified { is_right, has_faulted, walk_cycles }))
     }
 
     /// Calls [`Env::walk_in_background`] and applies the invalidations that the walk causes to this design.

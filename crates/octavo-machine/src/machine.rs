@@ -6,7 +6,7 @@ use octavo_os::vmas::pages_of;
 use octavo_types::{Compiled, Event, FrameNumber, Instructions, PageNumber};
 use rustc_hash::FxHashMap;
 
-use crate::core::{CoreCounts, CoreSetup, Cost, Costs, UsedPrefetch};
+use crate::core::{CoreCounts, CoreSetup, Cost, Costs, Speculation, UsedPrefetch};
 use crate::counters::Counters;
 use crate::design::Design;
 use crate::env::{Charged, Env};
@@ -195,6 +195,7 @@ impl<D: Design> Machine<D> {
     fn end_fast_forward(&mut self) {
         if std::mem::take(&mut self.is_fast_forwarding) {
             self.discard_transfers();
+            self.env.take_speculation();
             for (mmu, handled) in self.mmus.iter().zip(&mut self.handled) {
                 *handled = mmu.charged(&self.env).handlers;
             }
@@ -312,9 +313,12 @@ impl<D: Design> Machine<D> {
         let used = self.env.take_prefetches(noted, &mut self.costs.prefetches);
         let line = self.env.physical_line(access, frame);
         let cycles = |of: u64| of.min(u64::from(u32::MAX / 2)) as u32;
+        let speculation = self.env.take_speculation();
         let page_size = match charged.walks {
             0 => None,
             _ if D::TRANSLATES_LINES => None,
+            // Others that use the page meanwhile go on at the predicted frame, too.
+            _ if speculation == Speculation::Right => None,
             _ => self.leaf(self.env.page(access)).map(|leaf| leaf.size),
         };
         self.costs.costs.push(Cost {
@@ -330,7 +334,9 @@ impl<D: Design> Machine<D> {
             used_prefetch: used.map(|level| UsedPrefetch { level, line }),
             first_prefetch: first_prefetch as u32,
             prefetches: (self.costs.prefetches.len() - first_prefetch) as u32,
+            speculation,
         });
+        self.costs.has_flushes |= speculation == Speculation::Wrong;
         self.costs.has_handlers |= charged.handlers > 0;
     }
 }

@@ -48,6 +48,20 @@ pub struct Cost {
     pub first_prefetch: u32,
     /// How many prefetches the access causes.
     pub prefetches: u32,
+    /// The prediction of its page's frame, which the walk verifies.
+    pub speculation: Speculation,
+}
+
+/// The result of a prediction of the frame of an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Speculation {
+    /// None was.
+    #[default]
+    None,
+    /// It was right: the access does not wait for the walk, but commits after it.
+    Right,
+    /// It was wrong: all behind the instruction is fetched again after the walk.
+    Wrong,
 }
 
 /// The first use of a prefetched line.
@@ -89,6 +103,8 @@ pub struct Costs {
     pub prefetches: Vec<PrefetchCost>,
     /// Whether any has cycles of handlers.
     pub has_handlers: bool,
+    /// Whether any has a wrong prediction.
+    pub has_flushes: bool,
 }
 
 impl Cost {
@@ -133,5 +149,6 @@ impl Costs {
         self.transfers.clear();
         self.prefetches.clear();
         self.has_handlers = false;
+        self.has_flushes = false;
     }
 }

@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{CoreGroup, CoreSetup, Cost, Costs, PrefetchCost, UsedPrefetch};
+use super::{CoreGroup, CoreSetup, Cost, Costs, PrefetchCost, Speculation, UsedPrefetch};
 use crate::counters::Counters;
 use crate::front::{Beginning, Followed, LineAccess, Lines, Ops, Reference, Word, each_distance};
 
@@ -35,6 +35,9 @@ const TLB_L2: usize = 3;
 const WALKS: usize = 4;
 const STORES: usize = 8;
 const HANDLERS: usize = 9;
+/// Walks that the commit waits for, and those after which everything is fetched again: both are walks in the stack.
+const VERIFIED: usize = 10;
+const FLUSHES: usize = 11;
 
 /// Waits of an instruction, the first first: from, to, and an index of [`KINDS`].
 type Waits = Vec<(u64, u64, usize)>;
@@ -320,6 +323,10 @@ struct NaiveCore {
     late: [u64; 2],
     stack: [u64; 10],
     traps: u64,
+    /// When the walks end that verify predictions of the instruction, and when the next one is fetched again if one was
+    /// wrong.
+    verified: u64,
+    refetch: u64,
 }
 
 impl NaiveCore {
@@ -349,6 +356,8 @@ impl NaiveCore {
             late: [0; 2],
             stack: [0; 10],
             traps: 0,
+            verified: 0,
+            refetch: 0,
             config: config.clone(),
         }
     }
@@ -411,6 +420,11 @@ impl NaiveCore {
             waits.push((from.max(self.fetch.times[number - 1]), redirected, BRANCHES));
             from = from.max(redirected);
         }
+        if self.refetch > 0 {
+            waits.push((from.max(self.fetch.times[number - 1]), self.refetch, FLUSHES));
+            from = from.max(self.refetch);
+        }
+        (self.refetch, self.verified) = (0, 0);
         let mut fetched = self.fetch.first(from);
         for (_, access, cost) in entry.references.iter().filter(|of| of.0.is_fetch()) {
             let Some(cost) = cost else { continue };
@@ -524,7 +538,8 @@ impl NaiveCore {
 
         // 4. Commit.
         let before = self.commit.times.last().copied().unwrap_or(0);
-        let committed = self.commit.take(complete);
+        waits.push((complete, self.verified, VERIFIED));
+        let committed = self.commit.take(complete.max(self.verified));
         self.registers.extend((0..entry.writes).map(|_| committed));
         self.loads.extend((0..count(false)).map(|_| committed));
         for (reference, access, cost) in &entry.references {
@@ -538,16 +553,18 @@ impl NaiveCore {
             let mut left = committed - before - 1;
             // Of a store that waited for a load the walks and look-ups of both come behind the data.
             let last_first = |wait: &(u64, u64, usize)| match wait.2 {
-                HANDLERS => 3,
-                STORES => 4,
-                kind if kind > WALKS => 0,
-                kind if wait.0 >= dispatched => [0, 0, 0, 2, 1][kind],
-                kind => [0, 8, 5, 7, 6][kind],
+                VERIFIED => 0,
+                HANDLERS => 4,
+                STORES => 5,
+                FLUSHES => 9,
+                kind if kind > WALKS => 1,
+                kind if wait.0 >= dispatched => [0, 0, 0, 3, 2][kind],
+                kind => [0, 10, 6, 8, 7][kind],
             };
             waits.sort_by_key(last_first);
             for (from, to, kind) in waits {
                 let of_wait = to.saturating_sub(from).min(left);
-                self.stack[kind] += of_wait;
+                self.stack[if kind >= VERIFIED { WALKS } else { kind }] += of_wait;
                 left -= of_wait;
             }
             self.stack[BASE] += left + 1;
@@ -595,6 +612,17 @@ impl NaiveCore {
             self.walkers.take(begin, cycles, end);
             if let Some(bytes) = cost.page_size.map(PageSize::bytes) {
                 self.begin(bytes, page(bytes), begin, end, WALKS);
+            }
+            match cost.speculation {
+                Speculation::None => (),
+                Speculation::Right => {
+                    self.verified = self.verified.max(end);
+                    return from;
+                }
+                Speculation::Wrong => {
+                    let refetch = end + u64::from(self.config.mispredict_cycles);
+                    self.refetch = self.refetch.max(refetch);
+                }
             }
             waits.push((from, end, WALKS));
             return end;
@@ -813,6 +841,7 @@ struct CostDraft {
     lookup_cycles: u32,
     /// Beside its reads from memory.
     walk: Option<(u32, Vec<u64>, Option<PageSize>)>,
+    speculation: Speculation,
     handler_cycles: u32,
     served: ServedBy,
     cache_cycles: u32,
@@ -887,6 +916,11 @@ fn prefetch() -> impl Strategy<Value = PrefetchDraft> {
 fn cost() -> impl Strategy<Value = CostDraft> {
     let sizes = prop::sample::select(&[Some(PageSize::BASE), Some(PageSize::HUGE), None][..]);
     let walk = (1u32..60, vec(physical(), 0..3), sizes);
+    let speculation = prop_oneof![
+        2 => Just(Speculation::None),
+        1 => Just(Speculation::Right),
+        1 => Just(Speculation::Wrong)
+    ];
     let served = prop_oneof![
         3 => Just(ServedBy::L1),
         2 => Just(ServedBy::L2),
@@ -895,11 +929,17 @@ fn cost() -> impl Strategy<Value = CostDraft> {
     ];
     let lookup = prop_oneof![Just(0u32), 1u32..15];
     let handler = prop_oneof![9 => Just(0u32), 1 => 1u32..80];
-    let lookup = (lookup, handler);
+    let lookup = (lookup, handler, speculation);
     let prefetches = (prop::option::weighted(0.5, prefetched()), vec(prefetch(), 0..3));
     let line = (physical(), vec(physical(), 0..3), prefetches);
     (lookup, prop::option::weighted(0.4, walk), served, 1u32..50, line).prop_map(
-        |((lookup_cycles, handler_cycles), walk, served, cycles, (line, writes, prefetches))| {
+        |(
+            (lookup_cycles, handler_cycles, speculation),
+            walk,
+            served,
+            cycles,
+            (line, writes, prefetches),
+        )| {
             let cache_cycles = if served == ServedBy::L1 { 0 } else { cycles };
             let (used, prefetches) = prefetches;
             let used = match served {
@@ -910,6 +950,7 @@ fn cost() -> impl Strategy<Value = CostDraft> {
             CostDraft {
                 lookup_cycles,
                 walk,
+                speculation,
                 handler_cycles,
                 served,
                 cache_cycles,
@@ -1079,6 +1120,7 @@ impl Batch {
                 costs.transfers.push(MemoryTransfer::new(cost.line, false));
             }
             costs.has_handlers |= cost.handler_cycles > 0;
+            costs.has_flushes |= cost.speculation == Speculation::Wrong;
             let transfers = costs.transfers.len() - first_transfer;
             let first_prefetch = costs.prefetches.len();
             // Fetches cause none.
@@ -1115,6 +1157,7 @@ impl Batch {
                     .map(|(level, line)| UsedPrefetch { level, line }),
                 first_prefetch: first_prefetch as u32,
                 prefetches: (costs.prefetches.len() - first_prefetch) as u32,
+                speculation: cost.speculation,
             });
         }
         place

@@ -15,6 +15,8 @@
 //!   of one line are merged. A walk takes one of the core's walkers, a miss one of the outstanding misses of
 //!   each level that it misses, a line from memory its bank and channel. All are given in program order, to the
 //!   earliest time that is free.
+//! - A load whose frame is predicted goes on at once. It commits after the walk that verifies the prediction; if that
+//!   was wrong, it waits for the walk as ever, and all behind it is fetched again, as behind a mispredicted branch.
 //! - Commit: in order, `commit_width` a cycle. Stores then enter the data cache in order.
 //!
 //! The machine has played the accesses in program order and gives the cost of each walk and line. If a
@@ -34,7 +36,7 @@ use super::calendar::{InOrder, IssueSlots, Slot, boxed};
 use super::lanes::Lanes;
 use super::memory_side::{Context, MemorySide};
 use super::stack::{Part, Stack, Stacks};
-use super::{Cost, Costs};
+use super::{Cost, Costs, Speculation};
 use crate::counters::Counters;
 use crate::front::{
     Entry, Header, LineAccess, Lines, MAX_DISTANCE, MAX_WRITES, Reference, Simple, Word,
@@ -157,6 +159,11 @@ pub struct Pipeline<V> {
     lines_end: V,
     /// When the last of both ends.
     under_way_end: V,
+    /// When the walks end that verify predictions of the entry under way.
+    verified: V,
+    /// From when on the next entry is fetched again, where the last one was at a wrong frame.
+    refetch: V,
+    is_flushed: bool,
     stacks: Stacks<V>,
     /// Room for the references of an entry.
     references: Vec<Referenced<V>>,
@@ -197,11 +204,15 @@ struct Waits<V> {
     /// Whether a reference has a cost: without one there are no waits for fetches and handlers.
     has_costs: bool,
     branches: V,
+    /// For a walk that has found a wrong prediction, and for fetching again, if there is one.
+    flushes: Option<V>,
     fetches: V,
     fetch_lookups: V,
     fetch_walks: V,
     stores: V,
     handlers: V,
+    /// For walks that verify predictions.
+    verified: V,
     slowest: ReferenceWaits<V>,
 }
 
@@ -212,11 +223,13 @@ impl<V: Lanes> Waits<V> {
         Waits {
             has_costs,
             branches: none,
+            flushes: None,
             fetches: none,
             fetch_lookups: none,
             fetch_walks: none,
             stores: none,
             handlers: none,
+            verified: none,
             slowest: ReferenceWaits::new(),
         }
     }
@@ -447,6 +460,9 @@ impl<V: Lanes> Pipeline<V> {
             walks_end: none,
             lines_end: none,
             under_way_end: none,
+            verified: none,
+            refetch: none,
+            is_flushed: false,
             stacks: Stacks::new(),
             references: Vec::new(),
             config: config.clone(),
@@ -476,9 +492,10 @@ impl<V: Lanes> Pipeline<V> {
         costs: &[&Costs],
     ) {
         let mut ahead = CostsAhead::new(costs);
+        let has_flushes = self.is_flushed || costs.iter().any(|of| of.has_flushes);
         for entry in entries(words) {
             match entry {
-                Entry::Simple(simple) if !ahead.meets(simple.fresh()) => {
+                Entry::Simple(simple) if !(has_flushes | ahead.meets(simple.fresh())) => {
                     let fetched = ahead.fresh + simple.fetches();
                     ahead.fresh += simple.fresh();
                     let data = simple.data();
@@ -674,7 +691,8 @@ impl<V: Lanes> Pipeline<V> {
             place.move_epoch(by);
         }
         self.issue.move_epoch(by);
-        let ends = [&mut self.walks_end, &mut self.lines_end, &mut self.under_way_end];
+        let ends =
+            [&mut self.walks_end, &mut self.lines_end, &mut self.under_way_end, &mut self.refetch];
         ends.into_iter().for_each(shift);
         self.stacks.move_epoch();
     }
@@ -732,7 +750,12 @@ impl<V: Lanes> Pipeline<V> {
         let complete = self.compute(dispatched, entry, references, &now, &mut waits);
 
         let before = self.commit.cycle();
-        let committed = self.commit.take(complete);
+        let mut verified = complete;
+        if has_costs {
+            verified = verified.max(std::mem::replace(&mut self.verified, V::all(0)));
+            waits.verified = verified.minus(complete);
+        }
+        let committed = self.commit.take(verified);
         self.count_cycles(committed.minus(before), &waits);
         self.end_entry(written, dispatched, complete, committed);
         self.commit_memory(committed, references, &now);
@@ -752,6 +775,9 @@ impl<V: Lanes> Pipeline<V> {
         };
         let left = &mut cycles;
         let ReferenceWaits { lookups, walks, data, served } = &waits.slowest;
+        if waits.has_costs {
+            self.stacks.explain(left, Part::Walks, waits.verified);
+        }
         self.stacks.explain_by_data(left, data, served);
         self.stacks.explain(left, Part::Walks, *walks);
         self.stacks.explain(left, Part::TlbL2, *lookups);
@@ -761,6 +787,9 @@ impl<V: Lanes> Pipeline<V> {
             self.stacks.explain(left, Part::Fetches, waits.fetches);
             self.stacks.explain(left, Part::Walks, waits.fetch_walks);
             self.stacks.explain(left, Part::TlbL2, waits.fetch_lookups);
+        }
+        if let Some(flushes) = waits.flushes {
+            self.stacks.explain(left, Part::Walks, flushes);
         }
         self.stacks.explain(left, Part::Branches, waits.branches);
         self.stacks.end(cycles, since);
@@ -776,6 +805,11 @@ impl<V: Lanes> Pipeline<V> {
         waits: &mut Waits<V>,
     ) {
         waits.branches = self.fetch_next(header);
+        if std::mem::take(&mut self.is_flushed) {
+            let before = self.fetch.cycle();
+            self.fetch.wait(std::mem::replace(&mut self.refetch, V::all(0)));
+            waits.flushes = Some(self.fetch.cycle().minus(before));
+        }
         for of in references.iter().filter(|of| of.reference.is_fetch()) {
             self.fetch_line(of, now, waits);
         }
@@ -1029,7 +1063,7 @@ impl<V: Lanes> Pipeline<V> {
         translated
     }
 
-    /// When a page is translated in a lane.
+    /// When a page is translated in a lane, or an access goes on at its predicted frame.
     fn translate_in(
         &mut self,
         lane: usize,
@@ -1038,13 +1072,27 @@ impl<V: Lanes> Pipeline<V> {
         cost: Option<Cost>,
         now: &Now<'_, V>,
     ) -> u32 {
-        let (context, at) = (self.context(now, lane), self.absolute(lane, at));
+        let (context, from) = (self.context(now, lane), self.absolute(lane, at));
         let memory = &mut self.memory[lane];
         let (translated, walks_end) =
-            (memory.translate(access, at, cost, &context), memory.walks_end());
+            (memory.translate(access, from, cost, &context), memory.walks_end());
         self.walks_end.set(lane, self.in_epoch(lane, walks_end));
         self.note_under_way(lane);
-        self.in_epoch(lane, translated)
+        let translated = self.in_epoch(lane, translated);
+        let walk = cost.filter(|cost| cost.walk_cycles > 0);
+        match walk.map_or(Speculation::None, |cost| cost.speculation) {
+            Speculation::None => translated,
+            Speculation::Right => {
+                self.verified.set(lane, self.verified.get(lane).max(translated));
+                at
+            }
+            Speculation::Wrong => {
+                let refetch = translated + self.config.mispredict_cycles;
+                self.refetch.set(lane, self.refetch.get(lane).max(refetch));
+                self.is_flushed = true;
+                translated
+            }
+        }
     }
 
     fn note_under_way(&mut self, lane: usize) {

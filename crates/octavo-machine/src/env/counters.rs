@@ -24,9 +24,10 @@ impl Env {
     pub(crate) fn report(&self, counters: &mut Counters) {
         self.report_walker(counters);
         self.report_caches(counters);
-        let Cycles { tlb_l2, tlb_nested, walks, beyond_l1: [fetches, data] } = self.cycles;
+        let Cycles { tlb_l2, tlb_nested, walks, hidden_walks, flushes, beyond_l1 } = self.cycles;
+        let [fetches, data] = beyond_l1;
         counters.add("core", "cycles_tlb_l2", tlb_l2);
-        counters.add("core", "cycles_walks", walks);
+        counters.add("core", "cycles_walks", walks - hidden_walks + flushes);
         let overlapped: u64 = self.overlaps.iter().map(Overlap::cycles).sum();
         // Not under `core`, whose cycle counters add up.
         counters.add("walker", "cycles_overlapped", overlapped);

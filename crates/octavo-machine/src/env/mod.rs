@@ -7,6 +7,7 @@ mod memory_port;
 mod nested;
 mod overlap;
 mod present;
+mod speculation;
 mod vectors;
 mod walk;
 mod walker;
@@ -23,12 +24,13 @@ use octavo_types::{AddrRange, FrameNumber, Instructions, PageNumber, PageSize, V
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::config::{self, ConfigError};
-use crate::core::PrefetchCost;
+use crate::core::{PrefetchCost, Speculation};
 use crate::front::{LineAccess, Lines};
 use crate::tlb::{Entry, Tlb, Translation};
 pub use composite::{CompositePages, HostAccess};
 pub(crate) use nested::{Host, Port, guest_page};
 use overlap::Overlap;
+pub use speculation::Verified;
 use vectors::VectorCounters;
 pub(crate) use walk::{WalkedPage, page_start};
 use walk::{WalkerCounters, place};
@@ -99,6 +101,10 @@ pub struct Env {
     tiers: Vec<String>,
     /// Whether second-level caches may hold lines of translations.
     holds_translations: bool,
+    /// Cycles so far of the walk under way that verifies a prediction.
+    verified_cycles: Option<u32>,
+    /// The prediction that the walk of the current access has verified.
+    speculation: Speculation,
 }
 
 /// The private parts of a core that is not running.
@@ -115,6 +121,10 @@ struct Cycles {
     /// Nested TLB look-ups of references that hit a guest half of a translation.
     tlb_nested: u64,
     walks: u64,
+    /// Walks that right predictions hide, a part of `walks`.
+    hidden_walks: u64,
+    /// Flushes after wrong predictions.
+    flushes: u64,
     /// Line accesses beyond the first-level caches: fetches, data.
     beyond_l1: [u64; 2],
 }
@@ -203,6 +213,8 @@ impl Env {
             served_by: ServedBy::L1,
             tiers: config.placed_tiers().map(|tier| tier.name.to_owned()).collect(),
             holds_translations: false,
+            verified_cycles: None,
+            speculation: Speculation::None,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
     }
@@ -381,7 +393,7 @@ impl Env {
     /// The cycles charged so far.
     #[inline(always)]
     pub fn charged(&self) -> Charged {
-        let Cycles { tlb_l2, tlb_nested, walks, beyond_l1: [fetches, data] } = self.cycles;
+        let Cycles { tlb_l2, tlb_nested, walks, beyond_l1: [fetches, data], .. } = self.cycles;
         Charged { lookups: tlb_l2 + tlb_nested, walks, caches: fetches + data, handlers: 0 }
     }
 
@@ -483,12 +495,20 @@ impl Env {
 
     /// Charges a further part of the last walk.
     pub(crate) fn extend_walk(&mut self, latency_cycles: u32) {
+        if let Some(cycles) = &mut self.verified_cycles {
+            *cycles += latency_cycles;
+            return;
+        }
         self.cycles.walks += u64::from(latency_cycles);
         self.overlaps[self.core].extend(latency_cycles);
     }
 
     /// Charges a new walk.
     fn charge_walk(&mut self, latency_cycles: u32) {
+        if let Some(cycles) = &mut self.verified_cycles {
+            *cycles += latency_cycles;
+            return;
+        }
         let lookup_cycles = std::mem::take(&mut self.missed_lookup_cycles);
         let hidden_cycles = walk::overlap_cycles(self.walk_start, lookup_cycles, latency_cycles);
         self.cycles.tlb_l2 -= u64::from(hidden_cycles);

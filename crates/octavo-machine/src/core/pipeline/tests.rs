@@ -8,7 +8,7 @@ use octavo_types::{Access, Arithmetic, PageSize};
 
 use super::*;
 use crate::config::resolve;
-use crate::core::{Cost, PrefetchCost, UsedPrefetch};
+use crate::core::{Cost, PrefetchCost, Speculation, UsedPrefetch};
 use crate::front::{Beginning, Followed, Ops};
 
 const L1D_CYCLES: u64 = 4;
@@ -47,6 +47,7 @@ struct Data {
     handler_cycles: u32,
     /// The level and the physical line of the prefetch that it uses.
     uses: Option<UsedPrefetch>,
+    speculation: Speculation,
 }
 
 const HIT: Data = Data {
@@ -56,6 +57,7 @@ const HIT: Data = Data {
     cache_cycles: 0,
     handler_cycles: 0,
     uses: None,
+    speculation: Speculation::None,
 };
 
 impl Data {
@@ -69,6 +71,10 @@ impl Data {
 
     fn walk(self, walk_cycles: u32) -> Self {
         Data { walk_cycles, ..self }
+    }
+
+    fn predicted(self, speculation: Speculation) -> Self {
+        Data { speculation, ..self }
     }
 
     fn handler(self, handler_cycles: u32) -> Self {
@@ -98,7 +104,8 @@ impl Program {
 
     /// Another reference of the last instruction.
     fn reference(&mut self, data: Data) -> &mut Self {
-        let Data { line, is_store, walk_cycles, cache_cycles, handler_cycles, uses } = data;
+        let Data { line, is_store, walk_cycles, cache_cycles, handler_cycles, uses, speculation } =
+            data;
         let place = self.accesses.len();
         self.ops.data(place, true, is_store);
         let kind = if is_store { Access::Store } else { Access::Load };
@@ -106,6 +113,7 @@ impl Program {
         if walk_cycles + cache_cycles + handler_cycles > 0 || uses.is_some() {
             let first_transfer = self.costs.transfers.len() as u32;
             self.costs.has_handlers |= handler_cycles > 0;
+            self.costs.has_flushes |= speculation == Speculation::Wrong;
             self.costs.transfers.push(MemoryTransfer::new(line, false));
             self.costs.costs.push(Cost {
                 access: place as u32,
@@ -120,6 +128,7 @@ impl Program {
                 used_prefetch: uses,
                 first_prefetch: 0,
                 prefetches: 0,
+                speculation,
             });
         }
         self
@@ -191,6 +200,45 @@ fn a_dependent_chase_costs_the_sum_of_latencies() {
     let each = 30 + 196 + L1D_CYCLES;
     // A load without costs would commit L1D_CYCLES after it begins instead of one.
     assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT - 1 + 50 * each);
+}
+
+#[test]
+fn a_chase_at_predicted_frames_costs_lines_and_the_rest_of_the_last_walk() {
+    let chase = |speculation, walk: u32| {
+        let mut program = Program::default();
+        for number in 0..50 {
+            let load = Data::load(1000 * number).walk(walk).miss(196).predicted(speculation);
+            program.data(if number == 0 { &[] } else { &[1] }, load);
+        }
+        program.cycles(core(|_, _| {}))
+    };
+    let line = 196 + L1D_CYCLES;
+    // A walk that is over before its line has come costs nothing.
+    assert_eq!(chase(Speculation::Right, 30), FIRST_COMMIT - 1 + 50 * line);
+    // One that takes longer delays the commit of the last load; a core has walkers for all.
+    assert_eq!(chase(Speculation::Right, 300), FIRST_COMMIT - 1 + 49 * line + 300);
+    // The load behind a wrong prediction is fetched again while the line comes.
+    assert_eq!(chase(Speculation::Wrong, 30), chase(Speculation::None, 30));
+}
+
+#[test]
+fn behind_a_wrong_prediction_everything_is_fetched_again() {
+    let cycles = |speculation| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).walk(100).predicted(speculation));
+        for _ in 0..40 {
+            program.plain(&[]);
+        }
+        program.cycles(core(|_, pipeline| pipeline.mispredict_cycles = 7))
+    };
+    // The load begins in the cycle before an instruction commits alone; 40 others commit four a cycle, three beside the
+    // load.
+    let load = FIRST_COMMIT - 1 + 100 + L1D_CYCLES;
+    assert_eq!(cycles(Speculation::None), load + 10);
+    // They come through the front end behind the walk.
+    assert_eq!(cycles(Speculation::Wrong), FIRST_COMMIT - 1 + 100 + 7 + FIRST_COMMIT + 9);
+    // A right one commits after the walk, when the data has come.
+    assert_eq!(cycles(Speculation::Right), FIRST_COMMIT - 1 + 100 + 10);
 }
 
 #[test]
