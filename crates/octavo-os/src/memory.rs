@@ -300,6 +300,12 @@ impl Memory {
         Some(self.processes.iter().flatten().filter_map(|of| of.table.sorted_areas()).sum())
     }
 
+    /// The number of ranges of contiguous pages, if the format of page tables keeps them.
+    pub fn ranges(&self) -> Option<u64> {
+        let of = |process: &Process| process.table.ranges().map_or(0, |ranges| ranges.len() as u64);
+        self.format.keeps_ranges.then(|| self.processes.iter().flatten().map(of).sum())
+    }
+
     /// The live processes.
     pub fn live(&self) -> impl Iterator<Item = ProcessId> + '_ {
         let numbered = self.processes.iter().enumerate();

@@ -286,6 +286,9 @@ fn report_os(
     if let Some(areas) = memory.sorted_areas() {
         counters.level(component, "sorted_areas", areas);
     }
+    if let Some(ranges) = memory.ranges() {
+        counters.level(component, "ranges", ranges);
+    }
     let peak = |owner| bytes(memory.frames.peak_frames(owner));
     counters.level(component, "peak_resident_bytes", peak(Owner::Data));
     counters.level(component, "peak_page_table_bytes", peak(Owner::PageTable));

@@ -45,6 +45,8 @@ pub struct Format {
     pub anchors: Option<AnchorFormat>,
     /// The sorted nodes, if there are such. Not with merged nodes or shadow nodes of their levels.
     pub sorted: Option<SortedFormat>,
+    /// Whether hardware asks which pages are contiguous: tables keep their [ranges](super::Ranges) from the start.
+    pub keeps_ranges: bool,
 }
 
 impl Format {
@@ -65,6 +67,7 @@ impl Default for Format {
             merges: [false; 2],
             anchors: None,
             sorted: None,
+            keeps_ranges: false,
         }
     }
 }

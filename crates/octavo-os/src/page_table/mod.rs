@@ -151,7 +151,7 @@ impl PageTable {
             nodes: Vec::new(),
             free: Vec::new(),
             entries_by_order: [0; Order::COUNT],
-            ranges: format.anchors.map(|_| Ranges::default()),
+            ranges: (format.keeps_ranges || format.anchors.is_some()).then(Ranges::default),
             holes: HoleState::default(),
             gaps: GappedState::default(),
             merged: MergedNodes::default(),

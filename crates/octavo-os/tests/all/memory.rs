@@ -1,8 +1,8 @@
 //! Single operations on memory: effects and costs.
 
 use crate::small::{R, RW, SIZE_32K, leaf, memory, page, place, vma, vma_of};
-use octavo_os::frames::{Order, Owner};
-use octavo_os::page_table::Leaf;
+use octavo_os::frames::{Frames, MemoryShape, Order, Owner};
+use octavo_os::page_table::{Format, Leaf};
 use octavo_os::policy::{BasePages, Thp, ThpConfig};
 use octavo_os::vmas::Pages;
 use octavo_os::{CopyOnWrite, Invalidation, Memory, Os, ProcessId};
@@ -24,6 +24,29 @@ fn runs(memory: &Memory, process: ProcessId, pages: &Pages) -> Vec<(PageSize, us
 
 fn stale(process: ProcessId, pages: Pages) -> Vec<Invalidation> {
     vec![Invalidation { process, pages }]
+}
+
+/// The tables of a child keep them, too.
+#[test]
+fn tables_keep_ranges_where_their_format_asks() {
+    let ranges = |keeps_ranges| {
+        let frames = Frames::new(MemoryShape::new(1 << 12, Order::LINUX).unwrap());
+        let format = Format { keeps_ranges, ..Format::default() };
+        let mut os = Os::new(Memory::new(frames, &[], format), Box::new(BasePages));
+        let parent = os.spawn().unwrap();
+        vma(&mut os, parent, 100, 50);
+        // The frames after that of the first page are those of the page table.
+        let counts = [100, 101, 102, 110].map(|at| {
+            os.fault(parent, page(at), Access::Store).unwrap();
+            os.memory().ranges()
+        });
+        let child = os.fork(parent).unwrap();
+        let both = os.memory().ranges();
+        os.end(child);
+        (counts, both, os.memory().ranges())
+    };
+    assert_eq!(ranges(true), ([1, 2, 2, 3].map(Some), Some(6), Some(3)));
+    assert_eq!(ranges(false), ([None; 4], None, None));
 }
 
 #[test]
