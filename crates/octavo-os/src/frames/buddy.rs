@@ -230,8 +230,17 @@ impl Buddy {
 
     /// The highest frame below `end` that is free in a block smaller than `order`.
     pub fn last_in_smaller(&self, order: Order, end: u64) -> Option<FrameNumber> {
-        let smaller = self.free.iter().take(order.index()).enumerate();
-        let lasts = smaller.filter_map(|(at, bits)| {
+        self.last_of_orders(order.index(), end)
+    }
+
+    /// The highest free frame of a range.
+    pub fn last_in(&self, frames: &Range<u64>) -> Option<FrameNumber> {
+        self.last_of_orders(self.free.len(), frames.end).filter(|at| frames.contains(&at.raw()))
+    }
+
+    /// The highest frame below `end` that is free in a block of one of the lowest orders.
+    fn last_of_orders(&self, orders: usize, end: u64) -> Option<FrameNumber> {
+        let lasts = self.free.iter().take(orders).enumerate().filter_map(|(at, bits)| {
             let block = bits.previous(end.div_ceil(1 << at))?;
             Some((((block + 1) << at) - 1).min(end - 1))
         });

@@ -90,6 +90,8 @@ pub struct Frames {
     pub(super) of_design: Vec<FrameNumber>,
     /// Runs of page tables that are contiguous by design, noted since the last query.
     contiguous_tables: Vec<(FrameNumber, u64)>,
+    /// Whether single frames of page tables are the last free ones.
+    tables_last: bool,
 }
 
 impl Frames {
@@ -104,6 +106,7 @@ impl Frames {
             ensured: 0,
             of_design: Vec::new(),
             contiguous_tables: Vec::new(),
+            tables_last: false,
         }
     }
 
@@ -123,6 +126,7 @@ impl Frames {
             ensured: 0,
             of_design: Vec::new(),
             contiguous_tables: Vec::new(),
+            tables_last: false,
         }
     }
 
@@ -158,12 +162,25 @@ impl Frames {
         order: Order,
         owner: Owner,
     ) -> Result<FrameNumber, OutOfMemory> {
-        let Some(block) = self.buddy.allocate(order) else {
-            return Err(self.out_of_memory(order));
-        };
+        let is_last = self.tables_last && owner == Owner::PageTable && order == Order::BASE;
+        let block = if is_last { self.allocate_last() } else { self.buddy.allocate(order) };
+        let Some(block) = block else { return Err(self.out_of_memory(order)) };
         self.ledger.assign(block, order.frames(), owner);
         self.ensured = self.ensured.saturating_sub(order.frames());
         Ok(block)
+    }
+
+    /// Has each frame of a page table be the last free one, so that tables take no frames out of runs of data. Linux
+    /// keeps immovable memory in blocks of its own.
+    pub fn place_tables_last(&mut self) {
+        self.tables_last = true;
+    }
+
+    /// Allocates the last free frame of the first tier that has one.
+    fn allocate_last(&mut self) -> Option<FrameNumber> {
+        let last = self.buddy.tiers().find_map(|tier| self.buddy.last_in(&tier))?;
+        self.buddy.allocate_at(last, Order::BASE);
+        Some(last)
     }
 
     /// Allocates a block that the caller can do without, where all frames that operations have ensured remain.

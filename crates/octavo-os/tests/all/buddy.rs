@@ -103,6 +103,13 @@ impl Pair {
                 assert_eq!(self.fast.last_in_smaller(order, tier.end), last);
             }
         }
+        for tier in self.fast.tiers() {
+            let lasts = blocks.iter().filter_map(|(block, order)| {
+                let end = (block.raw() + (1 << order)).min(tier.end);
+                (block.raw() < end && end > tier.start).then(|| FrameNumber::new(end - 1))
+            });
+            assert_eq!(self.fast.last_in(&tier), lasts.max());
+        }
         let largest = blocks.iter().map(|(_, order)| *order).max();
         assert_eq!(self.fast.largest_free_order().map(Order::raw), largest);
         let free: u64 = blocks.iter().map(|(_, order)| 1 << order).sum();

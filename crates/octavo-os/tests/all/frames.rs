@@ -111,6 +111,21 @@ fn invalid_memory_sizes_are_rejected() {
     assert!(MemoryShape::new(MemoryShape::MAX_FRAMES, Order::LINUX).is_ok());
 }
 
+/// Of the first tier that has a free frame.
+#[test]
+fn page_tables_may_take_the_last_free_frames() {
+    let mut frames = Frames::new(MemoryShape::new(1 << 12, Order::LINUX).unwrap());
+    frames.place_tables_last();
+    let allocate = |frames: &mut Frames, owner| frames.allocate(Order::BASE, owner).unwrap().raw();
+    assert_eq!(allocate(&mut frames, Owner::PageTable), (1 << 12) - 1);
+    assert_eq!(allocate(&mut frames, Owner::Data), (1 << 12) - 2);
+    frames.set_tiers(vec![1024]);
+    assert_eq!(allocate(&mut frames, Owner::Data), 0);
+    assert_eq!(allocate(&mut frames, Owner::PageTable), 1023);
+    assert_eq!(allocate(&mut frames, Owner::PageTable), 1022);
+    frames.check().unwrap();
+}
+
 #[test]
 fn out_of_memory_reports_remaining_blocks() {
     let mut frames = Frames::new(MemoryShape::new(8, Order::LINUX).unwrap());
