@@ -51,6 +51,7 @@ families! {
     ech "ech/mod.rs"
     flattened "flattened/mod.rs"
     asap "asap/mod.rs"
+    spot "spot/mod.rs"
     champsim "champsim/mod.rs"
     softvm "softvm/mod.rs"
     perfect "perfect.rs"
