@@ -133,7 +133,7 @@ def test_several_traces_share_machines_only_where_processes_do(tmp_path: Path) -
     for processes, sentence in (
         ({}, "`pair` is several traces: with --processes asid or flush they share a core"),
         ({"processes": "asid", "settings": {"core.address_spaces": "flushed"}}, "contradict"),
-        ({"processes": "asid", "warm_up": 10**9}, "it ends within the 1000000000 instructions"),
+        ({"processes": "asid", "warm_up": 10**9}, "it ends within the 1,000,000,000 instructions"),
         ({"quantum": 5}, "--quantum needs --processes asid or flush"),
     ):
         given: dict[str, Any] = {"designs": "thp", **processes}
