@@ -256,13 +256,15 @@ def test_native_layout_gives_the_results_of_the_recorded_trace(small: Path, tmp_
     counted = rows("curves", small, without="stream")
     for path in native.values():
         assert rows("curves", path, without="stream") == counted, path.name
-    # Branch predictors see instructions where they were traced, so that cores differ a little.
+    # Branch predictors see instructions where they were traced, so that cores differ a little. So
+    # do samples of lines, which are chosen by traced addresses.
     for command in (
         ["curves"],
         ["sim", "--timing", "additive", "--design", "base4k,thp"],
         ["run"],
     ):
-        assert rows(*command, native["oct"]) == rows(*command, small)
+        both = [rows(*command, trace, without="cache.core") for trace in (native["oct"], small)]
+        assert both[0] == both[1], command
     assert octavo_does("check", native["oct"]).status == 0
     traced = tmp_path / "traced.csv"
     assert here("convert", "--quiet", small, traced).status == 0
