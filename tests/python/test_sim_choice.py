@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.simulation.choice import choose_design, sentence
+from octavo.simulation.configuration import configure_sim
 from octavo.simulation.model import RESOLUTION, Simulated
 from octavo.simulation.view import grids
 from sim_fakes import counts, design, machine, sim_process, sim_result
+
+if TYPE_CHECKING:
+    from octavo._core import SimProcess
 
 
 def test_a_design_that_stopped_is_not_chosen() -> None:
@@ -58,6 +63,22 @@ def test_the_answer_has_the_time_of_system_calls() -> None:
     assert "with the time" not in sentence([base, huge], 40) + sentence([base, huge])
     added_up = [design("small", counts(walk_cycles=400)), design("large")]
     assert "with the time" not in sentence(added_up, 400)
+
+
+def test_time_of_system_calls_is_that_of_what_counts() -> None:
+    """Of 1000 instructions and 1000 of warm-up half of the time counts: 400 cycles of 4.2 GHz."""
+    stack = {("core.stack", part): 0 for part in ("tlb_l2", "walks", "handlers")}
+    both = [
+        machine(name, counts() | stack | {("core.stack", "base"): cycles})
+        for name, cycles in (("small", 2000), ("large", 1600))
+    ]
+    configuration = configure_sim(
+        warm_up=1000, settings={"core.pipeline.frequency_ghz": 4.2, "core.base_cpi": 1.0}
+    )
+    timed: SimProcess = {**sim_process(both), "kernel_seconds": 800 / 4.2e9}
+    assert "(0.833 with the time that" in sim_result([timed], configuration).conclusion()
+    unknown = sim_result([sim_process(both)], configuration)
+    assert "with the time that" not in unknown.conclusion()
 
 
 def test_the_sentence_by_hand() -> None:

@@ -149,7 +149,8 @@ class SimResult(EngineResult[SimConfiguration, "CoreResult"]):
         seconds = self.configuration.kernel_seconds(self.counted["processes"])
         if pipeline is None or seconds is None or not self.total[0].instructions:
             return 0.0
-        warm_up = self.configuration.warm_up_instructions * len(self.counted["processes"])
+        warmed_up = 1 if self.is_shared else len(self.counted["processes"])
+        warm_up = self.configuration.warm_up_instructions * warmed_up
         part = self.total[0].instructions / (self.total[0].instructions + warm_up)
         return float(seconds * part * pipeline["frequency_ghz"] * 1e9)
 
