@@ -325,7 +325,7 @@ fn read(path: &Path, name: &str) -> Result<String, MachineError> {
     })
 }
 
-/// Gives the snapshots that memory and the host's begin as another place.
+/// Changes the paths of the snapshots as which the machine's memory begins, and its host's.
 fn place_snapshots(tables: &mut Table, place: impl Fn(&Path) -> PathBuf) {
     for memory in [&["memory", "fragmentation"][..], &["host", "memory", "fragmentation"]] {
         let fragmentation = memory
