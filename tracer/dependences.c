@@ -2,16 +2,21 @@
  *
  * Register dependences, read off the flat IR of a superblock: which earlier instructions of the
  * superblock made the values that an instruction uses, which registers it takes from before the
- * superblock, and which it leaves for after; and what it computes, if that takes long.
+ * superblock, and which it leaves for after; what it computes, if that takes long; and which of
+ * these values are not needed for the addresses of its data.
  *
  * The optimiser has already removed most reads and writes of registers inside a superblock, so a
  * value is followed through the temporaries; a plain read of a register makes no value of its own.
+ * Nor does the calculation of an address: who uses it again, as the next push does with the stack
+ * pointer, uses what it was calculated from. It does not wait for the data at the address.
  */
 #include "tracer.h"
 #include "libvex_guest_amd64.h"
 
 /* The bits of the register sets: see crates/octavo-types/src/segment.rs. */
 enum { FLAGS = 16, X87 = 17, SEGMENTS = 18, OTHER = 19, VECTORS = 32, REGISTERS = 64 };
+/* Bits of `reads` that are no registers: there. */
+#define VECTOR_VALUE (1ULL << 24)
 
 static UInt register_of(Int offset)
 {
@@ -34,36 +39,96 @@ static UInt register_of(Int offset)
    return OTHER;
 }
 
-/* The origin of a value: the instruction that made it (-1: none here) and the registers that it was
-   read from. */
-struct origin {
-   Int producer;
+enum { MOST = 256, WORDS = MOST / 64 };
+
+/* The sources of values: instructions of the superblock, and registers from before it. */
+struct origins {
+   ULong made[WORDS];
    ULong reads;
 };
 
-struct walk {
-   struct origin* temporaries;
-   struct origin registers[REGISTERS];
-   struct dependences* out;
-   Int now;
+/* The value of a temporary: its sources, the instruction that computed it (-1: none, it is a copy of
+   a register), and whether that computed it from data that it loaded. */
+struct value {
+   struct origins from;
+   Int made;
+   Bool of_data, is_vector;
 };
 
-static struct origin origin_of_register(struct walk* w, UInt reg)
+struct walk {
+   struct value* temporaries;
+   /* The instruction that wrote each register last (-1: none here). */
+   Int writers[REGISTERS];
+   /* Whether each instruction has data references. */
+   Bool has_data[MOST];
+   struct dependences* out;
+   Int now;
+   /* Used by the instruction at hand, and used for its addresses. */
+   struct origins used, for_addresses;
+   /* Used by the statement at hand, and whether data that the instruction loaded are among it. */
+   struct origins of_statement;
+   Bool uses_data;
+};
+
+static void add(struct origins* to, const struct origins* from)
 {
-   if (w->registers[reg].producer >= 0)
-      return w->registers[reg];
-   struct origin live_in = {-1, 1ULL << reg};
-   return live_in;
+   for (Int i = 0; i < WORDS; i++)
+      to->made[i] |= from->made[i];
+   to->reads |= from->reads;
 }
 
-/* Notes that the instruction now uses a value of that origin. */
-static void use(struct walk* w, struct origin from)
+static void add_made(struct origins* to, Int instruction)
 {
-   struct dependences* d = &w->out[w->now];
-   d->reads |= from.reads;
-   Int distance = w->now - from.producer;
-   if (from.producer >= 0 && distance > 0 && distance <= 64)
-      d->producers |= 1ULL << (distance - 1);
+   to->made[instruction / 64] |= 1ULL << (instruction % 64);
+}
+
+/* Whether a value is an address, or another one, that an instruction with data has calculated
+   without them: a value to look through. */
+static Bool is_transparent(const struct walk* w, const struct value* v)
+{
+   return v->made >= 0 && !v->of_data && w->has_data[v->made];
+}
+
+/* The origins of a temporary's value, as the instruction at hand sees them. */
+static struct origins origins_of(struct walk* w, IRTemp t)
+{
+   const struct value* v = &w->temporaries[t];
+   if (v->made < 0 || v->made == w->now || is_transparent(w, v))
+      return v->from;
+   struct origins one = {{0}, 0};
+   add_made(&one, v->made);
+   if (v->is_vector)
+      w->out[v->made].reads |= VECTOR_VALUE;
+   return one;
+}
+
+static struct origins origins_of_register(const struct walk* w, UInt reg)
+{
+   struct origins one = {{0}, 0};
+   if (w->writers[reg] >= 0 && w->writers[reg] != w->now)
+      add_made(&one, w->writers[reg]);
+   else if (w->writers[reg] < 0)
+      one.reads = 1ULL << reg;
+   return one;
+}
+
+static void use(struct walk* w, const struct origins* from)
+{
+   add(&w->of_statement, from);
+}
+
+static void use_temporary(struct walk* w, IRTemp t)
+{
+   const struct origins from = origins_of(w, t);
+   const struct value* v = &w->temporaries[t];
+   use(w, &from);
+   w->uses_data |= v->made == w->now && v->of_data;
+}
+
+static void use_register(struct walk* w, UInt reg)
+{
+   const struct origins from = origins_of_register(w, reg);
+   use(w, &from);
 }
 
 /* The codes of what an instruction computes, those that take longer last, and their place in
@@ -127,6 +192,16 @@ static void compute(struct walk* w, IROp op)
 
 static void use_expr(struct walk* w, const IRExpr* e);
 
+/* An address is a constant or a temporary. */
+static void use_address(struct walk* w, const IRExpr* e)
+{
+   use_expr(w, e);
+   if (e->tag == Iex_RdTmp) {
+      const struct origins from = origins_of(w, e->Iex.RdTmp.tmp);
+      add(&w->for_addresses, &from);
+   }
+}
+
 static void use_list(struct walk* w, IRExpr* const* list)
 {
    for (Int i = 0; list[i]; i++)
@@ -137,9 +212,9 @@ static void use_list(struct walk* w, IRExpr* const* list)
 static void use_expr(struct walk* w, const IRExpr* e)
 {
    switch (e->tag) {
-      case Iex_RdTmp: use(w, w->temporaries[e->Iex.RdTmp.tmp]); break;
-      case Iex_Get: use(w, origin_of_register(w, register_of(e->Iex.Get.offset))); break;
-      case Iex_GetI: use(w, origin_of_register(w, X87)); use_expr(w, e->Iex.GetI.ix); break;
+      case Iex_RdTmp: use_temporary(w, e->Iex.RdTmp.tmp); break;
+      case Iex_Get: use_register(w, register_of(e->Iex.Get.offset)); break;
+      case Iex_GetI: use_register(w, X87); use_expr(w, e->Iex.GetI.ix); break;
       case Iex_Qop:
          compute(w, e->Iex.Qop.details->op);
          use_expr(w, e->Iex.Qop.details->arg1);
@@ -159,7 +234,10 @@ static void use_expr(struct walk* w, const IRExpr* e)
          use_expr(w, e->Iex.Binop.arg2);
          break;
       case Iex_Unop: compute(w, e->Iex.Unop.op); use_expr(w, e->Iex.Unop.arg); break;
-      case Iex_Load: use_expr(w, e->Iex.Load.addr); break;
+      case Iex_Load:
+         use_address(w, e->Iex.Load.addr);
+         w->uses_data = True;
+         break;
       case Iex_ITE:
          use_expr(w, e->Iex.ITE.cond);
          use_expr(w, e->Iex.ITE.iftrue);
@@ -170,47 +248,86 @@ static void use_expr(struct walk* w, const IRExpr* e)
    }
 }
 
-static void made_now(struct walk* w, IRTemp t)
+static void made_now(struct walk* w, IRTemp t, Bool of_data)
 {
    if (t != IRTemp_INVALID) {
-      struct origin now = {w->now, 0};
-      w->temporaries[t] = now;
+      struct value* v = &w->temporaries[t];
+      v->from = w->of_statement;
+      v->made = w->now;
+      v->of_data = of_data;
    }
 }
 
 static void assign(struct walk* w, IRTemp t, const IRExpr* e)
 {
-   if (e->tag == Iex_Get)
-      w->temporaries[t] = origin_of_register(w, register_of(e->Iex.Get.offset));
-   else if (e->tag == Iex_RdTmp)
-      w->temporaries[t] = w->temporaries[e->Iex.RdTmp.tmp];
-   else {
+   struct value* v = &w->temporaries[t];
+   if (e->tag == Iex_Get) {
+      UInt reg = register_of(e->Iex.Get.offset);
+      v->from = origins_of_register(w, reg);
+      v->made = w->writers[reg];
+      v->of_data = True;
+   } else if (e->tag == Iex_RdTmp) {
+      Bool is_vector = v->is_vector;
+      *v = w->temporaries[e->Iex.RdTmp.tmp];
+      v->is_vector = is_vector;
+   } else {
       use_expr(w, e);
-      made_now(w, t);
+      made_now(w, t, w->uses_data);
    }
 }
 
+/* The only instruction among origins, or -1 if they are others. */
+static Int only_maker(const struct origins* of)
+{
+   Int maker = -1;
+   for (Int i = 0; i < WORDS; i++) {
+      if (of->made[i] == 0)
+         continue;
+      if (maker >= 0 || (of->made[i] & (of->made[i] - 1)) != 0)
+         return -1;
+      maker = 64 * i;
+      for (ULong bits = of->made[i]; bits != 1; bits >>= 1)
+         maker++;
+   }
+   return of->reads == 0 ? maker : -1;
+}
+
+static Bool is_of_register(const struct origins* of, UInt reg)
+{
+   for (Int i = 0; i < WORDS; i++)
+      if (of->made[i] != 0)
+         return False;
+   return of->reads == 1ULL << reg;
+}
+
 /* A register is written by the instruction that made its value, unless another one wrote the
-   register since: then by the one at hand, which only copies. */
+   register since: then by the one at hand, which only copies. A register that only moves by
+   constants, as pushes move the stack pointer, counts as not written. */
 static void put(struct walk* w, UInt reg, const IRExpr* data)
 {
-   struct origin from = {-1, 0};
-   if (data->tag == Iex_RdTmp)
-      from = w->temporaries[data->Iex.RdTmp.tmp];
-   if (from.producer < 0 || from.producer < w->registers[reg].producer) {
-      use(w, from);
-      from.producer = w->now;
+   Int maker = -1;
+   if (data->tag == Iex_RdTmp) {
+      const struct value* v = &w->temporaries[data->Iex.RdTmp.tmp];
+      maker = v->made;
+      if (is_transparent(w, v)) {
+         if (w->writers[reg] < 0 && is_of_register(&v->from, reg))
+            return;
+         Int before = only_maker(&v->from);
+         maker = before >= 0 ? before : maker;
+      }
    }
-   w->out[from.producer].writes |= 1ULL << reg;
-   struct origin written = {from.producer, 0};
-   w->registers[reg] = written;
+   if (maker < 0 || maker < w->writers[reg]) {
+      use_expr(w, data);
+      maker = w->now;
+   }
+   w->out[maker].writes |= 1ULL << reg;
+   w->writers[reg] = maker;
 }
 
 static void put_now(struct walk* w, UInt reg)
 {
-   struct origin now = {w->now, 0};
    w->out[w->now].writes |= 1ULL << reg;
-   w->registers[reg] = now;
+   w->writers[reg] = w->now;
 }
 
 static void dirty(struct walk* w, const IRDirty* d)
@@ -218,32 +335,34 @@ static void dirty(struct walk* w, const IRDirty* d)
    use_expr(w, d->guard);
    use_list(w, d->args);
    if (d->mAddr)
-      use_expr(w, d->mAddr);
+      use_address(w, d->mAddr);
    for (Int i = 0; i < d->nFxState; i++) {
       UInt reg = register_of(d->fxState[i].offset);
       if (d->fxState[i].fx != Ifx_Write)
-         use(w, origin_of_register(w, reg));
+         use_register(w, reg);
       if (d->fxState[i].fx != Ifx_Read)
          put_now(w, reg);
    }
-   made_now(w, d->tmp);
+   made_now(w, d->tmp, True);
 }
 
 static void cas(struct walk* w, const IRCAS* c)
 {
-   use_expr(w, c->addr);
+   use_address(w, c->addr);
    use_expr(w, c->expdLo);
    use_expr(w, c->dataLo);
    if (c->expdHi) {
       use_expr(w, c->expdHi);
       use_expr(w, c->dataHi);
    }
-   made_now(w, c->oldLo);
-   made_now(w, c->oldHi);
+   made_now(w, c->oldLo, True);
+   made_now(w, c->oldHi, True);
 }
 
 static void statement(struct walk* w, const IRStmt* st)
 {
+   w->of_statement = (struct origins){{0}, 0};
+   w->uses_data = False;
    switch (st->tag) {
       case Ist_WrTmp: assign(w, st->Ist.WrTmp.tmp, st->Ist.WrTmp.data); break;
       case Ist_Put:
@@ -256,50 +375,107 @@ static void statement(struct walk* w, const IRStmt* st)
          use_expr(w, st->Ist.PutI.details->data);
          put_now(w, X87);
          break;
-      case Ist_Store: use_expr(w, st->Ist.Store.addr); use_expr(w, st->Ist.Store.data); break;
+      case Ist_Store: use_address(w, st->Ist.Store.addr); use_expr(w, st->Ist.Store.data); break;
       case Ist_StoreG:
-         use_expr(w, st->Ist.StoreG.details->addr);
+         use_address(w, st->Ist.StoreG.details->addr);
          use_expr(w, st->Ist.StoreG.details->data);
          use_expr(w, st->Ist.StoreG.details->guard);
          break;
       case Ist_LoadG:
-         use_expr(w, st->Ist.LoadG.details->addr);
+         use_address(w, st->Ist.LoadG.details->addr);
          use_expr(w, st->Ist.LoadG.details->alt);
          use_expr(w, st->Ist.LoadG.details->guard);
-         made_now(w, st->Ist.LoadG.details->dst);
+         made_now(w, st->Ist.LoadG.details->dst, True);
          break;
       case Ist_CAS: cas(w, st->Ist.CAS.details); break;
       case Ist_LLSC:
-         use_expr(w, st->Ist.LLSC.addr);
+         use_address(w, st->Ist.LLSC.addr);
          if (st->Ist.LLSC.storedata)
             use_expr(w, st->Ist.LLSC.storedata);
-         made_now(w, st->Ist.LLSC.result);
+         made_now(w, st->Ist.LLSC.result, True);
          break;
       case Ist_Dirty: dirty(w, st->Ist.Dirty.details); break;
       case Ist_Exit: use_expr(w, st->Ist.Exit.guard); break;
       default: break;
    }
+   add(&w->used, &w->of_statement);
+}
+
+static Bool is_data(const IRStmt* st)
+{
+   switch (st->tag) {
+      case Ist_WrTmp: return st->Ist.WrTmp.data->tag == Iex_Load;
+      case Ist_Store: case Ist_StoreG: case Ist_LoadG: case Ist_CAS: case Ist_LLSC: return True;
+      case Ist_Dirty: return st->Ist.Dirty.details->mFx != Ifx_None;
+      default: return False;
+   }
+}
+
+static Bool is_of_vectors(IRType type)
+{
+   switch (type) {
+      case Ity_I1: case Ity_I8: case Ity_I16: case Ity_I32: case Ity_I64: case Ity_I128: return False;
+      default: return True;
+   }
+}
+
+/* Earlier instructions as distances from the one at hand. */
+static ULong distances(const struct walk* w, const struct origins* of)
+{
+   ULong bits = 0;
+   for (Int distance = 1; distance <= 64 && distance <= w->now; distance++) {
+      Int maker = w->now - distance;
+      if (of->made[maker / 64] >> (maker % 64) & 1)
+         bits |= 1ULL << (distance - 1);
+   }
+   return bits;
+}
+
+static void end_instruction(struct walk* w)
+{
+   struct dependences* d = &w->out[w->now];
+   d->producers = distances(w, &w->used);
+   d->reads |= w->used.reads;
+   if (w->has_data[w->now]) {
+      d->late_producers = d->producers & ~distances(w, &w->for_addresses);
+      d->late_reads = w->used.reads & ~w->for_addresses.reads;
+   }
+   w->used = w->for_addresses = (struct origins){{0}, 0};
 }
 
 void dependences_of(const IRSB* sb, struct dependences* out, UInt instructions)
 {
+   tl_assert(instructions <= MOST);
    VG_(memset)(out, 0, instructions * sizeof *out);
    UInt temporaries = (UInt)sb->tyenv->types_used;
    struct walk w = {.out = out, .now = -1};
-   w.temporaries = VG_(malloc)("octavo.dependences", (temporaries + 1) * sizeof(struct origin));
-   for (UInt i = 0; i < temporaries; i++)
-      w.temporaries[i] = (struct origin){-1, 0};
+   w.temporaries = VG_(calloc)("octavo.dependences", temporaries + 1, sizeof(struct value));
+   for (UInt i = 0; i < temporaries; i++) {
+      w.temporaries[i].made = -1;
+      w.temporaries[i].is_vector = is_of_vectors(sb->tyenv->types[i]);
+   }
    for (UInt i = 0; i < REGISTERS; i++)
-      w.registers[i] = (struct origin){-1, 0};
+      w.writers[i] = -1;
+   for (Int i = 0, at = -1; i < sb->stmts_used; i++) {
+      at += sb->stmts[i]->tag == Ist_IMark;
+      if (at >= 0)
+         w.has_data[at] |= is_data(sb->stmts[i]);
+   }
 
    for (Int i = 0; i < sb->stmts_used; i++) {
       const IRStmt* st = sb->stmts[i];
-      if (st->tag == Ist_IMark)
+      if (st->tag == Ist_IMark) {
+         if (w.now >= 0)
+            end_instruction(&w);
          w.now++;
-      else if (w.now >= 0)
+      } else if (w.now >= 0)
          statement(&w, st);
    }
-   if (w.now >= 0)
+   if (w.now >= 0) {
+      w.of_statement = (struct origins){{0}, 0};
       use_expr(&w, sb->next);
+      add(&w.used, &w.of_statement);
+      end_instruction(&w);
+   }
    VG_(free)(w.temporaries);
 }

@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define OCTAVO_RING_MAGIC 0x00766174634f0a0dULL
-#define OCTAVO_RING_VERSION 7u
+#define OCTAVO_RING_VERSION 8u
 
 #define OCTAVO_PAGE_BYTES 4096u
 #define OCTAVO_SLOTS 960u
@@ -107,7 +107,8 @@ enum octavo_record {
    /* id | items << 32, instructions; then per item a word (bits 0-1 the kind: 0 fetch, 1 load,
       2 store, 3 modify; bit 2 guarded; bit 3 atomic; bit 4 joined; bits 16-31 bytes; bits 32-47
       offset), a fetch followed by its address; then per instruction three words: producers, reads,
-      writes. A data item that is not joined begins an address group, a joined one is in the group
+      writes; and with OCTAVO_HAS_LATE in its reads two more: those of its producers and of its reads
+      that are not needed for addresses. A data item that is not joined begins an address group, a joined one is in the group
       of the data item before; its address is `offset` bytes above the group's. */
    OCTAVO_DEFINE = 1,
    /* struct octavo_layout, then the text of the executable's path. */
@@ -154,6 +155,8 @@ enum octavo_record {
    /* 22 is written by the reader of a ring. */
 };
 
+/* In a definition. */
+#define OCTAVO_HAS_LATE (1ULL << 23)
 #define OCTAVO_INHERITED (1ULL << 32)
 /* The C library has made the mapping for its malloc. */
 #define OCTAVO_MAP_BY_MALLOC (1ULL << 32)

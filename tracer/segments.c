@@ -28,7 +28,7 @@ enum item_kind { FETCH = 0, LOAD = 1, STORE = 2, MODIFY = 3 };
 #define MAX_INSTRUCTIONS 256
 #define MAX_ITEMS 1024
 /* A definition: id and counts, two words a fetch, one a data item, three an instruction. */
-#define MAX_DEFINITION (2 + MAX_ITEMS + 4 * MAX_INSTRUCTIONS)
+#define MAX_DEFINITION (2 + MAX_ITEMS + 6 * MAX_INSTRUCTIONS)
 
 /* A definition already in the stream, found again when the same code is translated anew. */
 struct definition {
@@ -97,9 +97,14 @@ static UInt intern_segment(void)
    }
    for (UInt i = 0; i < sb.instructions; i++) {
       const struct dependences* dep = &dependences[sb.first_instruction + i];
+      Bool has_late = (dep->late_producers | dep->late_reads) != 0;
       d->payload[n++] = dep->producers;
-      d->payload[n++] = dep->reads;
+      d->payload[n++] = dep->reads | (has_late ? OCTAVO_HAS_LATE : 0);
       d->payload[n++] = dep->writes;
+      if (has_late) {
+         d->payload[n++] = dep->late_producers;
+         d->payload[n++] = dep->late_reads;
+      }
    }
    tl_assert(n <= MAX_DEFINITION && n + 1 < OCTAVO_SLACK_WORDS);
    d->words = n;

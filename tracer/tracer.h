@@ -120,6 +120,8 @@ void kernel_time_after(ThreadId tid, UInt number);
 
 struct dependences {
    ULong producers, reads, writes;
+   /* The parts of the first two that the addresses of data do not need. */
+   ULong late_producers, late_reads;
 };
 /* Fills out[0..instructions) for the superblock. */
 void dependences_of(const IRSB* sb, struct dependences* out, UInt instructions);

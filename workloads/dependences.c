@@ -1,5 +1,6 @@
-// Four instructions whose register dependences can be read off the page, in a loop of 1000 turns, and then
-// some whose addresses lie at constant distances: static, without a C library.
+// Four instructions whose register dependences can be read off the page, in a loop of 1000 turns, then
+// some whose addresses lie at constant distances, and some whose addresses need less than they do: static,
+// without a C library.
 //
 //   dependences
 
@@ -26,6 +27,16 @@ void _start(void) {
                      "mov 300(%%rsi), %%r10\n"
                      "pop %%r12\n"             // a group again, as others lie between
                      "pop %%r13\n"
+                     "test %%edi, %%edi\n"
+                     "je 2f\n"                // never
+                     "add (%%rdi), %%rbx\n"   // the sum is late
+                     "mov %%rbx, (%%rsi)\n"   // late, too
+                     "push %%rbx\n"           // late; the address reads rsp
+                     "push %%rdi\n"           // rdi is late; so does its address, not the push's
+                     "movdqu (%%rsi), %%xmm0\n"
+                     "paddd %%xmm0, %%xmm0\n"  // the load made a vector
+                     "movdqu %%xmm0, (%%rsi)\n"
+                     "2: add $16, %%rsp\n"
                      "mov $60, %%eax\n"
                      "xor %%edi, %%edi\n"
                      "syscall\n" ::"m"(cells)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow
 import xxhash
 
-STARTS = [b"OCTAVO\r\n" + struct.pack("<II", version, 0) for version in (1, 2)]
+STARTS = [b"OCTAVO\r\n" + struct.pack("<II", version, 0) for version in (1, 2, 3)]
 HEADER = struct.Struct("<4s5I5Q")
 BODY = struct.Struct("<2Q15I")
 ZSTD = pyarrow.Codec("zstd")
@@ -143,7 +143,7 @@ class Trace:
     def frames(self) -> Iterator[Frame]:
         """Every frame but the index, which is compared with the others."""
         place, index = len(STARTS[0]), b""
-        check(self.data[:place] in STARTS, "no native trace of version 1 or 2")
+        check(self.data[:place] in STARTS, "no native trace of version 1 to 3")
         while (frame := self.frame(place)).kind != INDEX:
             yield frame
             index += struct.pack("<QIIQQQ", place, frame.kind, frame.stream, *frame.counts)
@@ -310,7 +310,11 @@ def define(words: array[int], segments: list[Segment]) -> None:
         check(min(item.address for item in group) == 0, "the lowest offset of a group")
         check(all(item.address + item.size <= 4096 for item in group), "a group's reach")
         check(len(group) == 1 or not any(item.guarded for item in group), "a guarded item")
-    check((words[1], len(words)) == (instruction + 1, at + 3 * words[1]), "a definition's words")
+    check(words[1] == instruction + 1, "a definition's instructions")
+    for _ in range(words[1]):
+        has_late = words[at + 1] >> 23 & 1
+        at += 5 if has_late else 3
+    check(len(words) == at, "a definition's words")
     check(number <= len(segments), "a segment's number")
     segments[number : number + 1] = [Segment(words[1], items)]
 

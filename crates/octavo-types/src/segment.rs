@@ -82,14 +82,22 @@ impl AddressPlace {
 /// 18 the segment bases, 19 everything else, 32-63 the vector registers. Flags are computed where
 /// they are used: an instruction that needs some (a conditional jump, `adc`, `dec`, which keeps the
 /// carry) may show what the instruction that set them used.
+///
+/// Values that an instruction with data does not need for its addresses are *late*: it may load before it
+/// has them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Dependences {
     /// Earlier instructions whose values this one uses.
     pub producers: u64,
-    /// Architectural registers read; bits 20-22 are the code of its [arithmetic](Dependences::arithmetic).
+    /// Architectural registers read; bits 20-22 are the code of its [arithmetic](Dependences::arithmetic), and bit 24
+    /// says that it [makes a vector](Dependences::makes_vector).
     pub reads: u64,
     /// Architectural registers written.
     pub writes: u64,
+    /// The late ones among `producers`.
+    pub late_producers: u64,
+    /// The late ones among the registers read.
+    pub late_reads: u64,
 }
 
 /// Kinds of computation, as far as it takes more than a cycle.
@@ -126,15 +134,25 @@ impl Arithmetic {
 }
 
 impl Dependences {
-    /// The register of the flags.
-    const FLAGS: u64 = 1 << 16;
-    /// The bits of `reads` that are no registers, but the code of the instruction's [`Arithmetic`].
+    /// The general registers.
+    const GENERAL: u64 = 0xffff;
+    /// The general registers and the flags.
+    const INTEGERS: u64 = Self::GENERAL | 1 << 16;
+    /// The bits of `reads` that are no registers.
+    const NO_REGISTERS: u64 = 0xfff << 20;
+    const VECTOR_VALUE: u64 = 1 << 24;
+    /// The code of the instruction's [`Arithmetic`].
     const ARITHMETIC: u64 = 0b111 << Self::ARITHMETIC_SHIFT;
     const ARITHMETIC_SHIFT: u32 = 20;
 
-    /// The registers that it reads, without the code of its arithmetic.
+    /// The registers that it reads.
     pub const fn registers_read(&self) -> u64 {
-        self.reads & !Self::ARITHMETIC
+        self.reads & !Self::NO_REGISTERS
+    }
+
+    /// Whether a value that other instructions of the superblock use is a vector or a floating-point number.
+    pub const fn makes_vector(&self) -> bool {
+        self.reads & Self::VECTOR_VALUE != 0
     }
 
     /// The kind of its computation; `None` for what takes a cycle, and where it is not known.
@@ -200,7 +218,8 @@ pub enum SegmentError {
 pub struct Segment {
     items: Box<[Item]>,
     dependences: Box<[Dependences]>,
-    registers_written: Box<[u8]>,
+    /// Whether each instruction writes an integer register.
+    writes_integer: Box<[bool]>,
     data: Box<[DataItem]>,
     fetch_pages: Box<[FetchPage]>,
     instructions: u32,
@@ -263,7 +282,7 @@ impl Segment {
         check_groups(&data)?;
         Ok(Segment {
             items: items.into(),
-            registers_written: registers_written(&dependences),
+            writes_integer: writes_integer(&dependences),
             dependences: dependences.into(),
             data: data.into(),
             fetch_pages: fetch_pages.into(),
@@ -286,11 +305,11 @@ impl Segment {
         &self.dependences
     }
 
-    /// How many registers the instruction of this number writes, as far as is known: those that it leaves
-    /// for after the superblock, without the flags, and at least one if any value of it is used.
+    /// Whether the instruction of this number writes an integer register, as far as is known: it leaves a
+    /// general one for after the superblock, or an integer that others of the superblock use.
     #[inline(always)]
-    pub fn registers_written(&self, instruction: usize) -> u8 {
-        self.registers_written.get(instruction).copied().unwrap_or(0)
+    pub fn writes_integer(&self, instruction: usize) -> bool {
+        self.writes_integer.get(instruction).copied().unwrap_or(false)
     }
 
     /// The data items in execution order.
@@ -449,20 +468,17 @@ fn check_groups(data: &[DataItem]) -> Result<(), SegmentError> {
     Ok(())
 }
 
-fn registers_written(dependences: &[Dependences]) -> Box<[u8]> {
-    let mut written: Box<[u8]> = dependences
-        .iter()
-        .map(|of| {
-            let without_flags = (of.writes & !Dependences::FLAGS).count_ones() as u8;
-            without_flags.max(u8::from(of.writes != 0))
-        })
-        .collect();
+fn writes_integer(dependences: &[Dependences]) -> Box<[bool]> {
+    let leaves_integer = |of: &Dependences| of.writes & Dependences::GENERAL != 0;
+    let mut written: Box<[bool]> = dependences.iter().map(leaves_integer).collect();
     for (number, of) in dependences.iter().enumerate() {
         let mut producers = of.producers;
         while producers != 0 {
             // A producer may lie in an earlier segment of the superblock.
             if let Some(producer) = number.checked_sub(producers.trailing_zeros() as usize + 1) {
-                written[producer] = written[producer].max(1);
+                let made_by = &dependences[producer];
+                written[producer] |=
+                    made_by.writes & !Dependences::INTEGERS == 0 && !made_by.makes_vector();
             }
             producers &= producers - 1;
         }
@@ -525,15 +541,27 @@ mod tests {
     }
 
     #[test]
-    fn an_instruction_writes_a_register_if_its_value_is_used_or_left() {
-        let items = vec![item(ItemKind::Fetch, 1, 0x1000); 4];
-        let of = |producers, writes| Dependences { producers, reads: 0, writes };
-        // One is used by the next but one; one leaves rax, rcx and the flags; one leaves the flags; the last uses
-        // a value from before the segment.
-        let dependences = vec![of(0, 0), of(0, 0b11 | 1 << 16), of(0b10, 1 << 16), of(0b1000, 0)];
+    fn an_instruction_writes_an_integer_register_if_it_leaves_one_or_its_value_is_used() {
+        let items = vec![item(ItemKind::Fetch, 1, 0x1000); 7];
+        let of = |producers, reads, writes| Dependences {
+            producers,
+            reads,
+            writes,
+            ..Default::default()
+        };
+        let (rax, flags, xmm0) = (1, 1 << 16, 1 << 32);
+        let dependences = vec![
+            of(0, 0, 0),                         // used by the third
+            of(0, 0, rax | flags),               // leaves two
+            of(0b10, 0, flags),                  // leaves the flags alone
+            of(0, 0, xmm0),                      // a vector
+            of(0, Dependences::VECTOR_VALUE, 0), // used by the next
+            of(0b11, 0, flags),                  // used by the last, beside the flags
+            of(0b1, 0, 0),
+        ];
         let segment = Segment::new(items, dependences).unwrap();
-        let written: Vec<u8> = (0..4).map(|number| segment.registers_written(number)).collect();
-        assert_eq!(written, [1, 2, 1, 0]);
+        let written: Vec<bool> = (0..7).map(|number| segment.writes_integer(number)).collect();
+        assert_eq!(written, [true, true, false, false, false, true, false]);
     }
 
     /// A fetch and loads of 8 bytes, by whether each leads an address group, its offset in it, and whether it is

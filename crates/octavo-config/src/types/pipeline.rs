@@ -20,7 +20,7 @@ pub struct PipelineConfig {
     pub commit_width: u32,
     /// Entries of the reorder buffer: 1 to [`PipelineConfig::MAX_REORDER_BUFFER`].
     pub reorder_buffer: u32,
-    /// Registers that instructions between dispatch and commit may write: 1 to 1023.
+    /// Integer registers that instructions between dispatch and commit may write: 1 to 1023.
     pub rename_registers: u32,
     /// Loads from dispatch to commit: 1 to 1023.
     pub load_queue: u32,

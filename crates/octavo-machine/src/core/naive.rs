@@ -268,9 +268,10 @@ struct Entry {
     is_redirected: bool,
     is_after_taken: bool,
     continues: bool,
-    writes: u32,
+    writes: bool,
     computes: Option<Arithmetic>,
     distances: Vec<u64>,
+    late: Vec<u64>,
     forwards: Vec<u64>,
     references: Vec<(Reference, LineAccess, Option<Cost>)>,
 }
@@ -371,7 +372,7 @@ impl NaiveCore {
                 is_redirected: header.is_redirected(),
                 is_after_taken: header.is_after_taken(),
                 continues: header.continues(),
-                writes: header.registers_written(),
+                writes: header.writes_integer(),
                 computes: header.arithmetic(),
                 ..Entry::default()
             };
@@ -379,6 +380,11 @@ impl NaiveCore {
                 Word::Distances(more) => each_distance(more, |distance| {
                     if distance > 0 {
                         entry.distances.push(u64::from(distance));
+                    }
+                }),
+                Word::Late(more) => each_distance(more, |distance| {
+                    if distance > 0 {
+                        entry.late.push(u64::from(distance));
                     }
                 }),
                 Word::Forward(distance) => entry.forwards.push(u64::from(distance)),
@@ -453,9 +459,9 @@ impl NaiveCore {
             let count = (ends.len() + own).saturating_sub(room as usize);
             ends.iter().take(count).copied().max().unwrap_or(0)
         };
-        if entry.writes > 0 {
+        if entry.writes {
             let room = self.config.rename_registers;
-            from = from.max(must_be_free(&self.registers, entry.writes as usize, room));
+            from = from.max(must_be_free(&self.registers, 1, room));
         }
         if count(false) > 0 {
             from = from.max(must_be_free(&self.loads, count(false), self.config.load_queue));
@@ -468,8 +474,11 @@ impl NaiveCore {
             waits.push((from.max(in_order), with_stores, STORES));
         }
         let mut dispatched = self.dispatch.first(with_stores);
-        let producers = entry.distances.iter().filter_map(|of| number.checked_sub(*of as usize));
-        let operands = producers.map(|of| self.complete[of]).max().unwrap_or(0);
+        let complete_of = |distances: &[u64]| {
+            let producers = distances.iter().filter_map(|of| number.checked_sub(*of as usize));
+            producers.map(|of| self.complete[of]).max().unwrap_or(0)
+        };
+        let (operands, late) = (complete_of(&entry.distances), complete_of(&entry.late));
         let handled = entry.references.iter().filter(|of| !of.0.is_fetch()).filter_map(|of| of.2);
         let handled: Vec<Cost> = handled.filter(|cost| cost.handler_cycles > 0).collect();
         if !handled.is_empty() {
@@ -498,7 +507,7 @@ impl NaiveCore {
         let mut complete = ready;
         let (mut loaded, mut of_loads, mut slowest) = (ready, Waits::new(), Waits::new());
         if count(false) + count(true) == 0 {
-            let at = (ready..).find(|at| self.issue.is_free(*at)).expect("a free slot");
+            let at = (ready.max(late)..).find(|at| self.issue.is_free(*at)).expect("a free slot");
             self.issue.take(at);
             complete = at + u64::from(computes);
         }
@@ -531,7 +540,8 @@ impl NaiveCore {
             }
         }
         if count(false) + count(true) > 0 {
-            complete += u64::from(computes - 1);
+            // It computes when it has its late operands, and what it loads.
+            complete = complete.max(late + 1) + u64::from(computes - 1);
         }
         waits.extend(slowest);
         self.complete.push(complete);
@@ -540,7 +550,7 @@ impl NaiveCore {
         let before = self.commit.times.last().copied().unwrap_or(0);
         waits.push((complete, self.verified, VERIFIED));
         let committed = self.commit.take(complete.max(self.verified));
-        self.registers.extend((0..entry.writes).map(|_| committed));
+        self.registers.extend(entry.writes.then_some(committed));
         self.loads.extend((0..count(false)).map(|_| committed));
         for (reference, access, cost) in &entry.references {
             if reference.is_store() {
@@ -875,9 +885,10 @@ struct ReferenceDraft {
 struct EntryDraft {
     continues: bool,
     followed: (bool, bool),
-    writes: u32,
+    writes: bool,
     computes: Option<Arithmetic>,
     distances: Vec<u64>,
+    late: Vec<u64>,
     forward: Option<u64>,
     fetch: Option<(u64, Option<CostDraft>)>,
     references: Vec<ReferenceDraft>,
@@ -975,15 +986,18 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
     let fetch = prop::option::weighted(0.1, (line(), cost()));
     let flag = |weight| prop::bool::weighted(weight);
     (
-        (flag(0.05), (flag(0.05), flag(0.15)), prop_oneof![0u32..=2, 0u32..=7], 0u8..12),
-        prop_oneof![3 => vec(distance.clone(), 0..=2), 1 => vec(distance.clone(), 0..=5)],
+        (flag(0.05), (flag(0.05), flag(0.15)), any::<bool>(), 0u8..12),
+        (
+            prop_oneof![3 => vec(distance.clone(), 0..=2), 1 => vec(distance.clone(), 0..=5)],
+            prop_oneof![2 => vec(distance.clone(), 0..=1), 1 => vec(distance.clone(), 0..=4)],
+        ),
         prop::option::weighted(0.15, distance),
         (fetch, references, (flag(0.05), flag(0.02))),
     )
         .prop_map(
             |(
                 (continues, followed, writes, code),
-                distances,
+                (distances, late),
                 forward,
                 (fetch, references, ends),
             )| {
@@ -993,6 +1007,7 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
                     writes,
                     computes: Arithmetic::of_code(code),
                     distances,
+                    late,
                     forward,
                     fetch,
                     references,
@@ -1176,12 +1191,17 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
         if entry.continues && number > 0 {
             ops.continuation();
         } else {
-            let distances: Vec<u64> =
-                entry.distances.iter().copied().filter(|of| *of <= number as u64).collect();
+            let known = |distances: &[u64]| -> Vec<u64> {
+                distances.iter().copied().filter(|of| *of <= number as u64).collect()
+            };
             let (is_mispredicted, is_taken) =
                 if number > 0 { entry.followed } else { (false, false) };
             let with = Beginning::new(entry.writes, entry.computes);
-            ops.begin_with(with.after(Followed { is_mispredicted, is_taken }), &distances);
+            ops.begin_with(
+                with.after(Followed { is_mispredicted, is_taken }),
+                &known(&entry.distances),
+                &known(&entry.late),
+            );
         }
         if let Some((line, cost)) = &entry.fetch {
             batch.access(*line, Access::Fetch, cost.as_ref(), memory);

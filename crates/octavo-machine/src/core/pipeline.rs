@@ -39,8 +39,7 @@ use super::stack::{Part, Stack, Stacks};
 use super::{Cost, Costs, Speculation};
 use crate::counters::Counters;
 use crate::front::{
-    Entry, Header, LineAccess, Lines, MAX_DISTANCE, MAX_WRITES, Reference, Simple, Word,
-    each_distance, entries,
+    Entry, Header, LineAccess, Lines, MAX_DISTANCE, Reference, Simple, Word, each_distance, entries,
 };
 
 /// The epoch of a lane moves on when it commits after this time: while the slots of most cycles are in their array.
@@ -300,8 +299,10 @@ impl<V: Lanes> Referenced<V> {
 /// An entry without its references.
 struct Operands<V> {
     header: Header,
-    /// When all its producers are complete.
+    /// When all its producers are complete but the late ones.
     operands: V,
+    /// When the late ones are.
+    late: V,
     /// When the store is complete from which its loads take their value.
     forwarded: Option<V>,
 }
@@ -448,7 +449,7 @@ impl<V: Lanes> Pipeline<V> {
             registers: 0,
             loads: 0,
             stores: 0,
-            register_ends: Ring::new(config.rename_registers + MAX_WRITES),
+            register_ends: Ring::new(config.rename_registers + 1),
             load_ends: Ring::new(config.load_queue),
             store_ends: Ring::new(config.store_queue),
             fetch: InOrder::new(config.fetch_width()),
@@ -536,11 +537,18 @@ impl<V: Lanes> Pipeline<V> {
     ) {
         let mut references = std::mem::take(&mut self.references);
         references.clear();
-        let mut operands =
-            Operands { header: entry.header(), operands: V::all(0), forwarded: None };
+        let mut operands = Operands {
+            header: entry.header(),
+            operands: V::all(0),
+            late: V::all(0),
+            forwarded: None,
+        };
         entry.each_word(|word| match word {
             Word::Distances(distances) => each_distance(distances, |distance| {
                 operands.operands = operands.operands.max(self.complete_before(distance));
+            }),
+            Word::Late(distances) => each_distance(distances, |distance| {
+                operands.late = operands.late.max(self.complete_before(distance));
             }),
             Word::Forward(distance) => {
                 let complete = self.complete_before(distance);
@@ -582,12 +590,19 @@ impl<V: Lanes> Pipeline<V> {
     ) {
         let header = entry.header;
         let (loads, stores) = (entry.loads() != 0, entry.stores() != 0);
+        // Beside references, the second of two distances may be late.
+        let beside = (loads || stores) && header.has_late();
         let [first, second] = header.distances().map(|of| self.complete_before(of));
-        let mut operands = first.max(second);
+        let (mut operands, mut late) =
+            if beside { (first, second) } else { (first.max(second), V::all(0)) };
         let mut forwarded = V::all(0);
         if entry.has_more() {
             let [third, fourth] = entry.more_distances().map(|of| self.complete_before(of));
-            operands = operands.max(third.max(fourth));
+            if beside {
+                (operands, late) = (operands.max(third), late.max(fourth));
+            } else {
+                operands = operands.max(third.max(fourth));
+            }
             // The distance 0, of an entry that takes nothing from a store, gives a time that delays nothing.
             forwarded = self.complete_before(entry.forward());
         }
@@ -595,8 +610,8 @@ impl<V: Lanes> Pipeline<V> {
 
         let branches = self.fetch_next(header);
         let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
-        let written = header.registers_written();
-        let mut earliest = fetched.max(self.room_for(written));
+        let writes = header.writes_integer();
+        let mut earliest = fetched.max(self.room_for(writes));
         let mut full_stores = V::all(0);
         if loads {
             let before = self.loads.wrapping_sub(u64::from(self.config.load_queue));
@@ -626,6 +641,9 @@ impl<V: Lanes> Pipeline<V> {
             complete = end.plus(V::all(self.cycles_to_compute(header) - 1));
             slowest = Some(waits);
         }
+        if beside {
+            complete = complete.max(late.plus(V::all(self.cycles_to_compute(header))));
+        }
 
         let before = self.commit.cycle();
         let committed = self.commit.take(complete);
@@ -643,7 +661,7 @@ impl<V: Lanes> Pipeline<V> {
             }
             self.stacks.end(left, since);
         }
-        self.end_entry(written, dispatched, complete, committed);
+        self.end_entry(writes, dispatched, complete, committed);
 
         if loads {
             self.load_ends.set(self.loads, committed);
@@ -742,8 +760,8 @@ impl<V: Lanes> Pipeline<V> {
         let now = Now { costs, now: self.fetch.cycle() };
 
         self.fetch_entry(header, references, &now, &mut waits);
-        let written = header.registers_written();
-        let mut dispatched = self.dispatch_entry(written, references, &mut waits);
+        let writes = header.writes_integer();
+        let mut dispatched = self.dispatch_entry(writes, references, &mut waits);
         if has_costs && costs.iter().any(|of| of.has_handlers) {
             self.interrupt_entry(&mut dispatched, entry, references, costs, &mut waits);
         }
@@ -757,7 +775,7 @@ impl<V: Lanes> Pipeline<V> {
         }
         let committed = self.commit.take(verified);
         self.count_cycles(committed.minus(before), &waits);
-        self.end_entry(written, dispatched, complete, committed);
+        self.end_entry(writes, dispatched, complete, committed);
         self.commit_memory(committed, references, &now);
         if has_costs {
             for (lane, memory) in self.memory.iter_mut().enumerate() {
@@ -902,12 +920,12 @@ impl<V: Lanes> Pipeline<V> {
     #[inline(always)]
     fn dispatch_entry(
         &mut self,
-        written: u32,
+        writes: bool,
         references: &[Referenced<V>],
         waits: &mut Waits<V>,
     ) -> V {
         let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
-        let mut earliest = fetched.max(self.room_for(written));
+        let mut earliest = fetched.max(self.room_for(writes));
         let (mut loads, mut stores) = (self.loads, self.stores);
         let mut stored = V::all(0);
         for Referenced { reference, .. } in references {
@@ -928,41 +946,27 @@ impl<V: Lanes> Pipeline<V> {
         self.dispatch.take(earliest.max(stored))
     }
 
-    /// When there is room in the reorder buffer for the entry to come, and for the registers that it writes.
+    /// When there is room in the reorder buffer for the entry to come, and for the register that it writes.
     #[inline(always)]
-    fn room_for(&self, written: u32) -> V {
+    fn room_for(&self, writes: bool) -> V {
         let committed = *self.committed.get(self.before(self.config.reorder_buffer));
-        if written == 0 {
+        if !writes {
             return committed;
         }
-        // Registers are freed in the order in which they were taken: the last one waits longest.
-        // An instruction that writes more than there are waits for all before it.
-        let room = self.config.rename_registers.max(written);
-        let freed = (self.registers + u64::from(written)).wrapping_sub(u64::from(room) + 1);
+        let freed = self.registers.wrapping_sub(u64::from(self.config.rename_registers));
         committed.max(*self.register_ends.get(freed))
     }
 
     /// Keeps the times of an entry, and goes on to the next one.
     #[inline(always)]
-    fn end_entry(&mut self, written: u32, dispatched: V, complete: V, committed: V) {
+    fn end_entry(&mut self, writes: bool, dispatched: V, complete: V, committed: V) {
         self.dispatched.set(self.entries, dispatched);
         self.complete.set(self.entries, complete);
         self.committed.set(self.entries, committed);
         self.entries += 1;
-        self.write_registers(written, committed);
-    }
-
-    /// The entry that has just committed frees the registers that it writes.
-    #[inline(always)]
-    fn write_registers(&mut self, written: u32, committed: V) {
-        if written == 1 {
-            self.register_ends.set(self.registers, committed);
-        } else {
-            for number in 0..u64::from(written) {
-                self.register_ends.set(self.registers + number, committed);
-            }
-        }
-        self.registers += u64::from(written);
+        // The place is that of the next register that is written, if this entry writes none.
+        self.register_ends.set(self.registers, committed);
+        self.registers += u64::from(writes);
     }
 
     /// Executes the references and the computation of an entry that was dispatched at a cycle. Returns when it
@@ -979,6 +983,7 @@ impl<V: Lanes> Pipeline<V> {
         let ready = entry.operands.max(dispatched.plus(V::all(1)));
         let computes = self.cycles_to_compute(entry.header);
         if references.iter().all(|of| of.reference.is_fetch()) {
+            let ready = ready.max(entry.late);
             let start = self.issue.take(Slot::of(0, 0), ready, dispatched);
             return start.plus(V::all(computes));
         }
@@ -1012,7 +1017,7 @@ impl<V: Lanes> Pipeline<V> {
             waits.slowest.replace(&mut complete, &end, &own);
         }
         // One cycle of arithmetic is hidden behind a reference.
-        complete.plus(V::all(computes - 1))
+        complete.max(entry.late.plus(V::all(1))).plus(V::all(computes - 1))
     }
 
     /// Cycles of an instruction's arithmetic.

@@ -50,8 +50,57 @@ struct InstructionFlow {
     beginning: Beginning,
     /// Registers that were written before the segment, and the places of their distances.
     reads: [(u8, Place); 2],
-    /// If it has more producers than have places, all distances that are known, and all registers.
-    many: Option<Box<(Vec<u64>, Vec<u8>)>>,
+    /// If it has more producers than have places, all of them, and all late ones.
+    many: Option<Box<[Producers; 2]>>,
+}
+
+/// Producers of an instruction.
+#[derive(Clone, Default, Debug)]
+struct Producers {
+    /// The distances that are known.
+    distances: Vec<u64>,
+    /// Registers that were written before the segment.
+    registers: Vec<u8>,
+}
+
+impl Producers {
+    /// Instructions of a set, and the last writers of registers: `writers` has the ones in the segment, before the
+    /// instruction of this number.
+    fn new(producers: u64, registers: u64, number: usize, writers: &[Option<usize>]) -> Self {
+        let mut distances: Vec<u64> = bits(producers).map(|bit| u64::from(bit) + 1).collect();
+        let mut before = Vec::new();
+        for register in bits(registers) {
+            match writers[usize::from(register)] {
+                Some(writer) => distances.push((number - writer) as u64),
+                None => before.push(register),
+            }
+        }
+        distances.retain(|distance| *distance <= MAX_DISTANCE);
+        distances.sort_unstable();
+        distances.dedup();
+        Producers { distances, registers: before }
+    }
+
+    /// Without those that are in others, too.
+    fn without(mut self, others: &Producers) -> Self {
+        self.distances.retain(|of| !others.distances.contains(of));
+        self.registers.retain(|of| !others.registers.contains(of));
+        self
+    }
+
+    fn len(&self) -> usize {
+        self.distances.len() + self.registers.len()
+    }
+
+    /// All distances.
+    fn known(&self, dataflow: &Dataflow) -> Vec<u64> {
+        let of_registers = self.registers.iter().map(|register| dataflow.distance(*register));
+        self.distances
+            .iter()
+            .copied()
+            .chain(of_registers.filter(|distance| *distance > 0))
+            .collect()
+    }
 }
 
 impl SegmentFlow {
@@ -65,21 +114,18 @@ impl SegmentFlow {
         let count = segment.instructions() as usize;
         let instructions = (0..count).map(|number| {
             let of = segment.dependences().get(number).copied().unwrap_or_default();
-            let mut distances: Vec<u64> =
-                bits(of.producers).map(|bit| u64::from(bit) + 1).collect();
-            let mut reads = Vec::new();
-            for register in bits(of.registers_read()) {
-                match writers[usize::from(register)] {
-                    Some(writer) => distances.push((number - writer) as u64),
-                    None => reads.push(register),
-                }
-            }
+            let (late, late_reads) =
+                (of.producers & of.late_producers, of.registers_read() & of.late_reads);
+            let early = Producers::new(
+                of.producers & !late,
+                of.registers_read() & !late_reads,
+                number,
+                &writers,
+            );
+            let late = Producers::new(late, late_reads, number, &writers).without(&early);
             bits(of.writes).for_each(|register| writers[usize::from(register)] = Some(number));
-            distances.retain(|distance| *distance <= MAX_DISTANCE);
-            distances.sort_unstable();
-            distances.dedup();
-            let written = u32::from(segment.registers_written(number));
-            InstructionFlow::new(Beginning::new(written, of.arithmetic()), distances, reads)
+            let writes = segment.writes_integer(number);
+            InstructionFlow::new(Beginning::new(writes, of.arithmetic()), early, late)
         });
         let instructions = instructions.collect();
         let written = writers.iter().enumerate();
@@ -90,21 +136,28 @@ impl SegmentFlow {
 }
 
 impl InstructionFlow {
-    fn new(beginning: Beginning, distances: Vec<u64>, reads: Vec<u8>) -> Self {
-        let places = Beginning::PLACES;
-        let mut own_reads = [(NO_REGISTER, places[0]); 2];
-        if distances.len() + reads.len() > places.len() || reads.len() > own_reads.len() {
-            let many = Some(Box::new((distances, reads)));
-            return InstructionFlow { beginning, reads: own_reads, many };
+    fn new(beginning: Beginning, early: Producers, late: Producers) -> Self {
+        let has_late = late.len() > 0;
+        let [places, late_places] = &Beginning::PLACES_BESIDE_LATE;
+        let places = if has_late { places } else { &Beginning::PLACES[..] };
+        let mut reads = [(NO_REGISTER, Beginning::PLACES[0]); 2];
+        if early.len() > places.len()
+            || late.len() > late_places.len()
+            || early.registers.len() + late.registers.len() > reads.len()
+        {
+            return InstructionFlow { beginning, reads, many: Some(Box::new([early, late])) };
         }
-        let (mut beginning, mut places) = (beginning, places.into_iter());
-        for (distance, place) in distances.into_iter().zip(&mut places) {
-            beginning = beginning.with_distance(place, distance);
+        let (mut beginning, mut own) = (beginning.with_late(has_late), reads.iter_mut());
+        for (of, places) in [(early, places), (late, late_places)] {
+            let mut places = places.iter();
+            for (distance, place) in of.distances.into_iter().zip(&mut places) {
+                beginning = beginning.with_distance(*place, distance);
+            }
+            for (read, own) in of.registers.into_iter().zip(places).zip(&mut own) {
+                *own = (read.0, *read.1);
+            }
         }
-        for (own, read) in own_reads.iter_mut().zip(reads.into_iter().zip(places)) {
-            *own = read;
-        }
-        InstructionFlow { beginning, reads: own_reads, many: None }
+        InstructionFlow { beginning, reads, many: None }
     }
 }
 
@@ -144,11 +197,8 @@ impl Dataflow {
         let InstructionFlow { beginning, reads, many } = &of.instructions[number];
         let mut beginning = beginning.after(std::mem::take(&mut self.followed));
         if let Some(many) = many {
-            let (distances, registers) = &**many;
-            let mut distances = distances.clone();
-            let of_registers = registers.iter().map(|register| self.distance(*register));
-            distances.extend(of_registers.filter(|distance| *distance > 0));
-            ops.begin_with(beginning, &distances);
+            let [early, late] = many.each_ref().map(|of| of.known(self));
+            ops.begin_with(beginning, &early, &late);
         } else {
             for (register, place) in reads {
                 beginning = beginning.with_distance(*place, self.distance(*register));
@@ -242,11 +292,16 @@ mod tests {
     fn dependences() -> impl Strategy<Value = Dependences> {
         let bits =
             || prop_oneof![Just(0), (0u32..64).prop_map(|bit| 1 << bit), 0u64..8, any::<u64>()];
-        (bits(), bits(), bits()).prop_map(|(producers, reads, writes)| Dependences {
-            producers,
-            reads,
-            writes,
-        })
+        let late = prop_oneof![2 => Just((0, 0)), 1 => (bits(), bits())];
+        (bits(), bits(), bits(), late).prop_map(
+            |(producers, reads, writes, (late_producers, late_reads))| Dependences {
+                producers,
+                reads,
+                writes,
+                late_producers,
+                late_reads,
+            },
+        )
     }
 
     /// A segment of instructions with these dependences.
@@ -268,7 +323,8 @@ mod tests {
     proptest! {
         #![proptest_config(octavo_oracle::cases(256))]
 
-        /// Beside all producers of each instruction, by the number of the entry that wrote each register last.
+        /// Beside all producers of each instruction, by the number of the entry that wrote each register last: those
+        /// that are not late, and the others.
         #[test]
         fn producers_are_those_that_wrote_last(
             segments in vec(vec(dependences(), 1..12), 1..5),
@@ -288,7 +344,7 @@ mod tests {
                 fast.begin(&flows[number]);
                 if continues {
                     fast.continuation(&mut ops);
-                    expected.push((BTreeSet::from([1]), 0, None));
+                    expected.push((BTreeSet::from([1]), BTreeSet::new(), false, None));
                 }
                 for (place, of) in (0..segments[number].instructions() as usize)
                     .map(|place| (place, segments[number].dependences().get(place).copied().unwrap_or_default()))
@@ -296,28 +352,40 @@ mod tests {
                     fast.instruction(&flows[number], place, &mut ops);
                     let entry = expected.len();
                     let has = |bits: u64, bit: u32| bits >> bit & 1 == 1;
-                    let mut distances: BTreeSet<usize> =
-                        (0..64).filter(|bit| has(of.producers, *bit)).map(|bit| bit as usize + 1).collect();
-                    distances.extend((0..64)
-                        .filter(|register| has(of.registers_read(), *register))
-                        .filter_map(|register| Some(entry - writers.get(&register)?))
-                        .filter(|distance| *distance <= MAX_DISTANCE as usize));
+                    let distances_of = |producers: u64, registers: u64| -> BTreeSet<usize> {
+                        (0..64).filter(|bit| has(producers, *bit)).map(|bit| bit as usize + 1)
+                            .chain((0..64)
+                                .filter(|register| has(registers, *register))
+                                .filter_map(|register| Some(entry - writers.get(&register)?))
+                                .filter(|distance| *distance <= MAX_DISTANCE as usize))
+                            .collect()
+                    };
+                    let early = distances_of(
+                        of.producers & !of.late_producers,
+                        of.registers_read() & !of.late_reads,
+                    );
+                    let all = distances_of(of.producers, of.registers_read());
+                    let late: BTreeSet<usize> = all.difference(&early).copied().collect();
                     writers.extend((0..64).filter(|register| has(of.writes, *register)).map(|register| (register, entry)));
-                    let written = u32::from(segments[number].registers_written(place)).min(7);
-                    expected.push((distances, written, of.arithmetic()));
+                    expected.push((early, late, segments[number].writes_integer(place), of.arithmetic()));
                 }
                 fast.end(&flows[number]);
             }
             let found: Vec<_> = entries(ops.words())
                 .map(|entry| {
-                    let mut distances = BTreeSet::new();
-                    entry.each_word(|word| match word {
-                        Word::Distances(of) => each_distance(of, |distance| {
-                            distances.extend((distance > 0).then_some(distance as usize));
-                        }),
-                        other => panic!("{other:?} is of no instruction"),
+                    let (mut early, mut late) = (BTreeSet::new(), BTreeSet::new());
+                    entry.each_word(|word| {
+                        let (into, of) = match word {
+                            Word::Distances(of) => (&mut early, of),
+                            Word::Late(of) => (&mut late, of),
+                            other => panic!("{other:?} is of no instruction"),
+                        };
+                        each_distance(of, |distance| {
+                            into.extend((distance > 0).then_some(distance as usize));
+                        });
                     });
-                    (distances, entry.header().registers_written(), entry.header().arithmetic())
+                    let late = late.difference(&early).copied().collect();
+                    (early, late, entry.header().writes_integer(), entry.header().arithmetic())
                 })
                 .collect();
             prop_assert_eq!(found, expected);

@@ -34,9 +34,7 @@ pub use image::Image;
 use image::Pages;
 #[cfg(test)]
 pub use ops::Beginning;
-pub use ops::{
-    Entry, Header, MAX_DISTANCE, MAX_WRITES, Ops, Reference, Simple, Word, each_distance, entries,
-};
+pub use ops::{Entry, Header, MAX_DISTANCE, Ops, Reference, Simple, Word, each_distance, entries};
 use plan::Step;
 
 /// The repeats that the front filters out, weakest filter first.

@@ -1,7 +1,7 @@
 //! The instructions of a batch with their dependences, for cores, in words of 32 bits.
 //!
 //! An instruction is an *entry*: distances to producers, and references. A distance says how many entries earlier a
-//! producer stands. A reference names the access of the batch that serves it; it is *fresh* if the access is its own,
+//! producer stands; it is *late* if the references do not wait for the producer. A reference names the access of the batch that serves it; it is *fresh* if the access is its own,
 //! else it repeats a line that an earlier reference has accessed. Fresh references are served in their order.
 //!
 //! Most entries have few distances, and one reference to data at most. Such a [`Simple`] entry is three words, so that
@@ -21,9 +21,10 @@ const DISTANCE: u32 = MAX_DISTANCE as u32;
 const REDIRECTED: u32 = 1 << 20;
 const AFTER_TAKEN: u32 = 1 << 21;
 const CONTINUES: u32 = 1 << 22;
-const WRITES_SHIFT: u32 = 23;
-/// The most registers written that an entry counts.
-pub const MAX_WRITES: u32 = 7;
+/// It writes an integer register.
+const WRITES: u32 = 1 << 23;
+/// The second of two distances is late.
+const HAS_LATE: u32 = 1 << 24;
 const ARITHMETIC_SHIFT: u32 = 26;
 const ARITHMETIC: u32 = 0b111;
 const KIND_SHIFT: u32 = 29;
@@ -43,6 +44,7 @@ const FETCHES_SHIFT: u32 = 3 * DISTANCE_BITS;
 const MAX_FETCHES: u32 = 3;
 
 const TAG_SHIFT: u32 = 30;
+const LATE: u32 = 0;
 const DISTANCES: u32 = 1;
 const REFERENCE: u32 = 2;
 const FORWARD: u32 = 3;
@@ -81,8 +83,10 @@ pub struct Compound<'w> {
 /// One word of a compound entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Word {
-    /// Distances of further producers, in ten bits each; 0 is none.
+    /// Distances of producers, in ten bits each; 0 is none.
     Distances(u32),
+    /// Distances of late producers.
+    Late(u32),
     /// A reference of the entry.
     Reference(Reference),
     /// A load takes its value from the store this many entries before.
@@ -112,10 +116,16 @@ impl Header {
         self.0 & CONTINUES != 0
     }
 
-    /// How many registers it writes, 7 at most.
+    /// Whether it writes an integer register.
     #[inline(always)]
-    pub fn registers_written(self) -> u32 {
-        self.0 >> WRITES_SHIFT & MAX_WRITES
+    pub fn writes_integer(self) -> bool {
+        self.0 & WRITES != 0
+    }
+
+    /// Whether the second of its distances is late, and that of its [further ones](Simple::more_distances).
+    #[inline(always)]
+    pub fn has_late(self) -> bool {
+        self.0 & HAS_LATE != 0
     }
 
     /// The kind of its computation, if that takes more than a cycle.
@@ -134,6 +144,15 @@ impl Header {
     #[inline(always)]
     pub fn distances(self) -> [u32; 2] {
         [self.0 & DISTANCE, self.0 >> DISTANCE_BITS & DISTANCE]
+    }
+
+    /// Two distances as words.
+    fn words_of(self, [first, second]: [u32; 2]) -> [Word; 2] {
+        if self.has_late() {
+            [Word::Distances(first), Word::Late(second)]
+        } else {
+            [Word::Distances(first | second << DISTANCE_BITS), Word::Late(0)]
+        }
     }
 }
 
@@ -191,9 +210,8 @@ impl<'w> Compound<'w> {
     /// Its parts.
     #[inline(always)]
     pub fn words(self) -> impl Iterator<Item = Word> + 'w {
-        let distances = self.header.distances();
-        let first = distances[0] | distances[1] << DISTANCE_BITS;
-        std::iter::once(Word::Distances(first)).chain(self.words.iter().copied().map(decode))
+        let first = self.header.words_of(self.header.distances());
+        first.into_iter().chain(self.words.iter().copied().map(decode))
     }
 }
 
@@ -211,8 +229,8 @@ impl<'w> Entry<'w> {
     pub fn each_word(self, mut of_word: impl FnMut(Word)) {
         match self {
             Entry::Simple(of) => {
-                for [first, second] in [of.header.distances(), of.more_distances()] {
-                    of_word(Word::Distances(first | second << DISTANCE_BITS));
+                for distances in [of.header.distances(), of.more_distances()] {
+                    of.header.words_of(distances).into_iter().for_each(&mut of_word);
                 }
                 if of.forward() != 0 {
                     of_word(Word::Forward(of.forward()));
@@ -300,6 +318,7 @@ pub fn each_distance(mut distances: u32, mut use_distance: impl FnMut(u32)) {
 fn decode(word: u32) -> Word {
     let rest = word & ((1 << TAG_SHIFT) - 1);
     match word >> TAG_SHIFT {
+        LATE => Word::Late(rest),
         DISTANCES => Word::Distances(rest),
         REFERENCE => Word::Reference(Reference(rest)),
         _ => Word::Forward(rest),
@@ -315,17 +334,28 @@ pub struct Beginning(u64);
 pub struct Place(u8);
 
 impl Beginning {
-    /// The places for distances.
+    /// The places for distances of which none is late.
     pub const PLACES: [Place; 4] = {
         let (first, second) = (DISTANCE_BITS as u8, u32::BITS as u8);
         [Place(0), Place(first), Place(second), Place(second + first)]
     };
+    /// The places for distances that are not late, and for those that are, of an entry [with late
+    /// ones](Beginning::with_late).
+    pub const PLACES_BESIDE_LATE: [[Place; 2]; 2] = {
+        let [first, second, third, fourth] = Self::PLACES;
+        [[first, third], [second, fourth]]
+    };
 
-    /// An entry without producers that writes this many registers, and computes something that takes more than a
-    /// cycle, or `None`.
-    pub fn new(writes: u32, computes: Option<Arithmetic>) -> Self {
+    /// An entry without producers that writes an integer register or does not, and computes something that takes more
+    /// than a cycle, or `None`.
+    pub fn new(writes_integer: bool, computes: Option<Arithmetic>) -> Self {
         let arithmetic = u32::from(Arithmetic::code(computes)) << ARITHMETIC_SHIFT;
-        Beginning(u64::from(writes.min(MAX_WRITES) << WRITES_SHIFT | arithmetic))
+        Beginning(u64::from((u32::from(writes_integer) * WRITES) | arithmetic))
+    }
+
+    /// With late distances, if it has any.
+    pub fn with_late(self, has_late: bool) -> Self {
+        Beginning(self.0 | u64::from(u32::from(has_late) * HAS_LATE))
     }
 
     /// With the distance of a producer, 0 for none, or at most [`MAX_DISTANCE`], at a place that has none.
@@ -375,14 +405,22 @@ impl Ops {
         self.words.extend_from_slice(&[with.0 as u32, (with.0 >> u32::BITS) as u32, 0]);
     }
 
-    /// Begins an entry, without distances so far, with these to producers, each above 0 and at most [`MAX_DISTANCE`].
-    pub fn begin_with(&mut self, with: Beginning, distances: &[u64]) {
-        let (first, others) = distances.split_at(distances.len().min(Beginning::PLACES.len()));
-        let places = Beginning::PLACES.into_iter().zip(first);
-        self.begin(places.fold(with, |with, (place, of)| with.with_distance(place, *of)));
-        for more in others.chunks(3) {
-            let packed = more.iter().rev().fold(0, |bits, of| bits << DISTANCE_BITS | *of as u32);
-            self.push(DISTANCES << TAG_SHIFT | packed);
+    /// Begins an entry, without distances so far, with these to producers, and these to late ones, each above 0 and at
+    /// most [`MAX_DISTANCE`].
+    pub fn begin_with(&mut self, with: Beginning, distances: &[u64], late: &[u64]) {
+        let [places, late_places] = &Beginning::PLACES_BESIDE_LATE;
+        let has_late = !late.is_empty();
+        let places = if has_late { places } else { &Beginning::PLACES[..] };
+        let own = places.iter().zip(distances).chain(late_places.iter().zip(late));
+        let with = with.with_late(has_late);
+        self.begin(own.fold(with, |with, (place, of)| with.with_distance(*place, *of)));
+        let others = [(DISTANCES, distances, places.len()), (LATE, late, late_places.len())];
+        for (tag, of, had) in others {
+            for more in of.get(had..).unwrap_or_default().chunks(3) {
+                let packed =
+                    more.iter().rev().fold(0, |bits, of| bits << DISTANCE_BITS | *of as u32);
+                self.push(tag << TAG_SHIFT | packed);
+            }
         }
     }
 
@@ -442,12 +480,12 @@ impl Ops {
             self.words.truncate(last + 2);
             self.words[last + 1] = 0;
             // The header keeps the first distances.
-            let mut is_first = true;
+            let mut of_header = 2;
             if let Some(simple) = simple {
-                simple.each_word(|word| {
-                    if !std::mem::take(&mut is_first) {
-                        self.words.push(encode(word));
-                    }
+                simple.each_word(|word| match (of_header, word) {
+                    (0, Word::Distances(0) | Word::Late(0)) => {}
+                    (0, word) => self.words.push(encode(word)),
+                    _ => of_header -= 1,
                 });
             }
         }
@@ -459,6 +497,7 @@ impl Ops {
 fn encode(word: Word) -> u32 {
     match word {
         Word::Distances(distances) => DISTANCES << TAG_SHIFT | distances,
+        Word::Late(distances) => LATE << TAG_SHIFT | distances,
         Word::Reference(Reference(of)) => REFERENCE << TAG_SHIFT | of,
         Word::Forward(distance) => FORWARD << TAG_SHIFT | distance,
     }

@@ -7,9 +7,9 @@ use twox_hash::XxHash3_64;
 
 /// The first bytes of a native trace: text transfers and cut files spoil them.
 pub const MAGIC: [u8; 8] = *b"OCTAVO\r\n";
-/// The version of the format that is written. Every version since 1 is read, which has no address groups of
-/// several items.
-pub const VERSION: u32 = 2;
+/// The version of the format that is written. Every version since 1 is read: 2 has no late values, 1 no address groups
+/// of several items either.
+pub const VERSION: u32 = 3;
 /// The magic and the version, and four bytes that are zero.
 pub const FILE_HEADER_BYTES: usize = 16;
 /// The size of a frame's header.

@@ -67,7 +67,13 @@ impl WordWriter {
             }
             for index in 0..instructions {
                 let of = dependences.get(index).copied().unwrap_or_default();
-                words.extend([of.producers, of.reads, of.writes]);
+                let late = [of.late_producers, of.late_reads];
+                if late == [0, 0] {
+                    words.extend([of.producers, of.reads, of.writes]);
+                } else {
+                    words.extend([of.producers, of.reads | format::HAS_LATE, of.writes]);
+                    words.extend(late);
+                }
             }
         });
     }

@@ -3,7 +3,7 @@
 use octavo_types::{AddressPlace, Item, ItemKind};
 
 pub const MAGIC: u64 = 0x0076_6174_634f_0a0d;
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 pub const PAGE_BYTES: usize = 4096;
 pub const SLOTS: usize = 960;
@@ -121,6 +121,8 @@ impl ItemWord {
 
 /// In the word of an allocation's stack: the block is the parent's.
 pub const INHERITED: u64 = 1 << 32;
+/// In the reads of an instruction: two words more follow.
+pub const HAS_LATE: u64 = 1 << 23;
 
 /// In the last word of a range that is present.
 pub const KNOWN: u64 = 1;

@@ -113,8 +113,13 @@ pub fn read_definition(
     }
     let mut dependences = Vec::with_capacity(instructions);
     for _ in 0..instructions {
-        let (producers, reads, writes) = (words.word()?, words.word()?, words.word()?);
-        dependences.push(Dependences { producers, reads, writes });
+        let (producers, mut reads, writes) = (words.word()?, words.word()?, words.word()?);
+        let (mut late_producers, mut late_reads) = (0, 0);
+        if reads & format::HAS_LATE != 0 {
+            reads &= !format::HAS_LATE;
+            (late_producers, late_reads) = (words.word()?, words.word()?);
+        }
+        dependences.push(Dependences { producers, reads, writes, late_producers, late_reads });
     }
     let segment = Segment::with_places(items, dependences, &places)
         .map_err(|source| DecodeError::Segment { id, source })?;

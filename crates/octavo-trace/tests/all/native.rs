@@ -144,7 +144,7 @@ fn faults_are_one_sentence() {
     newer[8] = 9;
     assert_eq!(
         sentence(&newer),
-        "`t.oct` has version 9 of the native format, and this Octavo reads up to 2"
+        "`t.oct` has version 9 of the native format, and this Octavo reads up to 3"
     );
     let cut = sentence(&whole[..whole.len() - 30]);
     assert!(cut.ends_with("the trace is cut off here; what came before is whole"), "{cut}");

@@ -2,7 +2,9 @@
 
 use octavo_oracle::strategies::{RandomStream, stream};
 use octavo_trace::{Decoder, Encoder, StreamConsumer};
-use octavo_types::{AddrRange, Consumer, Event, Frame, Segment, VirtAddr};
+use octavo_types::{
+    AddrRange, Consumer, Dependences, Event, Frame, Item, ItemKind, Segment, VirtAddr,
+};
 use proptest::prelude::*;
 
 /// Keeps what it is given.
@@ -107,4 +109,40 @@ fn any_word() -> impl Strategy<Value = u64> {
         (0u64..24, 0u64..40).prop_map(|(kind, count)| 1 << 63 | kind << 48 | count),
         (0u64..4, 0u64..4).prop_map(|(id, items)| items << 32 | id),
     ]
+}
+
+#[test]
+fn dependences_decode_to_themselves() {
+    #[derive(Default)]
+    struct Defined(Vec<Segment>);
+    impl Consumer for Defined {
+        fn segment(&mut self, segment: &Segment, _: &[VirtAddr]) {
+            self.0.push(segment.clone());
+        }
+
+        fn event(&mut self, _: &Event) {}
+    }
+    impl StreamConsumer for Defined {}
+
+    let fetch = Item {
+        kind: ItemKind::Fetch,
+        addr: VirtAddr::new(0x1000),
+        size_bytes: 4,
+        guarded: false,
+        atomic: false,
+    };
+    let of = |late_producers, late_reads| Dependences {
+        producers: 0b101,
+        reads: 1 << 3 | 1 << 20 | 1 << 24,
+        writes: 1,
+        late_producers,
+        late_reads,
+    };
+    let dependences = vec![of(0, 0), of(0b100, 0), of(0, 1 << 3), of(0b1, 1 << 3)];
+    let segment = Segment::new(vec![fetch; 4], dependences).unwrap();
+    let mut encoder = Encoder::default();
+    encoder.segment(&segment, &[]);
+    let mut defined = Defined::default();
+    Decoder::default().decode(encoder.words(), &mut defined).unwrap();
+    assert_eq!(defined.0, [segment]);
 }

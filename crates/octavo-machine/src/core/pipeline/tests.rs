@@ -93,7 +93,7 @@ impl Data {
 impl Program {
     /// An instruction without references.
     fn plain(&mut self, distances: &[u64]) -> &mut Self {
-        self.ops.begin_with(Beginning::new(0, None), distances);
+        self.ops.begin_with(Beginning::new(false, None), distances, &[]);
         self
     }
 
@@ -267,7 +267,7 @@ fn a_chain_of_divisions_takes_their_latency() {
         let mut program = Program::default();
         for number in 0..10u64 {
             let producer: &[u64] = if number == 0 { &[] } else { &[1] };
-            program.ops.begin_with(Beginning::new(1, of), producer);
+            program.ops.begin_with(Beginning::new(true, of), producer, &[]);
         }
         program.cycles(core(|_, pipeline| pipeline.latencies = LATENCIES))
     };
@@ -279,7 +279,7 @@ fn a_chain_of_divisions_takes_their_latency() {
 fn arithmetic_begins_when_the_load_of_its_instruction_has_come() {
     let cycles = |of: Option<Arithmetic>| {
         let mut program = Program::default();
-        program.ops.begin_with(Beginning::new(1, of), &[]);
+        program.ops.begin_with(Beginning::new(true, of), &[], &[]);
         program.reference(Data::load(0).miss(100));
         program.cycles(core(|_, pipeline| pipeline.latencies = LATENCIES))
     };
@@ -313,19 +313,54 @@ fn registers_bound_what_is_in_flight() {
     let cycles = |rename_registers: u32| {
         let mut program = Program::default();
         program.data(&[], Data::load(0).miss(1000));
-        for _ in 0..10 {
-            program.ops.begin_with(Beginning::new(2, None), &[]);
+        for _ in 0..20 {
+            program.ops.begin_with(Beginning::new(true, None), &[], &[]);
         }
         program.data(&[], Data::load(5000).miss(1000));
-        program.ops.begin_with(Beginning::new(1, None), &[]);
+        program.ops.begin_with(Beginning::new(true, None), &[], &[]);
         program.cycles(core(|_, pipeline| pipeline.rename_registers = rename_registers))
     };
     let miss = 1000 + L1D_CYCLES;
-    // The last instruction commits behind twelve others, four of them with the first load.
-    assert_eq!(cycles(21), FIRST_COMMIT - 1 + miss + 3);
-    // The tenth instruction with two registers waits for the first to commit, with the first load.
+    // The last instruction commits behind 22 others, four of them with the first load.
+    assert_eq!(cycles(21), FIRST_COMMIT - 1 + miss + 5);
+    // The 20th instruction with a register waits for the first to commit, with the first load.
     let waits = FIRST_COMMIT - 1 + miss + FIRST_COMMIT - FRONT_END_CYCLES - 1 + miss;
     assert_eq!(cycles(19), waits);
+}
+
+/// Sums of words of lines that miss: each addition needs the sum, and its load does not.
+#[test]
+fn a_load_does_not_wait_for_what_its_instruction_adds_to_it() {
+    let cycles = |late: bool| {
+        let mut program = Program::default();
+        for number in 0..8 {
+            let sum: &[u64] = if number > 0 { &[1] } else { &[] };
+            let (early, late) = if late { (&[][..], sum) } else { (sum, &[][..]) };
+            program.ops.begin_with(Beginning::new(true, None), early, late);
+            program.reference(Data::load(64 * number).miss(1000));
+        }
+        program.cycles(core(|_, _| {}))
+    };
+    let miss = 1000 + L1D_CYCLES;
+    assert_eq!(cycles(false), FIRST_COMMIT - 1 + 8 * miss);
+    // All lines come at once; then an addition a cycle.
+    assert_eq!(cycles(true), FIRST_COMMIT - 1 + miss + 7);
+}
+
+/// A store has its translation before it has its data.
+#[test]
+fn a_store_walks_before_its_data_comes() {
+    let cycles = |late: bool| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).miss(1000));
+        let (early, late): (&[u64], &[u64]) = if late { (&[], &[1]) } else { (&[1], &[]) };
+        program.ops.begin_with(Beginning::new(false, None), early, late);
+        program.reference(Data::store(5000).walk(500));
+        program.cycles(core(|_, _| {}))
+    };
+    let miss = 1000 + L1D_CYCLES;
+    assert_eq!(cycles(false), FIRST_COMMIT - 1 + miss + 500 + 1);
+    assert_eq!(cycles(true), FIRST_COMMIT - 1 + miss + 1);
 }
 
 #[test]
@@ -440,7 +475,7 @@ fn a_mispredicted_branch_waits_for_its_operands() {
     program.data(&[], Data::load(0).miss(200));
     program.plain(&[1]);
     let followed = Followed { is_mispredicted: true, is_taken: true };
-    program.ops.begin_with(Beginning::new(0, None).after(followed), &[]);
+    program.ops.begin_with(Beginning::new(false, None).after(followed), &[], &[]);
     let mispredict_cycles = 11;
     let core = core(|_, pipeline| pipeline.mispredict_cycles = mispredict_cycles);
     let branch = FIRST_COMMIT - 1 + 200 + L1D_CYCLES + 1;
@@ -453,7 +488,7 @@ fn taken_branches_end_the_cycle_of_fetch() {
     for number in 0..100 {
         let is_taken = number % 2 == 0 && number > 0;
         let followed = Followed { is_mispredicted: false, is_taken };
-        program.ops.begin_with(Beginning::new(0, None).after(followed), &[]);
+        program.ops.begin_with(Beginning::new(false, None).after(followed), &[], &[]);
     }
     assert_eq!(program.cycles(core(|_, _| {})), FIRST_COMMIT + 49);
 }
@@ -465,7 +500,7 @@ fn fetch_runs_ahead_of_dispatch_where_it_is_wider() {
         for number in 0..400 {
             let is_taken = number % 10 == 0 && number > 0;
             let followed = Followed { is_mispredicted: false, is_taken };
-            program.ops.begin_with(Beginning::new(0, None).after(followed), &[]);
+            program.ops.begin_with(Beginning::new(false, None).after(followed), &[], &[]);
         }
         program.cycles(core(|_, pipeline| pipeline.fetch_width = fetch_width))
     };

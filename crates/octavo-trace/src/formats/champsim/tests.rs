@@ -93,11 +93,11 @@ fn records_made_by_hand() {
     assert_eq!(
         sets[..4],
         [
-            Dependences { producers: 0, reads: rbx, writes: rax },
-            Dependences { producers: 1, reads: rcx, writes: flags },
-            Dependences { producers: 1, reads: 0, writes: 0 },
+            Dependences { producers: 0, reads: rbx, writes: rax, ..Default::default() },
+            Dependences { producers: 1, reads: rcx, writes: flags, ..Default::default() },
+            Dependences { producers: 1, reads: 0, writes: 0, ..Default::default() },
             // A branch, taken or not, ends a segment.
-            Dependences { producers: 0, reads: flags, writes: 0 },
+            Dependences { producers: 0, reads: flags, writes: 0, ..Default::default() },
         ]
     );
     assert!(!drained.facts.has_sizes && drained.facts.has_instructions);
@@ -172,9 +172,19 @@ fn straight(sizes: &[u16], dependences: Vec<Dependences>) -> RandomStream {
 #[test]
 fn registers_survive() {
     let dependences = vec![
-        Dependences { producers: 0, reads: 1 << 4 | 1 << 63, writes: 1 << 15 },
-        Dependences { producers: 1, reads: 1 << 16, writes: 1 << 17 | 1 << 18 },
-        Dependences { producers: 1, reads: 1 << 19, writes: 0 },
+        Dependences {
+            producers: 0,
+            reads: 1 << 4 | 1 << 63,
+            writes: 1 << 15,
+            ..Default::default()
+        },
+        Dependences {
+            producers: 1,
+            reads: 1 << 16,
+            writes: 1 << 17 | 1 << 18,
+            ..Default::default()
+        },
+        Dependences { producers: 1, reads: 1 << 19, writes: 0, ..Default::default() },
     ];
     let stream = straight(&[3, 4, 2], dependences.clone());
     for format in [&FORMAT, &CLOUDSUITE] {
@@ -188,7 +198,7 @@ fn registers_survive() {
 #[test]
 fn values_that_no_register_keeps_get_a_stand_in() {
     let rax = 1;
-    let of = |producers, writes| Dependences { producers, reads: 0, writes };
+    let of = |producers, writes| Dependences { producers, reads: 0, writes, ..Default::default() };
     let dependences = vec![of(0, 0), of(0b1, 0), of(0b11, rax), of(0, rax), of(0b10, 0)];
     let (bytes, _) = write(&FORMAT, &straight(&[4; 5], dependences)).unwrap();
     let registers: Vec<_> = bytes.chunks(64).map(|record| record[10..16].to_vec()).collect();
@@ -213,7 +223,12 @@ fn values_that_no_register_keeps_get_a_stand_in() {
 #[test]
 fn dependences_across_buffers() {
     let dependences: Vec<_> = (0..10_000)
-        .map(|number| Dependences { producers: u64::from(number > 63) << 63, reads: 0, writes: 0 })
+        .map(|number| Dependences {
+            producers: u64::from(number > 63) << 63,
+            reads: 0,
+            writes: 0,
+            ..Default::default()
+        })
         .collect();
     let (bytes, _) = write(&FORMAT, &straight(&[4; 10_000], dependences)).unwrap();
     let of = |number: usize| &bytes[number * 64 + 10..number * 64 + 16];
@@ -245,7 +260,7 @@ fn a_jump_is_a_branch() {
 fn kinds_of_branches() {
     use ItemKind::{Fetch, Load, Store};
     let (rsp, rcx, flags) = (1 << 4, 1 << 1, 1 << 16);
-    let of = |reads, writes| Dependences { producers: 0, reads, writes };
+    let of = |reads, writes| Dependences { producers: 0, reads, writes, ..Default::default() };
     let items = [
         // A conditional jump, which jumps, then falls through.
         ((Fetch, 2, 0x1000), of(flags, 0)),
