@@ -30,7 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -69,6 +69,9 @@ class Program:
     """A command that succeeds once the server is ready; by default its port is tried."""
     has_phase: bool = True
     """Whether a part of the run is judged, not the whole."""
+    recorded: tuple[str, str] | None = None
+    """The command, and how many instructions of the phase are skipped, where it is recorded: of a
+    program that its runtime still compiles when the phase begins."""
 
     @property
     def says_ready(self) -> bool:
@@ -167,6 +170,7 @@ PROGRAMS = [
         tuple(OPERATION),
         ("jvm-thp 2MiB", "preload 2MiB", "jvm-thp 64KiB"),
         build="javac -d {dir} {sources}/Lookups.java",
+        recorded=("java -Xms2g -Xmx2g -cp {dir} Lookups 2000000 400000000", "25G"),
     ),
     server(
         "go",
@@ -311,7 +315,10 @@ def simulate(program: Program, results: Path) -> None:
     """
     trace = results / f"{program.name}.oct"
     if not trace.exists():
-        traced(program, results, "record", "--max-instructions", "600M", "-o", str(trace))
+        command, skipped = program.recorded or (program.command, "0")
+        program = replace(program, command=command)
+        options = ["--skip-instructions", skipped, "--max-instructions", "600M", "-o", str(trace)]
+        traced(program, results, "record", *options)
     machine, out = results / "machine.toml", results / f"{program.name}.sim.json"
     argv = [OCTAVO, "sim", "-q", "--machine", str(machine), "--design", ",".join(DESIGNS)]
     argv += ["--warm-up", "150M", "--force", "--json", str(out), str(trace)]
