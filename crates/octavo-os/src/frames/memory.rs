@@ -92,6 +92,8 @@ pub struct Frames {
     contiguous_tables: Vec<(FrameNumber, u64)>,
     /// Whether single frames of page tables are the last free ones.
     tables_last: bool,
+    /// Free blocks that the kernel keeps for itself while there are others.
+    kept: Vec<(FrameNumber, Order)>,
 }
 
 impl Frames {
@@ -107,6 +109,7 @@ impl Frames {
             of_design: Vec::new(),
             contiguous_tables: Vec::new(),
             tables_last: false,
+            kept: Vec::new(),
         }
     }
 
@@ -127,6 +130,7 @@ impl Frames {
             of_design: Vec::new(),
             contiguous_tables: Vec::new(),
             tables_last: false,
+            kept: Vec::new(),
         }
     }
 
@@ -136,8 +140,28 @@ impl Frames {
         self.buddy.set_tiers(first_frames);
     }
 
+    /// Keeps free blocks from all allocations for as long as other base frames are free.
+    ///
+    /// # Panics
+    ///
+    /// If any of a block is not free.
+    pub fn keep_for_kernel(&mut self, blocks: Vec<(FrameNumber, Order)>) {
+        for (block, order) in &blocks {
+            let was_free = self.allocate_at(*block, *order, Owner::Background { movable: false });
+            assert!(was_free, "no block of {order:?} is free at frame {}", block.raw());
+        }
+        self.kept.extend(blocks);
+    }
+
+    /// Frees all blocks that were kept for the kernel. Returns whether there were any.
+    fn release_kept(&mut self) -> bool {
+        let kept = std::mem::take(&mut self.kept);
+        kept.iter().for_each(|(block, order)| self.free(*block, *order));
+        !kept.is_empty()
+    }
+
     /// Allocates a block of `order` for `owner`: the lowest of the smallest sufficient order. If no base
-    /// frame is free, reservations are broken for it.
+    /// frame is free, what the kernel keeps is freed for it, and then reservations are broken.
     ///
     /// # Errors
     ///
@@ -145,13 +169,18 @@ impl Frames {
     #[inline]
     pub fn allocate(&mut self, order: Order, owner: Owner) -> Result<FrameNumber, OutOfMemory> {
         let had = self.allocate_free(order, owner);
-        if had.is_err() && order == Order::BASE && self.break_oldest_reservation() {
+        if had.is_err() && order == Order::BASE && self.gain_free() {
             return self.allocate_free(order, owner);
         }
         had
     }
 
-    /// Allocates like [`Frames::allocate`], but never breaks a reservation.
+    /// Has more frames be free, if any can be: those kept for the kernel, or those of a reservation.
+    fn gain_free(&mut self) -> bool {
+        self.release_kept() || self.break_oldest_reservation()
+    }
+
+    /// Allocates like [`Frames::allocate`], but never breaks a reservation, nor takes what the kernel keeps.
     ///
     /// # Errors
     ///
@@ -298,14 +327,15 @@ impl Frames {
         self.buddy.is_free(frame, order)
     }
 
-    /// Ensures that `frames` frames can be allocated one by one, breaking reservations if necessary.
+    /// Ensures that `frames` frames can be allocated one by one; if necessary, what the kernel keeps is freed, and
+    /// reservations are broken.
     /// Operations with many changes call it before the first.
     ///
     /// # Errors
     ///
     /// If fewer frames are available.
     pub fn ensure_free(&mut self, frames: u64) -> Result<(), OutOfMemory> {
-        while frames > self.free_frames() && self.break_oldest_reservation() {}
+        while frames > self.free_frames() && self.gain_free() {}
         if frames > self.free_frames() {
             return Err(self.out_of_memory(Order::BASE));
         }

@@ -283,3 +283,36 @@ fn frame_states_have_names() {
     let names: Vec<&str> = FrameState::ALL.iter().map(|state| state.name()).collect();
     assert_eq!(names, ["free", "absent", "fixed", "movable", "process"]);
 }
+
+/// Two regions: the first with free frames beside those of the kernel, the second with larger free blocks beside those
+/// of programs.
+#[test]
+fn programs_get_memory_of_movable_regions_first() {
+    let proc = Proc::public();
+    proc.write("meminfo", b"MemTotal: 4096 kB\n");
+    proc.write("buddyinfo", b"Node 0, zone Normal 256 0 0 32 0 0 0 0 0 0 0\n");
+    let flags = |frame: u64| match frame {
+        0..512 if frame % 2 == 0 => BUDDY,
+        0..512 => 0,
+        _ if frame % 16 < 8 => BUDDY,
+        _ => LRU,
+    };
+    let flags: Vec<u8> = (0..1024).flat_map(|frame| flags(frame).to_le_bytes()).collect();
+    proc.write("kpageflags", &flags);
+    let allocated = |others: u64| -> Vec<u64> {
+        let text = format!(
+            "Pages per block: 512\nNumber of blocks type Unmovable Movable\nNode 0, zone Normal {others} 1\n"
+        );
+        proc.write("pagetypeinfo", text.as_bytes());
+        let mut frames = start(proc.take(None), 1024, 1).unwrap();
+        assert_eq!(frames.check(), Ok(()));
+        let taken = std::iter::from_fn(|| frames.allocate(Order::BASE, Owner::Data).ok());
+        let taken: Vec<u64> = taken.map(FrameNumber::raw).collect();
+        assert_eq!(frames.check(), Ok(()));
+        taken
+    };
+    let of_kernel: Vec<u64> = (0..512).step_by(2).collect();
+    let of_programs: Vec<u64> = (512..1024).filter(|frame| frame % 16 < 8).collect();
+    assert_eq!(allocated(0), [of_kernel.clone(), of_programs.clone()].concat());
+    assert_eq!(allocated(1), [of_programs, of_kernel].concat());
+}

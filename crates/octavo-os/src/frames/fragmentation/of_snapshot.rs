@@ -1,9 +1,11 @@
 //! Memory as a snapshot has it.
 
+use octavo_types::FrameNumber;
+
 use super::FragmentationError;
 use super::order_mix::{Excess, OrderMix};
 use crate::frames::snapshot::{FrameRuns, FrameState, Snapshot, places};
-use crate::frames::{Frames, MemoryShape, Owner};
+use crate::frames::{Frames, MemoryShape, Order, Owner};
 
 impl Snapshot {
     /// The free blocks by order, for random placement. Background memory is movable in the share of regions
@@ -17,7 +19,8 @@ impl Snapshot {
     }
 
     /// Builds the captured memory. With frame states, `shape` must have [`Snapshot::frames`] frames, the seed
-    /// has no effect, and holes become unmovable background memory. Otherwise the order mix is scaled to
+    /// has no effect, holes become unmovable background memory, and the kernel keeps the free blocks of regions that
+    /// are not movable: Linux takes pages of programs from movable ones (`mm/page_alloc.c`, migrate types). Otherwise the order mix is scaled to
     /// `shape`; blocks that do not fit are split.
     pub(super) fn build(
         &self,
@@ -32,8 +35,36 @@ impl Snapshot {
             let (snapshot, memory) = (runs.frames(), shape.frames());
             return Err(FragmentationError::SnapshotSize { snapshot, memory });
         }
-        Ok(frames_of(runs, shape))
+        let mut frames = frames_of(runs, shape);
+        let regions = not_movable(runs, self.header().other_regions().unwrap_or(0));
+        let region = |frame: FrameNumber| (frame.raw() / Order::HUGE.frames()) as usize;
+        let blocks = frames.buddy().iter();
+        let kept = blocks.filter(|(at, order)| *order < Order::HUGE && regions[region(*at)]);
+        let kept = kept.collect();
+        frames.keep_for_kernel(kept);
+        Ok(frames)
     }
+}
+
+/// Whether each 2 MiB region is one of so many that are not movable. The kernel tells how many there are, and not which:
+/// they are taken to be those with free memory that have the most frames of the kernel.
+fn not_movable(runs: &FrameRuns, count: u64) -> Vec<bool> {
+    let region_frames = Order::HUGE.frames();
+    let regions = runs.frames().div_ceil(region_frames) as usize;
+    let (mut fixed, mut has_free) = (vec![0u64; regions], vec![false; regions]);
+    for (state, start, length) in places(runs) {
+        for frame in start.raw()..start.raw() + length {
+            let region = (frame / region_frames) as usize;
+            fixed[region] += u64::from(state == FrameState::Fixed);
+            has_free[region] |= state == FrameState::Free;
+        }
+    }
+    let mut by_fixed: Vec<usize> =
+        (0..regions).filter(|region| has_free[*region] && fixed[*region] > 0).collect();
+    by_fixed.sort_by_key(|region| std::cmp::Reverse(fixed[*region]));
+    let mut chosen = vec![false; regions];
+    by_fixed.into_iter().take(count as usize).for_each(|region| chosen[region] = true);
+    chosen
 }
 
 fn frames_of(runs: &FrameRuns, shape: MemoryShape) -> Frames {

@@ -84,6 +84,13 @@ impl SnapshotHeader {
         (all > 0).then(|| movable as f64 / all as f64)
     }
 
+    /// The number of 2 MiB regions that are not movable; `None` if unknown.
+    pub fn other_regions(&self) -> Option<u64> {
+        let known = || self.zones.iter().filter_map(|zone| zone.regions);
+        known().next()?;
+        Some(known().map(|of| of.others).sum())
+    }
+
     /// Rejects figures of no possible memory, so that no later computation overflows.
     pub fn check(&self) -> Result<(), SnapshotError> {
         let refuse = |what: String| Err(SnapshotError::Header(what));
