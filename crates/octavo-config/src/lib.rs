@@ -31,6 +31,6 @@ pub use types::{
     AddressSpaces, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel, CoreConfig,
     DramConfig, Fill, FirstLevel, FragmentationConfig, HoleGroup, HostConfig, MachineConfig,
     MemoryConfig, MemoryTier, OutstandingMisses, PageSizes, PageTableConfig, PipelineConfig,
-    PrefetchConfig, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold,
-    WalkCache, WalkStart, WalkerConfig, Ways,
+    PrefetchConfig, RegionPrefetcher, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig,
+    TlbLevel, TlbsHold, WalkCache, WalkStart, WalkerConfig, Ways,
 };

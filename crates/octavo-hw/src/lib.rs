@@ -21,9 +21,9 @@ pub use asid::Asid;
 pub use caches::{
     CacheConfig, CacheCounters, CacheError, Caches, DataAccess, LevelPrefetchers, MemoryCounters,
     MemoryTierConfig, MemoryTransfer, Prefetch, PrefetchBounds, PrefetchCounters, PrefetchLevel,
-    PrefetchersConfig, PrivateCaches, PrivateConfig, PrivateCounters, PteEntry, Served, ServedBy,
-    SharedCache, SharedConfig, SideNumber, StreamerConfig, StrideConfig, TranslationCounters,
-    TranslationLine, TranslationWords,
+    PrefetchersConfig, PrivateCaches, PrivateConfig, PrivateCounters, PteEntry, RegionConfig,
+    Served, ServedBy, SharedCache, SharedConfig, SideNumber, StreamerConfig, StrideConfig,
+    TranslationCounters, TranslationLine, TranslationWords,
 };
 pub use virtual_caches::{
     Change, GlobalAddr, L1Lookup, L2Lookup, Line, Swept, VirtualCacheConfig, VirtualCacheError,

@@ -148,7 +148,8 @@ pub fn shape(config: &MachineConfig) -> FrontShape {
 
 /// Whether prefetchers follow instructions.
 pub fn notes_sites(config: &MachineConfig) -> bool {
-    config.prefetchers().levels.iter().any(|level| level.stride.is_some())
+    let levels = config.prefetchers().levels;
+    levels.iter().any(|level| level.stride.is_some() || level.region.is_some())
 }
 
 /// The front for a machine, which notes the instructions of accesses to data if they are wanted.

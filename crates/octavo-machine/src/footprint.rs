@@ -125,11 +125,14 @@ impl Footprint {
         for (name, level, times) in data {
             let mut bytes = level.with_lines(caches.line_bytes).most_bytes();
             if matches!(name, "l1d" | "l2") && !machine.prefetchers().is_empty() {
-                // Unused prefetched lines, in a hash table, and the tables of instructions and pages.
-                let PrefetchConfig { stride, streamer } = level.prefetch;
+                // Unused prefetched lines, in a hash table, and the tables of instructions, pages and visits.
+                let PrefetchConfig { stride, streamer, region } = level.prefetch;
                 let entries = stride.map_or(0, |stride| stride.entries)
-                    + streamer.map_or(0, |streamer| streamer.streams);
+                    + streamer.map_or(0, |streamer| streamer.streams)
+                    + region.map_or(0, |region| region.visits);
                 bytes += 32 * level.bytes / caches.line_bytes + 64 * u64::from(entries);
+                // A count of each distance, in `confirmations` words of bits.
+                bytes += region.map_or(0, |of| 8 * u64::from(of.entries * (2 + of.confirmations)));
             }
             let key = format!("cache.{name}.bytes = \"{}\"", size_text(level.bytes));
             self.add(Part { setting: key, bytes: bytes * times });

@@ -41,7 +41,7 @@ pub use cases::{cases, factor};
 pub use compaction::{NaiveCompaction, NaiveFrame};
 pub use khugepaged::{NaiveHugeRange, NaiveKhugepaged};
 pub use machine_tlbs::{NaiveMachineTlbs, NaiveShape};
-pub use prefetch::{NaiveBounds, NaivePrefetchers, NaiveStreamer, NaiveStride};
+pub use prefetch::{NaiveBounds, NaivePrefetchers, NaiveRegion, NaiveStreamer, NaiveStride};
 pub use references::{NaiveReferences, Reference};
 pub use reservations::NaiveReservations;
 pub use residency::NaiveResidency;

@@ -54,6 +54,42 @@ pub struct NaiveStreamer {
     pub bounds: NaiveBounds,
 }
 
+/// A prefetcher of the lines around accesses of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NaiveRegion {
+    /// Places for instructions.
+    pub entries: u32,
+    /// Visits in succession with an access at a distance before it prefetches there.
+    pub confirmations: u32,
+    /// Visits under way.
+    pub visits: u32,
+    /// Lines that a visit covers before its trigger.
+    pub before: u32,
+    /// Lines that it covers behind its trigger.
+    pub after: u32,
+    /// Lines that it prefetches at once.
+    pub degree: u32,
+    /// Where they may lie.
+    pub bounds: NaiveBounds,
+}
+
+impl NaiveRegion {
+    fn covers(&self, visit: &Visit, line: u64) -> bool {
+        let distance = i128::from(line) - i128::from(visit.trigger);
+        (-i128::from(self.before)..=i128::from(self.after)).contains(&distance)
+            && self.bounds.allow(visit.trigger, line.into())
+    }
+}
+
+/// A visit, under way or over.
+#[derive(Debug)]
+struct Visit {
+    site: u64,
+    trigger: u64,
+    /// The lines accessed after the trigger.
+    lines: Vec<u64>,
+}
+
 /// The past of a page that a streamer follows.
 #[derive(Debug)]
 struct Stream {
@@ -69,16 +105,23 @@ struct Stream {
 pub struct NaivePrefetchers {
     stride: Option<NaiveStride>,
     streamer: Option<NaiveStreamer>,
+    region: Option<NaiveRegion>,
     /// Accesses of instructions.
     accesses: Vec<(u64, u64)>,
     /// The pages followed, the most recent one last.
     streams: Vec<Stream>,
+    /// All visits, in the order in which they began.
+    visits: Vec<Visit>,
 }
 
 impl NaivePrefetchers {
     /// Prefetchers that nothing has trained.
-    pub fn new(stride: Option<NaiveStride>, streamer: Option<NaiveStreamer>) -> Self {
-        NaivePrefetchers { stride, streamer, ..NaivePrefetchers::default() }
+    pub fn new(
+        stride: Option<NaiveStride>,
+        streamer: Option<NaiveStreamer>,
+        region: Option<NaiveRegion>,
+    ) -> Self {
+        NaivePrefetchers { stride, streamer, region, ..NaivePrefetchers::default() }
     }
 
     /// An instruction accesses a line. Returns the lines to prefetch.
@@ -87,6 +130,9 @@ impl NaivePrefetchers {
         let mut lines = self.stride.map_or(Vec::new(), |of| self.by_stride(of, site, line));
         if let Some(of) = self.streamer {
             lines.extend(self.by_page(of, line));
+        }
+        if let Some(of) = self.region {
+            lines.extend(self.by_region(of, site, line));
         }
         lines
     }
@@ -140,6 +186,36 @@ impl NaivePrefetchers {
             self.streams.remove(0);
         }
         wanted
+    }
+
+    fn by_region(&mut self, of: NaiveRegion, site: u64, line: u64) -> Vec<u64> {
+        let mut under_way = self.visits.iter_mut().rev().take(of.visits as usize);
+        if let Some(visit) = under_way.find(|visit| of.covers(visit, line)) {
+            visit.lines.push(line);
+            return Vec::new();
+        }
+        self.visits.push(Visit { site, trigger: line, lines: Vec::new() });
+        // Visits of this instruction that are over, the last one first, since its place was another's.
+        let place = |visit: &Visit| visit.site % u64::from(of.entries);
+        let here = self.visits.last().map(place);
+        let over: Vec<&Visit> = (self.visits.iter().rev().skip(of.visits as usize))
+            .filter(|visit| Some(place(visit)) == here)
+            .take_while(|visit| visit.site == site)
+            .collect();
+        let count = |distance: i128| {
+            let has = |visit: &&&Visit| {
+                let to = i128::from(visit.trigger) + distance;
+                visit.lines.iter().any(|line| i128::from(*line) == to)
+            };
+            over.iter().take_while(has).count()
+        };
+        let mut distances: Vec<i128> = (-i128::from(of.before)..=i128::from(of.after))
+            .filter(|distance| *distance != 0 && count(*distance) >= of.confirmations as usize)
+            .filter(|distance| of.bounds.allow(line, i128::from(line) + distance))
+            .collect();
+        distances.sort_by_key(|distance| (distance.abs(), *distance < 0));
+        let nearest = distances.into_iter().take(of.degree as usize);
+        nearest.map(|distance| (i128::from(line) + distance) as u64).collect()
     }
 }
 

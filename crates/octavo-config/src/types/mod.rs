@@ -20,7 +20,7 @@ pub use memory::{FragmentationConfig, HoleGroup, MemoryConfig, MemoryTier};
 pub use pipeline::{
     ArithmeticLatencies, BranchPrediction, DramConfig, OutstandingMisses, PipelineConfig,
 };
-pub use prefetch::{PrefetchConfig, StreamPrefetcher, StridePrefetcher};
+pub use prefetch::{PrefetchConfig, RegionPrefetcher, StreamPrefetcher, StridePrefetcher};
 pub use tlb::{Fill, FirstLevel, PageSizes, TlbArray, TlbConfig, TlbLevel, Ways};
 pub use walker::{PageTableConfig, WalkCache, WalkStart, WalkerConfig};
 

@@ -1,6 +1,6 @@
 //! Prefetchers of data caches.
 
-use octavo_hw::{PrefetchBounds, StreamerConfig, StrideConfig};
+use octavo_hw::{PrefetchBounds, RegionConfig, StreamerConfig, StrideConfig};
 use octavo_types::PageSize;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,9 @@ pub struct PrefetchConfig {
     /// Ahead of ascending and descending lines of each page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streamer: Option<StreamPrefetcher>,
+    /// Of the lines around an access that have followed the accesses of its instruction before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<RegionPrefetcher>,
 }
 
 /// A prefetcher by the stride of each instruction, in lines.
@@ -59,6 +62,30 @@ pub struct StreamPrefetcher {
     pub cross_pages: bool,
 }
 
+/// A prefetcher of the lines around an access that have followed the accesses of its instruction before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegionPrefetcher {
+    /// Instructions followed, by the low bits of their address: 1 to 65536.
+    pub entries: u32,
+    /// Visits in succession in which a line at the same distance was accessed before it is prefetched: 1 to 16.
+    pub confirmations: u32,
+    /// Visits under way: 1 to 1024.
+    pub visits: u32,
+    /// Lines that a visit covers before the one it began with: up to 31.
+    pub before: u32,
+    /// Lines that it covers behind that one: up to 31, and not 0 if `before` is.
+    pub after: u32,
+    /// Lines prefetched by one access at most: up to 64. 0 turns the prefetcher off.
+    pub degree: u32,
+    /// Bytes of the aligned block of physical memory that visits and prefetches stay in.
+    #[serde(default = "base_page", with = "written::page_size")]
+    pub page: PageSize,
+    /// Whether they may leave it.
+    #[serde(default)]
+    pub cross_pages: bool,
+}
+
 fn base_page() -> PageSize {
     PageSize::BASE
 }
@@ -87,6 +114,15 @@ impl PrefetchConfig {
                     degree: of.degree,
                     bounds: bounds(of.page, of.cross_pages),
                 }
+            }),
+            region: self.region.filter(|region| region.degree > 0).map(|of| RegionConfig {
+                entries: of.entries,
+                confirmations: of.confirmations,
+                visits: of.visits,
+                before: of.before,
+                after: of.after,
+                degree: of.degree,
+                bounds: bounds(of.page, of.cross_pages),
             }),
         }
     }

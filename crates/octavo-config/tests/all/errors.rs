@@ -115,6 +115,37 @@ fn invalid_prefetchers_are_rejected() {
         with("l2", "distance = 8\ndegree = 1\npage = \"5KiB\"")
             .starts_with("mine.toml: cache.l2.prefetch.streamer.page = \"5KiB\"")
     );
+    let region = |cache: &str, [entries, visits, before, after]: [u32; 4]| {
+        error_of_skylake_file(&format!(
+            "[cache.{cache}.prefetch.region]\nentries = {entries}\nconfirmations = 2\n\
+             visits = {visits}\nbefore = {before}\nafter = {after}\ndegree = 10"
+        ))
+    };
+    assert_eq!(
+        region("l1i", [64, 22, 4, 6]),
+        "mine.toml: cache.l1i.prefetch = region: only cache.l1d and cache.l2 have prefetchers: omit it"
+    );
+    for (given, key, range) in [
+        ([65537, 22, 4, 6], "entries = 65537", "1 to 65536"),
+        ([64, 1025, 4, 6], "visits = 1025", "1 to 1024"),
+        ([64, 22, 32, 6], "before = 32", "0 to 31"),
+        ([64, 22, 4, 32], "after = 32", "0 to 31"),
+        ([64, 22, 0, 0], "after = 0", "1 to 31"),
+    ] {
+        assert_eq!(
+            region("l1d", given),
+            format!("mine.toml: cache.l1d.prefetch.region.{key}: give a whole number from {range}")
+        );
+    }
+    for (setting, range) in [("confirmations=17", "1 to 16"), ("degree=65", "0 to 64")] {
+        assert_eq!(
+            error("zen5", &[&format!("cache.l1d.prefetch.region.{setting}")]),
+            format!(
+                "--set: cache.l1d.prefetch.region.{}: give a whole number from {range}",
+                setting.replace('=', " = ")
+            )
+        );
+    }
 }
 
 #[test]

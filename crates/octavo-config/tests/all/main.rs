@@ -4,5 +4,6 @@ mod errors;
 mod host;
 mod memory_kinds;
 mod own_table;
+mod prefetchers;
 mod properties;
 mod start;

@@ -5,8 +5,8 @@ use octavo_config::{
     AddressSpaces, ArithmeticLatencies, BranchPrediction, CacheConfigs, CacheLevel, CoreConfig,
     DramConfig, Fill, FirstLevel, FragmentationConfig, HoleGroup, HostConfig, MachineConfig,
     MemoryConfig, MemoryTier, OutstandingMisses, PageSizes, PageTableConfig, PipelineConfig,
-    PrefetchConfig, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold,
-    WalkCache, WalkStart, WalkerConfig, Ways, preset_names,
+    PrefetchConfig, RegionPrefetcher, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig,
+    TlbLevel, TlbsHold, WalkCache, WalkStart, WalkerConfig, Ways, preset_names,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_os::frames::fragmentation::{HoleKind, HoleLayout};
@@ -188,8 +188,23 @@ fn prefetch() -> impl Strategy<Value = PrefetchConfig> {
             cross_pages,
         },
     );
-    (option::of(stride), option::of(streamer))
-        .prop_map(|(stride, streamer)| PrefetchConfig { stride, streamer })
+    let around = prop_oneof![(0u32..=31, 1u32..=31), (1u32..=31, 0u32..=31)];
+    let region = (counts(), around, page_size(30), any::<bool>()).prop_map(
+        |((entries, confirmations, visits, degree), (before, after), page, cross_pages)| {
+            RegionPrefetcher {
+                entries,
+                confirmations,
+                visits,
+                before,
+                after,
+                degree,
+                page,
+                cross_pages,
+            }
+        },
+    );
+    (option::of(stride), option::of(streamer), option::of(region))
+        .prop_map(|(stride, streamer, region)| PrefetchConfig { stride, streamer, region })
 }
 
 fn caches() -> impl Strategy<Value = CacheConfigs> {
@@ -372,6 +387,7 @@ proptest! {
                 for (of, of_base) in [(&mut cache.l1d, of_base.l1d), (&mut cache.l2, of_base.l2)] {
                     of.prefetch.stride = of.prefetch.stride.or(of_base.prefetch.stride);
                     of.prefetch.streamer = of.prefetch.streamer.or(of_base.prefetch.streamer);
+                    of.prefetch.region = of.prefetch.region.or(of_base.prefetch.region);
                 }
                 prop_assert_eq!(&config.cache, &cache);
                 let mut core = machine.core.clone();

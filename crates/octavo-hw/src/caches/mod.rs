@@ -35,7 +35,7 @@ pub use config::{
 pub use level::CacheCounters;
 pub use prefetch::{
     LevelPrefetchers, Prefetch, PrefetchBounds, PrefetchCounters, PrefetchLevel, PrefetchersConfig,
-    StreamerConfig, StrideConfig,
+    RegionConfig, StreamerConfig, StrideConfig,
 };
 pub use private::{DataAccess, PrivateCaches, PrivateCounters};
 pub use shared::{MemoryCounters, MemoryTransfer, SharedCache};

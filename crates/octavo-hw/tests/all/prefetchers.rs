@@ -3,11 +3,12 @@
 use crate::common::{naive, replacement};
 use octavo_hw::{
     CacheConfig, Caches, DataAccess, LevelPrefetchers, PrefetchBounds, PrefetchCounters,
-    PrefetchersConfig, PrivateConfig, PteEntry, Replacement, Served, ServedBy, SharedConfig,
-    StreamerConfig, StrideConfig,
+    PrefetchersConfig, PrivateConfig, PteEntry, RegionConfig, Replacement, Served, ServedBy,
+    SharedConfig, StreamerConfig, StrideConfig,
 };
 use octavo_oracle::{
-    NaiveBounds, NaiveCaches, NaivePrefetch, NaivePrefetchers, NaiveStreamer, NaiveStride,
+    NaiveBounds, NaiveCaches, NaivePrefetch, NaivePrefetchers, NaiveRegion, NaiveStreamer,
+    NaiveStride,
 };
 use octavo_types::Instructions;
 use proptest::collection::vec;
@@ -46,9 +47,25 @@ fn streamer() -> impl Strategy<Value = StreamerConfig> {
     )
 }
 
+fn region() -> impl Strategy<Value = RegionConfig> {
+    let around = prop_oneof![(0u32..4, 1u32..6), Just((31, 31)), Just((2, 0))];
+    (1u32..10, 1u32..4, 1u32..7, around, 1u32..6, bounds()).prop_map(
+        |(entries, confirmations, visits, (before, after), degree, bounds)| RegionConfig {
+            entries,
+            confirmations,
+            visits,
+            before,
+            after,
+            degree,
+            bounds,
+        },
+    )
+}
+
 fn prefetchers() -> impl Strategy<Value = LevelPrefetchers> {
-    let optional = (prop::option::weighted(0.7, stride()), prop::option::weighted(0.7, streamer()));
-    optional.prop_map(|(stride, streamer)| LevelPrefetchers { stride, streamer })
+    use prop::option::weighted;
+    let optional = (weighted(0.6, stride()), weighted(0.6, streamer()), weighted(0.6, region()));
+    optional.prop_map(|(stride, streamer, region)| LevelPrefetchers { stride, streamer, region })
 }
 
 fn naive_bounds(of: PrefetchBounds) -> NaiveBounds {
@@ -74,7 +91,16 @@ fn naive_prefetchers(of: LevelPrefetchers) -> NaivePrefetchers {
         degree: of.degree,
         bounds: naive_bounds(of.bounds),
     });
-    NaivePrefetchers::new(stride, streamer)
+    let region = of.region.map(|of| NaiveRegion {
+        entries: of.entries,
+        confirmations: of.confirmations,
+        visits: of.visits,
+        before: of.before,
+        after: of.after,
+        degree: of.degree,
+        bounds: naive_bounds(of.bounds),
+    });
+    NaivePrefetchers::new(stride, streamer, region)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +112,7 @@ enum Kind {
     WritePte,
 }
 
-/// Instructions that load or store at random or in strides: kind, instruction, line.
+/// Instructions that load or store at random, in strides, or in strides of their own: kind, instruction, line.
 fn accesses() -> impl Strategy<Value = Vec<(Kind, u64, u64)>> {
     let kind = prop_oneof![
         6 => Just(Kind::Data),
@@ -95,9 +121,11 @@ fn accesses() -> impl Strategy<Value = Vec<(Kind, u64, u64)>> {
         1 => Just(Kind::ReadPte),
         1 => Just(Kind::WritePte),
     ];
-    let run = (kind, 0u64..8, 0..MEMORY_LINES, -3i64..4, 1i64..8);
+    let step = prop::option::of(-3i64..4);
+    let run = (kind, 0u64..8, 0..MEMORY_LINES, step, 1i64..8);
     vec(run, 1..60).prop_map(|runs| {
         let lines = runs.into_iter().flat_map(|(kind, site, line, step, count)| {
+            let step = step.unwrap_or(site as i64 - 3);
             (0..count).map(move |number| {
                 let line = (line as i64 + number * step).rem_euclid(MEMORY_LINES as i64);
                 (kind, site, line as u64)
@@ -245,7 +273,17 @@ const STRIDE: StrideConfig =
     StrideConfig { entries: 64, confirmations: 2, distance: 1, degree: 1, bounds: PAGE };
 const STREAMER: StreamerConfig =
     StreamerConfig { streams: 16, confirmations: 2, distance: 8, degree: 2, bounds: PAGE };
-const NONE: LevelPrefetchers = LevelPrefetchers { stride: None, streamer: None };
+/// As a Zen 5 was measured.
+const REGION: RegionConfig = RegionConfig {
+    entries: 64,
+    confirmations: 2,
+    visits: 22,
+    before: 4,
+    after: 6,
+    degree: 10,
+    bounds: PAGE,
+};
+const NONE: LevelPrefetchers = LevelPrefetchers { stride: None, streamer: None, region: None };
 
 fn by_stride(stride: StrideConfig) -> LevelPrefetchers {
     LevelPrefetchers { stride: Some(stride), ..NONE }
@@ -253,6 +291,10 @@ fn by_stride(stride: StrideConfig) -> LevelPrefetchers {
 
 fn by_page(streamer: StreamerConfig) -> LevelPrefetchers {
     LevelPrefetchers { streamer: Some(streamer), ..NONE }
+}
+
+fn by_region(region: RegionConfig) -> LevelPrefetchers {
+    LevelPrefetchers { region: Some(region), ..NONE }
 }
 
 /// Loads lines by one instruction. Returns those that missed the first level.
@@ -351,5 +393,119 @@ fn useless_prefetches_cost_only_reads_of_memory() {
         let [_, counters] = caches.private.prefetch_counters().unwrap();
         assert_eq!(counters.useful, 0);
         assert_eq!(caches.shared.memory().reads, misses * reads);
+    }
+}
+
+/// Pages that no access is near to another's: their middle lines.
+fn far_apart(number: u64) -> u64 {
+    number * 640 + 32
+}
+
+/// Lines loaded by instructions: those that missed the first level.
+fn misses_of(caches: &mut Caches, loads: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let load = |site, line| DataAccess { line, is_write: false, repeats: 0, site };
+    let missed = |of: &&(u64, u64)| caches.access_prefetching(&load(of.0, of.1)).is_some();
+    loads.iter().filter(missed).copied().collect()
+}
+
+/// The second load misses until two visits with it have ended, which takes as many more as are under way: the 24th
+/// visit is the first that prefetches. A line outside the visit, or at another distance each time, always misses.
+#[test]
+fn line_at_a_usual_distance_comes_with_the_first() {
+    for distance in [-4, -1, 1, 6] {
+        let mut caches = caches(by_region(REGION), NONE);
+        let line = |number| far_apart(number).wrapping_add_signed(distance);
+        let loads: Vec<_> =
+            (0..100).flat_map(|number| [(1, far_apart(number)), (2, line(number))]).collect();
+        assert_eq!(misses_of(&mut caches, &loads).len(), 123, "{distance}");
+        let counters = l1d(&caches);
+        assert_eq!((counters.issued(), counters.useful, counters.unused), (77, 77, 0));
+    }
+    let varied = |number: u64| [1, 3, -2][number as usize % 3];
+    for distance in [|_| -5, |_| 7, varied] {
+        let mut caches = caches(by_region(REGION), NONE);
+        let line = |number| far_apart(number).wrapping_add_signed(distance(number));
+        let loads: Vec<_> =
+            (0..100).flat_map(|number| [(1, far_apart(number)), (2, line(number))]).collect();
+        assert_eq!(misses_of(&mut caches, &loads).len(), 200);
+        assert_eq!(l1d(&caches).issued(), 0);
+    }
+}
+
+/// Loads of other instructions between the first and the second begin visits of their own: with 21 of them the first
+/// one's is still under way, with 22 it has ended.
+#[test]
+fn visit_ends_when_so_many_others_have_begun() {
+    for (others, issued) in [(20, true), (21, true), (22, false)] {
+        let mut caches = caches(by_region(REGION), NONE);
+        let loads: Vec<_> = (0..50)
+            .flat_map(|round| {
+                let first = far_apart(round * 40);
+                let between = (1..=others).map(move |other| (2, far_apart(round * 40 + other)));
+                [(1, first)].into_iter().chain(between).chain([(3, first + 2)])
+            })
+            .collect();
+        misses_of(&mut caches, &loads);
+        assert_eq!(l1d(&caches).issued() > 0, issued, "{others}");
+    }
+}
+
+/// Visits of one line each end at once. Their lines come the nearest first, up to the degree, and none outside the
+/// page. One visit without a distance takes it out.
+#[test]
+fn lines_of_a_visit_come_the_nearest_first() {
+    let one = RegionConfig { visits: 1, degree: 3, ..REGION };
+    let mut caches = caches(by_region(one), NONE);
+    caches.private.log_prefetches(true);
+    let mut prefetched = |trigger: u64, distances: &[i64]| {
+        let around = distances.iter().map(|by| (2, trigger.wrapping_add_signed(*by)));
+        misses_of(&mut caches, &[(1, trigger)].into_iter().chain(around).collect::<Vec<_>>());
+        let made = caches.private.prefetches().unwrap().drain(..);
+        made.map(|of| of.line as i64 - trigger as i64).collect::<Vec<_>>()
+    };
+    let all = [5, -2, 2, -1, 4];
+    assert_eq!(prefetched(far_apart(0), &all), []);
+    assert_eq!(prefetched(far_apart(1), &all), []);
+    assert_eq!(prefetched(far_apart(2), &all), [-1, 2, -2]);
+    // The first line of a page has none before it, so that this visit takes those out.
+    assert_eq!(prefetched(64 * 1000, &[5, 2, 4]), [2, 4, 5]);
+    assert_eq!(prefetched(far_apart(3), &all), [2, 4, 5]);
+    assert_eq!(prefetched(far_apart(4), &[5, 2]), [2, 4, 5]);
+    assert_eq!(prefetched(far_apart(5), &all), [2, 5]);
+}
+
+/// An instruction in the same place takes the entry over as its visit ends; one in another place does not.
+#[test]
+fn instructions_share_an_entry_by_the_low_bits_of_their_address() {
+    // Two visits of each have ended when the visits 24 and 25 of 100 begin, from 0.
+    for (other, issued) in [(64, 0), (65, 76)] {
+        let mut caches = caches(by_region(REGION), NONE);
+        let loads: Vec<_> = (0..100)
+            .flat_map(|number| {
+                let line = far_apart(number);
+                [([0, other][number as usize % 2], line), (2, line + 1)]
+            })
+            .collect();
+        misses_of(&mut caches, &loads);
+        assert_eq!(l1d(&caches).issued(), issued, "{other}");
+    }
+}
+
+/// A line that two visits cover counts in the more recent one alone: it is prefetched if it is always as far from the
+/// trigger of that one, however far from the other.
+#[test]
+fn line_that_two_visits_cover_belongs_to_the_more_recent_one() {
+    // From the line of the second instruction to those of the first and the third.
+    for (distances, missed) in [([[1, 4], [2, 4]], 2), ([[1, 4], [2, 5]], 20)] {
+        let two = RegionConfig { visits: 2, before: 0, ..REGION };
+        let mut caches = caches(by_region(two), NONE);
+        let loads: Vec<_> = (0..20)
+            .flat_map(|number| {
+                let (line, [first, third]) = (far_apart(number), distances[number as usize % 2]);
+                [(1, line + first), (2, line), (3, line + third)]
+            })
+            .collect();
+        let third = misses_of(&mut caches, &loads).into_iter().filter(|of| of.0 == 3).count();
+        assert_eq!(third, missed);
     }
 }

@@ -3,11 +3,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use crate::common::{config, tiny};
-use octavo_config::{MachineConfig, preset_names};
+use crate::common::{config, tiny, with_prefetchers};
+use octavo_config::{MachineConfig, PrefetchConfig, RegionPrefetcher, preset_names};
 use octavo_hw::Replacement;
 use octavo_machine::designs::designs;
 use octavo_machine::{Footprint, Sim, resolve};
+use octavo_types::PageSize;
 use octavo_types::host_memory::AvailableMemory;
 use proptest::prelude::*;
 
@@ -105,6 +106,32 @@ proptest! {
             prop_assert!(said <= 3 * allocated, "{texts:?}: {allocated} bytes, {said} said");
         }
     }
+}
+
+#[test]
+fn footprint_has_the_table_of_a_region_prefetcher() {
+    let region = Some(RegionPrefetcher {
+        entries: 1 << 16,
+        confirmations: 16,
+        visits: 1024,
+        before: 31,
+        after: 31,
+        degree: 64,
+        page: PageSize::BASE,
+        cross_pages: false,
+    });
+    let prefetch = PrefetchConfig { region, ..PrefetchConfig::default() };
+    let machine = |of| {
+        let mut machine = with_prefetchers(tiny(), [of, of]);
+        machine.memory.bytes = 64 << 20;
+        machine
+    };
+    let (allocated, said) = allocated_and_said(machine(prefetch), &["base4k"]);
+    let (without, said_without) =
+        allocated_and_said(machine(PrefetchConfig::default()), &["base4k"]);
+    let (table, said) = (allocated - without, said - said_without);
+    assert!(table > 16 << 20);
+    assert!((table..2 * table).contains(&said), "{table} bytes, {said} said");
 }
 
 /// GTSM has walk caches of its own in place of the machine's.

@@ -1,23 +1,25 @@
 //! Prefetchers of the data caches of a core.
 //!
-//! - A level has a [stride](StrideConfig) prefetcher, a [streamer](StreamerConfig), both or none. They see physical
-//!   lines, and no page sizes: a prefetch stays within the aligned block of `page_bytes` of the line that causes it,
-//!   unless it may cross pages, and never leaves memory.
+//! - A level may have a [stride](StrideConfig) prefetcher, a [streamer](StreamerConfig) and a [region](RegionConfig)
+//!   prefetcher. They see physical lines, and no page sizes: a prefetch stays within the aligned block of `page_bytes`
+//!   of the line that causes it, unless it may cross pages, and never leaves memory.
 //! - The first level is trained by data accesses that miss it, and by the first access that hits a line that was
 //!   prefetched into it. The second level is trained by the data accesses that reach it: misses of the first level and
 //!   its prefetches. Fetches, page walks and tables of designs train nothing, and use no prefetched line up.
 //! - Prefetches follow the access that causes them at once: those of the second level, then those of the first, the
-//!   stride prefetcher's before the streamer's. A prefetch into the first level reads the second, which it trains in
-//!   turn. Look-ups of prefetches are no accesses in the counters of caches.
+//!   stride prefetcher's before the streamer's, and the region prefetcher's last. A prefetch into the first level reads
+//!   the second, which it trains in turn. Look-ups of prefetches are no accesses in the counters of caches.
 //! - A line that the level has already is not prefetched, nor one that falls into the first-level set of the access:
 //!   the accessed line stays in the first level until another access.
 
+mod region;
 mod streamer;
 mod stride;
 
 use rustc_hash::FxHashSet;
 
 use super::ServedBy;
+use region::Region;
 use streamer::Streamer;
 use stride::Stride;
 
@@ -61,6 +63,25 @@ pub struct StreamerConfig {
     pub bounds: PrefetchBounds,
 }
 
+/// A prefetcher of the lines around an access that have followed the accesses of its instruction before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegionConfig {
+    /// Instructions followed; the address of an instruction modulo this number is its place.
+    pub entries: u32,
+    /// Visits in succession in which a line at the same distance was accessed before it is prefetched: at least 1.
+    pub confirmations: u32,
+    /// Visits under way.
+    pub visits: u32,
+    /// Lines that a visit covers before the one it began with: at most 31.
+    pub before: u32,
+    /// Lines that it covers behind that one: at most 31.
+    pub after: u32,
+    /// Lines prefetched by one access at most.
+    pub degree: u32,
+    /// Where visits and prefetches may lie.
+    pub bounds: PrefetchBounds,
+}
+
 /// The prefetchers of a level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LevelPrefetchers {
@@ -68,6 +89,8 @@ pub struct LevelPrefetchers {
     pub stride: Option<StrideConfig>,
     /// By page.
     pub streamer: Option<StreamerConfig>,
+    /// By the lines around the accesses of an instruction.
+    pub region: Option<RegionConfig>,
 }
 
 /// The prefetchers of a core.
@@ -131,6 +154,7 @@ pub struct Prefetch {
 pub(super) struct LevelState {
     stride: Option<Stride>,
     streamer: Option<Streamer>,
+    region: Option<Region>,
     pub counters: PrefetchCounters,
 }
 
@@ -139,6 +163,7 @@ impl LevelState {
         LevelState {
             stride: config.stride.map(Stride::new),
             streamer: config.streamer.map(Streamer::new),
+            region: config.region.map(Region::new),
             counters: PrefetchCounters::default(),
         }
     }
@@ -150,6 +175,9 @@ impl LevelState {
         }
         if let Some(streamer) = &mut self.streamer {
             streamer.train(blocks, line, out);
+        }
+        if let Some(region) = &mut self.region {
+            region.train(blocks, site, line, out);
         }
     }
 }

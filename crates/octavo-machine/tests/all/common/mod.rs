@@ -10,8 +10,8 @@ use std::ops::Range;
 use octavo_config::{
     AddressSpaces, CacheConfigs, CacheLevel, CoreConfig, Fill, FirstLevel, FragmentationConfig,
     HostConfig, MachineConfig, MemoryConfig, MemoryTier, PageSizes, PageTableConfig,
-    PrefetchConfig, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig, TlbLevel, TlbsHold,
-    WalkCache, WalkStart, WalkerConfig, Ways,
+    PrefetchConfig, RegionPrefetcher, StreamPrefetcher, StridePrefetcher, TlbArray, TlbConfig,
+    TlbLevel, TlbsHold, WalkCache, WalkStart, WalkerConfig, Ways,
 };
 use octavo_hw::{PteEntry, Replacement};
 use octavo_machine::designs::DesignSpec;
@@ -80,9 +80,33 @@ pub fn prefetchers() -> impl Strategy<Value = [PrefetchConfig; 2]> {
             cross_pages,
         },
     );
+    let region = ((1u32..4, 1u32..4, 1u32..4), 0u32..4, 1u32..6, 1u32..4, page(), any::<bool>())
+        .prop_map(
+            |((entries, confirmations, visits), before, after, degree, page, cross_pages)| {
+                RegionPrefetcher {
+                    entries,
+                    confirmations,
+                    visits,
+                    before,
+                    after,
+                    degree,
+                    page,
+                    cross_pages,
+                }
+            },
+        );
     let level = || {
-        (prop::option::weighted(0.7, stride.clone()), prop::option::weighted(0.7, streamer.clone()))
-            .prop_map(|(stride, streamer)| PrefetchConfig { stride, streamer })
+        use prop::option::weighted;
+        (
+            weighted(0.6, stride.clone()),
+            weighted(0.6, streamer.clone()),
+            weighted(0.6, region.clone()),
+        )
+            .prop_map(|(stride, streamer, region)| PrefetchConfig {
+                stride,
+                streamer,
+                region,
+            })
     };
     [level(), level()]
 }
@@ -112,8 +136,8 @@ pub fn eager_prefetchers() -> [PrefetchConfig; 2] {
         cross_pages: false,
     };
     [
-        PrefetchConfig { stride: Some(stride), streamer: None },
-        PrefetchConfig { stride: None, streamer: Some(streamer) },
+        PrefetchConfig { stride: Some(stride), ..PrefetchConfig::default() },
+        PrefetchConfig { streamer: Some(streamer), ..PrefetchConfig::default() },
     ]
 }
 

@@ -1,7 +1,9 @@
 //! Prefetchers of a naive machine.
 
 use octavo_config::{MachineConfig, PrefetchConfig};
-use octavo_oracle::{NaiveBounds, NaiveCaches, NaivePrefetchers, NaiveStreamer, NaiveStride};
+use octavo_oracle::{
+    NaiveBounds, NaiveCaches, NaivePrefetchers, NaiveRegion, NaiveStreamer, NaiveStride,
+};
 use octavo_types::PageSize;
 
 use super::{L1D, L2};
@@ -16,7 +18,7 @@ pub fn add(machine: &MachineConfig, caches: &mut NaiveCaches) -> bool {
         memory_lines,
     };
     for (level, cache) in [(L1D, &machine.cache.l1d), (L2, &machine.cache.l2)] {
-        let PrefetchConfig { stride, streamer } = cache.prefetch;
+        let PrefetchConfig { stride, streamer, region } = cache.prefetch;
         let stride = stride.map(|of| NaiveStride {
             entries: of.entries,
             confirmations: of.confirmations,
@@ -31,7 +33,16 @@ pub fn add(machine: &MachineConfig, caches: &mut NaiveCaches) -> bool {
             degree: of.degree,
             bounds: bounds(of.page, of.cross_pages),
         });
-        caches.prefetch_into(level, NaivePrefetchers::new(stride, streamer));
+        let region = region.map(|of| NaiveRegion {
+            entries: of.entries,
+            confirmations: of.confirmations,
+            visits: of.visits,
+            before: of.before,
+            after: of.after,
+            degree: of.degree,
+            bounds: bounds(of.page, of.cross_pages),
+        });
+        caches.prefetch_into(level, NaivePrefetchers::new(stride, streamer, region));
     }
     !machine.cache.l1d.prefetch.is_empty() || !machine.cache.l2.prefetch.is_empty()
 }
