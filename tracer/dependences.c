@@ -15,7 +15,7 @@
 
 /* The bits of the register sets: see crates/octavo-types/src/segment.rs. */
 enum { FLAGS = 16, X87 = 17, SEGMENTS = 18, OTHER = 19, VECTORS = 32, REGISTERS = 64 };
-/* Bits of `reads` that are no registers: there. */
+/* A bit of `reads` that is no register: a value that other instructions use is a vector. */
 #define VECTOR_VALUE (1ULL << 24)
 
 static UInt register_of(Int offset)
@@ -301,8 +301,8 @@ static Bool is_of_register(const struct origins* of, UInt reg)
 }
 
 /* A register is written by the instruction that made its value, unless another one wrote the
-   register since: then by the one at hand, which only copies. A register that only moves by
-   constants, as pushes move the stack pointer, counts as not written. */
+   register since: then by the one at hand, which only copies. A register that instructions with
+   data only move by constants, as pushes move the stack pointer, counts as not written. */
 static void put(struct walk* w, UInt reg, const IRExpr* data)
 {
    Int maker = -1;

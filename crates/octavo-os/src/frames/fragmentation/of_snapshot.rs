@@ -46,7 +46,7 @@ impl Snapshot {
     }
 }
 
-/// Whether each 2 MiB region is one of so many that are not movable. The kernel tells how many there are, and not which:
+/// Whether each 2 MiB region is one of so many that are not movable. The kernel reports how many there are, not which ones:
 /// they are taken to be those with free memory that have the most frames of the kernel.
 fn not_movable(runs: &FrameRuns, count: u64) -> Vec<bool> {
     let region_frames = Order::HUGE.frames();
