@@ -321,7 +321,11 @@ def simulate(program: Program, results: Path) -> None:
         traced(program, results, "record", *options)
     machine, out = results / "machine.toml", results / f"{program.name}.sim.json"
     argv = [OCTAVO, "sim", "-q", "--machine", str(machine), "--design", ",".join(DESIGNS)]
-    argv += ["--warm-up", "150M", "--force", "--json", str(out), str(trace)]
+    info = subprocess.run(
+        [OCTAVO, "info", "--json", "-", str(trace)], check=True, capture_output=True
+    )
+    warm_up = json.loads(info.stdout)["instructions"] // 4
+    argv += ["--warm-up", str(warm_up), "--force", "--json", str(out), str(trace)]
     if subprocess.run(argv, check=False).returncode:
         raise Failed("it could not be simulated")
 
