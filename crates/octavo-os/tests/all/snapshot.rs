@@ -292,7 +292,7 @@ fn programs_get_memory_of_movable_regions_first() {
     proc.write("meminfo", b"MemTotal: 4096 kB\n");
     proc.write("buddyinfo", b"Node 0, zone Normal 256 0 0 32 0 0 0 0 0 0 0\n");
     let flags = |frame: u64| match frame {
-        0..512 if frame % 2 == 0 => BUDDY,
+        0..512 if frame.is_multiple_of(2) => BUDDY,
         0..512 => 0,
         _ if frame % 16 < 8 => BUDDY,
         _ => LRU,
