@@ -1,8 +1,9 @@
 //! The instructions of a batch with their dependences, for cores, in words of 32 bits.
 //!
 //! An instruction is an *entry*: distances to producers, and references. A distance says how many entries earlier a
-//! producer stands; it is *late* if the references do not wait for the producer. A reference names the access of the batch that serves it; it is *fresh* if the access is its own,
-//! else it repeats a line that an earlier reference has accessed. Fresh references are served in their order.
+//! producer stands; it is *late* if the references do not wait for the producer. A reference names the access of the
+//! batch that serves it; it is *fresh* if the access is its own, else it repeats a line that an earlier reference has
+//! accessed. Fresh references are served in their order.
 //!
 //! Most entries have few distances, and one reference to data at most. Such a [`Simple`] entry is three words, so that
 //! a core executes it without loops over its parts. Any other is [`Compound`]: a header,

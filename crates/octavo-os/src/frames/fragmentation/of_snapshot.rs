@@ -20,8 +20,8 @@ impl Snapshot {
 
     /// Builds the captured memory. With frame states, `shape` must have [`Snapshot::frames`] frames, the seed
     /// has no effect, holes become unmovable background memory, and the kernel keeps the free blocks of regions that
-    /// are not movable: Linux takes pages of programs from movable ones (`mm/page_alloc.c`, migrate types). Otherwise the order mix is scaled to
-    /// `shape`; blocks that do not fit are split.
+    /// are not movable: Linux takes pages of programs from movable ones (`mm/page_alloc.c`, migrate types).
+    /// Otherwise the order mix is scaled to `shape`; blocks that do not fit are split.
     pub(super) fn build(
         &self,
         shape: MemoryShape,
@@ -46,17 +46,20 @@ impl Snapshot {
     }
 }
 
-/// Whether each 2 MiB region is one of so many that are not movable. The kernel reports how many there are, not which ones:
-/// they are taken to be those with free memory that have the most frames of the kernel.
+/// Whether each 2 MiB region is one of so many that are not movable. The kernel reports how many there are, not which
+/// ones: they are taken to be those with free memory that have the most frames of the kernel.
 fn not_movable(runs: &FrameRuns, count: u64) -> Vec<bool> {
     let region_frames = Order::HUGE.frames();
     let regions = runs.frames().div_ceil(region_frames) as usize;
     let (mut fixed, mut has_free) = (vec![0u64; regions], vec![false; regions]);
     for (state, start, length) in places(runs) {
-        for frame in start.raw()..start.raw() + length {
-            let region = (frame / region_frames) as usize;
-            fixed[region] += u64::from(state == FrameState::Fixed);
+        let (mut at, end) = (start.raw(), start.raw() + length);
+        while at < end {
+            let region = (at / region_frames) as usize;
+            let next = end.min((region as u64 + 1) * region_frames);
+            fixed[region] += if state == FrameState::Fixed { next - at } else { 0 };
             has_free[region] |= state == FrameState::Free;
+            at = next;
         }
     }
     let mut by_fixed: Vec<usize> =
