@@ -48,11 +48,12 @@ struct origins {
 };
 
 /* The value of a temporary: its sources, the instruction that computed it (-1: none, it is a copy of
-   a register), and whether that computed it from data that it loaded. */
+   a register), and whether it is transparent: an address, or another value that an instruction with
+   data calculated without them, so that who uses it uses its sources. */
 struct value {
    struct origins from;
    Int made;
-   Bool of_data, is_vector;
+   Bool is_transparent, is_vector;
 };
 
 struct walk {
@@ -82,18 +83,11 @@ static void add_made(struct origins* to, Int instruction)
    to->made[instruction / 64] |= 1ULL << (instruction % 64);
 }
 
-/* Whether a value is an address, or another one, that an instruction with data has calculated
-   without them: a value to look through. */
-static Bool is_transparent(const struct walk* w, const struct value* v)
-{
-   return v->made >= 0 && !v->of_data && w->has_data[v->made];
-}
-
 /* The origins of a temporary's value, as the instruction at hand sees them. */
 static struct origins origins_of(struct walk* w, IRTemp t)
 {
    const struct value* v = &w->temporaries[t];
-   if (v->made < 0 || v->made == w->now || is_transparent(w, v))
+   if (v->made < 0 || v->made == w->now || v->is_transparent)
       return v->from;
    struct origins one = {{0}, 0};
    add_made(&one, v->made);
@@ -112,23 +106,18 @@ static struct origins origins_of_register(const struct walk* w, UInt reg)
    return one;
 }
 
-static void use(struct walk* w, const struct origins* from)
-{
-   add(&w->of_statement, from);
-}
-
 static void use_temporary(struct walk* w, IRTemp t)
 {
    const struct origins from = origins_of(w, t);
    const struct value* v = &w->temporaries[t];
-   use(w, &from);
-   w->uses_data |= v->made == w->now && v->of_data;
+   add(&w->of_statement, &from);
+   w->uses_data |= v->made == w->now && !v->is_transparent;
 }
 
 static void use_register(struct walk* w, UInt reg)
 {
    const struct origins from = origins_of_register(w, reg);
-   use(w, &from);
+   add(&w->of_statement, &from);
 }
 
 /* The codes of what an instruction computes, those that take longer last, and their place in
@@ -248,13 +237,13 @@ static void use_expr(struct walk* w, const IRExpr* e)
    }
 }
 
-static void made_now(struct walk* w, IRTemp t, Bool of_data)
+static void made_now(struct walk* w, IRTemp t, Bool is_of_data)
 {
    if (t != IRTemp_INVALID) {
       struct value* v = &w->temporaries[t];
       v->from = w->of_statement;
       v->made = w->now;
-      v->of_data = of_data;
+      v->is_transparent = !is_of_data && w->has_data[w->now];
    }
 }
 
@@ -265,7 +254,7 @@ static void assign(struct walk* w, IRTemp t, const IRExpr* e)
       UInt reg = register_of(e->Iex.Get.offset);
       v->from = origins_of_register(w, reg);
       v->made = w->writers[reg];
-      v->of_data = True;
+      v->is_transparent = False;
    } else if (e->tag == Iex_RdTmp) {
       Bool is_vector = v->is_vector;
       *v = w->temporaries[e->Iex.RdTmp.tmp];
@@ -309,7 +298,7 @@ static void put(struct walk* w, UInt reg, const IRExpr* data)
    if (data->tag == Iex_RdTmp) {
       const struct value* v = &w->temporaries[data->Iex.RdTmp.tmp];
       maker = v->made;
-      if (is_transparent(w, v)) {
+      if (v->is_transparent) {
          if (w->writers[reg] < 0 && is_of_register(&v->from, reg))
             return;
          Int before = only_maker(&v->from);

@@ -108,8 +108,9 @@ enum octavo_record {
       2 store, 3 modify; bit 2 guarded; bit 3 atomic; bit 4 joined; bits 16-31 bytes; bits 32-47
       offset), a fetch followed by its address; then per instruction three words: producers, reads,
       writes; and with OCTAVO_HAS_LATE in its reads two more: those of its producers and of its reads
-      that are not needed for addresses. A data item that is not joined begins an address group, a joined one is in the group
-      of the data item before; its address is `offset` bytes above the group's. */
+      that are not needed for addresses. A data item that is not joined begins an address group, a
+      joined one is in the group of the data item before; its address is `offset` bytes above the
+      group's. */
    OCTAVO_DEFINE = 1,
    /* struct octavo_layout, then the text of the executable's path. */
    OCTAVO_START = 2,

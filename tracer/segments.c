@@ -27,7 +27,7 @@ enum item_kind { FETCH = 0, LOAD = 1, STORE = 2, MODIFY = 3 };
 /* A superblock has at most some sixty instructions, and an instruction a few items. */
 #define MAX_INSTRUCTIONS 256
 #define MAX_ITEMS 1024
-/* A definition: id and counts, two words a fetch, one a data item, three an instruction. */
+/* A definition: id and counts, two words a fetch, one a data item, up to five an instruction. */
 #define MAX_DEFINITION (2 + MAX_ITEMS + 6 * MAX_INSTRUCTIONS)
 
 /* A definition already in the stream, found again when the same code is translated anew. */

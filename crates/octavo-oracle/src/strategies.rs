@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use octavo_types::{
-    AddrRange, AddressPlace, Consumer, Event, Item, ItemKind, MapSource, PageSize, Protection,
-    Segment, VirtAddr,
+    AddrRange, AddressPlace, Consumer, Dependences, Event, Item, ItemKind, MapSource, PageSize,
+    Protection, Segment, VirtAddr,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -42,6 +42,20 @@ impl RandomStream {
             }
         }
     }
+}
+
+/// Dependences of an instruction, half of them with late values, whose sets are drawn from `bits`.
+pub fn dependences<S: Strategy<Value = u64>>(
+    bits: impl Fn() -> S,
+) -> impl Strategy<Value = Dependences> {
+    let late = prop_oneof![Just((0, 0)), (bits(), bits())];
+    (bits(), bits(), bits(), late).prop_map(
+        |(producers, reads, writes, (late_producers, late_reads))| Dependences {
+            late_producers,
+            late_reads,
+            ..Dependences::new(producers, reads, writes)
+        },
+    )
 }
 
 /// Segments of up to twelve instructions: mostly straight runs, some across a page boundary,

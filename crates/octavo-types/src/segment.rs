@@ -145,6 +145,11 @@ impl Dependences {
     const ARITHMETIC: u64 = 0b111 << Self::ARITHMETIC_SHIFT;
     const ARITHMETIC_SHIFT: u32 = 20;
 
+    /// Dependences on instructions and registers, none of them late, and registers written.
+    pub const fn new(producers: u64, reads: u64, writes: u64) -> Self {
+        Dependences { producers, reads, writes, late_producers: 0, late_reads: 0 }
+    }
+
     /// The registers that it reads.
     pub const fn registers_read(&self) -> u64 {
         self.reads & !Self::NO_REGISTERS
@@ -543,12 +548,7 @@ mod tests {
     #[test]
     fn an_instruction_writes_an_integer_register_if_it_leaves_one_or_its_value_is_used() {
         let items = vec![item(ItemKind::Fetch, 1, 0x1000); 7];
-        let of = |producers, reads, writes| Dependences {
-            producers,
-            reads,
-            writes,
-            ..Default::default()
-        };
+        let of = Dependences::new;
         let (rax, flags, xmm0) = (1, 1 << 16, 1 << 32);
         let dependences = vec![
             of(0, 0, 0),                         // used by the third

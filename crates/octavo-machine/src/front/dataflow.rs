@@ -290,18 +290,9 @@ mod tests {
 
     /// Registers of few or of any numbers; the bits of `reads` that say what an instruction computes are set, too.
     fn dependences() -> impl Strategy<Value = Dependences> {
-        let bits =
-            || prop_oneof![Just(0), (0u32..64).prop_map(|bit| 1 << bit), 0u64..8, any::<u64>()];
-        let late = prop_oneof![2 => Just((0, 0)), 1 => (bits(), bits())];
-        (bits(), bits(), bits(), late).prop_map(
-            |(producers, reads, writes, (late_producers, late_reads))| Dependences {
-                producers,
-                reads,
-                writes,
-                late_producers,
-                late_reads,
-            },
-        )
+        octavo_oracle::strategies::dependences(|| {
+            prop_oneof![Just(0), (0u32..64).prop_map(|bit| 1 << bit), 0u64..8, any::<u64>()]
+        })
     }
 
     /// A segment of instructions with these dependences.

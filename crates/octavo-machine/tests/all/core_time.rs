@@ -10,24 +10,16 @@ use octavo_config::{
 use octavo_machine::designs::designs;
 use octavo_machine::designs::softvm::SoftvmConfig;
 use octavo_machine::{Counters, Sim, Timing};
-use octavo_oracle::strategies::{RandomStream, Step, few_pages, loads, stream};
+use octavo_oracle::strategies::{self, RandomStream, Step, few_pages, loads, stream};
 use octavo_types::{AddrRange, Dependences, Event, Item, ItemKind, Segment, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// An instruction's dependences: on some of the instructions before it, and registers read and written.
 fn dependences() -> impl Strategy<Value = Dependences> {
-    let bits = || prop_oneof![Just(0u64), (0u32..12).prop_map(|bit| 1 << bit), 0u64..4096];
-    let late = prop_oneof![Just((0, 0)), (bits(), bits())];
-    (bits(), bits(), bits(), late).prop_map(
-        |(producers, reads, writes, (late_producers, late_reads))| Dependences {
-            producers,
-            reads,
-            writes,
-            late_producers,
-            late_reads,
-        },
-    )
+    strategies::dependences(|| {
+        prop_oneof![Just(0u64), (0u32..12).prop_map(|bit| 1 << bit), 0u64..4096]
+    })
 }
 
 /// A segment whose items are changed by a function, and whose instructions have these dependences in turn.
@@ -252,7 +244,7 @@ fn all_far(mut machine: MachineConfig) -> MachineConfig {
 fn a_chase_in_far_memory_takes_the_added_latency_longer_for_each_read() {
     let steps: Vec<_> = (0..200).map(|number| (number * 7 % 40, 1, false)).collect();
     let stream = loads(&steps);
-    let chain = Dependences { producers: 0, reads: 1, writes: 1, ..Default::default() };
+    let chain = Dependences::new(0, 1, 1);
     let segments = stream.segments.iter().map(|segment| changed(segment, &[chain], |item| item));
     let stream = RandomStream { segments: segments.collect(), ..stream };
     let pipeline =
@@ -292,7 +284,7 @@ fn random_loads(others_fill_every_cycles: u32) -> (f64, f64) {
     }
     let (warm_up, measured) = (16 * RANDOM_LINES, 32 * RANDOM_LINES);
     let stream = loads(&[(0, 1, false)]);
-    let chain = Dependences { producers: 0, reads: 1, writes: 1, ..Default::default() };
+    let chain = Dependences::new(0, 1, 1);
     let segment = changed(&stream.segments[0], &[chain], |item| item);
     let mut drawn = 1u64;
     let mut next = || {

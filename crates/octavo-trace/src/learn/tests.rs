@@ -133,8 +133,7 @@ fn registers_become_dependences() {
         with_registers(fetch(0x1008, 4), 0b0111, 1 << 63),
     ];
     let (executed, _) = learn(&references);
-    let of =
-        |producers, reads, writes| Dependences { producers, reads, writes, ..Default::default() };
+    let of = Dependences::new;
     assert_eq!(
         executed.0[0].0.dependences(),
         [

@@ -93,11 +93,11 @@ fn records_made_by_hand() {
     assert_eq!(
         sets[..4],
         [
-            Dependences { producers: 0, reads: rbx, writes: rax, ..Default::default() },
-            Dependences { producers: 1, reads: rcx, writes: flags, ..Default::default() },
-            Dependences { producers: 1, reads: 0, writes: 0, ..Default::default() },
+            Dependences::new(0, rbx, rax),
+            Dependences::new(1, rcx, flags),
+            Dependences::new(1, 0, 0),
             // A branch, taken or not, ends a segment.
-            Dependences { producers: 0, reads: flags, writes: 0, ..Default::default() },
+            Dependences::new(0, flags, 0),
         ]
     );
     assert!(!drained.facts.has_sizes && drained.facts.has_instructions);
@@ -172,19 +172,9 @@ fn straight(sizes: &[u16], dependences: Vec<Dependences>) -> RandomStream {
 #[test]
 fn registers_survive() {
     let dependences = vec![
-        Dependences {
-            producers: 0,
-            reads: 1 << 4 | 1 << 63,
-            writes: 1 << 15,
-            ..Default::default()
-        },
-        Dependences {
-            producers: 1,
-            reads: 1 << 16,
-            writes: 1 << 17 | 1 << 18,
-            ..Default::default()
-        },
-        Dependences { producers: 1, reads: 1 << 19, writes: 0, ..Default::default() },
+        Dependences::new(0, 1 << 4 | 1 << 63, 1 << 15),
+        Dependences::new(1, 1 << 16, 1 << 17 | 1 << 18),
+        Dependences::new(1, 1 << 19, 0),
     ];
     let stream = straight(&[3, 4, 2], dependences.clone());
     for format in [&FORMAT, &CLOUDSUITE] {
@@ -198,7 +188,7 @@ fn registers_survive() {
 #[test]
 fn values_that_no_register_keeps_get_a_stand_in() {
     let rax = 1;
-    let of = |producers, writes| Dependences { producers, reads: 0, writes, ..Default::default() };
+    let of = |producers, writes| Dependences::new(producers, 0, writes);
     let dependences = vec![of(0, 0), of(0b1, 0), of(0b11, rax), of(0, rax), of(0b10, 0)];
     let (bytes, _) = write(&FORMAT, &straight(&[4; 5], dependences)).unwrap();
     let registers: Vec<_> = bytes.chunks(64).map(|record| record[10..16].to_vec()).collect();
@@ -222,14 +212,8 @@ fn values_that_no_register_keeps_get_a_stand_in() {
 /// A producer is named even where what is held back was handed on in between.
 #[test]
 fn dependences_across_buffers() {
-    let dependences: Vec<_> = (0..10_000)
-        .map(|number| Dependences {
-            producers: u64::from(number > 63) << 63,
-            reads: 0,
-            writes: 0,
-            ..Default::default()
-        })
-        .collect();
+    let dependences: Vec<_> =
+        (0..10_000).map(|number| Dependences::new(u64::from(number > 63) << 63, 0, 0)).collect();
     let (bytes, _) = write(&FORMAT, &straight(&[4; 10_000], dependences)).unwrap();
     let of = |number: usize| &bytes[number * 64 + 10..number * 64 + 16];
     // As many values are under way as there are stand-ins, and all others are lost.
@@ -260,7 +244,7 @@ fn a_jump_is_a_branch() {
 fn kinds_of_branches() {
     use ItemKind::{Fetch, Load, Store};
     let (rsp, rcx, flags) = (1 << 4, 1 << 1, 1 << 16);
-    let of = |reads, writes| Dependences { producers: 0, reads, writes, ..Default::default() };
+    let of = |reads, writes| Dependences::new(0, reads, writes);
     let items = [
         // A conditional jump, which jumps, then falls through.
         ((Fetch, 2, 0x1000), of(flags, 0)),
