@@ -656,3 +656,18 @@ def test_the_pool_of_malloc_is_as_large_as_the_memory_of_a_run(tmp_path: Path) -
     found = next(action for action in actions if action.name == name)
     assert list(found.changes.values()) == ["5"]
     assert found.environment == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"}
+
+
+def test_the_pool_of_malloc_holds_its_blocks_as_a_whole(tmp_path: Path) -> None:
+    """hugetlbfs reserves all of a mapping, or nothing; and the heap needs a page beside it."""
+    block = memory_row("anon", "anonymous", 8 * MIB, 4096, 256 * MIB + 4096)
+    counter = {**block, "component": "stream", "counter": "malloc_bytes", "value": block["bytes"]}
+    rows = [block, {**block, "page_size": 2 * MIB}, counter]
+    whole = Case("data", (Point(4096, 1, 1.0, 8 * MIB, 0.0), Point(2 * MIB, 1, 1.0, 8 * MIB, 0.0)))
+    one = replace(whole, region="anon", region_kind="anonymous", start=4096, bytes=block["bytes"])
+    for case in (whole, one):
+        subject = Subjects(rows, {0: GLIBC}, ["/bin/x"]).of(case)
+        advice = replace(data_advice(MISS_UNTIL_2M), case=case)
+        actions = actions_for(advice, host(tmp_path), subject=subject)
+        found = next(action for action in actions if action.kind == "hugetlbfs")
+        assert list(found.changes.values()) == ["130"]

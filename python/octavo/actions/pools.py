@@ -26,7 +26,7 @@ _UNITS = {"": 1, "k": KIB, "m": MIB, "g": 1024 * MIB}
 
 def pool_pages(subject: Subject, touched_bytes: int) -> int:
     """Huge pages of 2 MiB that the program wants: by its own count or its options, else as many as
-    the memory of the run takes. 0 where none of them is known.
+    the memory of the run takes, and malloc reserves. 0 where none of them is known.
     """
     asked = None
     if subject.runtime.kind == "postgres" and subject.is_started_directly:
@@ -35,7 +35,9 @@ def pool_pages(subject: Subject, touched_bytes: int) -> int:
         asked = _jvm_pages(subject.words)
     elif subject.runtime.kind == "mariadb" and subject.is_started_directly:
         asked = _ask_mariadb(subject.words)
-    return asked if asked is not None else -(-touched_bytes // PMD_PAGE)
+    if asked is not None or not touched_bytes:
+        return asked or 0
+    return -(-touched_bytes // PMD_PAGE) + subject.untouched_pages
 
 
 def _jvm_pages(words: Sequence[str]) -> int:

@@ -13,6 +13,7 @@ from octavo.analysis.advice import Case
 from octavo.analysis.present_pages import ASKED_SMALL, is_nearly_all
 from octavo.analysis.rows import Row, component_of, instructions_by_process
 from octavo.base.elf import is_elf_file
+from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.units import BASE_PAGE, MIB
 from octavo.runtimes.detect import Runtime, with_arguments
 from octavo.runtimes.launchers import program_at
@@ -59,6 +60,7 @@ class Subjects:
         self._instructions = instructions_by_process(rows)
         self._refusing = _nearly_all_of(rows, ASKED_SMALL)
         self._of_malloc = _of_malloc(rows)
+        self._untouched_pages = untouched_pages(rows)
         self._memory = _memory_of(rows)
         self._has_threads = _have_threads(rows)
 
@@ -82,7 +84,18 @@ class Subjects:
             refuses=self._refuses(case, stream, memory),
             shared=memory.shared > memory.total,
             file=_main_file(memory),
+            untouched_pages=self._untouched(case, stream) if is_glibc else 0,
         )
+
+    def _untouched(self, case: Case, stream: int) -> int:
+        """Pages that a pool needs beside the touched ones, one of the heap with them."""
+        counted = self._untouched_pages
+        if case.region is None:
+            process = stream if stream in self._memory else None
+            keys = {key for key in counted if key[0] == process}
+        else:
+            keys = _keys(case, stream) & counted.keys()
+        return 1 + sum(counted[key] for key in keys)
 
     def _mapped(self, case: Case, stream: int, memory: _Memory) -> Share:
         """How much of a case may be mappings that the program made itself."""
@@ -158,6 +171,20 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
 def _of_malloc(rows: Sequence[Row]) -> set[_Key]:
     """The regions that glibc's malloc has mapped."""
     return _nearly_all_of(rows, _OF_MALLOC)
+
+
+def untouched_pages(rows: Sequence[Row]) -> dict[_Key, int]:
+    """Huge pages in blocks of glibc's malloc that were not touched, by region. hugetlbfs reserves a
+    mapping as a whole, or not at all.
+    """
+    of_malloc = _of_malloc(rows)
+    found = {}
+    for row in rows:
+        key = (row.get("process"), row.get("region", ""))
+        kind = (row["component"], row.get("stream"), row.get("page_size"))
+        if key in of_malloc and kind == ("memory", "all", PMD_PAGE):
+            found[key] = max(0, -(-row["bytes"] // PMD_PAGE) - row["touched_bytes"] // PMD_PAGE)
+    return found
 
 
 def _is_of_python(region: str) -> bool:

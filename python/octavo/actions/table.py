@@ -64,6 +64,8 @@ class Subject:
     """The file with most of them, where files hold more than its own memory and shared memory."""
     pool_pages: int = 0
     """Pages of hugetlbfs that its memory takes, as far as it is known."""
+    untouched_pages: int = 0
+    """Huge pages that malloc reserves beside those of touched memory."""
 
 
 def is_shared_memory(kind: str | None, path: str | None) -> bool:

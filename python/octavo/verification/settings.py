@@ -85,7 +85,7 @@ def candidates(
     use from which that library makes a page of it.
     """
     from octavo.actions.candidates import SHARED_FOR_ALL, candidate_actions
-    from octavo.actions.subjects import is_mostly_shared
+    from octavo.actions.subjects import is_mostly_shared, untouched_pages
 
     found = [Setting(AS_NOW, "The program as it is, under the settings as they are.")]
     notes: list[str] = []
@@ -95,6 +95,7 @@ def candidates(
     rows = [] if result is None else read_run(result).get("rows", [])
     is_named = any(name.startswith(SHARED_FOR_ALL) for name in names or ())
     touched, shared = _touched(rows), is_named or is_mostly_shared(rows)
+    touched += PMD_PAGE * sum(untouched_pages(rows).values())
     found_actions = candidate_actions(
         program, host, arguments, touched_bytes=touched, shared=shared
     )
