@@ -595,6 +595,22 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     assert_refused(run("run", name.replace(".csv", ".din")), 125, r"\xff.din", "No such file")
 
 
+@pytest.mark.parametrize("name", [b"\xff", b"x:y"])
+def test_results_have_any_name(
+    tmp_path: Path, name: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trace = str(write_csv(tmp_path / "some.csv", SOME))
+    place = os.fsdecode(name)
+    for command in ("run", "curves", "sim"):
+        done = run(command, trace, "--out", f"{place}.{command}")
+        assert done.exit_code == 0, (command, done.stderr)
+        done = run(command, trace, "--out", f"{place}.{command}.parquet")
+        assert done.exit_code == 0, (command, done.stderr)
+        with Path(place + f".{command}", "rows.parquet").open("rb") as file:
+            assert pq.read_table(file).num_rows > 0
+
+
 @pytest.mark.parametrize(
     "command",
     ["head -n 100000", "head -n 100000 --json -", "convert --to csv", "run --json -", "info"],

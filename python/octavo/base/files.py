@@ -17,10 +17,13 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.signals import uninterrupted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STANDARD_OUTPUT = "-"
 _OUTPUT, _ERROR = 1, 2
@@ -48,6 +51,21 @@ def failing_with(what: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise CannotRun(f"cannot write {what}: {error.strerror or error}.") from None
+
+
+def write_parquet(table: "pa.Table", path: Path) -> None:
+    """Writes a table to a file of any name."""
+    import pyarrow.parquet as pq
+
+    with open_parquet(path, "wb") as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def open_parquet(path: Path, mode: Literal["rb", "wb"]) -> "pa.NativeFile":
+    """The file of a name, which pyarrow takes for a URI if it has a colon, and encodes as UTF-8."""
+    import pyarrow as pa
+
+    return pa.OSFile(os.fsencode(path), mode)  # type: ignore[arg-type]  # Bytes are taken, too.
 
 
 def write_standard_output(text: str) -> None:

@@ -15,6 +15,7 @@ from octavo.base.files import (
     in_turn,
     text_writer,
     to_json,
+    write_parquet,
     write_standard_output,
 )
 from octavo.base.signals import uninterrupted
@@ -137,12 +138,11 @@ def _reproduce_all(
 def _files(name: str, done: "Reproduction") -> dict[str, Callable[[Path], None]]:
     """A writer for each file of `--out`, by its name."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from octavo.report.figures import figure_files
 
     def write_table(path: Path) -> None:
-        pq.write_table(pa.Table.from_pylist(done.records()), path, compression="zstd")
+        write_parquet(pa.Table.from_pylist(done.records()), path)
 
     figures = done.figures()
     pictures = [f"![{figure}]({figure}.svg)\n" for figure in figures]

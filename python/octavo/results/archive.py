@@ -17,7 +17,14 @@ from octavo.analysis.stored_result import (
     read_json,
 )
 from octavo.base.errors import CannotRun
-from octavo.base.files import failing_with, replace_file, replace_text, text_writer, to_json
+from octavo.base.files import (
+    failing_with,
+    replace_file,
+    replace_text,
+    text_writer,
+    to_json,
+    write_parquet,
+)
 from octavo.report import curves_data, sim_data
 from octavo.report.curves import curves_figures, render_curves
 from octavo.report.run import render_run, run_charts
@@ -73,13 +80,7 @@ def files_of(result: InFiles) -> Files:
 
 def rows_writer(result: InFiles) -> Callable[[Path], None]:
     """A writer of every number, as Parquet."""
-
-    def write(path: Path) -> None:
-        import pyarrow.parquet as pq
-
-        pq.write_table(result.table(), path, compression="zstd")
-
-    return write
+    return lambda path: write_parquet(result.table(), path)
 
 
 def write_report(document: Mapping[str, Any], directory: Path) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import octavo._core as _core
 from octavo.analysis.stored_result import DATA_SET
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import failing_with
+from octavo.base.files import failing_with, open_parquet, write_parquet
 from octavo.base.host import open_regular
 from octavo.sweeps.simulation import Simulation
 from octavo.sweeps.tasks import COLUMNS, METADATA
@@ -123,11 +123,9 @@ class DataSet:
 
     def write(self, simulation: Simulation, table: pa.Table) -> None:
         """Adds a result; it is there whole or not at all. Raises CannotRun."""
-        import pyarrow.parquet as pq
-
         place = self.path(simulation)
         with failing_with(f"`{place}`"), self.staged(place) as new:
-            pq.write_table(table, new, compression="zstd")
+            write_parquet(table, new)
 
     @contextmanager
     def staged(self, place: Path) -> Iterator[Path]:
@@ -155,7 +153,8 @@ class DataSet:
         place = self.path(simulation)
         try:
             # Without the columns that the directories' names stand for.
-            table = pq.ParquetFile(place).read()
+            with open_parquet(place, "rb") as file:
+                table = pq.ParquetFile(file).read()
             about = json.loads((table.schema.metadata or {})[METADATA])
         except FileNotFoundError:
             raise CannotRun(f"there is no result `{place}`.") from None
