@@ -401,7 +401,7 @@ def test_what_no_setting_reaches_is_said() -> None:
     found = answer(item("fetch", HUGE, (0.02, 0.03, 0.04), actions=[linker]))
     assert found.text.startswith("Which page size? 2 MiB for code would save about 3.0%")
     assert (
-        "No setting of this system gives such pages: the evidence below says what would."
+        "No setting of this system gives such pages: the evidence below says what can be done."
         in found.text
     )
     assert (found.settings, found.verify) == ("", "")

@@ -139,7 +139,7 @@ def answer_of(
     else:
         text += (
             f" would save {gain} of the time on {machine} ({cost_label}), for {memory_text}. No "
-            "setting of this system gives such pages: the evidence below says what would. "
+            "setting of this system gives such pages: the evidence below says what can be done. "
         )
     text += _confidence(reached_gain, limits)
     if is_late and all_gain.expected - gain.expected >= limits.min_gain:
