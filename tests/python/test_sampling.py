@@ -1,12 +1,15 @@
 """How a sample is asked for, and what is said of one."""
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import octavo
 from octavo.base.errors import UsageError
+from octavo.traces.conversion import Selection, convert_trace
 from octavo.traces.sampling import Sample, parse_sample, sentences_on
 
 
@@ -43,6 +46,17 @@ def test_the_nearest_spelling_is_suggested():
 def test_any_text_is_a_sample_or_a_sentence(text: str):
     with suppress(UsageError):
         assert 0 < parse_sample(text).fraction < 1
+
+
+def test_walks_that_count_are_a_share_of_those_of_the_whole(tmp_path: Path):
+    """A trace with 30,000 walks and its sample with 3,000 get the same answer."""
+    whole = "synth:gups?table=64MiB&updates=30k"
+    sample = tmp_path / "sample.oct"
+    selection = Selection(sample=parse_sample("10%,window=10k"))
+    convert_trace(whole, str(sample), lambda progress: None, selection)
+    for trace in (whole, str(sample)):
+        answer = octavo.run(trace, tlb="zen5").advice[0]
+        assert answer["changes"], answer["text"]
 
 
 def _statement(windows: int) -> dict[str, object]:

@@ -48,6 +48,7 @@ from octavo.runs.configuration import MEMORY_WARNING
 from octavo.runtimes.detect import Runtime
 from octavo.runtimes.launchers import program_at
 from octavo.runtimes.naming import name_regions, runtimes_of
+from octavo.traces.sampling import kept_share
 from octavo.tracing.manifest import Circumstances, Finished, build_manifest, of_what_ran
 from octavo.tracing.windows import traced_share
 
@@ -296,8 +297,10 @@ def finished(
         max_growth=configuration.max_growth, memory_bytes=manifest["host"]["memory_bytes"]
     )
     native = configuration.native
+    share = kept_share(manifest.get("trace", {}).get("sample"))
     if "windows" in manifest:
-        share = traced_share(manifest["windows"])
+        share *= traced_share(manifest["windows"])
+    if share < 1:
         limits = replace(limits, negligible_misses=round(limits.negligible_misses * share))
         native = None if native is None else native.part(share)
     advice = advice_records(

@@ -83,6 +83,13 @@ def sentences_on(statement: dict[str, Any]) -> list[str]:
     return lines
 
 
+def kept_share(statement: dict[str, Any] | None) -> float:
+    """The share of a trace's instructions that a sample has; 1 where none is stated."""
+    streams = [] if statement is None else statement.get("streams", [])
+    whole = sum(stream["instructions"] for stream in streams)
+    return sum(stream["kept_instructions"] for stream in streams) / whole if whole else 1.0
+
+
 def _on_error(error: dict[str, Any], entries: int, of_windows: str) -> str:
     size = format_bytes(error["page_size"])
     shown = format_mpki(error["sample_mpki"])
