@@ -104,6 +104,16 @@ def test_memory_of_a_phase_is_in_the_table_where_there_was_any() -> None:
         assert [cells[1:] for cells in rows if cells[0] == title] == expected
 
 
+def test_memory_of_a_designs_own_tables_is_in_the_table_where_there_is_any() -> None:
+    tables = {"design_table_bytes": 16 << 20, "bitmap_bytes": 1 << 20}
+    made = [machine("plain", counts()), machine("special", counts(**tables))]
+    rows = next(grids(sim_result([sim_process(made)]))).rows
+    found = [cells[1:] for cells in rows if cells[0] == "other tables of the design"]
+    assert found == [("", "17 MiB")]
+    rows = next(grids(sim_result([sim_process(made[:1])]))).rows
+    assert "other tables of the design" not in [cells[0] for cells in rows]
+
+
 def test_structures_of_a_design_beside_the_levels_are_in_the_table() -> None:
     own = {("tlb.own", "accesses"): 40, ("tlb.own", "misses"): 10, ("tlb.own.4k", "misses"): 10}
     others = {("tlb.l2", "misses"): 20, ("tlb.flushes", "made"): 3}

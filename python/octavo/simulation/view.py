@@ -193,6 +193,8 @@ def _measures(first: Simulated, other_tlbs: Iterable[str]) -> Iterator[_Measure]
     yield _os("page tables, at most", "peak_page_table_bytes", _bytes)
     memory = "memory with page tables, at most"
     yield _Measure(memory, lambda one: one.memory_bytes, _bytes, needs_end=False)
+    of_design = "other tables of the design"
+    yield _Measure(of_design, _table_bytes, _bytes, is_marked=False, needs_end=False)
     yield _os("faults", "faults")
     yield _os("zeroed", "bytes_zeroed", _bytes)
     yield _os("promotions", "promotions", is_marked=False)
@@ -201,6 +203,12 @@ def _measures(first: Simulated, other_tlbs: Iterable[str]) -> Iterator[_Measure]
         yield _os(memory, "peak_resident_bytes", _bytes, component="host.os")
         yield _os("faults of the host", "faults", component="host.os")
         yield _os("walks that found a page splintered", "splintered", component="walker")
+
+
+def _table_bytes(one: Simulated) -> int | None:
+    """Memory that a design takes for tables beside page tables; None where it has none."""
+    counters = ("design_table_bytes", "bitmap_bytes")
+    return sum(one.counted(of, name) or 0 for of in ("os", "host.os") for name in counters) or None
 
 
 def _ratio(name: str, of: Callable[[Simulated], float], first: Simulated) -> _Measure:
