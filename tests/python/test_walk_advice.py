@@ -440,6 +440,16 @@ def test_no_more_than_a_known_time_is_saved(tmp_path: Path) -> None:
         assert gain(program, costs, 2 * MIB, 10**9, 0, 64 * MIB) == Gain(1, 1, 1)
 
 
+def test_page_faults_save_no_more_than_the_known_time_in_the_kernel() -> None:
+    """Of 3 ms in the kernel and 6 in user mode; 10,000 page faults are estimated to take more."""
+    program = Program(10**6, 0, 64 * MIB, page_faults=10_000, native=NativeTime(0.006, 0.003))
+    faults = PageFaults(10_000, 0, 0)
+    found = gain(program, estimated(), 2 * MIB, 0, 0, 64 * MIB, faults)
+    assert found.high == pytest.approx(1 / 3)
+    walking = gain(replace(program, walks=10**9), estimated(), 2 * MIB, 10**9, 0, 64 * MIB)
+    assert walking.high == pytest.approx(2 / 3)
+
+
 def test_a_known_time_is_used_with_estimated_walks() -> None:
     program = Program(10**9, 10**7, 64 * MIB, native=NativeTime(0.5))
     of_time = gain(program, estimated(), 2 * MIB, 10**7, 0, 64 * MIB)

@@ -198,9 +198,13 @@ class _Estimate:
         """The share of the time that larger pages save, with so many cycles of walks; `walking` are
         the cycles of all loads that walk.
         """
-        saved += self.faults_saved
+        native, of_faults = self.program.native, self.faults_saved
+        if native is not None and native.system:
+            # Walks are a part of the time in user mode, and page faults of that in the kernel.
+            saved = min(saved, native.user * self.time.clock)
+            of_faults = min(of_faults, native.system * self.time.clock)
+        saved += of_faults
         time = self.time if saved >= 0 else self.time_of_loss
-        native = self.program.native
         if native is not None:
             return min(1.0, saved / (native.total * time.clock))
         return saved / (self.computing(time) + walking + self.faults_all)
