@@ -142,7 +142,8 @@ def test_a_stream_of_the_whole_program() -> None:
     assert found.text == (
         "Which page size? 2 MiB for data. Expect about 8.0% (2.0% to 19.0%) less time on zen3 "
         "(walk cost measured), for 20 MiB (10.0%) more memory than in "
-        "4 KiB pages. Even the low estimate is worth it."
+        "4 KiB pages. Even the low estimate is worth it. The lines to paste need root "
+        "and change settings for every program until reboot."
     )
     assert (found.changes, found.settings, found.undo) == (True, "A=1 server", "echo never > x")
     assert found.verify.endswith("verify --allow-system -- server --port '7 7'")
@@ -202,6 +203,18 @@ def test_the_memory_that_a_pool_reserves_is_said() -> None:
     reserved = "The lines to paste reserve 552 MiB, which nothing else can use then."
     assert text({**pool, "value": "286", "now": "10"}).endswith(reserved)
     assert "reserve" not in text(switch)
+
+
+def test_settings_that_change_for_every_program_are_said() -> None:
+    """The terminal leaves out the text of the action whose lines the answer has."""
+
+    def text(**more: str) -> str:
+        action = act("thp", "echo always > enabled\nserver", **more)
+        return answer(item("data", HUGE, (0.02, 0.08, 0.19), actions=[action])).text
+
+    said = "The lines to paste need root and change settings for every program until reboot."
+    assert text(undo="echo madvise > enabled").endswith(said)
+    assert said not in text()
 
 
 def test_regions_where_the_whole_is_refused() -> None:

@@ -156,7 +156,7 @@ def answer_of(
             f" Such pages for {names} would save {_sum(left)} more, but the lines to paste do not "
             "reach them."
         )
-    text += _pool(action)
+    text += _for_all(action)
     if "caution" in action:
         text += f" {action['caution']}"
     verify = ""
@@ -403,18 +403,20 @@ def _growth_share(items: Sequence[Record], growth: int) -> float | None:
     return growth / base if base else None
 
 
-def _pool(action: Record) -> str:
-    """A sentence about the memory that the lines to paste add to pools of huge pages; empty where
-    they add none.
-    """
+def _for_all(action: Record) -> str:
+    """A sentence about what the lines to paste change for other programs; empty where nothing."""
     added = sum(
         (int(one["value"]) - int(one["now"])) * action["page_size"]
         for one in action.get("settings", ())
         if one["path"].endswith("/nr_hugepages")
     )
-    if not added:
-        return ""
-    return f" The lines to paste reserve {format_bytes(added)}, which nothing else can use then."
+    if added:
+        return (
+            f" The lines to paste reserve {format_bytes(added)}, which nothing else can use then."
+        )
+    if action.get("undo"):
+        return " The lines to paste need root and change settings for every program until reboot."
+    return ""
 
 
 def _memory(growth: int, share: float | None, *, is_most: bool) -> str:
