@@ -340,7 +340,12 @@ def test_shared_memory_without_a_mount_has_the_setting_of_shared_memory(
 @pytest.mark.parametrize(
     ("system", "kernel", "said", "asks"),
     [
-        ("ext4", "6.18.1", "ext4 reads the file into them if the program asks", True),
+        (
+            "ext4",
+            "6.18.1",
+            "if the program asks before first use, in shared mappings and in private",
+            True,
+        ),
         ("ext4", "6.8.0", "no huge pages of data of table: ext4 has large folios since", False),
         ("ext3", "6.18.1", "no huge pages of data of table: ext3 has no large folios", False),
         ("tmpfs", "6.18.1", "mount option is huge=always", False),

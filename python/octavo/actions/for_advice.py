@@ -422,9 +422,9 @@ class _Chooser:
             yield _note(f"This kernel makes no huge pages of data of {name}: {why}.")
         else:
             yield _note(
-                f"No setting gives huge pages to data of {name}. Where a mapping is shared "
-                f"(MAP_SHARED), {system} reads the file into them if the program asks "
-                "before first use; pages that a store to a private mapping copies stay small."
+                f"No setting gives huge pages to data of {name}. {system} reads the file into them "
+                "if the program asks before first use, in shared mappings and in private ones; "
+                "pages that a store to a private mapping copies stay small."
             )
             if self.subject.runtime.kind in _WITH_SOURCE:
                 yield self._madvise("MADV_HUGEPAGE", f"{_IN_SOURCE}.", {})
