@@ -23,10 +23,10 @@
 //! look-up. The second-level cache replaces blocks by its own policy, as other lines; the paper's TLB-aware SRRIP,
 //! which favours them, is left out. An entry of the first level or of a block that does not permit a store is walked
 //! for. Every walk counts, and may fill a block. A walk whose block is there renews the pages that it has seen, which
-//! is no use of the block. A block holds pages that are mapped and accessed; it is a copy, so that the line of page-
-//! table entries stays in the caches. A line of fewer than 64 bytes holds fewer pages. Pages of 1 GiB have no blocks.
-//! Blocks belong to the core that has walked, counters to the page. These saturate, begin with zeros where the page
-//! has another frame, and leave out walks in the background. Misses are counted over the last whole window of
+//! is no use of the block. A block holds pages that are mapped and accessed; it is a copy, so that the line of
+//! page-table entries stays in the caches. A line of fewer than 64 bytes holds fewer pages. Pages of 1 GiB have no
+//! blocks. Blocks belong to the core that has walked, counters to the page. These saturate, begin with zeros where the
+//! page has another frame, and leave out walks in the background. Misses are counted over the last whole window of
 //! instructions. An evicted page of another address space is not walked to. A walk in the background costs the
 //! transfers from memory and no time. In a guest, a block has the pages of the guest's line whose frames the host's
 //! line shows. The blocks of guest-physical pages that the paper has for nested TLBs are left out.
