@@ -38,13 +38,25 @@ impl Tree {
         Ok(Tree { tables, base: origin.to_owned(), origins: Vec::new() })
     }
 
-    /// Which layer gave a key, a part of its table or the table that it lies in.
+    /// Which layer gave a key, a part of its table or the table that it lies in; of a key that is
+    /// missing, which gave other keys of its table.
     pub fn origin(&self, key: &str) -> &str {
-        self.origins[..]
-            .iter()
-            .rev()
-            .find(|(given, _)| overlap(given, key))
-            .map_or(self.base.as_str(), |(_, origin)| origin)
+        let of = |key: &str| {
+            let given = self.origins.iter().rev().find(|(given, _)| overlap(given, key));
+            given.map(|(_, origin)| origin.as_str())
+        };
+        let of_table = || match key.rsplit_once('.') {
+            Some((table, _)) if !self.has(key) => of(table),
+            _ => None,
+        };
+        of(key).or_else(of_table).unwrap_or(&self.base)
+    }
+
+    /// Whether there is such a key; of a part of an array, whether there is the array.
+    fn has(&self, key: &str) -> bool {
+        let mut parts = key.split('[').next().unwrap_or(key).split('.');
+        let first = parts.next().and_then(|part| self.tables.get(part));
+        parts.fold(first, |item, part| item?.get(part)).is_some()
     }
 
     /// Whether a layer gave this key itself, and not only parts of its table.

@@ -455,6 +455,13 @@ fn unreadable_files_are_rejected() {
 }
 
 #[test]
+fn missing_key_is_attributed_to_the_file_that_began_its_table() {
+    let text = "extends = \"skylake\"\n[tlb.l1d.extra]\nentries = 4\n";
+    let sentence = error_of_file(text);
+    assert!(sentence.starts_with("mine.toml: tlb.l1d.extra.ways: it is missing"), "{sentence}");
+}
+
+#[test]
 fn parts_that_every_machine_has_cannot_be_taken_out() {
     let advice = |key: &str, latency: u32| {
         format!(
