@@ -346,6 +346,23 @@ def test_static_variables_alone_get_what_reaches_them(tmp_path: Path) -> None:
     assert [action.name or action.kind for action in found] == ["preload 2MiB", "madvise"]
 
 
+def test_the_subject_of_data_is_the_process_whose_data_miss_most() -> None:
+    """A script may start a server and its load, which executes more instructions."""
+    tlb = {"component": "tlb.data", "stream": "data"}
+    executed = {"component": "stream", "counter": "instructions"}
+    rows = []
+    for process, (misses, instructions) in enumerate([(900, 10**6), (100, 10**9)]):
+        row = {"process": process, **memory_row("heap", "heap", 64 * MIB, 4096, 64 * MIB)}
+        rows += [row, {**row, **tlb, "misses": misses}]
+        rows.append({"process": process, **executed, "value": instructions})
+    runtimes = {0: GLIBC, 1: JEMALLOC}
+    subjects = Subjects(rows, runtimes, ["sh", "server-and-load"])  # type: ignore[arg-type]
+    points = (Point(4096, 1, 1.0, 1, 0.0),)
+    assert subjects.of(Case("data", points)).runtime == GLIBC
+    assert subjects.of(Case("fetch", points)).runtime == JEMALLOC
+    assert subjects.of(Case("data", points, processes=(1,))).runtime == JEMALLOC
+
+
 OWN = ["preload 2MiB", "glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
 OF_MALLOC = ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
 

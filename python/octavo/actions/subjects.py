@@ -66,7 +66,7 @@ class Subjects:
 
     def of(self, case: Case) -> Subject:
         """The subject of one case; that of several processes is their main one."""
-        stream = self._main(case.processes) if case.process is None else case.process
+        stream = self._main(case) if case.process is None else case.process
         runtime = self._runtimes.get(stream, Runtime(program=""))
         memory = self._memory[stream if stream in self._memory else None]
         is_glibc = runtime.allocator == "glibc"
@@ -111,12 +111,16 @@ class Subjects:
             return 2 * memory.refused_misses > memory.misses
         return bool(_keys(case, stream) & self._refusing)
 
-    def _main(self, among: Sequence[int]) -> int:
-        """The process that executed most instructions, of some or of all (a command is often a
-        script that starts it).
+    def _main(self, case: Case) -> int:
+        """The process that executed most instructions, or whose data miss most, of those of the
+        case or of all (a command is often a script that starts it, and maybe the load of a server).
         """
-        counts = {stream: self._instructions.get(stream, 0) for stream in among}
-        counts = counts or self._instructions
+        counts = self._instructions
+        if case.stream == "data":
+            found = self._memory.items()
+            misses = {stream: one.misses for stream, one in found if stream is not None}
+            counts = misses if any(misses.values()) else counts
+        counts = {stream: counts.get(stream, 0) for stream in case.processes} or counts
         if not counts:
             return min(self._runtimes, default=0)
         return max(counts, key=lambda stream: counts[stream])
