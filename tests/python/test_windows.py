@@ -23,16 +23,20 @@ def found(unit: str, *each: int, executed: int | None = None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("windows", "share"),
+    ("windows", "share", "of_sample"),
     [
-        (found("instructions", 10, 30, executed=80), 0.5),
-        (found("seconds", 10, 30), 0.1),
+        # A sample of windows by instructions has its own numbers of them.
+        (found("instructions", 10, 30, executed=80), 0.5, 0.5),
+        (found("seconds", 10, 30), 0.1, 0.02),
         # Begun and ended by hand.
-        (found("", 10, 30), 1.0),
+        (found("", 10, 30), 1.0, 0.2),
     ],
 )
-def test_the_share_of_the_execution(windows: dict[str, Any], share: float) -> None:
+def test_the_share_of_the_execution(
+    windows: dict[str, Any], share: float, of_sample: float
+) -> None:
     assert traced_share(windows) == pytest.approx(share)
+    assert traced_share(windows, kept=0.2) == pytest.approx(of_sample)
 
 
 def test_windows_by_time_that_hold_few_instructions_are_named() -> None:

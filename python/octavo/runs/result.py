@@ -299,7 +299,7 @@ def finished(
     native = configuration.native
     share = kept_share(manifest.get("trace", {}).get("sample"))
     if "windows" in manifest:
-        share *= traced_share(manifest["windows"])
+        share = traced_share(manifest["windows"], share)
     if share < 1:
         limits = replace(limits, negligible_misses=round(limits.negligible_misses * share))
         native = None if native is None else native.part(share)

@@ -186,16 +186,18 @@ def _instructions_each(found: dict[str, Any]) -> float:
     return sum(most) / max(len(most), 1)
 
 
-def traced_share(found: dict[str, Any]) -> float:
+def traced_share(found: dict[str, Any], kept: float = 1.0) -> float:
     """The share of the execution in its windows: an upper bound for those by time, which go by more
-    slowly than the gaps. 1 for windows that were begun and ended by hand.
+    slowly than the gaps. All of it for windows that were begun and ended by hand. `kept` is the
+    share of them in a sample.
     """
     periodic, executed = found["periodic"], found["executed_instructions"]
     if periodic is None:
-        return 1.0
+        return kept
     if executed:
+        # Instructions are those of the sample.
         return float(found["instructions"] / executed)
-    return float(periodic["traced"] / (periodic["traced"] + periodic["gap"]))
+    return float(kept * periodic["traced"] / (periodic["traced"] + periodic["gap"]))
 
 
 def _name_of(shown: dict[str, Any]) -> str:
