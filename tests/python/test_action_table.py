@@ -137,6 +137,8 @@ def test_every_line_applies_to_a_program_and_can_be_undone(tmp_path: Path, line:
         assert len(action.undo.splitlines()) == len(action.changes)
         assert set(action.settings) <= set(found.settings)
         assert action.record()["command"] == action.command
+        # The answer shows it beside the lines to paste, without the rest of the text.
+        assert action.record().get("caution", "").endswith(line.danger)
 
 
 def test_names_are_unique() -> None:

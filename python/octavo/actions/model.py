@@ -42,7 +42,9 @@ class Action:
     now: Mapping[str, str] = field(default_factory=dict)
     """The values of these files when they were read."""
     caution: str = ""
-    """A part of the text that belongs beside the lines to paste: when they do nothing."""
+    """A part of the text that belongs beside the lines to paste: when they do nothing, and what
+    they do besides.
+    """
     tried: str = ""
     """The result of a trial on this kernel, or why there was none."""
 

@@ -173,12 +173,13 @@ class Line:
                 texts.append(addition.text)
         if self.only_malloc and subject.mapped != "little":
             texts.append(_ONLY_MALLOC)
-        caution = ""
-        if self.needed == "ask-exactly" and "glibc-may-miss-madvise" in subject.runtime.facts:
-            caution = _MAY_MISS
+        may_miss = (
+            self.needed == "ask-exactly" and "glibc-may-miss-madvise" in subject.runtime.facts
+        )
+        caution = " ".join(filter(None, (_MAY_MISS if may_miss else "", self.danger)))
         return Action(
             kind=self.kind,
-            text=" ".join(filter(None, (*texts, caution, self.danger))),
+            text=" ".join(filter(None, (*texts, caution))),
             caution=caution,
             name=sized(self.name, size),
             page_size=size,
