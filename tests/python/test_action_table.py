@@ -690,3 +690,7 @@ def test_the_pool_of_malloc_holds_its_blocks_as_a_whole(tmp_path: Path) -> None:
         actions = actions_for(advice, host(tmp_path), subject=subject)
         found = next(action for action in actions if action.kind == "hugetlbfs")
         assert list(found.changes.values()) == ["130"]
+        without = replace(host(tmp_path), thp_sizes={})
+        actions = actions_for(advice, without, subject=subject)
+        found = next(action for action in actions if action.kind == "hugetlbfs")
+        assert list(found.changes.values()) == ["130"]

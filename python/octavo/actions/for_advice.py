@@ -341,6 +341,8 @@ class _Chooser:
     def _pool(self, size: int) -> Iterator[Action]:
         """Pages of hugetlbfs for malloc."""
         pages = -(-self.advice.case.at(size).touched_bytes // size)
+        if size == PMD_PAGE:
+            pages += self.subject.untouched_pages
         needed = needed_pool(self.host, pages, size)
         if needed is None:
             return
