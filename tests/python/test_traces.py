@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -593,6 +594,27 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert json.loads((tmp_path / "result.json").read_text())["run"]["command"] == [name]
     assert_refused(run("run", name.replace(".csv", ".din")), 125, r"\xff.din", "No such file")
+
+
+def test_parquet_is_read_and_written_without_files_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of pyarrow that uses one when the process ends aborts it."""
+    used: list[object] = []
+
+    def noting(kind: Any) -> Callable[..., Any]:
+        def made(file: object, *arguments: Any, **options: Any) -> Any:
+            used.append(file)
+            return kind(file, *arguments, **options)
+
+        return made
+
+    monkeypatch.setattr(pq, "ParquetFile", noting(pq.ParquetFile))
+    monkeypatch.setattr(pq, "ParquetWriter", noting(pq.ParquetWriter))
+    trace = str(write_csv(tmp_path / "some.csv", SOME))
+    assert read(convert(trace, str(tmp_path / "some.parquet"))) == SOME
+    assert len(used) >= 2
+    assert all(isinstance(file, pa.NativeFile) for file in used)
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"x:y"])

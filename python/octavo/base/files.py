@@ -57,12 +57,15 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
     """Writes a table to a file of any name."""
     import pyarrow.parquet as pq
 
-    with open_parquet(path, "wb") as file:
+    with open_for_arrow(path, "wb") as file:
         pq.write_table(table, file, compression="zstd")
 
 
-def open_parquet(path: Path, mode: Literal["rb", "wb"]) -> "pa.NativeFile":
-    """The file of a name, which pyarrow takes for a URI if it has a colon, and encodes as UTF-8."""
+def open_for_arrow(path: Path, mode: Literal["rb", "wb"]) -> "pa.NativeFile":
+    """The file of a name, which pyarrow takes for a URI if it has a colon, and encodes as UTF-8.
+
+    Not a file of Python's: a thread of pyarrow's that uses one when the process ends aborts it.
+    """
     import pyarrow as pa
 
     return pa.OSFile(os.fsencode(path), mode)  # type: ignore[arg-type]  # Bytes are taken, too.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import octavo._core as _core
 from octavo.analysis.stored_result import DATA_SET
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import failing_with, open_parquet, write_parquet
+from octavo.base.files import failing_with, open_for_arrow, write_parquet
 from octavo.base.host import open_regular
 from octavo.sweeps.simulation import Simulation
 from octavo.sweeps.tasks import COLUMNS, METADATA
@@ -153,7 +153,7 @@ class DataSet:
         place = self.path(simulation)
         try:
             # Without the columns that the directories' names stand for.
-            with open_parquet(place, "rb") as file:
+            with open_for_arrow(place, "rb") as file:
                 table = pq.ParquetFile(file).read()
             about = json.loads((table.schema.metadata or {})[METADATA])
         except FileNotFoundError:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from octavo._core import OctavoError, open_columns, start_convert_to_columns
 from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
-from octavo.base.files import failing_with, replace_file
+from octavo.base.files import failing_with, open_for_arrow, replace_file
 from octavo.base.text import MOST_QUOTED, printable, quoted
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ class _Wrong(Exception):
 def open_parquet(name: str) -> Trace:
     """Opens a Parquet file as a trace. Raises OctavoError."""
     try:
-        # Opened here, as Arrow takes no names that are not UTF-8.
-        stored = Path(name).open("rb")  # noqa: SIM115
+        stored = open_for_arrow(Path(name), "rb")
         file = pq.ParquetFile(stored, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise CannotRun(f"`{name}` cannot be read as Parquet: {_sentence(error)}.") from None
@@ -211,7 +210,7 @@ class _Drained:
         schema = _SCHEMA.with_metadata({"octavo": about})
         try:
             with (
-                path.open("wb") as stored,
+                open_for_arrow(path, "wb") as stored,
                 pq.ParquetWriter(
                     stored,
                     schema,
