@@ -132,7 +132,8 @@ pub struct FrontShape {
     fetch_sets: FetchSets,
     levels: u8,
     cores: u32,
-    branches: Option<BranchPrediction>,
+    /// How cores predict branches, and whether they follow wrong paths.
+    branches: Option<(BranchPrediction, bool)>,
 }
 
 /// The settings of a machine that its front depends on, beside the filter.
@@ -142,7 +143,7 @@ pub fn shape(config: &MachineConfig) -> FrontShape {
         fetch_sets: fetch_sets(config),
         levels: config.page_table.levels,
         cores: config.core.count,
-        branches: config.core.pipeline.as_ref().map(|pipeline| pipeline.branches),
+        branches: config.core.pipeline.as_ref().map(|of| (of.branches, of.wrong_paths)),
     }
 }
 
@@ -158,7 +159,7 @@ pub fn front(config: &MachineConfig, filter: Filter, notes_sites: bool) -> Front
     let front = front.noting_sites(notes_sites);
     match &config.core.pipeline {
         None => front,
-        Some(pipeline) => front.for_cores(pipeline.branches),
+        Some(of) => front.for_cores(of.branches, of.wrong_paths),
     }
 }
 

@@ -40,11 +40,18 @@ pub struct PipelineConfig {
     pub mispredict_cycles: u32,
     /// How branches are predicted.
     pub branches: BranchPrediction,
+    /// Whether what the wrong path behind a mispredicted branch shares with the right one begins there. True unless given.
+    #[serde(default = "followed")]
+    pub wrong_paths: bool,
     /// Misses of each cache that may be under way at once.
     pub outstanding: OutstandingMisses,
     /// Cycles of arithmetic: one, where there is no such table.
     #[serde(default)]
     pub latencies: ArithmeticLatencies,
+}
+
+fn followed() -> bool {
+    true
 }
 
 impl PipelineConfig {

@@ -259,8 +259,9 @@ fn host() -> impl Strategy<Value = HostConfig> {
 fn pipeline() -> impl Strategy<Value = PipelineConfig> {
     let branches = select(vec![BranchPrediction::Tage, BranchPrediction::Perfect]);
     let (widths, queues) = (vec(1u32..=64, 6), vec(1u32..=1023, 8));
+    let branches = (branches, any::<bool>());
     (0.1f64..10.0, widths, queues, vec(0u32..=100, 3), branches).prop_map(
-        |(frequency_ghz, widths, queues, cycles, branches)| PipelineConfig {
+        |(frequency_ghz, widths, queues, cycles, (branches, wrong_paths))| PipelineConfig {
             frequency_ghz,
             width: widths[0],
             fetch_width: Some(widths[5]).filter(|width| *width != widths[0]),
@@ -277,6 +278,7 @@ fn pipeline() -> impl Strategy<Value = PipelineConfig> {
             front_end_cycles: cycles[1],
             mispredict_cycles: cycles[2],
             branches,
+            wrong_paths,
             outstanding: OutstandingMisses { l1d: queues[4], l2: queues[5], llc: queues[6] },
             latencies: ArithmeticLatencies {
                 multiply: queues[0].min(ArithmeticLatencies::MAX),

@@ -13,6 +13,7 @@ mod memory_side;
 mod naive;
 mod pipeline;
 mod stack;
+mod wrong_path;
 
 use octavo_hw::{MemoryTransfer, PrefetchLevel, ServedBy};
 use octavo_types::PageSize;

@@ -13,7 +13,9 @@ use proptest::sample::Index;
 
 use super::{CoreGroup, CoreSetup, Cost, Costs, PrefetchCost, Speculation, UsedPrefetch};
 use crate::counters::Counters;
-use crate::front::{Beginning, Followed, LineAccess, Lines, Ops, Reference, Word, each_distance};
+use crate::front::{
+    Beginning, Difference, Followed, LineAccess, Lines, Ops, Reference, Word, each_distance,
+};
 
 /// The parts of the stack: reasons why the next instruction to commit waits.
 const KINDS: [&str; 10] = [
@@ -1189,7 +1191,7 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
     let mut stores: Vec<bool> = Vec::new();
     for (number, entry) in entries.iter().enumerate() {
         if entry.continues && number > 0 {
-            ops.continuation();
+            ops.continuation(Difference::None);
         } else {
             let known = |distances: &[u64]| -> Vec<u64> {
                 distances.iter().copied().filter(|of| *of <= number as u64).collect()

@@ -36,10 +36,12 @@ use super::calendar::{InOrder, IssueSlots, Slot, boxed};
 use super::lanes::Lanes;
 use super::memory_side::{Context, MemorySide};
 use super::stack::{Part, Stack, Stacks};
+use super::wrong_path::{OnWrongPath, WrongPath};
 use super::{Cost, Costs, Speculation};
 use crate::counters::Counters;
 use crate::front::{
-    Entry, Header, LineAccess, Lines, MAX_DISTANCE, Reference, Simple, Word, each_distance, entries,
+    Difference, Entry, Header, LineAccess, Lines, MAX_DISTANCE, Reference, Simple, Word,
+    each_distance, entries,
 };
 
 /// The epoch of a lane moves on when it commits after this time: while the slots of most cycles are in their array.
@@ -163,6 +165,9 @@ pub struct Pipeline<V> {
     /// From when on the next entry is fetched again, where the last one was at a wrong frame.
     refetch: V,
     is_flushed: bool,
+    wrong_path: WrongPath<V>,
+    /// When each entry behind a branch whose wrong path is under way is complete there.
+    complete_on_wrong_path: Ring<V>,
     stacks: Stacks<V>,
     /// Room for the references of an entry.
     references: Vec<Referenced<V>>,
@@ -305,6 +310,72 @@ struct Operands<V> {
     late: V,
     /// When the store is complete from which its loads take their value.
     forwarded: Option<V>,
+}
+
+impl<V: Lanes> Operands<V> {
+    fn new(header: Header) -> Self {
+        Operands { header, operands: V::all(0), late: V::all(0), forwarded: None }
+    }
+
+    /// Has one of the producers that a word names, by when they are complete.
+    #[inline(always)]
+    fn add(&mut self, word: Word, mut complete: impl FnMut(u32) -> V) {
+        match word {
+            Word::Distances(of) => {
+                each_distance(of, |distance| self.operands = self.operands.max(complete(distance)));
+            }
+            Word::Late(of) => {
+                each_distance(of, |distance| self.late = self.late.max(complete(distance)));
+            }
+            Word::Forward(distance) => {
+                let forwarded = self.forwarded.unwrap_or(V::all(0));
+                self.forwarded = Some(forwarded.max(complete(distance)));
+            }
+            Word::Reference(_) => {}
+        }
+    }
+}
+
+/// An entry on the right path and on the wrong one.
+struct OnBothPaths<'o, V> {
+    /// On the wrong path.
+    operands: &'o Operands<V>,
+    on: OnWrongPath<V>,
+    /// When its loads and all its references are complete on the wrong path.
+    loaded: V,
+    complete: V,
+}
+
+impl<'o, V: Lanes> OnBothPaths<'o, V> {
+    fn new(operands: &'o Operands<V>, on: OnWrongPath<V>, refers: bool) -> Self {
+        let begun = if refers { on.ready } else { on.ready.max(operands.late) };
+        OnBothPaths { operands, on, loaded: on.ready, complete: begun }
+    }
+
+    /// When it is complete on the wrong path, whose computation takes so many cycles.
+    #[inline(always)]
+    fn complete(&self, refers: bool, computes: u32) -> V {
+        if !refers {
+            return self.complete.plus(V::all(computes));
+        }
+        self.complete.max(self.operands.late.plus(V::all(1))).plus(V::all(computes - 1))
+    }
+}
+
+/// An entry on the wrong path but in lanes where software serves one of its references, or its frame is predicted.
+fn without_interruptions<V: Lanes>(
+    mut on: OnWrongPath<V>,
+    references: &[Referenced<V>],
+    costs: &[&Costs],
+) -> OnWrongPath<V> {
+    for of in references.iter().filter(|of| !of.reference.is_fetch()) {
+        of.each_cost(costs, |lane, cost| {
+            if cost.handler_cycles > 0 || cost.speculation != Speculation::None {
+                on.begins.set(lane, 0);
+            }
+        });
+    }
+    on
 }
 
 /// Cycles from the issue of a simple entry to its end, where nothing misses.
@@ -464,6 +535,8 @@ impl<V: Lanes> Pipeline<V> {
             verified: none,
             refetch: none,
             is_flushed: false,
+            wrong_path: WrongPath::new(config),
+            complete_on_wrong_path: Ring::new(MAX_DISTANCE as u32),
             stacks: Stacks::new(),
             references: Vec::new(),
             config: config.clone(),
@@ -496,7 +569,11 @@ impl<V: Lanes> Pipeline<V> {
         let has_flushes = self.is_flushed || costs.iter().any(|of| of.has_flushes);
         for entry in entries(words) {
             match entry {
-                Entry::Simple(simple) if !(has_flushes | ahead.meets(simple.fresh())) => {
+                Entry::Simple(simple)
+                    if !(has_flushes
+                        | self.may_be_on_wrong_path(simple.header)
+                        | ahead.meets(simple.fresh())) =>
+                {
                     let fetched = ahead.fresh + simple.fetches();
                     ahead.fresh += simple.fresh();
                     let data = simple.data();
@@ -537,25 +614,19 @@ impl<V: Lanes> Pipeline<V> {
     ) {
         let mut references = std::mem::take(&mut self.references);
         references.clear();
-        let mut operands = Operands {
-            header: entry.header(),
-            operands: V::all(0),
-            late: V::all(0),
-            forwarded: None,
-        };
-        entry.each_word(|word| match word {
-            Word::Distances(distances) => each_distance(distances, |distance| {
-                operands.operands = operands.operands.max(self.complete_before(distance));
-            }),
-            Word::Late(distances) => each_distance(distances, |distance| {
-                operands.late = operands.late.max(self.complete_before(distance));
-            }),
-            Word::Forward(distance) => {
-                let complete = self.complete_before(distance);
-                let forwarded = operands.forwarded.unwrap_or(V::all(0));
-                operands.forwarded = Some(forwarded.max(complete));
+        let header = entry.header();
+        if header.is_redirected() && self.config.wrong_paths {
+            self.begin_wrong_path(header);
+        }
+        let is_on_wrong_path =
+            self.wrong_path.is_under_way() && header.difference() != Difference::Earlier;
+        let [mut operands, mut wrong] = [Operands::new(header), Operands::new(header)];
+        entry.each_word(|word| {
+            operands.add(word, |distance| self.complete_before(distance));
+            if is_on_wrong_path {
+                wrong.add(word, |distance| self.complete_on_wrong_path_before(distance));
             }
-            Word::Reference(reference) => {
+            if let Word::Reference(reference) = word {
                 let mut place = reference.place();
                 let (mut costly, mut places) = (0, V::all(0));
                 if reference.is_fresh() {
@@ -572,7 +643,8 @@ impl<V: Lanes> Pipeline<V> {
                 }
             }
         });
-        self.execute_entry(&operands, &references, ahead.costs);
+        let wrong = is_on_wrong_path.then_some(&wrong);
+        self.execute_entry(&operands, wrong, &references, ahead.costs);
         self.references = references;
         self.end_epochs();
     }
@@ -611,7 +683,7 @@ impl<V: Lanes> Pipeline<V> {
         let branches = self.fetch_next(header);
         let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
         let writes = header.writes_integer();
-        let mut earliest = fetched.max(self.room_for(writes));
+        let mut earliest = fetched.max(self.room_in_buffers(writes));
         let mut full_stores = V::all(0);
         if loads {
             let before = self.loads.wrapping_sub(u64::from(self.config.load_queue));
@@ -691,7 +763,7 @@ impl<V: Lanes> Pipeline<V> {
     fn move_epochs(&mut self) {
         // What lies so many cycles before an instruction is fetched does not delay it any more.
         let delay = self.config.mispredict_cycles.max(self.config.forward_cycles) + 1;
-        let fetched = self.fetch.cycle();
+        let fetched = self.wrong_path.first(self.fetch.cycle());
         let by = V::of_each(|lane| {
             let old = fetched.get(lane).saturating_sub(delay);
             old - old % IssueSlots::<V>::EPOCHS
@@ -701,7 +773,12 @@ impl<V: Lanes> Pipeline<V> {
             *epoch += u64::from(*by);
         }
         let of_entries = [&mut self.dispatched, &mut self.complete, &mut self.committed];
-        let of_others = [&mut self.register_ends, &mut self.load_ends, &mut self.store_ends];
+        let of_others = [
+            &mut self.complete_on_wrong_path,
+            &mut self.register_ends,
+            &mut self.load_ends,
+            &mut self.store_ends,
+        ];
         for ring in of_entries.into_iter().chain(of_others) {
             ring.times.iter_mut().for_each(shift);
         }
@@ -709,6 +786,7 @@ impl<V: Lanes> Pipeline<V> {
             place.move_epoch(by);
         }
         self.issue.move_epoch(by);
+        self.wrong_path.move_epoch(by);
         let ends =
             [&mut self.walks_end, &mut self.lines_end, &mut self.under_way_end, &mut self.refetch];
         ends.into_iter().for_each(shift);
@@ -746,26 +824,53 @@ impl<V: Lanes> Pipeline<V> {
         *self.complete.get(self.before(distance))
     }
 
-    /// Executes an entry.
+    /// When the producer at a distance is complete on the wrong path under way.
+    #[inline(always)]
+    fn complete_on_wrong_path_before(&self, distance: u32) -> V {
+        let wrong = *self.complete_on_wrong_path.get(self.before(distance));
+        self.wrong_path.of_producer(distance, wrong, self.complete_before(distance))
+    }
+
+    /// Whether an entry is behind a mispredicted branch, or while its wrong path is under way.
+    #[inline(always)]
+    fn may_be_on_wrong_path(&self, header: Header) -> bool {
+        self.wrong_path.is_under_way() | header.is_redirected()
+    }
+
+    /// The wrong path begins behind the branch before an entry to come.
+    fn begin_wrong_path(&mut self, header: Header) {
+        self.fetch.wait(*self.dispatched.get(self.before(self.config.fetch_buffer)));
+        let complete = [self.complete_before(1), self.complete_on_wrong_path_before(1)];
+        self.wrong_path.redirect(header.difference(), self.fetch.cycle(), complete);
+    }
+
+    /// Executes an entry; `wrong` has its operands on the wrong path, if it is on one.
     #[inline(always)]
     fn execute_entry(
         &mut self,
         entry: &Operands<V>,
+        wrong: Option<&Operands<V>>,
         references: &[Referenced<V>],
         costs: &[&Costs],
     ) {
         let header = entry.header;
         let has_costs = references.iter().any(|of| of.costly != 0);
         let mut waits = Waits::new(has_costs);
-        let now = Now { costs, now: self.fetch.cycle() };
+        let now = Now { costs, now: self.wrong_path.first(self.fetch.cycle()) };
 
         self.fetch_entry(header, references, &now, &mut waits);
         let writes = header.writes_integer();
-        let mut dispatched = self.dispatch_entry(writes, references, &mut waits);
+        let (room, stored) = self.room_for(writes, references);
+        let wrong = wrong.map(|operands| {
+            let (of, room) = (header.difference(), room.max(stored));
+            let ready = self.wrong_path.dispatch(of, room, operands.operands);
+            (operands, without_interruptions(ready, references, costs))
+        });
+        let mut dispatched = self.dispatch_entry(room, stored, &mut waits);
         if has_costs && costs.iter().any(|of| of.has_handlers) {
             self.interrupt_entry(&mut dispatched, entry, references, costs, &mut waits);
         }
-        let complete = self.compute(dispatched, entry, references, &now, &mut waits);
+        let complete = self.compute(dispatched, entry, wrong, references, &now, &mut waits);
 
         let before = self.commit.cycle();
         let mut verified = complete;
@@ -916,18 +1021,20 @@ impl<V: Lanes> Pipeline<V> {
         }
     }
 
-    /// Dispatches an entry when all queues have room.
+    /// Dispatches an entry when queues have room, and the store queue has.
     #[inline(always)]
-    fn dispatch_entry(
-        &mut self,
-        writes: bool,
-        references: &[Referenced<V>],
-        waits: &mut Waits<V>,
-    ) -> V {
+    fn dispatch_entry(&mut self, room: V, stored: V, waits: &mut Waits<V>) -> V {
         let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
-        let mut earliest = fetched.max(self.room_for(writes));
+        let earliest = fetched.max(room);
+        waits.stores = stored.saturating_minus(earliest.max(self.dispatch.cycle()));
+        self.dispatch.take(earliest.max(stored))
+    }
+
+    /// When there is room for the entry to come: in all queues but the store queue, and there.
+    #[inline(always)]
+    fn room_for(&self, writes: bool, references: &[Referenced<V>]) -> (V, V) {
+        let (mut room, mut stored) = (self.room_in_buffers(writes), V::all(0));
         let (mut loads, mut stores) = (self.loads, self.stores);
-        let mut stored = V::all(0);
         for Referenced { reference, .. } in references {
             if reference.is_fetch() {
                 continue;
@@ -938,17 +1045,16 @@ impl<V: Lanes> Pipeline<V> {
                 stores += 1;
             } else {
                 let before = loads.wrapping_sub(u64::from(self.config.load_queue));
-                earliest = earliest.max(*self.load_ends.get(before));
+                room = room.max(*self.load_ends.get(before));
                 loads += 1;
             }
         }
-        waits.stores = stored.saturating_minus(earliest.max(self.dispatch.cycle()));
-        self.dispatch.take(earliest.max(stored))
+        (room, stored)
     }
 
     /// When there is room in the reorder buffer for the entry to come, and for the register that it writes.
     #[inline(always)]
-    fn room_for(&self, writes: bool) -> V {
+    fn room_in_buffers(&self, writes: bool) -> V {
         let committed = *self.committed.get(self.before(self.config.reorder_buffer));
         if !writes {
             return committed;
@@ -962,6 +1068,9 @@ impl<V: Lanes> Pipeline<V> {
     fn end_entry(&mut self, writes: bool, dispatched: V, complete: V, committed: V) {
         self.dispatched.set(self.entries, dispatched);
         self.complete.set(self.entries, complete);
+        if self.wrong_path.is_under_way() {
+            self.wrong_path.end_entry();
+        }
         self.committed.set(self.entries, committed);
         self.entries += 1;
         // The place is that of the next register that is written, if this entry writes none.
@@ -969,26 +1078,29 @@ impl<V: Lanes> Pipeline<V> {
         self.registers += u64::from(writes);
     }
 
-    /// Executes the references and the computation of an entry that was dispatched at a cycle. Returns when it
-    /// is complete.
+    /// Executes the references and the computation of an entry that was dispatched at a cycle, and on the wrong path, if it
+    /// is on one. Returns when it is complete.
     #[inline(always)]
     fn compute(
         &mut self,
         dispatched: V,
         entry: &Operands<V>,
+        wrong: Option<(&Operands<V>, OnWrongPath<V>)>,
         references: &[Referenced<V>],
         now: &Now<'_, V>,
         waits: &mut Waits<V>,
     ) -> V {
         let ready = entry.operands.max(dispatched.plus(V::all(1)));
         let computes = self.cycles_to_compute(entry.header);
-        if references.iter().all(|of| of.reference.is_fetch()) {
-            let ready = ready.max(entry.late);
-            let start = self.issue.take(Slot::of(0, 0), ready, dispatched);
-            return start.plus(V::all(computes));
-        }
-        let mut complete = ready;
+        let refers = references.iter().any(|of| !of.reference.is_fetch());
+        // Without references it begins when it has its late operands, too.
+        let begun = if refers { ready } else { ready.max(entry.late) };
+        let mut complete = begun;
         let (mut loaded, mut of_loads) = (ready, ReferenceWaits::new());
+        let mut on_wrong_path = wrong.map(|(of, on)| OnBothPaths::new(of, on, refers));
+        if !refers {
+            complete = self.issue.take(Slot::of(0, 0), begun, dispatched);
+        }
         for of in references {
             let reference = of.reference;
             if reference.is_fetch() {
@@ -1003,9 +1115,14 @@ impl<V: Lanes> Pipeline<V> {
             of.each_cost(now.costs, |lane, cost| {
                 lookups.set(lane, cost.lookup_cycles);
             });
-            let looked_up = start.plus(lookups);
             let mut own = ReferenceWaits { lookups, ..ReferenceWaits::new() };
-            let end = self.refer(of, looked_up, entry.forwarded.as_ref(), &mut own, now);
+            let end = match &mut on_wrong_path {
+                None => {
+                    let looked_up = start.plus(lookups);
+                    self.refer(of, looked_up, entry.forwarded.as_ref(), &mut own, now)
+                }
+                Some(both) => self.refer_on_both(of, start, entry, both, &mut own, now),
+            };
             if reference.is_store() {
                 // It adds its waits to those of the load that it waited for.
                 own.lookups = own.lookups.plus(of_loads.lookups);
@@ -1016,8 +1133,56 @@ impl<V: Lanes> Pipeline<V> {
             }
             waits.slowest.replace(&mut complete, &end, &own);
         }
-        // One cycle of arithmetic is hidden behind a reference.
-        complete.max(entry.late.plus(V::all(1))).plus(V::all(computes - 1))
+        if refers {
+            // One cycle of arithmetic is hidden behind a reference.
+            complete = complete.max(entry.late.plus(V::all(1))).plus(V::all(computes - 1));
+        } else {
+            complete = complete.plus(V::all(computes));
+        }
+        if self.wrong_path.is_under_way() {
+            let of_wrong = on_wrong_path
+                .map_or(complete, |of| of.on.select(of.complete(refers, computes), complete));
+            self.complete_on_wrong_path.set(self.entries, of_wrong);
+        }
+        complete
+    }
+
+    /// [`Self::refer`] from an issue on, of an entry on both paths. The reference begins on the wrong path, where that has it,
+    /// and then waits on the right one for what has not come yet.
+    #[inline(never)]
+    fn refer_on_both(
+        &mut self,
+        of: &Referenced<V>,
+        start: V,
+        entry: &Operands<V>,
+        both: &mut OnBothPaths<'_, V>,
+        own: &mut ReferenceWaits<V>,
+        now: &Now<'_, V>,
+    ) -> V {
+        let is_store = of.reference.is_store();
+        let on = both.on;
+        let began = on.select(if is_store { both.loaded } else { on.ready }, start);
+        let forwarded = entry
+            .forwarded
+            .zip(both.operands.forwarded)
+            .map(|(right, wrong)| on.select(wrong, right));
+        let looked_up = began.plus(own.lookups);
+        let end = self.refer(of, looked_up, forwarded.as_ref(), own, now);
+        both.complete = both.complete.max(end);
+        if !is_store {
+            both.loaded = both.loaded.max(end);
+        }
+        let translated = looked_up.plus(own.walks);
+        let served = translated.plus(own.data);
+        own.lookups = looked_up.saturating_minus(start);
+        own.walks = translated.saturating_minus(start.max(looked_up));
+        own.data = served.saturating_minus(start.max(translated));
+        let if_there = match (is_store, entry.forwarded) {
+            (true, _) => start.plus(V::all(1)),
+            (false, None) => start.plus(V::all(self.l1d_cycles)),
+            (false, Some(stored)) => stored.max(start).plus(V::all(self.config.forward_cycles)),
+        };
+        on.select(end.max(if_there), end)
     }
 
     /// Cycles of an instruction's arithmetic.

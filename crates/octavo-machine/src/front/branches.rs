@@ -94,6 +94,8 @@ pub struct Branches {
     /// The target used last stands first in its set.
     targets: Box<[[Target; TARGET_WAYS]]>,
     paths: Box<[(u32, u64)]>,
+    /// Where the last mispredicted branch was predicted to lead, if that is known.
+    wrong: Option<u64>,
     /// The addresses of calls. A return goes to a place a few bytes behind: not every format gives an
     /// instruction's length.
     calls: [u64; RETURNS],
@@ -114,6 +116,7 @@ impl Branches {
             path: 0,
             targets: vec![Default::default(); 1 << TARGET_SETS_LOG2].into(),
             paths: vec![(0, 0); 1 << PATHS_LOG2].into(),
+            wrong: None,
             calls: [0; RETURNS],
             depth: 0,
             age: 0,
@@ -126,17 +129,34 @@ impl Branches {
     pub fn follow(&mut self, exit: &Exit, to: u64) -> Followed {
         let is_taken = to != exit.next;
         if self.prediction == BranchPrediction::Perfect {
-            return Followed { is_mispredicted: false, is_taken };
+            return Followed { is_taken, ..Followed::default() };
         }
         let is_direction_right = self.direction(exit.pc, is_taken);
-        let is_target_right = !is_taken || self.target(exit, to);
+        let predicted = match (is_taken, is_direction_right) {
+            (true, true) => self.target(exit, to),
+            (true, false) => {
+                self.target(exit, to);
+                Some(exit.next)
+            }
+            (false, true) => Some(exit.next),
+            (false, false) => self.last_target(exit.pc),
+        };
+        let is_mispredicted = !is_direction_right || predicted != Some(to);
+        if is_mispredicted {
+            self.wrong = predicted;
+        }
         if is_taken && exit.stores {
             self.depth = (self.depth + 1) % RETURNS;
             self.calls[self.depth] = exit.pc;
         }
         self.history = self.history << 1 | u128::from(is_taken);
         self.path = (self.path << 4) ^ (to >> 1);
-        Followed { is_mispredicted: !(is_direction_right && is_target_right), is_taken }
+        Followed { is_mispredicted, is_taken }
+    }
+
+    /// Where the last mispredicted branch was predicted to lead, if that is known.
+    pub fn wrong_path(&self) -> Option<u64> {
+        self.wrong
     }
 
     /// Whether the direction was predicted.
@@ -212,22 +232,29 @@ impl Branches {
         }
     }
 
-    /// Whether the target of a taken branch was predicted.
-    fn target(&mut self, exit: &Exit, to: u64) -> bool {
+    /// Where a branch led when it was taken last, if that is known.
+    fn last_target(&self, pc: u64) -> Option<u64> {
+        let set = &self.targets[target_set(pc)];
+        set.iter().find(|target| target.pc == pc).map(|target| target.to)
+    }
+
+    /// The target that was predicted for a taken branch, if any was. Learns that it is `to`.
+    fn target(&mut self, exit: &Exit, to: u64) -> Option<u64> {
         let top = self.calls[self.depth];
         let is_behind_call = (1..=MAX_INSTRUCTION_BYTES).contains(&to.wrapping_sub(top));
-        let set = &mut self.targets[(hash(exit.pc, 0) >> (64 - TARGET_SETS_LOG2)) as usize];
+        let set = &mut self.targets[target_set(exit.pc)];
         let found = set.iter().position(|target| target.pc == exit.pc);
         set[..=found.unwrap_or(TARGET_WAYS - 1)].rotate_right(1);
         let target = &mut set[0];
         if exit.loads && (found.is_some() && target.returns || is_behind_call) {
             self.depth = (self.depth + RETURNS - 1) % RETURNS;
             *target = Target { pc: exit.pc, to, varies: false, returns: true };
-            return is_behind_call;
+            // A wrong one is not known to the byte.
+            return is_behind_call.then_some(to);
         }
         if found.is_none() {
             *target = Target { pc: exit.pc, to, varies: false, returns: false };
-            return false;
+            return None;
         }
         let hash = hash(exit.pc, u128::from(self.path & 0xff_ffff));
         let by_path = &mut self.paths[(hash >> 48) as usize % (1 << PATHS_LOG2)];
@@ -239,8 +266,14 @@ impl Branches {
             *by_path = (tag, to);
         }
         target.to = to;
-        predicted == to
+        Some(predicted)
     }
+}
+
+/// The set of the table of targets that a branch belongs to.
+#[inline(always)]
+fn target_set(pc: u64) -> usize {
+    (hash(pc, 0) >> (64 - TARGET_SETS_LOG2)) as usize
 }
 
 #[inline(always)]

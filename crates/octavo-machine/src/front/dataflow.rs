@@ -5,7 +5,8 @@ use std::hint::select_unpredictable;
 use octavo_types::{Segment, VirtAddr};
 
 use super::branches::{Branches, Exit, Followed};
-use super::ops::{Beginning, MAX_DISTANCE, Ops, Place};
+use super::ops::{Beginning, Difference, MAX_DISTANCE, Ops, Place};
+use super::wrong_paths::WrongPaths;
 
 /// Entries of the table of recent stores: more than any store queue holds.
 const STORES: usize = 1 << 11;
@@ -31,6 +32,8 @@ pub struct Dataflow {
     branches: Branches,
     /// The exit of the segment before.
     exit: Option<Exit>,
+    /// What wrong paths share, if cores want to know.
+    wrong_paths: Option<WrongPaths>,
 }
 
 /// The dependences of a segment's instructions, found once for all executions.
@@ -39,6 +42,8 @@ pub struct SegmentFlow {
     instructions: Vec<InstructionFlow>,
     /// The registers that the segment writes, and how many instructions from its end each is written last.
     writes: Vec<(u8, u64)>,
+    /// A bit for each of these registers.
+    written: u64,
     /// Where it begins, and its end; `None` without instructions.
     exit: Option<(u64, Exit)>,
 }
@@ -52,6 +57,9 @@ struct InstructionFlow {
     reads: [(u8, Place); 2],
     /// If it has more producers than have places, all of them, and all late ones.
     many: Option<Box<[Producers; 2]>>,
+    /// The registers that were written before the segment and that its addresses need, and those that it writes.
+    needs: u64,
+    writes: u64,
 }
 
 /// Producers of an instruction.
@@ -106,7 +114,7 @@ impl Producers {
 impl SegmentFlow {
     /// Of a segment without instructions.
     pub const EMPTY: &Self =
-        &SegmentFlow { instructions: Vec::new(), writes: Vec::new(), exit: None };
+        &SegmentFlow { instructions: Vec::new(), writes: Vec::new(), written: 0, exit: None };
 
     /// Of a segment.
     pub fn new(segment: &Segment) -> Self {
@@ -124,14 +132,45 @@ impl SegmentFlow {
             );
             let late = Producers::new(late, late_reads, number, &writers).without(&early);
             bits(of.writes).for_each(|register| writers[usize::from(register)] = Some(number));
-            let writes = segment.writes_integer(number);
-            InstructionFlow::new(Beginning::new(writes, of.arithmetic()), early, late)
+            let beginning = Beginning::new(segment.writes_integer(number), of.arithmetic());
+            let needs = early.registers.iter().fold(0, |bits, register| bits | 1 << register);
+            InstructionFlow {
+                needs,
+                writes: of.writes,
+                ..InstructionFlow::new(beginning, early, late)
+            }
         });
         let instructions = instructions.collect();
         let written = writers.iter().enumerate();
-        let writes = written
-            .filter_map(|(register, writer)| Some((register as u8, (count - (*writer)?) as u64)));
-        SegmentFlow { instructions, writes: writes.collect(), exit: Exit::of(segment) }
+        let writes: Vec<_> = written
+            .filter_map(|(register, writer)| Some((register as u8, (count - (*writer)?) as u64)))
+            .collect();
+        let written = writes.iter().fold(0, |bits, (register, _)| bits | 1 << register);
+        SegmentFlow { instructions, writes, written, exit: Exit::of(segment) }
+    }
+}
+
+impl SegmentFlow {
+    /// The addresses of its first and its last instruction, if it has any.
+    #[inline(always)]
+    pub fn ends(&self) -> Option<(u64, u64)> {
+        self.exit.map(|(start, exit)| (start, exit.pc))
+    }
+
+    /// The number of its instructions.
+    pub fn instructions(&self) -> u64 {
+        self.instructions.len() as u64
+    }
+
+    /// The registers that it writes.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The registers that so many of its first instructions write.
+    pub fn written_by_first(&self, count: u64) -> u64 {
+        let first = &self.instructions[..count as usize];
+        first.iter().fold(0, |bits, of| bits | of.writes)
     }
 }
 
@@ -145,7 +184,8 @@ impl InstructionFlow {
             || late.len() > late_places.len()
             || early.registers.len() + late.registers.len() > reads.len()
         {
-            return InstructionFlow { beginning, reads, many: Some(Box::new([early, late])) };
+            let many = Some(Box::new([early, late]));
+            return InstructionFlow { beginning, reads, many, needs: 0, writes: 0 };
         }
         let (mut beginning, mut own) = (beginning.with_late(has_late), reads.iter_mut());
         for (of, places) in [(early, places), (late, late_places)] {
@@ -157,13 +197,13 @@ impl InstructionFlow {
                 *own = (read.0, *read.1);
             }
         }
-        InstructionFlow { beginning, reads, many: None }
+        InstructionFlow { beginning, reads, many: None, needs: 0, writes: 0 }
     }
 }
 
 impl Dataflow {
-    /// Follows a program from its beginning; `branches` predicts them.
-    pub fn new(branches: Branches) -> Self {
+    /// Follows a program from its beginning; `branches` predicts them. Says what wrong paths share, if wanted.
+    pub fn new(branches: Branches, with_wrong_paths: bool) -> Self {
         Dataflow {
             entry: MAX_DISTANCE + 1,
             writers: [0; REGISTERS],
@@ -171,6 +211,7 @@ impl Dataflow {
             followed: Followed::default(),
             branches,
             exit: None,
+            wrong_paths: with_wrong_paths.then(WrongPaths::new),
         }
     }
 
@@ -179,23 +220,34 @@ impl Dataflow {
         self.entry += MAX_DISTANCE + 1;
         self.exit = None;
         self.followed = Followed::default();
+        if let Some(paths) = &mut self.wrong_paths {
+            paths.switch();
+        }
     }
 
-    /// A segment begins.
+    /// The segment of a number begins.
     #[inline(always)]
-    pub fn begin(&mut self, of: &SegmentFlow) {
-        if let Some((start, exit)) = of.exit
-            && let Some(before) = self.exit.replace(exit)
-        {
+    pub fn begin(&mut self, flows: &[SegmentFlow], number: usize) {
+        let Some((start, exit)) = flows[number].exit else { return };
+        if let Some(before) = self.exit.replace(exit) {
             self.followed = self.branches.follow(&before, start);
+        }
+        let Some(paths) = &mut self.wrong_paths else { return };
+        if self.followed.is_mispredicted {
+            paths.segment_behind(self.branches.wrong_path(), flows, number, self.entry);
+        } else {
+            paths.segment(flows, number, self.entry);
         }
     }
 
     /// Adds the instruction of a number in its segment.
     #[inline(always)]
     pub fn instruction(&mut self, of: &SegmentFlow, number: usize, ops: &mut Ops) {
-        let InstructionFlow { beginning, reads, many } = &of.instructions[number];
+        let InstructionFlow { beginning, reads, many, needs, .. } = &of.instructions[number];
         let mut beginning = beginning.after(std::mem::take(&mut self.followed));
+        if let Some(paths) = &self.wrong_paths {
+            beginning = beginning.differing(paths.difference(self.entry, *needs));
+        }
         if let Some(many) = many {
             let [early, late] = many.each_ref().map(|of| of.known(self));
             ops.begin_with(beginning, &early, &late);
@@ -221,11 +273,15 @@ impl Dataflow {
         for (register, from_end) in &of.writes {
             self.writers[usize::from(*register) % REGISTERS] = self.entry - from_end;
         }
+        if let Some(paths) = &mut self.wrong_paths {
+            paths.write(of.written);
+        }
     }
 
     /// Adds an entry for data of the instruction before, which began in the segment before.
     pub fn continuation(&mut self, ops: &mut Ops) {
-        ops.continuation();
+        let paths = self.wrong_paths.as_ref();
+        ops.continuation(paths.map_or(Difference::None, |of| of.difference(self.entry, 0)));
         self.entry += 1;
     }
 
@@ -254,7 +310,7 @@ impl Dataflow {
 }
 
 /// The bits that are set.
-fn bits(mut of: u64) -> impl Iterator<Item = u8> {
+pub fn bits(mut of: u64) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         let bit = of.trailing_zeros();
         of &= of.wrapping_sub(1);
@@ -323,7 +379,7 @@ mod tests {
         ) {
             let segments: Vec<Segment> = segments.into_iter().map(segment).collect();
             let flows: Vec<SegmentFlow> = segments.iter().map(SegmentFlow::new).collect();
-            let mut fast = Dataflow::new(Branches::new(BranchPrediction::Perfect));
+            let mut fast = Dataflow::new(Branches::new(BranchPrediction::Perfect), false);
             let (mut ops, mut expected) = (Ops::default(), Vec::new());
             let mut writers: BTreeMap<u32, usize> = BTreeMap::new();
             for (index, switches, continues) in executions {
@@ -332,7 +388,7 @@ mod tests {
                     fast.switch();
                     writers.clear();
                 }
-                fast.begin(&flows[number]);
+                fast.begin(&flows, number);
                 if continues {
                     fast.continuation(&mut ops);
                     expected.push((BTreeSet::from([1]), BTreeSet::new(), false, None));

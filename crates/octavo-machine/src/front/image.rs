@@ -118,15 +118,10 @@ impl Image {
         start..end
     }
 
-    /// The steps of a range, the dependences of a segment if instructions are marked, and the page relocation.
+    /// The steps of a range, the dependences of all planned segments if instructions are marked, and the page relocation.
     #[inline(always)]
-    pub(super) fn parts(
-        &mut self,
-        number: usize,
-        steps: Range<usize>,
-    ) -> (&[Step], &SegmentFlow, &mut Pages) {
-        let flow = self.flows.get(number).unwrap_or(SegmentFlow::EMPTY);
-        (&self.steps[steps], flow, &mut self.pages)
+    pub(super) fn parts(&mut self, steps: Range<usize>) -> (&[Step], &[SegmentFlow], &mut Pages) {
+        (&self.steps[steps], &self.flows, &mut self.pages)
     }
 
     /// A memory event at relocated addresses; `None` for an event that does not concern memory.

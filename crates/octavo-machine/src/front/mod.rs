@@ -18,6 +18,7 @@ mod dataflow;
 mod image;
 mod ops;
 mod plan;
+mod wrong_paths;
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
@@ -34,7 +35,9 @@ pub use image::Image;
 use image::Pages;
 #[cfg(test)]
 pub use ops::Beginning;
-pub use ops::{Entry, Header, MAX_DISTANCE, Ops, Reference, Simple, Word, each_distance, entries};
+pub use ops::{
+    Difference, Entry, Header, MAX_DISTANCE, Ops, Reference, Simple, Word, each_distance, entries,
+};
 use plan::Step;
 
 /// The repeats that the front filters out, weakest filter first.
@@ -136,9 +139,11 @@ impl Front {
         Front { notes_sites, ..self }
     }
 
-    /// A front that gives instructions to cores that predict branches in this way.
-    pub fn for_cores(self, prediction: BranchPrediction) -> Self {
-        Front { flow: Some(Box::new(Dataflow::new(Branches::new(prediction)))), ..self }
+    /// A front that gives instructions to cores that predict branches in this way, and says what wrong paths share, if
+    /// they want to know.
+    pub fn for_cores(self, prediction: BranchPrediction, with_wrong_paths: bool) -> Self {
+        let dataflow = Dataflow::new(Branches::new(prediction), with_wrong_paths);
+        Front { flow: Some(Box::new(dataflow)), ..self }
     }
 
     /// Stops giving instructions to cores; none reads those in the current batch.
@@ -273,13 +278,14 @@ impl Play<'_> {
         let Play { front, image, number, steps, segment, addresses } = self;
         // A step that loads and stores makes two accesses.
         let most = 2 * steps.len();
-        let (steps, depends, pages) = image.parts(number, steps);
+        let (steps, flows, pages) = image.parts(steps);
+        let depends = if FOR_CORES { &flows[number] } else { SegmentFlow::EMPTY };
         let mut addresses = addresses.iter();
         let mut sides = front.sides;
         let mut flow = Flow { dataflow: None, ops: Ops::default(), in_instruction: false };
         if FOR_CORES {
             (flow.dataflow, flow.ops) = (front.flow.take(), std::mem::take(&mut front.batch.ops));
-            flow.begin(depends);
+            flow.begin(flows, number);
         }
         let (mut out, mut sites) = front.batch.room_with_sites(most, NOTES_SITES);
         for step in steps {
@@ -367,9 +373,9 @@ struct Flow {
 impl Flow {
     /// The execution begins.
     #[inline(always)]
-    fn begin(&mut self, of: &SegmentFlow) {
+    fn begin(&mut self, flows: &[SegmentFlow], number: usize) {
         if let Some(dataflow) = &mut self.dataflow {
-            dataflow.begin(of);
+            dataflow.begin(flows, number);
         }
     }
 

@@ -26,6 +26,8 @@ const CONTINUES: u32 = 1 << 22;
 const WRITES: u32 = 1 << 23;
 /// The second of two distances is late.
 const HAS_LATE: u32 = 1 << 24;
+/// The two bits of its [`Difference`].
+const DIFFERENCE: [u32; 2] = [1 << 25, 1 << 31];
 const ARITHMETIC_SHIFT: u32 = 26;
 const ARITHMETIC: u32 = 0b111;
 const KIND_SHIFT: u32 = 29;
@@ -94,6 +96,21 @@ pub enum Word {
     Forward(u32),
 }
 
+/// How an entry differs between the right path and the [wrong paths](super::wrong_paths) behind mispredicted branches
+/// before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Difference {
+    /// Not: wrong paths execute it, too, if they know what it depends on.
+    #[default]
+    None,
+    /// From that of the last branch.
+    Last,
+    /// From that of a branch before the last.
+    Earlier,
+    /// From that of the branch directly before it, which is on no wrong path of a branch before that.
+    OffPath,
+}
+
 /// The beginning of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header(u32);
@@ -127,6 +144,17 @@ impl Header {
     #[inline(always)]
     pub fn has_late(self) -> bool {
         self.0 & HAS_LATE != 0
+    }
+
+    /// How it differs from what wrong paths execute.
+    #[inline(always)]
+    pub fn difference(self) -> Difference {
+        match DIFFERENCE.map(|bit| self.0 & bit != 0) {
+            [false, false] => Difference::None,
+            [true, false] => Difference::Last,
+            [false, true] => Difference::Earlier,
+            [true, true] => Difference::OffPath,
+        }
     }
 
     /// The kind of its computation, if that takes more than a cycle.
@@ -373,6 +401,19 @@ impl Beginning {
             if is_mispredicted { REDIRECTED } else { 0 } | if is_taken { AFTER_TAKEN } else { 0 };
         Beginning(self.0 | u64::from(flags))
     }
+
+    /// Differing in this way.
+    #[inline(always)]
+    pub fn differing(self, difference: Difference) -> Self {
+        let [first, second] = DIFFERENCE;
+        let bits = match difference {
+            Difference::None => 0,
+            Difference::Last => first,
+            Difference::Earlier => second,
+            Difference::OffPath => first | second,
+        };
+        Beginning(self.0 | u64::from(bits))
+    }
 }
 
 /// The entries of a batch.
@@ -426,8 +467,8 @@ impl Ops {
     }
 
     /// Begins an entry that continues the instruction before it.
-    pub fn continuation(&mut self) {
-        self.begin(Beginning(u64::from(CONTINUES | 1)));
+    pub fn continuation(&mut self, difference: Difference) {
+        self.begin(Beginning(u64::from(CONTINUES | 1)).differing(difference));
     }
 
     /// Adds a fetch to the entry if it is fresh. A processor would not foresee whether it is, so that nothing

@@ -55,9 +55,9 @@ fn pipelines() -> impl Strategy<Value = PipelineConfig> {
         [width(), width(), width(), width(), width(), width()],
         [queue(), queue(), queue(), queue(), queue(), queue(), queue(), queue()],
         [0u32..12, 0u32..12, 0u32..20],
-        any::<bool>(),
+        any::<[bool; 2]>(),
     )
-        .prop_map(|(widths, queues, cycles, is_perfect)| PipelineConfig {
+        .prop_map(|(widths, queues, cycles, [is_perfect, wrong_paths])| PipelineConfig {
             frequency_ghz: 3.0,
             width: widths[0],
             fetch_width: Some(widths[5]),
@@ -75,6 +75,7 @@ fn pipelines() -> impl Strategy<Value = PipelineConfig> {
             front_end_cycles: cycles[1],
             mispredict_cycles: cycles[2],
             branches: if is_perfect { BranchPrediction::Perfect } else { BranchPrediction::Tage },
+            wrong_paths,
             latencies: ArithmeticLatencies::default(),
         })
 }

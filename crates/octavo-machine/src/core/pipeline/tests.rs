@@ -97,6 +97,21 @@ impl Program {
         self
     }
 
+    /// An instruction without references that differs on a wrong path.
+    fn differing(&mut self, difference: Difference, distances: &[u64]) -> &mut Self {
+        let beginning = Beginning::new(false, None).differing(difference);
+        self.ops.begin_with(beginning, distances, &[]);
+        self
+    }
+
+    /// An instruction behind a mispredicted branch, without references, that differs.
+    fn behind_branch(&mut self, difference: Difference) -> &mut Self {
+        let followed = Followed { is_mispredicted: true, is_taken: true };
+        let beginning = Beginning::new(false, None).after(followed).differing(difference);
+        self.ops.begin_with(beginning, &[], &[]);
+        self
+    }
+
     /// An instruction with a reference.
     fn data(&mut self, distances: &[u64], data: Data) -> &mut Self {
         self.plain(distances).reference(data)
@@ -473,13 +488,116 @@ fn useless_prefetches_take_bandwidth() {
 fn a_mispredicted_branch_waits_for_its_operands() {
     let mut program = Program::default();
     program.data(&[], Data::load(0).miss(200));
-    program.plain(&[1]);
-    let followed = Followed { is_mispredicted: true, is_taken: true };
-    program.ops.begin_with(Beginning::new(false, None).after(followed), &[], &[]);
-    let mispredict_cycles = 11;
-    let core = core(|_, pipeline| pipeline.mispredict_cycles = mispredict_cycles);
+    program.plain(&[1]).behind_branch(Difference::Last);
     let branch = FIRST_COMMIT - 1 + 200 + L1D_CYCLES + 1;
-    assert_eq!(program.cycles(core), branch + u64::from(mispredict_cycles) + FIRST_COMMIT);
+    let commit = branch + MISPREDICT_CYCLES + FIRST_COMMIT;
+    assert_eq!(program.cycles(behind_branches(|_| {})), commit);
+}
+
+/// A branch that waits for a line, is mispredicted, and is complete at this time; then an instruction that differs.
+fn mispredicted(program: &mut Program, waits: u32) -> u64 {
+    program.data(&[], Data::load(0).miss(waits));
+    program.plain(&[1]);
+    program.behind_branch(Difference::Last);
+    FIRST_COMMIT - 1 + u64::from(waits) + L1D_CYCLES + 1
+}
+
+#[test]
+fn lines_that_a_wrong_path_asks_for_are_there_on_the_right_one() {
+    let mut program = Program::default();
+    let branch = mispredicted(&mut program, 200);
+    program.data(&[], Data::load(100).walk(30).miss(160));
+    // It comes before the branch is complete.
+    let fetched = branch + MISPREDICT_CYCLES;
+    let commit = fetched + FIRST_COMMIT - 1 + L1D_CYCLES;
+    assert_eq!(program.cycles(behind_branches(|_| {})), commit);
+    let without = behind_branches(|pipeline| pipeline.wrong_paths = false);
+    assert_eq!(program.cycles(without), commit + 190);
+}
+
+#[test]
+fn a_line_that_is_under_way_on_the_wrong_path_is_waited_for() {
+    let mut program = Program::default();
+    mispredicted(&mut program, 200);
+    program.data(&[], Data::load(100).walk(30).miss(500));
+    // It begins as if the branch were predicted.
+    assert_eq!(program.cycles(behind_branches(|_| {})), FIRST_COMMIT - 1 + 530 + L1D_CYCLES);
+}
+
+#[test]
+fn what_differs_or_depends_on_it_waits_for_the_right_path() {
+    for (difference, distances) in [
+        (Difference::Last, &[][..]),
+        (Difference::Earlier, &[]),
+        // Its producer differs.
+        (Difference::None, &[1]),
+    ] {
+        let mut program = Program::default();
+        let branch = mispredicted(&mut program, 200);
+        program.differing(difference, distances).reference(Data::load(100).miss(160));
+        let ready = branch + MISPREDICT_CYCLES + FIRST_COMMIT - 1 + distances.len() as u64;
+        let commit = ready + 160 + L1D_CYCLES;
+        assert_eq!(program.cycles(behind_branches(|_| {})), commit, "{difference:?}");
+    }
+}
+
+#[test]
+fn a_branch_that_is_found_wrong_on_a_wrong_path_is_followed_there() {
+    let mut program = Program::default();
+    mispredicted(&mut program, 400);
+    // The second branch waits for a line on the path of the first.
+    program.data(&[], Data::load(100).miss(100));
+    program.plain(&[1]);
+    program.behind_branch(Difference::Last).reference(Data::load(200).miss(500));
+    let second = FIRST_COMMIT - 1 + 100 + L1D_CYCLES + 1;
+    let begins = second + MISPREDICT_CYCLES + FIRST_COMMIT - 1;
+    assert_eq!(program.cycles(behind_branches(|_| {})), begins + 500 + L1D_CYCLES);
+}
+
+#[test]
+fn a_branch_off_the_path_ends_it() {
+    for (difference, is_early) in [(Difference::Last, true), (Difference::OffPath, false)] {
+        let mut program = Program::default();
+        let first = mispredicted(&mut program, 400);
+        program.plain(&[]);
+        program.behind_branch(difference);
+        program.data(&[], Data::load(100).miss(600));
+        let commit = FIRST_COMMIT - 1 + 600 + L1D_CYCLES;
+        // The second branch needs nothing, so that its own path is too short.
+        let second = first + MISPREDICT_CYCLES + FIRST_COMMIT;
+        let late = second + MISPREDICT_CYCLES + commit;
+        let cycles = program.cycles(behind_branches(|_| {}));
+        assert_eq!(cycles, if is_early { commit } else { late }, "{difference:?}");
+    }
+}
+
+#[test]
+fn a_wrong_path_fills_the_reorder_buffer() {
+    let cycles = |between: u64| {
+        let mut program = Program::default();
+        mispredicted(&mut program, 2000);
+        for _ in 0..between {
+            program.plain(&[]);
+        }
+        program.data(&[], Data::load(100).miss(3000));
+        program.cycles(behind_branches(|pipeline| {
+            (pipeline.reorder_buffer, pipeline.rename_registers) = (100, 100);
+        }))
+    };
+    // With the first load, the branch, the instruction behind it, and the last load.
+    assert!(cycles(96) < 3500, "it begins on the wrong path");
+    assert!(cycles(97) > 5000, "it waits until the first commits");
+}
+
+/// Cycles from a mispredicted branch to the fetch of the right path.
+const MISPREDICT_CYCLES: u64 = 11;
+
+/// A core that needs so long, changed by `change`.
+fn behind_branches(change: impl FnOnce(&mut PipelineConfig)) -> Pipeline<[u32; 1]> {
+    core(|_, pipeline| {
+        pipeline.mispredict_cycles = MISPREDICT_CYCLES as u32;
+        change(pipeline);
+    })
 }
 
 #[test]
