@@ -337,19 +337,20 @@ impl<V: Lanes> Operands<V> {
 }
 
 /// An entry on the right path and on the wrong one.
-struct OnBothPaths<'o, V> {
-    /// On the wrong path.
-    operands: &'o Operands<V>,
+struct OnBothPaths<V> {
     on: OnWrongPath<V>,
-    /// When its loads and all its references are complete on the wrong path.
+    /// When its late producers, and the store from which its loads take their value, are complete on the wrong path.
+    late: V,
+    forwarded: Option<V>,
+    /// When its loads and all its references are complete there.
     loaded: V,
     complete: V,
 }
 
-impl<'o, V: Lanes> OnBothPaths<'o, V> {
-    fn new(operands: &'o Operands<V>, on: OnWrongPath<V>, refers: bool) -> Self {
-        let begun = if refers { on.ready } else { on.ready.max(operands.late) };
-        OnBothPaths { operands, on, loaded: on.ready, complete: begun }
+impl<V: Lanes> OnBothPaths<V> {
+    fn new(on: OnWrongPath<V>, late: V, forwarded: Option<V>, refers: bool) -> Self {
+        let begun = if refers { on.ready } else { on.ready.max(late) };
+        OnBothPaths { on, late, forwarded, loaded: on.ready, complete: begun }
     }
 
     /// When it is complete on the wrong path, whose computation takes so many cycles.
@@ -358,7 +359,37 @@ impl<'o, V: Lanes> OnBothPaths<'o, V> {
         if !refers {
             return self.complete.plus(V::all(computes));
         }
-        self.complete.max(self.operands.late.plus(V::all(1))).plus(V::all(computes - 1))
+        self.complete.max(self.late.plus(V::all(1))).plus(V::all(computes - 1))
+    }
+}
+
+/// When the producers of a simple entry are complete.
+struct SimpleOperands<V> {
+    operands: V,
+    late: V,
+    /// When the store is from which its load takes its value; a time that delays nothing if there is none.
+    forwarded: V,
+}
+
+impl<V: Lanes> SimpleOperands<V> {
+    /// `complete` is the time of a producer at a distance; `beside` says that late ones stand beside others.
+    #[inline(always)]
+    fn new(entry: Simple, beside: bool, complete: impl Fn(u32) -> V) -> Self {
+        let [first, second] = entry.header.distances().map(&complete);
+        let (mut operands, mut late) =
+            if beside { (first, second) } else { (first.max(second), V::all(0)) };
+        let mut forwarded = V::all(0);
+        if entry.has_more() {
+            let [third, fourth] = entry.more_distances().map(&complete);
+            if beside {
+                (operands, late) = (operands.max(third), late.max(fourth));
+            } else {
+                operands = operands.max(third.max(fourth));
+            }
+            // The distance 0, of an entry that takes nothing from a store, gives a time that delays nothing.
+            forwarded = complete(entry.forward());
+        }
+        SimpleOperands { operands, late, forwarded }
     }
 }
 
@@ -571,7 +602,7 @@ impl<V: Lanes> Pipeline<V> {
             match entry {
                 Entry::Simple(simple)
                     if !(has_flushes
-                        | self.may_be_on_wrong_path(simple.header)
+                        | self.begins_wrong_path(simple.header)
                         | ahead.meets(simple.fresh())) =>
                 {
                     let fetched = ahead.fresh + simple.fetches();
@@ -579,7 +610,13 @@ impl<V: Lanes> Pipeline<V> {
                     let data = simple.data();
                     let place =
                         if data.is_fresh() { first + fetched as usize } else { data.place() };
-                    self.execute_simple(simple, accesses, place, costs);
+                    if !self.wrong_path.is_under_way() {
+                        self.execute_simple::<false>(simple, accesses, place, costs);
+                    } else if V::COUNT == 1 {
+                        self.execute_one_on_both(simple, accesses, place, costs);
+                    } else {
+                        self.execute_simple::<true>(simple, accesses, place, costs);
+                    }
                     if self.entries.is_multiple_of(ENTRIES_BETWEEN) {
                         self.end_epochs();
                     }
@@ -589,6 +626,18 @@ impl<V: Lanes> Pipeline<V> {
                 _ => self.execute_any(entry, accesses, first, &mut ahead),
             }
         }
+    }
+
+    /// [`Self::execute_simple`] for one lane, while a wrong path is under way.
+    #[inline(never)]
+    fn execute_one_on_both(
+        &mut self,
+        entry: Simple,
+        accesses: &[LineAccess],
+        place: usize,
+        costs: &[&Costs],
+    ) {
+        self.execute_simple::<true>(entry, accesses, place, costs);
     }
 
     /// [`Self::execute_any`] for one lane.
@@ -615,7 +664,7 @@ impl<V: Lanes> Pipeline<V> {
         let mut references = std::mem::take(&mut self.references);
         references.clear();
         let header = entry.header();
-        if header.is_redirected() && self.config.wrong_paths {
+        if self.begins_wrong_path(header) {
             self.begin_wrong_path(header);
         }
         let is_on_wrong_path =
@@ -651,9 +700,9 @@ impl<V: Lanes> Pipeline<V> {
 
     /// Executes a simple entry whose references, of which that to data is served by the access at a place, have no
     /// cost: [`Self::execute_entry`] without loops over its parts. A processor foresees what kind of entry comes better
-    /// than when it comes, so that nothing branches on times.
+    /// than when it comes, so that nothing branches on times. A wrong path may be under way only if `ON_BOTH`.
     #[inline(always)]
-    fn execute_simple(
+    fn execute_simple<const ON_BOTH: bool>(
         &mut self,
         entry: Simple,
         accesses: &[LineAccess],
@@ -664,57 +713,80 @@ impl<V: Lanes> Pipeline<V> {
         let (loads, stores) = (entry.loads() != 0, entry.stores() != 0);
         // Beside references, the second of two distances may be late.
         let beside = (loads || stores) && header.has_late();
-        let [first, second] = header.distances().map(|of| self.complete_before(of));
-        let (mut operands, mut late) =
-            if beside { (first, second) } else { (first.max(second), V::all(0)) };
-        let mut forwarded = V::all(0);
-        if entry.has_more() {
-            let [third, fourth] = entry.more_distances().map(|of| self.complete_before(of));
-            if beside {
-                (operands, late) = (operands.max(third), late.max(fourth));
-            } else {
-                operands = operands.max(third.max(fourth));
-            }
-            // The distance 0, of an entry that takes nothing from a store, gives a time that delays nothing.
-            forwarded = self.complete_before(entry.forward());
+        let SimpleOperands { operands, late, forwarded } =
+            SimpleOperands::new(entry, beside, |of| self.complete_before(of));
+        let mut now = Now { costs, now: self.fetch.cycle() };
+        if ON_BOTH {
+            now.now = self.wrong_path.first(now.now);
         }
-        let now = Now { costs, now: self.fetch.cycle() };
 
         let branches = self.fetch_next(header);
         let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
         let writes = header.writes_integer();
-        let mut earliest = fetched.max(self.room_in_buffers(writes));
+        let mut room = self.room_in_buffers(writes);
+        let mut earliest = fetched.max(room);
         let mut full_stores = V::all(0);
         if loads {
             let before = self.loads.wrapping_sub(u64::from(self.config.load_queue));
-            earliest = earliest.max(*self.load_ends.get(before));
+            let of_loads = *self.load_ends.get(before);
+            (room, earliest) = (room.max(of_loads), earliest.max(of_loads));
         } else if stores {
             let before = self.stores.wrapping_sub(u64::from(self.config.store_queue));
             let stored = *self.store_ends.get(before);
             full_stores = stored.saturating_minus(earliest.max(self.dispatch.cycle()));
-            earliest = earliest.max(stored);
+            (room, earliest) = (room.max(stored), earliest.max(stored));
         }
         let dispatched = self.dispatch.take(earliest);
 
+        let computes = self.cycles_to_compute(header);
+        let mut both = None;
+        if ON_BOTH && header.difference() != Difference::Earlier {
+            let wrong =
+                SimpleOperands::new(entry, beside, |of| self.complete_on_wrong_path_before(of));
+            let on = self.wrong_path.dispatch(header.difference(), room, wrong.operands);
+            let of_store = (entry.forward() != 0).then_some(wrong.forwarded);
+            let mut of = OnBothPaths::new(on, wrong.late, of_store, loads || stores);
+            // Where nothing is under way.
+            of.complete = of.complete.max(wrong.forwarded).plus(V::all(self.latencies.of(entry)));
+            both = Some(of);
+        }
         let ready = operands.max(dispatched.plus(V::all(1)));
         let slot = Slot::of(entry.loads(), entry.stores());
         let start = self.issue.take(slot, ready, dispatched);
         let mut complete = start.max(forwarded).plus(V::all(self.latencies.of(entry)));
         let mut slowest = None;
-        if (loads || stores) && start.is_less_in_any(self.under_way_end) {
+        let begins = both.as_ref().map_or(start, |of| of.on.select(of.on.ready, start));
+        if (loads || stores) && begins.is_less_in_any(self.under_way_end) {
             let reference = entry.data();
             let of =
                 Referenced { reference, access: accesses[place], costly: 0, places: V::all(0) };
             let forwarded = (entry.forward() != 0).then_some(forwarded);
             let mut waits = ReferenceWaits::new();
             let (mut end, mut own) = (ready, ReferenceWaits::new());
-            let referred = self.refer(&of, start, forwarded.as_ref(), &mut own, &now);
+            let referred = match &mut both {
+                None => self.refer(&of, start, forwarded.as_ref(), &mut own, &now),
+                Some(both) => {
+                    both.complete = both.on.ready;
+                    let end = self.refer_on_both(&of, start, forwarded, both, &mut own, &now);
+                    both.complete = both.complete.plus(V::all(computes - 1));
+                    end
+                }
+            };
             waits.replace(&mut end, &referred, &own);
-            complete = end.plus(V::all(self.cycles_to_compute(header) - 1));
+            complete = end.plus(V::all(computes - 1));
             slowest = Some(waits);
         }
         if beside {
-            complete = complete.max(late.plus(V::all(self.cycles_to_compute(header))));
+            complete = complete.max(late.plus(V::all(computes)));
+        }
+        if ON_BOTH {
+            let of_wrong = both.map_or(complete, |mut of| {
+                if beside {
+                    of.complete = of.complete.max(of.late.plus(V::all(computes)));
+                }
+                of.on.select(of.complete, complete)
+            });
+            self.complete_on_wrong_path.set(self.entries, of_wrong);
         }
 
         let before = self.commit.cycle();
@@ -831,10 +903,10 @@ impl<V: Lanes> Pipeline<V> {
         self.wrong_path.of_producer(distance, wrong, self.complete_before(distance))
     }
 
-    /// Whether an entry is behind a mispredicted branch, or while its wrong path is under way.
+    /// Whether a wrong path may begin with an entry.
     #[inline(always)]
-    fn may_be_on_wrong_path(&self, header: Header) -> bool {
-        self.wrong_path.is_under_way() | header.is_redirected()
+    fn begins_wrong_path(&self, header: Header) -> bool {
+        self.config.wrong_paths & header.is_redirected()
     }
 
     /// The wrong path begins behind the branch before an entry to come.
@@ -1097,7 +1169,8 @@ impl<V: Lanes> Pipeline<V> {
         let begun = if refers { ready } else { ready.max(entry.late) };
         let mut complete = begun;
         let (mut loaded, mut of_loads) = (ready, ReferenceWaits::new());
-        let mut on_wrong_path = wrong.map(|(of, on)| OnBothPaths::new(of, on, refers));
+        let mut on_wrong_path =
+            wrong.map(|(of, on)| OnBothPaths::new(on, of.late, of.forwarded, refers));
         if !refers {
             complete = self.issue.take(Slot::of(0, 0), begun, dispatched);
         }
@@ -1121,7 +1194,7 @@ impl<V: Lanes> Pipeline<V> {
                     let looked_up = start.plus(lookups);
                     self.refer(of, looked_up, entry.forwarded.as_ref(), &mut own, now)
                 }
-                Some(both) => self.refer_on_both(of, start, entry, both, &mut own, now),
+                Some(both) => self.refer_on_both(of, start, entry.forwarded, both, &mut own, now),
             };
             if reference.is_store() {
                 // It adds its waits to those of the load that it waited for.
@@ -1149,25 +1222,22 @@ impl<V: Lanes> Pipeline<V> {
 
     /// [`Self::refer`] from an issue on, of an entry on both paths. The reference begins on the wrong path, where that has it,
     /// and then waits on the right one for what has not come yet.
-    #[inline(never)]
+    #[inline(always)]
     fn refer_on_both(
         &mut self,
         of: &Referenced<V>,
         start: V,
-        entry: &Operands<V>,
-        both: &mut OnBothPaths<'_, V>,
+        forwarded: Option<V>,
+        both: &mut OnBothPaths<V>,
         own: &mut ReferenceWaits<V>,
         now: &Now<'_, V>,
     ) -> V {
         let is_store = of.reference.is_store();
         let on = both.on;
         let began = on.select(if is_store { both.loaded } else { on.ready }, start);
-        let forwarded = entry
-            .forwarded
-            .zip(both.operands.forwarded)
-            .map(|(right, wrong)| on.select(wrong, right));
+        let of_both = forwarded.zip(both.forwarded).map(|(right, wrong)| on.select(wrong, right));
         let looked_up = began.plus(own.lookups);
-        let end = self.refer(of, looked_up, forwarded.as_ref(), own, now);
+        let end = self.refer(of, looked_up, of_both.as_ref(), own, now);
         both.complete = both.complete.max(end);
         if !is_store {
             both.loaded = both.loaded.max(end);
@@ -1177,7 +1247,7 @@ impl<V: Lanes> Pipeline<V> {
         own.lookups = looked_up.saturating_minus(start);
         own.walks = translated.saturating_minus(start.max(looked_up));
         own.data = served.saturating_minus(start.max(translated));
-        let if_there = match (is_store, entry.forwarded) {
+        let if_there = match (is_store, forwarded) {
             (true, _) => start.plus(V::all(1)),
             (false, None) => start.plus(V::all(self.l1d_cycles)),
             (false, Some(stored)) => stored.max(start).plus(V::all(self.config.forward_cycles)),
