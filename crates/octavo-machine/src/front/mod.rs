@@ -19,6 +19,8 @@ mod image;
 mod ops;
 mod plan;
 mod wrong_paths;
+#[cfg(test)]
+mod wrong_paths_naive;
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
