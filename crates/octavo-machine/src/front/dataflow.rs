@@ -280,8 +280,8 @@ impl Dataflow {
 
     /// Adds an entry for data of the instruction before, which began in the segment before.
     pub fn continuation(&mut self, ops: &mut Ops) {
-        let paths = self.wrong_paths.as_ref();
-        ops.continuation(paths.map_or(Difference::None, |of| of.difference(self.entry, 0)));
+        let (paths, entry) = (self.wrong_paths.as_mut(), self.entry);
+        ops.continuation(paths.map_or(Difference::None, |of| of.continuation(entry)));
         self.entry += 1;
     }
 

@@ -40,9 +40,11 @@ pub struct WrongPaths {
     /// on both; the largest numbers if they have not joined.
     before_join: (u32, u64),
     join: u64,
-    /// The last branch whose wrong path has written each register whose bit is in `different`, until the right path does.
-    registers: [u64; REGISTERS],
+    /// The registers that its wrong path has written before the join, until the right path does.
     different: u64,
+    /// The last of the branches before it whose wrong path has written each register whose bit is in `different_before`.
+    registers: [u64; REGISTERS],
+    different_before: u64,
 }
 
 /// A segment of a wrong path.
@@ -69,15 +71,16 @@ impl WrongPaths {
             written: 0,
             before_join: NO_JOIN,
             join: 0,
-            registers: [0; REGISTERS],
             different: 0,
+            registers: [0; REGISTERS],
+            different_before: 0,
         }
     }
 
     /// Another thread runs from here on.
     pub fn switch(&mut self) {
         self.segments = 0;
-        self.different = 0;
+        (self.different, self.different_before) = (0, 0);
     }
 
     /// Whether an entry to come is followed, as there was a mispredicted branch a short time ago.
@@ -116,6 +119,10 @@ impl WrongPaths {
         let Some((start, end)) = flows[number].ends() else { return };
         self.is_off_path = self.follow(entry) && entry <= self.join;
         self.push(start, number);
+        for register in bits(self.different) {
+            self.registers[usize::from(register)] = self.branch;
+        }
+        self.different_before |= std::mem::take(&mut self.different);
         self.branch = entry;
         (self.written, self.before_join, self.join) = (0, NO_JOIN, u64::MAX);
         self.path.clear();
@@ -154,16 +161,7 @@ impl WrongPaths {
                 continue;
             }
             (self.before_join, self.join) = (before_join, join);
-            // What differs by an earlier join with the same path does so no more.
-            for register in bits(self.different) {
-                if self.registers[usize::from(register)] == self.branch {
-                    self.different &= !(1 << register);
-                }
-            }
-            for register in bits(written) {
-                self.registers[usize::from(register)] = self.branch;
-            }
-            self.different |= written;
+            self.different = written;
         }
         self.written |= flows[number].written();
     }
@@ -172,6 +170,15 @@ impl WrongPaths {
     #[inline(always)]
     pub fn write(&mut self, registers: u64) {
         self.different &= !registers;
+        self.different_before &= !registers;
+    }
+
+    /// The segment begins with an entry to come that continues an instruction of the segment before. Returns how it differs.
+    pub fn continuation(&mut self, entry: u64) -> Difference {
+        if self.join != u64::MAX && self.join >= entry {
+            self.join += 1;
+        }
+        self.difference(entry, 0)
     }
 
     /// How an entry to come differs whose addresses need these registers.
@@ -184,15 +191,13 @@ impl WrongPaths {
             let is_off_path = self.is_off_path && entry == self.branch;
             return if is_off_path { Difference::OffPath } else { Difference::Last };
         }
-        let mut difference = Difference::None;
-        for register in bits(registers & self.different) {
-            let branch = self.registers[usize::from(register)];
-            if branch == self.branch {
-                difference = Difference::Last;
-            } else if entry - branch < WINDOW {
-                return Difference::Earlier;
-            }
+        let is_followed = |register: u8| entry - self.registers[usize::from(register)] < WINDOW;
+        if bits(registers & self.different_before & !self.different).any(is_followed) {
+            Difference::Earlier
+        } else if registers & self.different != 0 {
+            Difference::Last
+        } else {
+            Difference::None
         }
-        difference
     }
 }
