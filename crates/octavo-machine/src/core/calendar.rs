@@ -32,10 +32,16 @@ impl<V: Lanes> InOrder<V> {
     #[inline(always)]
     pub fn take_next(&mut self) -> V {
         let (width, one) = (V::all(self.width), V::all(1));
-        let is_full = self.taken.select_at_least(width, one, V::all(0));
-        self.cycle = self.cycle.plus(is_full);
+        self.cycle = self.next_cycle();
         self.taken = self.taken.select_at_least(width, one, self.taken.plus(one));
         self.cycle
+    }
+
+    /// The first cycle in which there is room for an instruction.
+    #[inline(always)]
+    pub fn next_cycle(&self) -> V {
+        let is_full = self.taken.select_at_least(V::all(self.width), V::all(1), V::all(0));
+        self.cycle.plus(is_full)
     }
 
     /// [`Self::take`] in a lane.

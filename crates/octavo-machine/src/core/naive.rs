@@ -1,6 +1,8 @@
 //! A slow core, written from `docs/core.md`: all times in plain vectors, all that is taken in plain lists that are
 //! searched from the first time on. Each lane of a [`CoreGroup`] gives exactly its numbers.
 
+use std::collections::HashMap;
+
 use octavo_config::{
     ArithmeticLatencies, DramConfig, MachineConfig, MemoryTier, OutstandingMisses, PipelineConfig,
     StreamPrefetcher,
@@ -270,12 +272,49 @@ struct Entry {
     is_redirected: bool,
     is_after_taken: bool,
     continues: bool,
+    difference: Difference,
     writes: bool,
     computes: Option<Arithmetic>,
     distances: Vec<u64>,
     late: Vec<u64>,
     forwards: Vec<u64>,
     references: Vec<(Reference, LineAccess, Option<Cost>)>,
+}
+
+impl Entry {
+    /// The references to data.
+    fn data(&self) -> impl Iterator<Item = &(Reference, LineAccess, Option<Cost>)> {
+        self.references.iter().filter(|of| !of.0.is_fetch())
+    }
+
+    /// How many load, or store.
+    fn count(&self, is_store: bool) -> usize {
+        self.data().filter(|of| of.0.is_store() == is_store).count()
+    }
+}
+
+/// The wrong path under way.
+struct WrongPath {
+    /// The number of its branch, and when that is complete.
+    branch: usize,
+    until: u64,
+    begin: u64,
+    fetch: InOrder,
+    /// When the last instruction was dispatched in order.
+    dispatched: u64,
+    /// When each instruction that is executed on it is complete there.
+    complete: HashMap<usize, u64>,
+}
+
+/// What an access does on the wrong path: when it is complete, and its waits.
+type OnWrongPath = (u64, Waits);
+
+/// Whether a load takes its value from a store, if that wrote it.
+fn takes_from_store((_, _, cost): &(Reference, LineAccess, Option<Cost>)) -> bool {
+    let is_nothing = |cost: &Cost| {
+        cost.cache_cycles == 0 && cost.used_prefetch.is_none() && cost.prefetches == 0
+    };
+    cost.as_ref().is_none_or(is_nothing)
 }
 
 /// A duration with a delay of DRAM, which may be negative: at least a cycle.
@@ -306,6 +345,9 @@ struct NaiveCore {
     taken: u64,
     mispredicted: u64,
     complete: Vec<u64>,
+    /// The last mispredicted branch.
+    last_branch: usize,
+    wrong_path: Option<WrongPath>,
     fetch: InOrder,
     dispatch: InOrder,
     commit: InOrder,
@@ -342,6 +384,8 @@ impl NaiveCore {
             taken: 0,
             mispredicted: 0,
             complete: Vec::new(),
+            last_branch: 0,
+            wrong_path: None,
             fetch: InOrder::new(config.fetch_width()),
             dispatch: InOrder::new(config.width),
             commit: InOrder::new(config.commit_width),
@@ -374,6 +418,7 @@ impl NaiveCore {
                 is_redirected: header.is_redirected(),
                 is_after_taken: header.is_after_taken(),
                 continues: header.continues(),
+                difference: header.difference(),
                 writes: header.writes_integer(),
                 computes: header.arithmetic(),
                 ..Entry::default()
@@ -423,6 +468,7 @@ impl NaiveCore {
         if let Some(before) = number.checked_sub(self.config.fetch_buffer as usize) {
             from = from.max(self.dispatch.times[before]);
         }
+        self.follow_wrong_path(number, entry, from);
         if entry.is_redirected {
             let redirected = self.complete[number - 1] + u64::from(self.config.mispredict_cycles);
             waits.push((from.max(self.fetch.times[number - 1]), redirected, BRANCHES));
@@ -448,40 +494,17 @@ impl NaiveCore {
         }
 
         // 2. Dispatch.
-        let count = |is_store: bool| {
-            let is_data = |of: &&(Reference, LineAccess, Option<Cost>)| !of.0.is_fetch();
-            entry.references.iter().filter(is_data).filter(|of| of.0.is_store() == is_store).count()
-        };
-        let mut from = fetched + u64::from(self.config.front_end_cycles);
-        if let Some(before) = number.checked_sub(self.config.reorder_buffer as usize) {
-            from = from.max(self.commit.times[before]);
-        }
-        // All but the last of them; an instruction that needs more than there are waits for all before it.
-        let must_be_free = |ends: &[u64], own: usize, room: u32| {
-            let count = (ends.len() + own).saturating_sub(room as usize);
-            ends.iter().take(count).copied().max().unwrap_or(0)
-        };
-        if entry.writes {
-            let room = self.config.rename_registers;
-            from = from.max(must_be_free(&self.registers, 1, room));
-        }
-        if count(false) > 0 {
-            from = from.max(must_be_free(&self.loads, count(false), self.config.load_queue));
-        }
-        let mut with_stores = from;
-        if count(true) > 0 {
-            with_stores =
-                from.max(must_be_free(&self.stores.times, count(true), self.config.store_queue));
+        let (room, store_room) = self.room(number, entry);
+        let from = room.max(fetched + u64::from(self.config.front_end_cycles));
+        let with_stores = from.max(store_room);
+        if entry.count(true) > 0 {
             let in_order = self.dispatch.times.last().copied().unwrap_or(0);
             waits.push((from.max(in_order), with_stores, STORES));
         }
         let mut dispatched = self.dispatch.first(with_stores);
-        let complete_of = |distances: &[u64]| {
-            let producers = distances.iter().filter_map(|of| number.checked_sub(*of as usize));
-            producers.map(|of| self.complete[of]).max().unwrap_or(0)
-        };
+        let complete_of = |distances: &[u64]| self.latest(number, distances, None);
         let (operands, late) = (complete_of(&entry.distances), complete_of(&entry.late));
-        let handled = entry.references.iter().filter(|of| !of.0.is_fetch()).filter_map(|of| of.2);
+        let handled = entry.data().filter_map(|of| of.2);
         let handled: Vec<Cost> = handled.filter(|cost| cost.handler_cycles > 0).collect();
         if !handled.is_empty() {
             // Executed as far as its references, then fetched and dispatched anew.
@@ -496,25 +519,20 @@ impl NaiveCore {
         let dispatched = self.dispatch.take(dispatched);
 
         // 3. Execution.
+        let mut on_wrong_path =
+            self.execute_on_wrong_path(number, entry, costs).unwrap_or_default().into_iter();
         let ready = operands.max(dispatched + 1);
-        let forwarded = entry.forwards.iter().map(|of| self.complete[number - *of as usize]).max();
-        let cycles = self.config.latencies;
-        let computes = match entry.computes {
-            None => 1,
-            Some(Arithmetic::Multiply) => cycles.multiply,
-            Some(Arithmetic::Divide) => cycles.divide,
-            Some(Arithmetic::Float) => cycles.float,
-            Some(Arithmetic::FloatDivide) => cycles.float_divide,
-        };
+        let forwarded = self.forwarded(number, entry, None);
+        let computes = self.computes(entry);
         let mut complete = ready;
         let (mut loaded, mut of_loads, mut slowest) = (ready, Waits::new(), Waits::new());
-        if count(false) + count(true) == 0 {
+        if entry.count(false) + entry.count(true) == 0 {
             let at = (ready.max(late)..).find(|at| self.issue.is_free(*at)).expect("a free slot");
             self.issue.take(at);
-            complete = at + u64::from(computes);
+            complete = at + computes;
         }
-        for (reference, access, cost) in entry.references.iter().filter(|of| !of.0.is_fetch()) {
-            let is_store = reference.is_store();
+        for of in entry.data() {
+            let is_store = of.0.is_store();
             let ports = if is_store { &mut self.store_ports } else { &mut self.load_ports };
             let is_free = |at: &u64| self.issue.is_free(*at) && ports.is_free(*at);
             let from = if is_store { loaded } else { ready };
@@ -522,16 +540,16 @@ impl NaiveCore {
             self.issue.take(at);
             ports.take(at);
             let mut own = if is_store { of_loads.clone() } else { Waits::new() };
-            let translated = self.translate(at, *access, cost.as_ref(), costs, &mut own);
-            let is_nothing = |cost: &Cost| {
-                cost.cache_cycles == 0 && cost.used_prefetch.is_none() && cost.prefetches == 0
-            };
-            let hits = cost.as_ref().is_none_or(is_nothing);
-            let end = match forwarded.filter(|_| hits) {
-                _ if is_store => translated + 1,
-                Some(stored) => stored.max(translated) + u64::from(self.config.forward_cycles),
-                None => {
-                    self.line(translated, *access, cost.as_ref(), costs, &mut own) + self.l1d_cycles
+            let end = match on_wrong_path.next() {
+                None => self.access(at, of, forwarded, costs, &mut own),
+                Some((came, waits)) => {
+                    own.extend(waits.into_iter().map(|(from, to, kind)| (from.max(at), to, kind)));
+                    let own_end = match forwarded.filter(|_| takes_from_store(of)) {
+                        _ if is_store => at + 1,
+                        Some(stored) => stored.max(at) + u64::from(self.config.forward_cycles),
+                        None => at + self.l1d_cycles,
+                    };
+                    own_end.max(came)
                 }
             };
             if !is_store && end >= loaded {
@@ -541,9 +559,9 @@ impl NaiveCore {
                 (complete, slowest) = (end, own);
             }
         }
-        if count(false) + count(true) > 0 {
+        if entry.count(false) + entry.count(true) > 0 {
             // It computes when it has its late operands, and what it loads.
-            complete = complete.max(late + 1) + u64::from(computes - 1);
+            complete = complete.max(late + 1) + computes - 1;
         }
         waits.extend(slowest);
         self.complete.push(complete);
@@ -553,7 +571,7 @@ impl NaiveCore {
         waits.push((complete, self.verified, VERIFIED));
         let committed = self.commit.take(complete.max(self.verified));
         self.registers.extend(entry.writes.then_some(committed));
-        self.loads.extend((0..count(false)).map(|_| committed));
+        self.loads.extend((0..entry.count(false)).map(|_| committed));
         for (reference, access, cost) in &entry.references {
             if reference.is_store() {
                 let at = self.line(committed, *access, cost.as_ref(), costs, &mut Waits::new());
@@ -580,6 +598,156 @@ impl NaiveCore {
                 left -= of_wait;
             }
             self.stack[BASE] += left + 1;
+        }
+    }
+
+    /// When the wrong path that is under way ends, and when another begins, which is if its first instruction could be
+    /// fetched from a time on.
+    fn follow_wrong_path(&mut self, number: usize, entry: &Entry, from: u64) {
+        let reorder_buffer = self.config.reorder_buffer as usize;
+        self.wrong_path.take_if(|path| number - path.branch > reorder_buffer);
+        if !entry.is_redirected {
+            return;
+        }
+        self.last_branch = number - 1;
+        self.wrong_path.take_if(|_| entry.difference == Difference::OffPath);
+        let (begin, until) = (self.fetch.first(from), self.complete[number - 1]);
+        if self.config.wrong_paths && self.wrong_path.is_none() && until > begin + 64 {
+            self.wrong_path = Some(WrongPath {
+                branch: number - 1,
+                until,
+                begin,
+                fetch: InOrder::new(self.config.fetch_width()),
+                dispatched: self.dispatch.times[number - 1],
+                complete: HashMap::new(),
+            });
+        }
+    }
+
+    /// Executes an instruction on the wrong path under way, if it is executed there.
+    fn execute_on_wrong_path(
+        &mut self,
+        number: usize,
+        entry: &Entry,
+        costs: &Costs,
+    ) -> Option<Vec<OnWrongPath>> {
+        let (room, store_room) = self.room(number, entry);
+        let room = room.max(store_room);
+        let front_end = u64::from(self.config.front_end_cycles);
+        let mut path = self.wrong_path.take()?;
+        let last_branch = self.last_branch;
+        let dispatched = match entry.difference {
+            Difference::None => {
+                let fetched = path.fetch.take(path.begin);
+                path.dispatched = path.dispatched.max(fetched + front_end).max(room);
+                if path.dispatched >= path.until {
+                    return None;
+                }
+                Some(path.dispatched)
+            }
+            Difference::Last if last_branch > path.branch => {
+                let complete = path.complete.get(&last_branch);
+                let complete = *complete.unwrap_or(&self.complete[last_branch]);
+                let redirected = complete + u64::from(self.config.mispredict_cycles);
+                Some(room.max(redirected + front_end))
+            }
+            _ => None,
+        };
+        let operands = self.latest(number, &entry.distances, Some(&path));
+        let late = self.latest(number, &entry.late, Some(&path));
+        let forwarded = self.forwarded(number, entry, Some(&path));
+        let ready = dispatched.map(|dispatched| operands.max(dispatched + 1));
+        let is_other =
+            |cost: Cost| cost.handler_cycles > 0 || cost.speculation != Speculation::None;
+        let is_executed = !entry.data().any(|of| of.2.is_some_and(is_other));
+        let Some(ready) = ready.filter(|ready| is_executed && *ready < path.until) else {
+            self.wrong_path = Some(path);
+            return None;
+        };
+        let (mut loaded, mut complete) = (ready, ready);
+        let mut accesses = Vec::new();
+        for of in entry.data() {
+            let is_store = of.0.is_store();
+            let mut waits = Waits::new();
+            let from = if is_store { loaded } else { ready };
+            let end = self.access(from, of, forwarded, costs, &mut waits);
+            if !is_store {
+                loaded = loaded.max(end);
+            }
+            complete = complete.max(end);
+            accesses.push((end, waits));
+        }
+        let computes = self.computes(entry);
+        complete = match accesses.len() {
+            0 => complete.max(late) + computes,
+            _ => complete.max(late + 1) + computes - 1,
+        };
+        path.complete.insert(number, complete);
+        self.wrong_path = Some(path);
+        Some(accesses)
+    }
+
+    /// When there is room for an instruction: in all but the store queue, and there.
+    fn room(&self, number: usize, entry: &Entry) -> (u64, u64) {
+        let config = &self.config;
+        let mut room = 0;
+        if let Some(before) = number.checked_sub(config.reorder_buffer as usize) {
+            room = self.commit.times[before];
+        }
+        // All but the last of them; an instruction that needs more than there are waits for all before it.
+        let must_be_free = |ends: &[u64], own: usize, room: u32| {
+            let count = if own > 0 { (ends.len() + own).saturating_sub(room as usize) } else { 0 };
+            ends.iter().take(count).copied().max().unwrap_or(0)
+        };
+        let (loads, stores) = (entry.count(false), entry.count(true));
+        room = room
+            .max(must_be_free(&self.registers, usize::from(entry.writes), config.rename_registers))
+            .max(must_be_free(&self.loads, loads, config.load_queue));
+        (room, must_be_free(&self.stores.times, stores, config.store_queue))
+    }
+
+    /// When the last of the producers at distances is complete, on the right path or on a wrong one.
+    fn latest(&self, number: usize, distances: &[u64], path: Option<&WrongPath>) -> u64 {
+        let complete = |of: usize| {
+            let on_path = path.and_then(|path| path.complete.get(&of));
+            *on_path.unwrap_or(&self.complete[of])
+        };
+        let producers = distances.iter().filter_map(|of| number.checked_sub(*of as usize));
+        producers.map(complete).max().unwrap_or(0)
+    }
+
+    /// When the stores are complete from which an instruction takes values, if there are any.
+    fn forwarded(&self, number: usize, entry: &Entry, path: Option<&WrongPath>) -> Option<u64> {
+        (!entry.forwards.is_empty()).then(|| self.latest(number, &entry.forwards, path))
+    }
+
+    /// The cycles of what an instruction computes.
+    fn computes(&self, entry: &Entry) -> u64 {
+        let cycles = self.config.latencies;
+        u64::from(match entry.computes {
+            None => 1,
+            Some(Arithmetic::Multiply) => cycles.multiply,
+            Some(Arithmetic::Divide) => cycles.divide,
+            Some(Arithmetic::Float) => cycles.float,
+            Some(Arithmetic::FloatDivide) => cycles.float_divide,
+        })
+    }
+
+    /// When an access to data is complete that begins at a time.
+    fn access(
+        &mut self,
+        at: u64,
+        of: &(Reference, LineAccess, Option<Cost>),
+        forwarded: Option<u64>,
+        costs: &Costs,
+        waits: &mut Waits,
+    ) -> u64 {
+        let (reference, access, cost) = of;
+        let translated = self.translate(at, *access, cost.as_ref(), costs, waits);
+        match forwarded.filter(|_| takes_from_store(of)) {
+            _ if reference.is_store() => translated + 1,
+            Some(stored) => stored.max(translated) + u64::from(self.config.forward_cycles),
+            None => self.line(translated, *access, cost.as_ref(), costs, waits) + self.l1d_cycles,
         }
     }
 
@@ -887,6 +1055,7 @@ struct ReferenceDraft {
 struct EntryDraft {
     continues: bool,
     followed: (bool, bool),
+    difference: Difference,
     writes: bool,
     computes: Option<Arithmetic>,
     distances: Vec<u64>,
@@ -945,7 +1114,9 @@ fn cost() -> impl Strategy<Value = CostDraft> {
     let lookup = (lookup, handler, speculation);
     let prefetches = (prop::option::weighted(0.5, prefetched()), vec(prefetch(), 0..3));
     let line = (physical(), vec(physical(), 0..3), prefetches);
-    (lookup, prop::option::weighted(0.4, walk), served, 1u32..50, line).prop_map(
+    // Some are so long that branches that wait for them have wrong paths.
+    let cycles = prop_oneof![4 => 1u32..50, 1 => 100u32..600];
+    (lookup, prop::option::weighted(0.4, walk), served, cycles, line).prop_map(
         |(
             (lookup_cycles, handler_cycles, speculation),
             walk,
@@ -987,8 +1158,14 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
     let references = prop_oneof![4 => vec(reference(), 0..=1), 1 => vec(reference(), 0..=4)];
     let fetch = prop::option::weighted(0.1, (line(), cost()));
     let flag = |weight| prop::bool::weighted(weight);
+    let difference = prop_oneof![
+        6 => Just(Difference::None),
+        2 => Just(Difference::Last),
+        1 => Just(Difference::Earlier),
+        2 => Just(Difference::OffPath)
+    ];
     (
-        (flag(0.05), (flag(0.05), flag(0.15)), any::<bool>(), 0u8..12),
+        (flag(0.05), (flag(0.1), flag(0.15)), difference, any::<bool>(), 0u8..12),
         (
             prop_oneof![3 => vec(distance.clone(), 0..=2), 1 => vec(distance.clone(), 0..=5)],
             prop_oneof![2 => vec(distance.clone(), 0..=1), 1 => vec(distance.clone(), 0..=4)],
@@ -998,7 +1175,7 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
     )
         .prop_map(
             |(
-                (continues, followed, writes, code),
+                (continues, followed, difference, writes, code),
                 (distances, late),
                 forward,
                 (fetch, references, ends),
@@ -1006,6 +1183,7 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
                 EntryDraft {
                     continues,
                     followed,
+                    difference,
                     writes,
                     computes: Arithmetic::of_code(code),
                     distances,
@@ -1022,6 +1200,8 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
 fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     let width = || prop_oneof![1u32..4, 1u32..=64];
     let queue = || prop_oneof![2 => 1u32..4, 2 => 1u32..40, 1 => 1u32..=1023];
+    // Wrong paths need room.
+    let reorder_buffer = prop_oneof![queue(), 20u32..=1023];
     let cycles = || 0u32..20;
     let refresh = prop_oneof![Just((0u32, 0u32)), (1u32..100, 1u32..400)];
     let writes = (1u32..6, 0u32..60);
@@ -1052,12 +1232,14 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     let tiers = vec(tier, 0..3);
     (
         [width(), width(), width(), width(), width(), width()],
-        [queue(), queue(), queue(), queue(), queue(), queue(), queue(), queue()],
-        [cycles(), cycles(), cycles()],
+        (reorder_buffer, [queue(), queue(), queue(), queue(), queue(), queue(), queue()]),
+        ([cycles(), cycles(), cycles()], prop::bool::weighted(0.8)),
         (1u32..8, 40u32..200, 1u32..5, (prop::option::of(dram), (0u64..3, tiers))),
         [1u32..4, 1u32..40, 1u32..8, 1u32..30],
     )
         .prop_map(|(widths, queues, cycles, (l1d, memory, walkers, dram), latencies)| {
+            let (reorder_buffer, queues) = queues;
+            let (cycles, wrong_paths) = cycles;
             let [multiply, divide, float, float_divide] = latencies;
             let mut machine = crate::resolve("skylake", &[""; 0]).unwrap().into_config();
             machine.cache.l1d.latency_cycles = l1d;
@@ -1092,15 +1274,16 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
                 commit_width: widths[2],
                 load_ports: widths[3],
                 store_ports: widths[4],
-                reorder_buffer: queues[0],
-                rename_registers: queues[1],
-                load_queue: queues[2],
-                store_queue: queues[3],
-                fetch_buffer: queues[4],
-                outstanding: OutstandingMisses { l1d: queues[5], l2: queues[6], llc: queues[7] },
+                reorder_buffer,
+                rename_registers: queues[0],
+                load_queue: queues[1],
+                store_queue: queues[2],
+                fetch_buffer: queues[3],
+                outstanding: OutstandingMisses { l1d: queues[4], l2: queues[5], llc: queues[6] },
                 forward_cycles: cycles[0],
                 front_end_cycles: cycles[1],
                 mispredict_cycles: cycles[2],
+                wrong_paths,
                 latencies: ArithmeticLatencies { multiply, divide, float, float_divide },
                 ..pipeline
             };
@@ -1190,15 +1373,20 @@ fn batches(entries: &[EntryDraft], memory: u32) -> Vec<Batch> {
     // Whether each entry stores.
     let mut stores: Vec<bool> = Vec::new();
     for (number, entry) in entries.iter().enumerate() {
-        if entry.continues && number > 0 {
-            ops.continuation(Difference::None);
+        let continues = entry.continues && number > 0;
+        let (is_mispredicted, is_taken) =
+            if continues || number == 0 { (false, false) } else { entry.followed };
+        let difference = match entry.difference {
+            Difference::OffPath if !is_mispredicted => Difference::Last,
+            difference => difference,
+        };
+        if continues {
+            ops.continuation(difference);
         } else {
             let known = |distances: &[u64]| -> Vec<u64> {
                 distances.iter().copied().filter(|of| *of <= number as u64).collect()
             };
-            let (is_mispredicted, is_taken) =
-                if number > 0 { entry.followed } else { (false, false) };
-            let with = Beginning::new(entry.writes, entry.computes);
+            let with = Beginning::new(entry.writes, entry.computes).differing(difference);
             ops.begin_with(
                 with.after(Followed { is_mispredicted, is_taken }),
                 &known(&entry.distances),

@@ -913,7 +913,8 @@ impl<V: Lanes> Pipeline<V> {
     fn begin_wrong_path(&mut self, header: Header) {
         self.fetch.wait(*self.dispatched.get(self.before(self.config.fetch_buffer)));
         let complete = [self.complete_before(1), self.complete_on_wrong_path_before(1)];
-        self.wrong_path.redirect(header.difference(), self.fetch.cycle(), complete);
+        let (fetched, dispatched) = (self.fetch.next_cycle(), self.dispatch.cycle());
+        self.wrong_path.redirect(header.difference(), fetched, dispatched, complete);
     }
 
     /// Executes an entry; `wrong` has its operands on the wrong path, if it is on one.
@@ -1247,11 +1248,16 @@ impl<V: Lanes> Pipeline<V> {
         own.lookups = looked_up.saturating_minus(start);
         own.walks = translated.saturating_minus(start.max(looked_up));
         own.data = served.saturating_minus(start.max(translated));
-        let if_there = match (is_store, forwarded) {
-            (true, _) => start.plus(V::all(1)),
-            (false, None) => start.plus(V::all(self.l1d_cycles)),
-            (false, Some(stored)) => stored.max(start).plus(V::all(self.config.forward_cycles)),
-        };
+        let hit = start.plus(V::all(if is_store { 1 } else { self.l1d_cycles }));
+        let mut if_there = hit;
+        if let Some(stored) = forwarded.filter(|_| !is_store) {
+            if_there = stored.max(start).plus(V::all(self.config.forward_cycles));
+            of.each_cost(now.costs, |lane, cost| {
+                if cost.concerns_lines() {
+                    if_there.set(lane, hit.get(lane));
+                }
+            });
+        }
         on.select(end.max(if_there), end)
     }
 

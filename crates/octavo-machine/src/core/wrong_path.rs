@@ -72,10 +72,10 @@ impl<V: Lanes> WrongPath<V> {
         self.is_under_way
     }
 
-    /// The branch before an entry was mispredicted. The entry could be fetched at a time; the branch is complete at another,
-    /// and on the wrong path under way.
+    /// The branch before an entry was mispredicted. The entry could be fetched at a time. The branch was dispatched at another,
+    /// and is complete at a time on the right path and at one on the wrong path under way.
     #[inline(never)]
-    pub fn redirect(&mut self, of: Difference, fetched: V, complete: [V; 2]) {
+    pub fn redirect(&mut self, of: Difference, fetched: V, dispatched: V, complete: [V; 2]) {
         let [complete, complete_there] = complete;
         for lane in 0..V::COUNT {
             if self.ends.get(lane) > 0 && of != Difference::OffPath {
@@ -85,7 +85,7 @@ impl<V: Lanes> WrongPath<V> {
             let (from, ends) = (fetched.get(lane), complete.get(lane));
             let is_long = ends > from.saturating_add(SHORTEST);
             self.ends.set(lane, if is_long { ends } else { 0 });
-            self.dispatched.set(lane, 0);
+            self.dispatched.set(lane, dispatched.get(lane));
             self.redirected.set(lane, NEVER);
             self.entries.set(lane, 0);
             self.fetch.begin_in(lane, from);
