@@ -306,7 +306,7 @@ struct WrongPath {
     complete: HashMap<usize, u64>,
 }
 
-/// What an access does on the wrong path: when it is complete, and its waits.
+/// When an access is complete on the wrong path, and its waits there.
 type OnWrongPath = (u64, Waits);
 
 /// Whether a load takes its value from a store, if that wrote it.

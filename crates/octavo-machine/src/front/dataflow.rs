@@ -32,7 +32,7 @@ pub struct Dataflow {
     branches: Branches,
     /// The exit of the segment before.
     exit: Option<Exit>,
-    /// What wrong paths share, if cores want to know.
+    /// Where wrong paths differ from the right one, if cores want to know.
     wrong_paths: Option<WrongPaths>,
 }
 
@@ -202,7 +202,7 @@ impl InstructionFlow {
 }
 
 impl Dataflow {
-    /// Follows a program from its beginning; `branches` predicts them. Says what wrong paths share, if wanted.
+    /// Follows a program from its beginning; `branches` predicts them. Says where wrong paths differ, if that is wanted.
     pub fn new(branches: Branches, with_wrong_paths: bool) -> Self {
         Dataflow {
             entry: MAX_DISTANCE + 1,

@@ -141,8 +141,8 @@ impl Front {
         Front { notes_sites, ..self }
     }
 
-    /// A front that gives instructions to cores that predict branches in this way, and says what wrong paths share, if
-    /// they want to know.
+    /// A front that gives instructions to cores that predict branches in this way, and says where wrong paths differ,
+    /// if they want to know.
     pub fn for_cores(self, prediction: BranchPrediction, with_wrong_paths: bool) -> Self {
         let dataflow = Dataflow::new(Branches::new(prediction), with_wrong_paths);
         Front { flow: Some(Box::new(dataflow)), ..self }

@@ -38,7 +38,7 @@ struct Execution {
     continues: bool,
 }
 
-/// What one thread executes between two switches.
+/// The entries and segments of one thread between two switches.
 #[derive(Default)]
 struct Thread<'p> {
     executed: Vec<Executed<'p>>,
