@@ -16,7 +16,7 @@ use super::ops::{Difference, MAX_DISTANCE};
 const HISTORY: usize = 1 << 10;
 /// Segments of a wrong path.
 const PATH: usize = 16;
-/// Entries behind a branch after which its wrong path is forgotten. No reorder buffer holds more.
+/// Entries behind a branch for which its wrong path is followed: the largest reorder buffer.
 const WINDOW: u64 = MAX_DISTANCE;
 /// Before a join is found.
 const NO_JOIN: (u32, u64) = (u32::MAX, u64::MAX);
