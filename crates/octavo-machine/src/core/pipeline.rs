@@ -36,7 +36,7 @@ use super::calendar::{InOrder, IssueSlots, Slot, boxed};
 use super::lanes::Lanes;
 use super::memory_side::{Context, MemorySide};
 use super::stack::{Part, Stack, Stacks};
-use super::wrong_path::{OnWrongPath, WrongPath};
+use super::wrong_path::{OnBothPaths, OnWrongPath, WrongPath};
 use super::{Cost, Costs, Speculation};
 use crate::counters::Counters;
 use crate::front::{
@@ -333,33 +333,6 @@ impl<V: Lanes> Operands<V> {
             }
             Word::Reference(_) => {}
         }
-    }
-}
-
-/// An entry on the right path and on the wrong one.
-struct OnBothPaths<V> {
-    on: OnWrongPath<V>,
-    /// When its late producers, and the store from which its loads take their value, are complete on the wrong path.
-    late: V,
-    forwarded: Option<V>,
-    /// When its loads and all its references are complete there.
-    loaded: V,
-    complete: V,
-}
-
-impl<V: Lanes> OnBothPaths<V> {
-    fn new(on: OnWrongPath<V>, late: V, forwarded: Option<V>, refers: bool) -> Self {
-        let begun = if refers { on.ready } else { on.ready.max(late) };
-        OnBothPaths { on, late, forwarded, loaded: on.ready, complete: begun }
-    }
-
-    /// When it is complete on the wrong path, whose computation takes so many cycles.
-    #[inline(always)]
-    fn complete(&self, refers: bool, computes: u32) -> V {
-        if !refers {
-            return self.complete.plus(V::all(computes));
-        }
-        self.complete.max(self.late.plus(V::all(1))).plus(V::all(computes - 1))
     }
 }
 

@@ -49,6 +49,37 @@ impl<V: Lanes> OnWrongPath<V> {
     }
 }
 
+/// An entry on the right path and on the wrong one.
+pub struct OnBothPaths<V> {
+    /// On the wrong one.
+    pub on: OnWrongPath<V>,
+    /// When its late producers are complete there.
+    pub late: V,
+    /// When the store is from which its loads take their value, if there is one.
+    pub forwarded: Option<V>,
+    /// When its loads are complete there.
+    pub loaded: V,
+    /// When all its references are, or it begins if it has none.
+    pub complete: V,
+}
+
+impl<V: Lanes> OnBothPaths<V> {
+    /// Before its references begin, if it refers to data.
+    pub fn new(on: OnWrongPath<V>, late: V, forwarded: Option<V>, refers: bool) -> Self {
+        let begun = if refers { on.ready } else { on.ready.max(late) };
+        OnBothPaths { on, late, forwarded, loaded: on.ready, complete: begun }
+    }
+
+    /// When it is complete on the wrong path, whose computation takes so many cycles.
+    #[inline(always)]
+    pub fn complete(&self, refers: bool, computes: u32) -> V {
+        if !refers {
+            return self.complete.plus(V::all(computes));
+        }
+        self.complete.max(self.late.plus(V::all(1))).plus(V::all(computes - 1))
+    }
+}
+
 impl<V: Lanes> WrongPath<V> {
     /// None under way, in such cores.
     pub fn new(of: &PipelineConfig) -> Self {
