@@ -9,6 +9,8 @@
 //! - Execution: when all producers are complete, in a free slot of the issue width and of the load or store
 //!   ports. An instruction takes a cycle; a load completes when its data comes, a store when its address is
 //!   translated.
+//! - Behind a mispredicted branch that waits long, instructions that the [wrong path](super::wrong_path) shares with the
+//!   right one begin there: what they ask for from memory is under way, or has come, when the right path executes them.
 //! - Software that serves a miss interrupts the program: it begins when all instructions before are committed,
 //!   and the instruction is fetched again behind it.
 //! - A load pays the look-ups of later TLB levels, then the walk, then the line. Walks of one page and misses
@@ -366,7 +368,7 @@ impl<V: Lanes> SimpleOperands<V> {
     }
 }
 
-/// An entry on the wrong path but in lanes where software serves one of its references, or its frame is predicted.
+/// An entry on the wrong path, without the lanes in which software serves one of its references or its frame is predicted.
 fn without_interruptions<V: Lanes>(
     mut on: OnWrongPath<V>,
     references: &[Referenced<V>],
@@ -1067,7 +1069,7 @@ impl<V: Lanes> Pipeline<V> {
         }
     }
 
-    /// Dispatches an entry when queues have room, and the store queue has.
+    /// Dispatches an entry when there is room in all queues but the store queue, and in that.
     #[inline(always)]
     fn dispatch_entry(&mut self, room: V, stored: V, waits: &mut Waits<V>) -> V {
         let fetched = self.fetch.take_next().plus(V::all(self.config.front_end_cycles));
@@ -1076,7 +1078,7 @@ impl<V: Lanes> Pipeline<V> {
         self.dispatch.take(earliest.max(stored))
     }
 
-    /// When there is room for the entry to come: in all queues but the store queue, and there.
+    /// When there is room for the entry to come: in all queues but the store queue, and in that.
     #[inline(always)]
     fn room_for(&self, writes: bool, references: &[Referenced<V>]) -> (V, V) {
         let (mut room, mut stored) = (self.room_in_buffers(writes), V::all(0));

@@ -10,7 +10,7 @@ use super::calendar::InOrder;
 use super::lanes::Lanes;
 use crate::front::Difference;
 
-/// A wrong path is followed if its branch is complete so many cycles after its fetch.
+/// A wrong path is followed if it lasts longer than so many cycles.
 const SHORTEST: u32 = 64;
 /// A time after all others.
 const NEVER: u32 = u32::MAX / 4;
@@ -159,7 +159,7 @@ impl<V: Lanes> WrongPath<V> {
         self.entries.select_at_least(V::all(distance), wrong, right)
     }
 
-    /// Goes on behind an entry. The reorder buffer has room for so many of them before the branch is complete.
+    /// Goes on behind an entry. No more entries than the reorder buffer holds are dispatched before the branch is complete.
     #[inline(always)]
     pub fn end_entry(&mut self) {
         self.entries = self.entries.plus(V::all(1));

@@ -100,7 +100,7 @@ pub enum Word {
 /// before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Difference {
-    /// Not: wrong paths execute it, too, if they know what it depends on.
+    /// It does not: wrong paths execute it, too, if they execute what its addresses depend on.
     #[default]
     None,
     /// From that of the last branch.

@@ -1,5 +1,5 @@
-//! Where the wrong path behind a mispredicted branch and the right one are at one, so that a core executes what lies
-//! behind on both (Eyerman, Van den Steen, Heirman and Hur, "Simulating Wrong-Path Instructions in Decoupled
+//! Which instructions the wrong path behind a mispredicted branch has in common with the right one, so that a core executes
+//! them on both (Eyerman, Van den Steen, Heirman and Hur, "Simulating Wrong-Path Instructions in Decoupled
 //! Functional-First Simulation", ISPASS 2023: convergence exploitation).
 //!
 //! A trace has the right path alone. The wrong one is taken to be what the program executed when it came to the
