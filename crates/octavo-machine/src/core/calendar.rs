@@ -69,13 +69,6 @@ impl<V: Lanes> InOrder<V> {
         }
     }
 
-    /// Takes what comes from the cycle `at` on in a lane, none of whose slots are taken.
-    #[inline(always)]
-    pub fn begin_in(&mut self, lane: usize, at: u32) {
-        self.cycle.set(lane, at);
-        self.taken.set(lane, 0);
-    }
-
     /// Goes on to the next cycle in a lane, if this one is full.
     #[inline(always)]
     pub fn make_room_in(&mut self, lane: usize) {

@@ -13,7 +13,7 @@ mod memory_side;
 mod naive;
 mod pipeline;
 mod stack;
-mod wrong_path;
+mod wrong_paths;
 
 use octavo_hw::{MemoryTransfer, PrefetchLevel, ServedBy};
 use octavo_types::PageSize;

@@ -293,20 +293,33 @@ impl Entry {
     }
 }
 
-/// The wrong path under way.
+/// The most wrong paths under way at a time.
+const WRONG_PATHS: usize = 8;
+
+/// A wrong path under way.
 struct WrongPath {
     /// The number of its branch, and when that is complete.
     branch: usize,
     until: u64,
-    begin: u64,
-    fetch: InOrder,
-    /// When the last instruction was dispatched in order.
+    /// The slots in which instructions are dispatched in order, and when the next one begins.
+    slots: InOrder,
+    slots_from: u64,
+    /// When the last instruction was dispatched in order, and whether one was behind the last mispredicted branch.
     dispatched: u64,
-    /// When each instruction that is executed on it is complete there.
-    complete: HashMap<usize, u64>,
+    is_behind_branch: bool,
+    /// When the last mispredicted branch is found, if that is not its own.
+    found: Option<u64>,
 }
 
-/// When an access is complete on the wrong path, and its waits there.
+impl WrongPath {
+    /// When it comes to a mispredicted branch behind the last instruction.
+    fn comes(&self) -> u64 {
+        let next = if self.is_behind_branch { 0 } else { self.slots.first(self.slots_from) };
+        self.dispatched.max(next)
+    }
+}
+
+/// When an access is complete on wrong paths, and its waits there.
 type OnWrongPath = (u64, Waits);
 
 /// Whether a load takes its value from a store, if that wrote it.
@@ -347,7 +360,9 @@ struct NaiveCore {
     complete: Vec<u64>,
     /// The last mispredicted branch.
     last_branch: usize,
-    wrong_path: Option<WrongPath>,
+    wrong_paths: Vec<WrongPath>,
+    /// When each instruction that was executed on wrong paths is complete there.
+    complete_on_wrong_paths: HashMap<usize, u64>,
     fetch: InOrder,
     dispatch: InOrder,
     commit: InOrder,
@@ -385,7 +400,8 @@ impl NaiveCore {
             mispredicted: 0,
             complete: Vec::new(),
             last_branch: 0,
-            wrong_path: None,
+            wrong_paths: Vec::new(),
+            complete_on_wrong_paths: HashMap::new(),
             fetch: InOrder::new(config.fetch_width()),
             dispatch: InOrder::new(config.width),
             commit: InOrder::new(config.commit_width),
@@ -468,7 +484,7 @@ impl NaiveCore {
         if let Some(before) = number.checked_sub(self.config.fetch_buffer as usize) {
             from = from.max(self.dispatch.times[before]);
         }
-        self.follow_wrong_path(number, entry, from);
+        self.follow_wrong_paths(number, entry, from);
         if entry.is_redirected {
             let redirected = self.complete[number - 1] + u64::from(self.config.mispredict_cycles);
             waits.push((from.max(self.fetch.times[number - 1]), redirected, BRANCHES));
@@ -502,7 +518,7 @@ impl NaiveCore {
             waits.push((from.max(in_order), with_stores, STORES));
         }
         let mut dispatched = self.dispatch.first(with_stores);
-        let complete_of = |distances: &[u64]| self.latest(number, distances, None);
+        let complete_of = |distances: &[u64]| self.latest(number, distances, false);
         let (operands, late) = (complete_of(&entry.distances), complete_of(&entry.late));
         let handled = entry.data().filter_map(|of| of.2);
         let handled: Vec<Cost> = handled.filter(|cost| cost.handler_cycles > 0).collect();
@@ -520,9 +536,9 @@ impl NaiveCore {
 
         // 3. Execution.
         let mut on_wrong_path =
-            self.execute_on_wrong_path(number, entry, costs).unwrap_or_default().into_iter();
+            self.execute_on_wrong_paths(number, entry, costs).unwrap_or_default().into_iter();
         let ready = operands.max(dispatched + 1);
-        let forwarded = self.forwarded(number, entry, None);
+        let forwarded = self.forwarded(number, entry, false);
         let computes = self.computes(entry);
         let mut complete = ready;
         let (mut loaded, mut of_loads, mut slowest) = (ready, Waits::new(), Waits::new());
@@ -601,69 +617,94 @@ impl NaiveCore {
         }
     }
 
-    /// When the wrong path that is under way ends, and when another begins, which is if its first instruction could be
-    /// fetched from a time on.
-    fn follow_wrong_path(&mut self, number: usize, entry: &Entry, from: u64) {
-        let reorder_buffer = self.config.reorder_buffer as usize;
-        self.wrong_path.take_if(|path| number - path.branch > reorder_buffer);
-        if !entry.is_redirected {
+    /// What a mispredicted branch before an instruction does to wrong paths. It begins its own, if the instruction could be
+    /// fetched long before the branch is complete, from a time on.
+    fn follow_wrong_paths(&mut self, number: usize, entry: &Entry, from: u64) {
+        if !entry.is_redirected || !self.config.wrong_paths {
             return;
         }
-        self.last_branch = number - 1;
-        self.wrong_path.take_if(|_| entry.difference == Difference::OffPath);
-        let (begin, until) = (self.fetch.first(from), self.complete[number - 1]);
-        if self.config.wrong_paths && self.wrong_path.is_none() && until > begin + 64 {
-            self.wrong_path = Some(WrongPath {
-                branch: number - 1,
+        let branch = number - 1;
+        let before = std::mem::replace(&mut self.last_branch, branch);
+        let is_off_path = entry.difference == Difference::OffPath;
+        let mispredict = u64::from(self.config.mispredict_cycles);
+        let front_end = u64::from(self.config.front_end_cycles);
+        let complete = self.complete_on_wrong_path(branch);
+        self.wrong_paths.retain(|path| !(is_off_path && path.branch == before));
+        for path in &mut self.wrong_paths {
+            let mut comes = path.comes();
+            if path.is_behind_branch {
+                path.slots_from = path.slots.times.last().expect("one was dispatched") + 1;
+            }
+            if is_off_path && let Some(found) = path.found {
+                let off_path = found + mispredict + front_end;
+                (path.slots_from, comes) = (path.slots_from.max(off_path), comes.max(off_path));
+            }
+            path.found = Some(complete.max(comes + 1));
+            path.is_behind_branch = false;
+        }
+        let (begin, until) = (self.fetch.first(from), self.complete[branch]);
+        if until > begin + 64 && self.wrong_paths.len() < WRONG_PATHS {
+            self.wrong_paths.push(WrongPath {
+                branch,
                 until,
-                begin,
-                fetch: InOrder::new(self.config.fetch_width()),
-                dispatched: self.dispatch.times[number - 1],
-                complete: HashMap::new(),
+                slots: InOrder::new(self.config.fetch_width()),
+                slots_from: (begin + front_end).max(self.dispatch.times[branch]),
+                dispatched: 0,
+                is_behind_branch: false,
+                found: None,
             });
         }
     }
 
-    /// Executes an instruction on the wrong path under way, if it is executed there.
-    fn execute_on_wrong_path(
+    /// Dispatches an instruction on each wrong path under way. Returns when it is, and when the path's branch is complete.
+    fn dispatch_on_wrong_paths(&mut self, number: usize, entry: &Entry) -> Vec<(u64, u64)> {
+        let (room, store_room) = self.room(number, entry);
+        let room = room.max(store_room);
+        let redirect =
+            u64::from(self.config.mispredict_cycles) + u64::from(self.config.front_end_cycles);
+        let mut dispatched = Vec::new();
+        self.wrong_paths.retain_mut(|path| {
+            match entry.difference {
+                Difference::None => {
+                    path.is_behind_branch = true;
+                    let slot = path.slots.take(path.slots_from);
+                    path.dispatched = path.dispatched.max(slot).max(room);
+                    if path.dispatched >= path.until {
+                        return false;
+                    }
+                    dispatched.push((path.dispatched, path.until));
+                }
+                Difference::Last | Difference::OffPath => {
+                    let at = path.found.map(|found| room.max(found + redirect));
+                    dispatched.extend(at.map(|at| (at, path.until)));
+                }
+                Difference::Earlier => {}
+            }
+            true
+        });
+        dispatched
+    }
+
+    /// Executes an instruction on the first wrong path on which it is ready, if it is executed on any.
+    fn execute_on_wrong_paths(
         &mut self,
         number: usize,
         entry: &Entry,
         costs: &Costs,
     ) -> Option<Vec<OnWrongPath>> {
-        let (room, store_room) = self.room(number, entry);
-        let room = room.max(store_room);
-        let front_end = u64::from(self.config.front_end_cycles);
-        let mut path = self.wrong_path.take()?;
-        let last_branch = self.last_branch;
-        let dispatched = match entry.difference {
-            Difference::None => {
-                let fetched = path.fetch.take(path.begin);
-                path.dispatched = path.dispatched.max(fetched + front_end).max(room);
-                if path.dispatched >= path.until {
-                    return None;
-                }
-                Some(path.dispatched)
-            }
-            Difference::Last if last_branch > path.branch => {
-                let complete = path.complete.get(&last_branch);
-                let complete = *complete.unwrap_or(&self.complete[last_branch]);
-                let redirected = complete + u64::from(self.config.mispredict_cycles);
-                Some(room.max(redirected + front_end))
-            }
-            _ => None,
-        };
-        let operands = self.latest(number, &entry.distances, Some(&path));
-        let late = self.latest(number, &entry.late, Some(&path));
-        let forwarded = self.forwarded(number, entry, Some(&path));
-        let ready = dispatched.map(|dispatched| operands.max(dispatched + 1));
+        let dispatched = self.dispatch_on_wrong_paths(number, entry);
+        let operands = self.latest(number, &entry.distances, true);
+        let late = self.latest(number, &entry.late, true);
+        let forwarded = self.forwarded(number, entry, true);
         let is_other =
             |cost: Cost| cost.handler_cycles > 0 || cost.speculation != Speculation::None;
-        let is_executed = !entry.data().any(|of| of.2.is_some_and(is_other));
-        let Some(ready) = ready.filter(|ready| is_executed && *ready < path.until) else {
-            self.wrong_path = Some(path);
+        if entry.data().any(|of| of.2.is_some_and(is_other)) {
             return None;
-        };
+        }
+        let refers = entry.data().next().is_some();
+        let needed = if refers { operands } else { operands.max(late) };
+        let on_each = dispatched.into_iter().map(|(at, until)| (needed.max(at + 1), until));
+        let ready = on_each.filter(|(ready, until)| ready < until).map(|of| of.0).min()?;
         let (mut loaded, mut complete) = (ready, ready);
         let mut accesses = Vec::new();
         for of in entry.data() {
@@ -682,8 +723,7 @@ impl NaiveCore {
             0 => complete.max(late) + computes,
             _ => complete.max(late + 1) + computes - 1,
         };
-        path.complete.insert(number, complete);
-        self.wrong_path = Some(path);
+        self.complete_on_wrong_paths.insert(number, complete);
         Some(accesses)
     }
 
@@ -706,19 +746,24 @@ impl NaiveCore {
         (room, must_be_free(&self.stores.times, stores, config.store_queue))
     }
 
-    /// When the last of the producers at distances is complete, on the right path or on a wrong one.
-    fn latest(&self, number: usize, distances: &[u64], path: Option<&WrongPath>) -> u64 {
-        let complete = |of: usize| {
-            let on_path = path.and_then(|path| path.complete.get(&of));
-            *on_path.unwrap_or(&self.complete[of])
-        };
+    /// When an instruction is complete on wrong paths, or on the right one if it is not executed there.
+    fn complete_on_wrong_path(&self, number: usize) -> u64 {
+        *self.complete_on_wrong_paths.get(&number).unwrap_or(&self.complete[number])
+    }
+
+    /// When the last of the producers at distances is complete, on the right path or on wrong ones.
+    fn latest(&self, number: usize, distances: &[u64], is_on_wrong: bool) -> u64 {
         let producers = distances.iter().filter_map(|of| number.checked_sub(*of as usize));
+        let complete = |of: usize| match is_on_wrong {
+            true => self.complete_on_wrong_path(of),
+            false => self.complete[of],
+        };
         producers.map(complete).max().unwrap_or(0)
     }
 
     /// When the stores are complete from which an instruction takes values, if there are any.
-    fn forwarded(&self, number: usize, entry: &Entry, path: Option<&WrongPath>) -> Option<u64> {
-        (!entry.forwards.is_empty()).then(|| self.latest(number, &entry.forwards, path))
+    fn forwarded(&self, number: usize, entry: &Entry, is_on_wrong: bool) -> Option<u64> {
+        (!entry.forwards.is_empty()).then(|| self.latest(number, &entry.forwards, is_on_wrong))
     }
 
     /// The cycles of what an instruction computes.
@@ -1197,6 +1242,50 @@ fn entry() -> impl Strategy<Value = EntryDraft> {
         )
 }
 
+/// Loads that take long and wait one for another, a mispredicted branch behind each, so that many wrong paths are under
+/// way at a time.
+fn chase() -> impl Strategy<Value = Vec<EntryDraft>> {
+    let link = (entry(), line(), cost(), 100u32..300, vec(entry(), 1..5));
+    vec(link, 2..40).prop_map(|links| {
+        let (mut entries, mut load_before) = (Vec::new(), None);
+        for (head, line, cost, cache_cycles, mut behind) in links {
+            let cost = CostDraft {
+                served: ServedBy::Llc,
+                cache_cycles,
+                handler_cycles: 0,
+                speculation: Speculation::None,
+                used: None,
+                ..cost
+            };
+            let number = entries.len() as u64;
+            entries.push(EntryDraft {
+                continues: false,
+                followed: (false, false),
+                difference: Difference::None,
+                distances: load_before
+                    .replace(number)
+                    .map(|before| number - before)
+                    .into_iter()
+                    .collect(),
+                late: Vec::new(),
+                forward: None,
+                fetch: None,
+                references: vec![ReferenceDraft {
+                    is_store: false,
+                    repeats: None,
+                    line,
+                    cost: Some(cost),
+                }],
+                ..head
+            });
+            behind[0].continues = false;
+            behind[0].followed.0 = true;
+            entries.extend(behind);
+        }
+        entries
+    })
+}
+
 fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     let width = || prop_oneof![1u32..4, 1u32..=64];
     let queue = || prop_oneof![2 => 1u32..4, 2 => 1u32..40, 1 => 1u32..=1023];
@@ -1515,6 +1604,19 @@ proptest! {
     fn times_equal_those_of_the_naive_core(
         machines in machines(),
         entries in prop_oneof![vec(entry(), 1..8), vec(entry(), 1..150)],
+        instructions in instructions(),
+    ) {
+        check(&machines, &entries, instructions)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(octavo_oracle::cases(128))]
+
+    #[test]
+    fn times_of_chases_equal_those_of_the_naive_core(
+        machines in machines(),
+        entries in chase(),
         instructions in instructions(),
     ) {
         check(&machines, &entries, instructions)?;

@@ -9,7 +9,7 @@
 //! - Execution: when all producers are complete, in a free slot of the issue width and of the load or store
 //!   ports. An instruction takes a cycle; a load completes when its data comes, a store when its address is
 //!   translated.
-//! - Behind a mispredicted branch that waits long, instructions that the [wrong path](super::wrong_path) shares with the
+//! - Behind a mispredicted branch that waits long, instructions that the [wrong path](super::wrong_paths) shares with the
 //!   right one begin there: what they ask for from memory is under way, or has come, when the right path executes them.
 //! - Software that serves a miss interrupts the program: it begins when all instructions before are committed,
 //!   and the instruction is fetched again behind it.
@@ -38,7 +38,7 @@ use super::calendar::{InOrder, IssueSlots, Slot, boxed};
 use super::lanes::Lanes;
 use super::memory_side::{Context, MemorySide};
 use super::stack::{Part, Stack, Stacks};
-use super::wrong_path::{OnBothPaths, OnWrongPath, WrongPath};
+use super::wrong_paths::{OnBothPaths, OnWrongPath, WrongPaths};
 use super::{Cost, Costs, Speculation};
 use crate::counters::Counters;
 use crate::front::{
@@ -167,9 +167,10 @@ pub struct Pipeline<V> {
     /// From when on the next entry is fetched again, where the last one was at a wrong frame.
     refetch: V,
     is_flushed: bool,
-    wrong_path: WrongPath<V>,
-    /// When each entry behind a branch whose wrong path is under way is complete there.
-    complete_on_wrong_path: Ring<V>,
+    wrong_paths: WrongPaths<V>,
+    /// When each entry is complete on wrong paths, up to the last entry while one was under way.
+    complete_on_wrong_paths: Ring<V>,
+    entries_on_wrong_paths: u64,
     stacks: Stacks<V>,
     /// Room for the references of an entry.
     references: Vec<Referenced<V>>,
@@ -377,7 +378,7 @@ fn without_interruptions<V: Lanes>(
     for of in references.iter().filter(|of| !of.reference.is_fetch()) {
         of.each_cost(costs, |lane, cost| {
             if cost.handler_cycles > 0 || cost.speculation != Speculation::None {
-                on.begins.set(lane, 0);
+                on.leave(lane);
             }
         });
     }
@@ -541,8 +542,9 @@ impl<V: Lanes> Pipeline<V> {
             verified: none,
             refetch: none,
             is_flushed: false,
-            wrong_path: WrongPath::new(config),
-            complete_on_wrong_path: Ring::new(MAX_DISTANCE as u32),
+            wrong_paths: WrongPaths::new(config),
+            complete_on_wrong_paths: Ring::new(MAX_DISTANCE as u32),
+            entries_on_wrong_paths: 0,
             stacks: Stacks::new(),
             references: Vec::new(),
             config: config.clone(),
@@ -585,7 +587,7 @@ impl<V: Lanes> Pipeline<V> {
                     let data = simple.data();
                     let place =
                         if data.is_fresh() { first + fetched as usize } else { data.place() };
-                    if !self.wrong_path.is_under_way() {
+                    if !self.wrong_paths.is_under_way() {
                         self.execute_simple::<false>(simple, accesses, place, costs);
                     } else if V::COUNT == 1 {
                         self.execute_one_on_both(simple, accesses, place, costs);
@@ -643,12 +645,12 @@ impl<V: Lanes> Pipeline<V> {
             self.begin_wrong_path(header);
         }
         let is_on_wrong_path =
-            self.wrong_path.is_under_way() && header.difference() != Difference::Earlier;
+            self.wrong_paths.is_under_way() && header.difference() != Difference::Earlier;
         let [mut operands, mut wrong] = [Operands::new(header), Operands::new(header)];
         entry.each_word(|word| {
             operands.add(word, |distance| self.complete_before(distance));
             if is_on_wrong_path {
-                wrong.add(word, |distance| self.complete_on_wrong_path_before(distance));
+                wrong.add(word, |distance| self.complete_on_wrong_paths_before(distance));
             }
             if let Word::Reference(reference) = word {
                 let mut place = reference.place();
@@ -692,7 +694,7 @@ impl<V: Lanes> Pipeline<V> {
             SimpleOperands::new(entry, beside, |of| self.complete_before(of));
         let mut now = Now { costs, now: self.fetch.cycle() };
         if ON_BOTH {
-            now.now = self.wrong_path.first(now.now);
+            now.now = self.wrong_paths.first(now.now);
         }
 
         let branches = self.fetch_next(header);
@@ -717,8 +719,8 @@ impl<V: Lanes> Pipeline<V> {
         let mut both = None;
         if ON_BOTH && header.difference() != Difference::Earlier {
             let wrong =
-                SimpleOperands::new(entry, beside, |of| self.complete_on_wrong_path_before(of));
-            let on = self.wrong_path.dispatch(header.difference(), room, wrong.operands);
+                SimpleOperands::new(entry, beside, |of| self.complete_on_wrong_paths_before(of));
+            let on = self.wrong_paths.dispatch(header.difference(), room, wrong.operands);
             let of_store = (entry.forward() != 0).then_some(wrong.forwarded);
             let mut of = OnBothPaths::new(on, wrong.late, of_store, loads || stores);
             // Where nothing is under way.
@@ -761,7 +763,7 @@ impl<V: Lanes> Pipeline<V> {
                 }
                 of.on.select(of.complete, complete)
             });
-            self.complete_on_wrong_path.set(self.entries, of_wrong);
+            self.end_on_wrong_paths(of_wrong);
         }
 
         let before = self.commit.cycle();
@@ -810,7 +812,7 @@ impl<V: Lanes> Pipeline<V> {
     fn move_epochs(&mut self) {
         // What lies so many cycles before an instruction is fetched does not delay it any more.
         let delay = self.config.mispredict_cycles.max(self.config.forward_cycles) + 1;
-        let fetched = self.wrong_path.first(self.fetch.cycle());
+        let fetched = self.wrong_paths.first(self.fetch.cycle());
         let by = V::of_each(|lane| {
             let old = fetched.get(lane).saturating_sub(delay);
             old - old % IssueSlots::<V>::EPOCHS
@@ -821,7 +823,7 @@ impl<V: Lanes> Pipeline<V> {
         }
         let of_entries = [&mut self.dispatched, &mut self.complete, &mut self.committed];
         let of_others = [
-            &mut self.complete_on_wrong_path,
+            &mut self.complete_on_wrong_paths,
             &mut self.register_ends,
             &mut self.load_ends,
             &mut self.store_ends,
@@ -833,7 +835,7 @@ impl<V: Lanes> Pipeline<V> {
             place.move_epoch(by);
         }
         self.issue.move_epoch(by);
-        self.wrong_path.move_epoch(by);
+        self.wrong_paths.move_epoch(by);
         let ends =
             [&mut self.walks_end, &mut self.lines_end, &mut self.under_way_end, &mut self.refetch];
         ends.into_iter().for_each(shift);
@@ -871,11 +873,17 @@ impl<V: Lanes> Pipeline<V> {
         *self.complete.get(self.before(distance))
     }
 
-    /// When the producer at a distance is complete on the wrong path under way.
+    /// When the producer at a distance is complete on wrong paths, while one is under way.
     #[inline(always)]
-    fn complete_on_wrong_path_before(&self, distance: u32) -> V {
-        let wrong = *self.complete_on_wrong_path.get(self.before(distance));
-        self.wrong_path.of_producer(distance, wrong, self.complete_before(distance))
+    fn complete_on_wrong_paths_before(&self, distance: u32) -> V {
+        *self.complete_on_wrong_paths.get(self.before(distance))
+    }
+
+    /// The entry to come is complete on wrong paths at a time, or on the right one where it is not executed there.
+    #[inline(always)]
+    fn end_on_wrong_paths(&mut self, complete: V) {
+        self.complete_on_wrong_paths.set(self.entries, complete);
+        self.entries_on_wrong_paths = self.entries + 1;
     }
 
     /// Whether a wrong path may begin with an entry.
@@ -884,12 +892,19 @@ impl<V: Lanes> Pipeline<V> {
         self.config.wrong_paths & header.is_redirected()
     }
 
-    /// The wrong path begins behind the branch before an entry to come.
+    /// A wrong path begins behind the branch before an entry to come, if that waits long, and those under way find that it
+    /// was mispredicted.
     fn begin_wrong_path(&mut self, header: Header) {
         self.fetch.wait(*self.dispatched.get(self.before(self.config.fetch_buffer)));
-        let complete = [self.complete_before(1), self.complete_on_wrong_path_before(1)];
+        let complete = [self.complete_before(1), self.complete_on_wrong_paths_before(1)];
         let (fetched, dispatched) = (self.fetch.next_cycle(), self.dispatch.cycle());
-        self.wrong_path.redirect(header.difference(), fetched, dispatched, complete);
+        self.wrong_paths.redirect(header.difference(), fetched, dispatched, complete);
+        if self.wrong_paths.is_under_way() {
+            let known = self.entries_on_wrong_paths.max(self.entries.saturating_sub(MAX_DISTANCE));
+            for entry in known..self.entries {
+                self.complete_on_wrong_paths.set(entry, *self.complete.get(entry));
+            }
+        }
     }
 
     /// Executes an entry; `wrong` has its operands on the wrong path, if it is on one.
@@ -904,14 +919,16 @@ impl<V: Lanes> Pipeline<V> {
         let header = entry.header;
         let has_costs = references.iter().any(|of| of.costly != 0);
         let mut waits = Waits::new(has_costs);
-        let now = Now { costs, now: self.wrong_path.first(self.fetch.cycle()) };
+        let now = Now { costs, now: self.wrong_paths.first(self.fetch.cycle()) };
 
         self.fetch_entry(header, references, &now, &mut waits);
         let writes = header.writes_integer();
         let (room, stored) = self.room_for(writes, references);
         let wrong = wrong.map(|operands| {
             let (of, room) = (header.difference(), room.max(stored));
-            let ready = self.wrong_path.dispatch(of, room, operands.operands);
+            let refers = references.iter().any(|of| !of.reference.is_fetch());
+            let late = if refers { V::all(0) } else { operands.late };
+            let ready = self.wrong_paths.dispatch(of, room, operands.operands.max(late));
             (operands, without_interruptions(ready, references, costs))
         });
         let mut dispatched = self.dispatch_entry(room, stored, &mut waits);
@@ -1116,9 +1133,6 @@ impl<V: Lanes> Pipeline<V> {
     fn end_entry(&mut self, writes: bool, dispatched: V, complete: V, committed: V) {
         self.dispatched.set(self.entries, dispatched);
         self.complete.set(self.entries, complete);
-        if self.wrong_path.is_under_way() {
-            self.wrong_path.end_entry();
-        }
         self.committed.set(self.entries, committed);
         self.entries += 1;
         // The place is that of the next register that is written, if this entry writes none.
@@ -1188,10 +1202,10 @@ impl<V: Lanes> Pipeline<V> {
         } else {
             complete = complete.plus(V::all(computes));
         }
-        if self.wrong_path.is_under_way() {
+        if self.wrong_paths.is_under_way() {
             let of_wrong = on_wrong_path
                 .map_or(complete, |of| of.on.select(of.complete(refers, computes), complete));
-            self.complete_on_wrong_path.set(self.entries, of_wrong);
+            self.end_on_wrong_paths(of_wrong);
         }
         complete
     }

@@ -555,6 +555,20 @@ fn a_branch_that_is_found_wrong_on_a_wrong_path_is_followed_there() {
 }
 
 #[test]
+fn a_branch_that_waits_behind_another_has_a_path_of_its_own() {
+    let mut program = Program::default();
+    let first = mispredicted(&mut program, 200);
+    // The second branch waits for a line that is asked for on the right path alone.
+    program.differing(Difference::Earlier, &[]).reference(Data::load(100).miss(500));
+    program.plain(&[1]);
+    program.behind_branch(Difference::Last);
+    // It needs what the first path has not, and the second branch does not prevent.
+    program.data(&[4], Data::load(200).miss(600));
+    let right = first + MISPREDICT_CYCLES + FIRST_COMMIT - 1;
+    assert_eq!(program.cycles(behind_branches(|_| {})), right + 1 + 600 + L1D_CYCLES);
+}
+
+#[test]
 fn a_branch_off_the_path_ends_it() {
     for (difference, is_early) in [(Difference::Last, true), (Difference::OffPath, false)] {
         let mut program = Program::default();
@@ -567,8 +581,24 @@ fn a_branch_off_the_path_ends_it() {
         let second = first + MISPREDICT_CYCLES + FIRST_COMMIT;
         let late = second + MISPREDICT_CYCLES + commit;
         let cycles = program.cycles(behind_branches(|_| {}));
-        assert_eq!(cycles, if is_early { commit } else { late }, "{difference:?}");
+        // Behind the second branch the path goes on in the next cycle.
+        assert_eq!(cycles, if is_early { commit + 1 } else { late }, "{difference:?}");
     }
+}
+
+#[test]
+fn behind_a_branch_off_the_path_of_another_older_paths_wait_for_that() {
+    let mut program = Program::default();
+    mispredicted(&mut program, 2000);
+    // The second branch waits on the path of the first one.
+    program.data(&[], Data::load(100).miss(600));
+    program.plain(&[1]);
+    program.behind_branch(Difference::Last);
+    program.behind_branch(Difference::OffPath);
+    program.data(&[], Data::load(200).miss(3000));
+    let second = FIRST_COMMIT - 1 + 600 + L1D_CYCLES + 1;
+    let ready = second + MISPREDICT_CYCLES + FIRST_COMMIT - 1;
+    assert_eq!(program.cycles(behind_branches(|_| {})), ready + 3000 + L1D_CYCLES);
 }
 
 #[test]
