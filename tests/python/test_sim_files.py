@@ -204,7 +204,8 @@ def test_a_core_gives_times() -> None:
         "the same, all latencies added up, over base4k",
         "Cycles of the core, by what the next instruction waited for",
         "page walks",
-        "Times are of the machine's core model",
+        "Times are of the machine's core model, which executes on a wrong path at most what the "
+        "right path shares with it",
     ):
         assert text in " ".join(said.split()), text
     assert "An additive estimate" not in said

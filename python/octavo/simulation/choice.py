@@ -18,8 +18,9 @@ NOT_IN_OVERLAPPED = (
     "core, and all other latencies are added up; the operating system's own time is not simulated."
 )
 NOT_IN_TIME = (
-    "Times are of the machine's core model, which runs nothing on wrong paths and prefetches only "
-    "where the machine has prefetchers; the operating system's own time is not simulated."
+    "Times are of the machine's core model, which executes on a wrong path at most what the right "
+    "path shares with it, and prefetches only where the machine has prefetchers; the operating "
+    "system's own time is not simulated."
 )
 
 

@@ -49,9 +49,9 @@ OVERLAPPED_NOTE = (
 )
 CORE_NOTE = (
     "Cycles are those of the machine's core model, which executes the instructions out of order by "
-    "their register dependences: nothing runs on a wrong path, and lines are prefetched only where "
-    "the machine has prefetchers, so times of a real core differ. The sum of all latencies stands "
-    "beside them."
+    "their register dependences: of a wrong path it executes at most what the right path shares "
+    "with it (core.pipeline.wrong_paths), and lines are prefetched only where the machine has "
+    "prefetchers, so times of a real core differ. The sum of all latencies stands beside them."
 )
 SYSTEM_NOTE = (
     "The operating system's work (faults, zeroing, copying, promotions) is counted and costs no "
