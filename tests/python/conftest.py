@@ -49,7 +49,11 @@ def finish() -> Callable[..., RunResult]:
     """Makes a RunResult of a made-up Result, as a run would."""
 
     def make(
-        result: Result, tlb: str | None = None, interrupted_by: int | None = None
+        result: Result,
+        tlb: str | None = None,
+        interrupted_by: int | None = None,
+        *,
+        was_closed: bool = False,
     ) -> RunResult:
         configuration = configure(tlb=tlb)
         rows = rows_of(result, configuration.machine)
@@ -61,6 +65,7 @@ def finish() -> Callable[..., RunResult]:
             valgrind_version="3.19.0",
             configuration=configuration,
             interrupted_by=interrupted_by,
+            was_closed=was_closed,
         )
         manifest = build_manifest(result, facts)
         huge_pages = read_huge_pages()

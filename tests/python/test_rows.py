@@ -185,6 +185,17 @@ def test_partial_results_say_so(finish: Callable[..., RunResult]) -> None:
     assert finish(result(untraced=2)).manifest["partial_reason"].startswith("2 process(es)")
 
 
+def test_a_signal_after_the_end_of_what_counts_cuts_nothing_off(
+    finish: Callable[..., RunResult],
+) -> None:
+    killed_later = finish(result(ended=killed(15)), was_closed=True)
+    assert (killed_later.partial, killed_later.status) == (False, 143)
+    interrupted = finish(result(ended=killed(2)), interrupted_by=2, was_closed=True)
+    assert (interrupted.partial, interrupted.status) == (False, 130)
+    untraced = finish(result(ended=killed(15), untraced=2), was_closed=True)
+    assert untraced.manifest["partial_reason"].startswith("2 process(es)")
+
+
 def test_text_and_shared_memory_count_once_over_processes() -> None:
     """Twelve processes of one program: its text is in memory once, their heaps twelve times."""
     mib = 1 << 20

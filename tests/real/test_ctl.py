@@ -178,6 +178,23 @@ def test_start_and_stop_bound_what_counts(serve: Any) -> None:
     assert final.count("references") == last.count("references")
 
 
+@pytest.mark.parametrize("verb", ["run", "record"])
+def test_a_run_that_is_ended_after_stop_is_whole(
+    verb: str, serve: Any, tmp_path: Path, octavo: Octavo
+) -> None:
+    output = ["-o", str(tmp_path / "phase.oct")] if verb == "record" else []
+    server = serve("--start-after", "ctl", *output, verb=verb)
+    server.ctl("start")
+    server.ask("touch 50")
+    server.ctl("stop")
+    os.kill(server.pid, signal.SIGTERM)
+    # Its input stays open, so that nothing but the signal ends it.
+    server.octavo.wait(TIMEOUT_SECONDS)
+    assert server.octavo.returncode == 143
+    final = octavo([tmp_path / "phase.oct"]) if verb == "record" else server.end()
+    assert not final.run["partial"]
+
+
 def _misses_and_memory(traced: Traced) -> list[dict[str, Any]]:
     return [row for row in traced.document["rows"] if not row["component"].startswith("stream")]
 

@@ -147,7 +147,8 @@ def advice_records(
         # First touches of a server, of a program that was stopped, and of memory that grows while
         # a part of a run counts, are few in the time that they work.
         any_server = any(one.is_server for one in (runtimes or {}).values())
-        lasts = _faults_recur(merged) if is_part else not manifest["partial"]
+        has_ended = manifest["exit"]["reason"] == "exited" and not manifest["partial"]
+        lasts = _faults_recur(merged) if is_part else has_ended
         with_faults = lasts and not any_server
         has_faults = any(row["component"] == FAULTS and row["value"] for row in merged)
         costs = replace(costs, counts_faults=with_faults and has_faults)
@@ -279,7 +280,13 @@ def finished(
     is_sampled = manifest.get("trace", {}).get("sample") is not None
     windows = manifest.get("windows")
     has_gaps = windows is not None and windows["instructions"] != windows["executed_instructions"]
-    is_part = bool(configuration.uncounted or configuration.between_marks or has_gaps or is_sampled)
+    is_part = bool(
+        configuration.uncounted
+        or configuration.between_marks
+        or has_gaps
+        or is_sampled
+        or circumstances.was_closed
+    )
     if is_sampled:
         _drop_page_faults(result)
     runtimes = runtimes_of(result["processes"])

@@ -53,6 +53,8 @@ class Circumstances:
     """None where no Valgrind took part."""
     configuration: Scope
     interrupted_by: int | None = None
+    was_closed: bool = False
+    """Whether `octavo ctl stop` had ended the part that counts when the run ended."""
     trace: TraceFacts | None = None
     """The trace that was read, if any."""
     recorded_command: Sequence[str] | None = None
@@ -98,10 +100,15 @@ def partial_reason(
     recorded_reason: str | None = None,
     *,
     by_request: bool = False,
+    was_closed: bool = False,
 ) -> str | None:
     """Why what was traced stops short of the program's own end, and `by_request` of the part that
-    was asked for; None when it does not.
+    was asked for; None when it does not. Where it `was_closed` before, what ended the program
+    ended nothing that counts.
     """
+    was_ended = ended["reason"] in ("interrupted", "signalled") or interrupted_by is not None
+    if was_closed and was_ended:
+        return _untraced_reason(untraced, ended["diagnostics"]) if untraced else None
     if interrupted_by is not None:
         then = f", then ended with status {ended['code']}" if ended["code"] is not None else ""
         return f"interrupted by {signal_name(interrupted_by)}{then}"
@@ -232,6 +239,7 @@ def build_manifest(result: Counted, facts: Circumstances) -> dict[str, Any]:
         facts.interrupted_by,
         recorded_reason,
         by_request=configuration.ends_by_phase,
+        was_closed=facts.was_closed,
     )
     status = exit_status(ended, facts.interrupted_by)
     notes = configuration.notes()

@@ -25,7 +25,7 @@ from octavo.tracing.manifest import exit_status, partial_reason
 from octavo.tracing.phase import Timer
 from octavo.tracing.program import P, find_program, with_started_name, words_to_start
 from octavo.tracing.scope import Scope, resolve_scope
-from octavo.tracing.session import drive
+from octavo.tracing.session import drive, ended_while_closed
 from octavo.tracing.valgrind import find_valgrind, first_line
 
 if TYPE_CHECKING:
@@ -199,13 +199,15 @@ def _recorded(
     whole_about: dict[str, Any] = {}
 
     def finish(end: RecordEnd) -> str:
-        whole_about.update(about, **_end_facts(end, scope, interrupted_by))
+        whole_about.update(about, **_end_facts(end, scope, interrupted_by, was_closed=was_closed))
         return json.dumps(unicode_document(whole_about))
 
     interrupted_by: int | None = None
+    was_closed = False
     timer = None if scope.phase is None else Timer(scope.phase, recording)
     try:
         interrupted_by = drive(recording, watch, timer=timer, control=control)
+        was_closed = ended_while_closed(recording)
         recorded = recording.result(finish)
         if not recorded["references"]:
             said = first_line(recorded["exit"]["diagnostics"]) or "the tracer saw nothing"
@@ -235,11 +237,18 @@ def _recorded(
     )
 
 
-def _end_facts(end: RecordEnd, scope: Scope, interrupted_by: int | None) -> dict[str, Any]:
+def _end_facts(
+    end: RecordEnd, scope: Scope, interrupted_by: int | None, *, was_closed: bool
+) -> dict[str, Any]:
     """The manifest's fields that are known once the program has ended."""
     ended, untraced = end["exit"], end["untraced_processes"]
     reason = partial_reason(
-        ended, end["streams"], untraced, interrupted_by, by_request=scope.ends_by_phase
+        ended,
+        end["streams"],
+        untraced,
+        interrupted_by,
+        by_request=scope.ends_by_phase,
+        was_closed=was_closed,
     )
     return {
         "exit": {**ended, "status": exit_status(ended, interrupted_by)},

@@ -16,7 +16,7 @@ from octavo.tracing.manifest import Circumstances, Found
 from octavo.tracing.phase import Timer
 from octavo.tracing.program import find_program, use_started_name, with_started_name, words_to_start
 from octavo.tracing.scope import Processes, Scope
-from octavo.tracing.session import Run, drive
+from octavo.tracing.session import Run, drive, ended_while_closed
 from octavo.tracing.valgrind import find_valgrind, first_line, lack_of_room
 
 if TYPE_CHECKING:
@@ -148,11 +148,12 @@ def trace_program(
 
         timer = None if scope.phase is None else Timer(scope.phase, live)
         interrupted_by = drive(live, show, timer=timer, control=control)
+        was_closed = ended_while_closed(live)
         result = _counted_result(live, scope, interrupted_by)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     use_started_name(result["processes"], str(program), str(program.resolve()))
-    return result, replace(circumstances, interrupted_by=interrupted_by)
+    return result, replace(circumstances, interrupted_by=interrupted_by, was_closed=was_closed)
 
 
 def _snapshot(live: Run[Found], circumstances: Circumstances) -> Found:

@@ -100,6 +100,12 @@ def drive(
         return interrupts.first
 
 
+def ended_while_closed(run: Program) -> bool:
+    """Whether `octavo ctl stop` had ended the part that counts when a run ended."""
+    last = run.wait(0.0)
+    return not last["counting"] and not last["over"]
+
+
 def _see_to_end(
     run: Program,
     interrupts: Interrupts,
