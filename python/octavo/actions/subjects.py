@@ -59,7 +59,7 @@ class Subjects:
         self._words = tuple(words)
         self._instructions = instructions_by_process(rows)
         self._refusing = _nearly_all_of(rows, ASKED_SMALL)
-        self._of_malloc = _of_malloc(rows)
+        self._of_malloc = regions_of_malloc(rows)
         self._untouched_pages = untouched_pages(rows)
         self._memory = _memory_of(rows)
         self._has_threads = _have_threads(rows)
@@ -103,7 +103,7 @@ class Subjects:
             return _share(memory.mapped_misses, memory.misses)
         is_arena = self._has_threads and is_glibc_arena(case.start or 0, case.bytes or 0)
         is_of_malloc = is_arena or bool(_keys(case, stream) & self._of_malloc)
-        is_known = is_of_malloc or _is_of_python(case.region)
+        is_known = is_of_malloc or is_of_python(case.region)
         return "most" if case.region_kind == "anonymous" and not is_known else "little"
 
     def _refuses(self, case: Case, stream: int, memory: _Memory) -> bool:
@@ -134,7 +134,7 @@ def is_mostly_shared(rows: Sequence[Row]) -> bool:
 
 def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     found: defaultdict[int | None, _Memory] = defaultdict(_Memory)
-    refusing, of_malloc = _nearly_all_of(rows, ASKED_SMALL), _of_malloc(rows)
+    refusing, of_malloc = _nearly_all_of(rows, ASKED_SMALL), regions_of_malloc(rows)
     has_threads = _have_threads(rows)
     for row in rows:
         if "region" not in row or row.get("page_size") != BASE_PAGE:
@@ -144,7 +144,7 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
             is_static = kind == "data" and is_elf_file(row["path"])
             is_arena = has_threads and is_glibc_arena(row["start"], row["bytes"])
             key = (row.get("process"), row["region"])
-            is_known = is_arena or key in of_malloc or _is_of_python(row["region"])
+            is_known = is_arena or key in of_malloc or is_of_python(row["region"])
             is_mapped = kind == "anonymous" and not is_known
             is_refused = key in refusing
             misses = row["misses"]
@@ -172,7 +172,7 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
     return found
 
 
-def _of_malloc(rows: Sequence[Row]) -> set[_Key]:
+def regions_of_malloc(rows: Sequence[Row]) -> set[_Key]:
     """The regions that glibc's malloc has mapped."""
     return _nearly_all_of(rows, _OF_MALLOC)
 
@@ -181,7 +181,7 @@ def untouched_pages(rows: Sequence[Row]) -> dict[_Key, int]:
     """Huge pages in blocks of glibc's malloc that were not touched, by region. hugetlbfs reserves a
     mapping as a whole, or not at all.
     """
-    of_malloc = _of_malloc(rows)
+    of_malloc = regions_of_malloc(rows)
     found = {}
     for row in rows:
         key = (row.get("process"), row.get("region", ""))
@@ -191,7 +191,7 @@ def untouched_pages(rows: Sequence[Row]) -> dict[_Key, int]:
     return found
 
 
-def _is_of_python(region: str) -> bool:
+def is_of_python(region: str) -> bool:
     """Whether Python's own allocator has mapped a region; malloc can take its place."""
     return region.startswith(PYTHON_ARENA)
 

@@ -200,6 +200,11 @@ def _of_walks(item: Record) -> Record:
     return {**item, "gain": item.get("gain_of_walks") or item.get("gain")}
 
 
+def action_to_paste(items: Sequence[Record]) -> Record:
+    """The action whose lines the answer has; empty where there is none."""
+    return _first_to_paste(_chosen(items))
+
+
 def _touched(items: Sequence[Record]) -> int:
     return sum(item["touched_bytes_base"] for item in items)
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from octavo.actions.candidates import candidate_actions
 from octavo.actions.for_advice import TryPages, actions_for, usable_size
 from octavo.actions.model import UNKNOWN_PROGRAM
+from octavo.actions.one_heap import in_one_heap, moved_by, pieces_in
 from octavo.actions.subjects import Subjects
 from octavo.actions.trial import try_pages
-from octavo.analysis.advice import Thresholds, advise_all, overall_text
+from octavo.analysis.advice import Advice, Thresholds, advise_all, overall_text
 from octavo.analysis.allocations import allocation_rows, allocations_record, sentence
 from octavo.analysis.gain import ASSUMPTIONS, seconds_of
 from octavo.analysis.native_time import NativeTime
@@ -43,7 +44,7 @@ from octavo.base.huge_pages import HugePages, read_huge_pages
 from octavo.base.table import arrow_table
 from octavo.base.units import format_count
 from octavo.hardware.tlb_levels import Machine
-from octavo.runs.answer import answer_of
+from octavo.runs.answer import action_to_paste, answer_of
 from octavo.runs.configuration import MEMORY_WARNING
 from octavo.runtimes.detect import Runtime
 from octavo.runtimes.launchers import program_at
@@ -141,9 +142,8 @@ def advice_records(
                 f"{format_count(instructions)} instructions that were counted; it was not used."
             )
             native = None
-    if costs is None:
-        advice = advise_all(merged, machine, limits)
-    else:
+    with_faults = False
+    if costs is not None:
         # First touches of a server, of a program that was stopped, and of memory that grows while
         # a part of a run counts, are few in the time that they work.
         any_server = any(one.is_server for one in (runtimes or {}).values())
@@ -152,6 +152,12 @@ def advice_records(
         with_faults = lasts and not any_server
         has_faults = any(row["component"] == FAULTS and row["value"] for row in merged)
         costs = replace(costs, counts_faults=with_faults and has_faults)
+    program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
+    subjects = Subjects(rows, runtimes or {}, command or ())
+
+    def advise(merged: Sequence[Row]) -> list[Advice]:
+        if costs is None:
+            return advise_all(merged, machine, limits)
         found = advise_by_walks(
             merged,
             machine,
@@ -161,24 +167,33 @@ def advice_records(
             native=native,
             kernel_seconds=kernel_seconds or 0.0,
         )
-        advice = leave_as_is(found, merged, host, limits)
-    usable = [usable_size(item, host, limits) for item in advice]
-    program = UNKNOWN_PROGRAM if command is None else shlex.join(command)
-    subjects = Subjects(rows, runtimes or {}, command or ())
-    records, is_server = [], False
-    for item, size in zip(advice, usable, strict=True):
+        return leave_as_is(found, merged, host, limits)
+
+    def with_actions(item: Advice) -> dict[str, Any]:
         actions = []
         if program and item.reason != "already":
             subject = subjects.of(item.case)
-            is_server |= subject.is_started_directly and subject.runtime.is_server
             actions = actions_for(item, host, program, limits, subject=subject, try_pages=try_pages)
-        records.append(
-            {
-                **item.record(),
-                "usable_page_size": size,
-                "actions": [action.record() for action in actions],
-            }
-        )
+        return {
+            **item.record(),
+            "usable_page_size": usable_size(item, host, limits),
+            "actions": [action.record() for action in actions],
+        }
+
+    moved = pieces_in(merged) if with_faults else frozenset()
+    while True:
+        advice = advise(in_one_heap(merged, moved))
+        records = [with_actions(item) for item in advice]
+        kept = moved & moved_by(action_to_paste(records))
+        if kept == moved:
+            break
+        # The lines to paste leave the other pieces where they are.
+        moved = kept
+    if moved:
+        _say_one_heap(records)
+    usable = [record["usable_page_size"] for record in records]
+    of_cases = [subjects.of(item.case) for item in advice if program and item.reason != "already"]
+    is_server = any(one.is_started_directly and one.runtime.is_server for one in of_cases)
     text, more = overall_text(advice, usable), {}
     if costs is not None:
         whole = [item.case for item in advice if item.case.region is None]
@@ -219,6 +234,16 @@ def advice_records(
         **more,
     }
     return [answer, *records]
+
+
+def _say_one_heap(records: Sequence[dict[str, Any]]) -> None:
+    """Says in the advice for all data where its page faults are counted."""
+    for record in records:
+        if record["scope"] == "program" and record["stream"] == "data":
+            record["text"] += (
+                " Its page faults are those of one heap, into which the lines to paste put memory "
+                "that the program maps in pieces too small for such pages."
+            )
 
 
 def _label_once(label: str, answer: str, records: Sequence[dict[str, Any]]) -> None:
