@@ -303,6 +303,8 @@ class Progress(Interruptible):
     """Base pages touched and still mapped, all traced processes together."""
     streams_live: int
     streams_total: int
+    processes_total: int
+    """All that ever began; a program that a process executes is a stream alone."""
     programs: list[str]
     """Paths of the programs of live processes; none of a trace."""
     counting: bool

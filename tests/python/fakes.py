@@ -199,6 +199,7 @@ def progress(*, running: bool, seconds: float = 1.0) -> Progress:
         resident_bytes=45 << 20,
         streams_live=1,
         streams_total=1,
+        processes_total=1,
         programs=["/usr/bin/prog"],
         counting=True,
         over=False,

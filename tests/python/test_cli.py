@@ -410,7 +410,7 @@ def test_the_live_line_in_words() -> None:
     assert progress_text(made, 24e6) == (
         "prog: counting, 123 M references (24.0 M/s), 100 M instructions, 5.1 s, 45 MiB resident"
     )
-    made["streams_total"] = 3
+    made["processes_total"] = 3
     assert "1 of 3 processes live" in progress_text(made, 0)
     made["programs"] = ["/bin/sh", *["/usr/bin/postgres"] * 12, "/usr/bin/a", "/usr/bin/b"]
     made["counting"] = False

@@ -215,7 +215,7 @@ def test_children_that_have_ended_are_in_a_snapshot_too(serve: Any) -> None:
     ]
     assert memory(snapshot) > 1600
     status = server.status()
-    assert (status["streams_live"], status["streams_total"]) == (1, 3)
+    assert (status["streams_live"], status["processes_total"]) == (1, 3)
 
 
 def test_a_daemon_is_followed_and_interrupted(serve: Any) -> None:
@@ -296,6 +296,19 @@ def test_a_status_names_the_program_as_it_was_started(tmp_path: Path) -> None:
         octavo.stdout.readline()
         said = natively([OCTAVO, "ctl", str(octavo.pid), "stop"]).stdout.decode()
     assert said.rstrip().endswith(": linked"), said
+
+
+def test_programs_that_replace_each_other_are_one_process(tmp_path: Path) -> None:
+    command = ["sh", "-c", f"exec env {WORKLOADS / 'requests'}"]
+    with subprocess.Popen(
+        [OCTAVO, "run", "-q", "--", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as octavo:
+        assert octavo.stdout is not None
+        octavo.stdout.readline()
+        status = ctl(octavo.pid, "status")
+        said = natively([OCTAVO, "ctl", str(octavo.pid), "status"]).stdout.decode()
+    assert (status["streams_total"], status["processes_total"]) == (3, 1)
+    assert "1 of 1 processes live: requests" in said
 
 
 def test_a_socket_that_a_killed_run_left_is_removed(serve: Any) -> None:

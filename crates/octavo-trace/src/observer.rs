@@ -93,6 +93,8 @@ pub struct RunProgress {
     pub streams_live: usize,
     /// Streams that ever began.
     pub streams_total: usize,
+    /// Processes that ever began; a program that a process executes begins a stream alone.
+    pub processes_total: usize,
     /// The paths of the executables of live processes, as far as they are known; of a live run.
     pub programs: Vec<String>,
     /// Whether instructions count now.

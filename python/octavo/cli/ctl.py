@@ -108,7 +108,7 @@ def _status_text(status: dict[str, Any]) -> str:
         parts.append(f"{format_bytes(status['resident_bytes'])} resident")
     if "bytes" in status:
         parts.append(f"{format_bytes(status['bytes'])} written")
-    parts.append(f"{status['streams_live']} of {status['streams_total']} processes live")
+    parts.append(f"{status['streams_live']} of {status['processes_total']} processes live")
     who = f"process {status['pid']}, octavo {status['octavo_pid']}"
     names = program_names(status["programs"])
     if names:

@@ -111,9 +111,9 @@ def _spent(progress: Progress | JobProgress, references_per_second: float) -> st
 
 
 def _processes(progress: Progress) -> str:
-    if progress["streams_total"] < 2:
+    if progress["processes_total"] < 2:
         return ""
-    return f", {progress['streams_live']} of {progress['streams_total']} processes live"
+    return f", {progress['streams_live']} of {progress['processes_total']} processes live"
 
 
 @contextmanager

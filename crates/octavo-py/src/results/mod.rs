@@ -35,6 +35,7 @@ pub fn progress<'py>(py: Python<'py>, progress: &RunProgress) -> Dict<'py> {
         resident_bytes: progress.total.resident_bytes,
         streams_live: progress.streams_live,
         streams_total: progress.streams_total,
+        processes_total: progress.processes_total,
         programs: &progress.programs,
         counting: progress.counting,
         over: progress.over,

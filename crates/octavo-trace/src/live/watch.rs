@@ -98,6 +98,7 @@ impl Shared {
             progress.total.references += stream.references;
             progress.total.instructions += stream.instructions;
             progress.total.resident_bytes += stream.resident_bytes;
+            progress.processes_total += usize::from(!state.superseded.load(Ordering::Relaxed));
             if !state.finished.load(Ordering::Relaxed) {
                 progress.streams_live += 1;
                 progress.programs.extend(state.program.get().cloned());

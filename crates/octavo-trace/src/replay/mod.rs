@@ -13,7 +13,7 @@ use crate::observer::{
 };
 use crate::ring::{DecodeError, Decoder, SegmentRoom};
 use crate::source::{Batch, Facts, Progress, ReadAhead, Source, Step, TraceError};
-use crate::stream::{Ended, StreamEnd, StreamIdentity};
+use crate::stream::{Began, Ended, StreamEnd, StreamIdentity};
 use crate::time_slicing::TimeSlicedConsumer;
 use crate::window::Limits;
 use crate::window_log::WindowLog;
@@ -43,6 +43,7 @@ struct Totals {
     resident_bytes: AtomicU64,
     streams_live: AtomicU64,
     streams_total: AtomicU64,
+    processes_total: AtomicU64,
 }
 
 impl<C: Observer> Replay<C> {
@@ -109,6 +110,7 @@ impl<C: Send + 'static, S: Send + 'static> Replay<C, S> {
             },
             streams_live: load(&self.totals.streams_live) as usize,
             streams_total: load(&self.totals.streams_total) as usize,
+            processes_total: load(&self.totals.processes_total) as usize,
             counting: self.limits.is_whole_run() || instructions > 0,
             over: false,
             programs: Vec::new(),
@@ -265,6 +267,10 @@ impl<A: Audience> Player<'_, A> {
         let (live, ended) = (self.streams.len() as u64, self.results.len() as u64);
         self.totals.streams_live.store(live, Ordering::Relaxed);
         self.totals.streams_total.store(live + ended, Ordering::Relaxed);
+        let live = self.streams.values().map(|playing| &playing.identity);
+        let all = live.chain(self.results.iter().map(|result| &result.identity));
+        let processes = all.filter(|identity| identity.began != Began::Exec).count();
+        self.totals.processes_total.store(processes as u64, Ordering::Relaxed);
         self.state.publish(self.source.progress(), instructions, references);
     }
 }
