@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from octavo.base.errors import CannotRun, UsageError
@@ -13,9 +14,11 @@ from octavo.base.files import (
     JsonFile,
     NewFile,
     OutputDirectory,
+    failing_with,
     in_turn,
     replace_text,
     text_writer,
+    write_parquet,
 )
 
 
@@ -50,6 +53,15 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 def test_dev_full_is_a_full_disk() -> None:
     with pytest.raises(CannotRun, match="No space left on device"):
         JsonFile("/dev/full").write({})
+
+
+def test_arrows_errors_have_the_systems_words() -> None:
+    table = pa.table({"numbers": list(range(10_000))})
+    with (
+        pytest.raises(CannotRun, match=r"^cannot write x: No space left on device\.$"),
+        failing_with("x"),
+    ):
+        write_parquet(table, Path("/dev/full"))
 
 
 def test_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

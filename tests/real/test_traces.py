@@ -144,7 +144,7 @@ def test_nothing_traced_leaves_no_file(tmp_path: Path):
 
 
 def test_a_trace_that_cannot_be_written_on(tmp_path: Path):
-    assert_refused(record(Path("/dev/full"), ["true"]), "No space left")
+    assert_refused(record(Path("/dev/full"), ["true"]), "written: No space left on device.")
     script = f"""
     mkdir {tmp_path}/small
     mount -t tmpfs -o size=32k none {tmp_path}/small

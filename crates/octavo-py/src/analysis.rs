@@ -28,7 +28,7 @@ use crate::options::{
 use crate::outside::{Failure, GivenDesign, raise};
 use crate::sim::read_sim;
 use crate::trace::{facts, failed};
-use crate::{OctavoError, results};
+use crate::{OctavoError, raised, results};
 
 type Dict<'py> = PyResult<Bound<'py, PyDict>>;
 
@@ -282,7 +282,7 @@ impl Analysis {
             Config::Sim(configs) => run(options, configs, new_sim),
             Config::SharedCurves(_) | Config::SharedSim(_) => {
                 let error = "processes of a live program take turns by chance: record it first";
-                Err(OctavoError::new_err(error))
+                Err(raised(&error))
             }
         }
     }
@@ -308,7 +308,7 @@ pub fn check_machine_tlbs(machine: &str) -> PyResult<()> {
 /// The parts of a machine that a study models, of a preset or a file that ends with `.toml`: its TLBs, and the bytes of
 /// the caches that a core has for itself.
 fn read_modelled(name: &str) -> PyResult<(MachineTlbs, u64)> {
-    let failed = |error: String| OctavoError::new_err(error);
+    let failed = |error: String| raised(&error);
     let resolved = resolve::<&str>(name, &[]).map_err(|error| failed(error.to_string()))?;
     let config = resolved.config();
     let tlbs = MachineTlbs::of(&config.tlb).map_err(|error| failed(error.to_string()))?;
@@ -329,7 +329,7 @@ fn run<C: Engine, O: Clone + Send + 'static>(
 ) -> PyResult<Box<dyn Running>> {
     let config = config.clone();
     let live = Live::start(options, move |_| new(&config));
-    Ok(Box::new(live.map_err(|error| OctavoError::new_err(error.to_string()))?))
+    Ok(Box::new(live.map_err(|error| raised(&error))?))
 }
 
 fn replay<C: Engine, O: Clone + Send + 'static>(
@@ -414,7 +414,7 @@ impl<C: Engine> Running for Live<C> {
 
     fn result<'py>(self: Box<Self>, py: Python<'py>) -> Dict<'py> {
         let result = py.detach(|| self.finish());
-        let result = result.map_err(|error| OctavoError::new_err(error.to_string()))?;
+        let result = result.map_err(|error| raised(&error))?;
         results::result(py, &result)
     }
 }

@@ -19,6 +19,8 @@ mod sim;
 mod snapshot;
 mod trace;
 
+use std::fmt::Display;
+
 use octavo_types::PageSize;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
@@ -29,6 +31,19 @@ create_exception!(octavo._core, OctavoError, PyException, "A failure that a user
 /// Where memory is full, also deep inside an engine, the process ends with a sentence.
 #[global_allocator]
 static ALLOCATOR: octavo_trace::AllocatorOrExit = octavo_trace::AllocatorOrExit;
+
+/// An error as a sentence, without the system's number of it, which is no help.
+fn sentence(error: &impl Display) -> String {
+    let text = error.to_string();
+    let Some((before, rest)) = text.split_once(" (os error ") else { return text };
+    let after = rest.split_once(')').map_or("", |(_, after)| after);
+    format!("{before}{after}")
+}
+
+/// An [`OctavoError`] of an error's sentence.
+fn raised(error: &impl Display) -> PyErr {
+    OctavoError::new_err(sentence(error))
+}
 
 /// How windows of a live run are resampled.
 const WINDOWS_SEED: u64 = 1;

@@ -7,7 +7,7 @@ use octavo_machine::resolve;
 use octavo_types::host_memory::HostMemory;
 use pyo3::prelude::*;
 
-use crate::OctavoError;
+use crate::raised;
 
 /// The names of the machines that ship with Octavo.
 #[pyfunction]
@@ -24,7 +24,7 @@ pub fn resolve_machine(
 ) -> PyResult<(String, String, String)> {
     // A file may be on a disk that sleeps.
     let resolved = py.detach(|| resolve(machine, &settings));
-    let resolved = resolved.map_err(|error| OctavoError::new_err(error.to_string()))?;
+    let resolved = resolved.map_err(|error| raised(&error))?;
     Ok((resolved.json(), resolved.hash(), resolved.toml().to_owned()))
 }
 

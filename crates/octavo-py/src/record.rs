@@ -8,11 +8,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::OctavoError;
 use crate::options::read_timeout;
 use crate::results::{self, dict};
 use crate::run::TracedProgram;
 use crate::trace::failed;
+use crate::{OctavoError, raised, sentence};
 
 /// A program under the tracer, written to a native trace by background threads as it runs.
 #[pyclass]
@@ -61,7 +61,7 @@ impl Recording {
         let (live, file) = self.running()?;
         let progress = results::progress(py, &py.detach(|| live.wait(timeout)))?;
         progress.set_item("bytes", file.bytes())?;
-        progress.set_item("failed", file.failed().map(|error| error.to_string()))?;
+        progress.set_item("failed", file.failed().map(|error| sentence(&error)))?;
         Ok(progress)
     }
 
@@ -105,7 +105,7 @@ impl Recording {
     ) -> PyResult<Bound<'py, PyDict>> {
         let (live, file) = self.running.take().ok_or_else(not_running)?;
         let result = py.detach(|| live.finish());
-        let result = result.map_err(|error| OctavoError::new_err(error.to_string()))?;
+        let result = result.map_err(|error| raised(&error))?;
         let streams = PyList::empty(py);
         for stream in &result.streams {
             let progress = octavo_trace::Observer::progress(&stream.consumer);
@@ -147,7 +147,7 @@ impl Recording {
         let shared = file.clone();
         let live =
             Live::start(self.options.clone(), move |identity| Recorder::new(&shared, identity))
-                .map_err(|error| OctavoError::new_err(error.to_string()))?;
+                .map_err(|error| raised(&error))?;
         Ok((live, file))
     }
 

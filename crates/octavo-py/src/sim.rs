@@ -8,9 +8,9 @@ use octavo_types::Instructions;
 use octavo_types::host_memory::HostMemory;
 use pyo3::prelude::*;
 
-use crate::OctavoError;
 use crate::options::read_layout;
 use crate::outside::{Failure, GivenDesign, make_level};
+use crate::raised;
 
 /// Every design's name and what it is, in order.
 #[pyfunction]
@@ -65,7 +65,7 @@ pub fn read_sim(
     is_checked: bool,
     timing: &str,
 ) -> PyResult<(SimConfig, StreamShape)> {
-    let failed = |error: String| OctavoError::new_err(error);
+    let failed = |error: String| raised(&error);
     let resolved = resolve(machine, &settings).map_err(|error| failed(error.to_string()))?;
     let designs = designs.into_iter().map(|given| match given {
         GivenDesign::Named(name) => DesignSpec::parse(&name),

@@ -6,7 +6,7 @@ use octavo_os::frames::snapshot::{PROC, Snapshot, SnapshotError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::OctavoError;
+use crate::raised;
 
 /// A snapshot of this machine as the bytes of a file, and its summary as JSON.
 #[pyfunction]
@@ -30,5 +30,5 @@ fn summary(snapshot: &Snapshot) -> String {
 }
 
 fn failed(error: &SnapshotError) -> PyErr {
-    OctavoError::new_err(error.to_string())
+    raised(error)
 }

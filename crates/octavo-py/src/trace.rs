@@ -12,8 +12,8 @@ use pyo3::exceptions::{PyBrokenPipeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::OctavoError;
 use crate::results::dict;
+use crate::{OctavoError, raised};
 
 /// A trace that was opened, to be read once.
 #[pyclass]
@@ -28,7 +28,7 @@ pub fn failed(error: &TraceError) -> PyErr {
     if error.is_reader_gone {
         return PyBrokenPipeError::new_err(error.to_string());
     }
-    OctavoError::new_err(error.to_string())
+    raised(error)
 }
 
 #[pymethods]

@@ -50,7 +50,12 @@ def failing_with(what: str) -> Iterator[None]:
         # The reader has gone, which is no error: `octavo.cli.guard` ends the command.
         raise
     except OSError as error:
-        raise CannotRun(f"cannot write {what}: {error.strerror or error}.") from None
+        raise CannotRun(f"cannot write {what}: {words_of(error)}.") from None
+
+
+def words_of(error: OSError) -> str:
+    """The system's own words for an error, also where Arrow raised it."""
+    return os.strerror(error.errno) if error.errno else error.strerror or str(error)
 
 
 def write_parquet(table: "pa.Table", path: Path) -> None:

@@ -6,7 +6,6 @@ Columns: `kind` (the words of the CSV format, or 0 fetch, 1 load, 2 store, 3 mod
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 from octavo._core import OctavoError, open_columns, start_convert_to_columns
 from octavo.base.background import outcome_of
 from octavo.base.errors import CannotRun
-from octavo.base.files import failing_with, open_for_arrow, replace_file
+from octavo.base.files import failing_with, open_for_arrow, replace_file, words_of
 from octavo.base.text import MOST_QUOTED, printable, quoted
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def _bytes(column: Column) -> bytes:
 def _sentence(error: Exception) -> str:
     """The first line of what Arrow says; of the system's errors, the system's own words."""
     if isinstance(error, OSError) and error.errno is not None:
-        return os.strerror(error.errno)
+        return words_of(error)
     text = str(error).strip() or type(error).__name__
     return quoted(text.splitlines()[0].rstrip("."), _MOST_OF_ARROW)
 
