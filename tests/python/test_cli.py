@@ -176,7 +176,7 @@ def test_a_file_in_place_of_a_directory_is_one_sentence(
         (["--max-instructions", "", "prog"], 2, "is not a count"),
         (["--skip-instructions", "9" * 30, "prog"], 2, "no run has more"),
         (["--entries", "5000000000", "prog"], 2, "--entries must be from 1 to 1048576"),
-        (["--json", "/no/such/dir/x", "prog"], 125, "cannot write"),
+        (["--json", "/proc/no/x", "prog"], 125, "cannot write"),
     ],
 )
 def test_errors_are_one_sentence(

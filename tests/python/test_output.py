@@ -71,7 +71,7 @@ def test_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_unwritable_places_are_found_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(CannotRun, match="No such file or directory"):
-        JsonFile(str(tmp_path / "missing" / "out.json"))
+        JsonFile("/proc/nowhere/out.json")
     with pytest.raises(CannotRun, match="it is a directory"):
         JsonFile(str(tmp_path))
     (tmp_path / "file").touch()
@@ -79,6 +79,16 @@ def test_unwritable_places_are_found_before_the_run(tmp_path: Path) -> None:
         OutputDirectory(str(tmp_path / "file"), force=False)
     with pytest.raises(CannotRun, match="cannot write to"):
         OutputDirectory("/proc/nowhere", force=False)
+
+
+def test_directories_of_results_are_made(tmp_path: Path) -> None:
+    name = "a/b/out.json"
+    JsonFile(str(tmp_path / name)).write({})
+    NewFile(str(tmp_path / "c/d/out.txt"), force=False, option="--out").write("text")
+    OutputDirectory(str(tmp_path / "e/f"), force=False).write({})
+    assert (tmp_path / name).read_text() == "{}\n"
+    assert (tmp_path / "c/d/out.txt").read_text() == "text"
+    assert (tmp_path / "e/f").is_dir()
 
 
 def test_a_link_is_written_through(tmp_path: Path) -> None:

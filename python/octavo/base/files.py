@@ -135,8 +135,8 @@ def check_new_file(name: str, *, force: bool, option: str) -> None:
         if place.is_dir():
             raise CannotRun(f"cannot write `{name}`: it is a directory.")
         if not place.exists():
-            with tempfile.TemporaryFile(dir=place.parent):
-                return
+            _check_directory_of(place)
+            return
         if place.is_file() and not force:
             raise UsageError(f"`{name}` exists; --force overwrites it.")
         if not os.access(place, os.W_OK):
@@ -184,8 +184,7 @@ class JsonFile:
                 return
             if self._place.exists() and not force:
                 raise UsageError(f"`{name}` exists; --force overwrites it.")
-            with tempfile.TemporaryFile(dir=self._place.parent):
-                pass
+            _check_directory_of(self._place)
 
     def write(self, document: Any) -> None:
         """Writes the document whole, or raises and leaves what was there before."""
@@ -195,6 +194,13 @@ class JsonFile:
                 write_standard_output(text)
             else:
                 replace_text(self._place, text, overwrite=self._force)
+
+
+def _check_directory_of(place: Path) -> None:
+    """Makes the directory of a file, and checks that files can be written there."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=place.parent):
+        pass
 
 
 def check_directory_name(name: str) -> None:

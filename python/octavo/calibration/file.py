@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.base.errors import CannotRun, UsageError
-from octavo.base.files import NewFile, failing_with
+from octavo.base.files import NewFile
 from octavo.base.host import configuration_directory, cpu_field, open_regular
 from octavo.base.text import printable, quoted
 from octavo.base.toml import TomlError, parse_toml, toml_value
@@ -479,12 +479,9 @@ class CalibrationFile:
 
     def __init__(self, name: str | None, *, force: bool = False) -> None:
         """Checks that the file can be written: one that exists with `force` only, but for the
-        default file (`name` is None), whose directory is made. Raises UsageError or CannotRun.
+        default file (`name` is None). Raises UsageError or CannotRun.
         """
         self.path = default_path() if name is None else Path(name)
-        if name is None:
-            with failing_with(f"`{self.path}`"):
-                self.path.parent.mkdir(parents=True, exist_ok=True)
         place = str(self.path) if name is None else name
         self._file = NewFile(place, force=force or name is None, option="--out")
         self.replaced_date = _measured_at(self.path)
