@@ -111,8 +111,8 @@ fn exact_snapshot_restores_every_frame() {
     let refused = start(snapshot, 8192, 1).unwrap_err();
     assert_eq!(
         refused,
-        "the snapshot is of 4096 frames of 4 KiB, each of which is known, and memory has 8192: \
-         give memory the same size, or no snapshot (memory.fragmentation.kind=empty)"
+        "the snapshot is of 16MiB, and memory.bytes is 32MiB: give memory.bytes=16MiB, or no \
+         snapshot (memory.fragmentation.kind=empty)"
     );
 }
 

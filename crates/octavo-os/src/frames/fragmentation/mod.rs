@@ -15,6 +15,9 @@ pub use order_mix::OrderMix;
 
 use std::sync::Arc;
 
+use octavo_types::PageSize;
+use octavo_types::values::size_text;
+
 use super::snapshot::Snapshot;
 use super::{Frames, MemoryShape, Order};
 
@@ -87,8 +90,10 @@ pub enum FragmentationError {
     },
     /// A memory size other than the snapshot's.
     #[error(
-        "the snapshot is of {snapshot} frames of 4 KiB, each of which is known, and memory has \
-         {memory}: give memory the same size, or no snapshot (memory.fragmentation.kind=empty)"
+        "the snapshot is of {snapshot}, and memory.bytes is {memory}: give memory.bytes={snapshot}, or \
+         no snapshot (memory.fragmentation.kind=empty)",
+        snapshot = size_text(.snapshot * PageSize::BASE.bytes()),
+        memory = size_text(.memory * PageSize::BASE.bytes())
     )]
     SnapshotSize {
         /// Frames of the snapshot.
