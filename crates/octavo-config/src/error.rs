@@ -136,6 +136,7 @@ fn plain(wanted: &str) -> String {
         "u32" => format!("a whole number from 0 to {}", u32::MAX),
         "u64" => "a whole number from 0".to_owned(),
         "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
         "a string" | "string or map" => "a text in quotes".to_owned(),
         _ if wanted.starts_with("variant ") || wanted.starts_with("enum ") => {
             "one of the words that are allowed, in quotes".to_owned()

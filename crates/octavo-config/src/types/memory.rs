@@ -198,7 +198,13 @@ impl TryFrom<State> for FragmentationConfig {
             (Kind::Snapshot, (None, None, None, None), None, (None, None), Some(file)) => {
                 Ok(FragmentationConfig::Snapshot { file, seed })
             }
-            (Kind::Empty, ..) => Err("of kind \"empty\", it has no other key"),
+            (Kind::Empty, .., Some(_)) => {
+                Err("of kind \"empty\", the default, it has no file; give kind = \"snapshot\", too")
+            }
+            (Kind::Empty, ..) => Err(
+                "of kind \"empty\", the default, it has no other key; give a kind that has, too: \"holes\", \
+                 \"mixed-holes\", \"faults\", \"order-mix\" or \"snapshot\"",
+            ),
             (Kind::Holes, ..) => Err(
                 "of kind \"holes\", it has the keys portion, fraction, layout and holes, and may have seed",
             ),

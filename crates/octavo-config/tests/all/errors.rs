@@ -292,11 +292,22 @@ fn inconsistent_parts_are_rejected() {
     );
     assert_eq!(
         error("skylake", &["memory.fragmentation.portion=0.5"]),
-        "--set: memory.fragmentation: of kind \"empty\", it has no other key"
+        "--set: memory.fragmentation: of kind \"empty\", the default, it has no other key; give a kind \
+         that has, too: \"holes\", \"mixed-holes\", \"faults\", \"order-mix\" or \"snapshot\""
     );
     assert_eq!(
         error("skylake", &["memory.fragmentation.seed=1"]),
-        "--set: memory.fragmentation: of kind \"empty\", it has no other key"
+        "--set: memory.fragmentation: of kind \"empty\", the default, it has no other key; give a kind \
+         that has, too: \"holes\", \"mixed-holes\", \"faults\", \"order-mix\" or \"snapshot\""
+    );
+    assert_eq!(
+        error("skylake", &["memory.fragmentation.file=now.octmem"]),
+        "--set: memory.fragmentation: of kind \"empty\", the default, it has no file; give kind = \
+         \"snapshot\", too"
+    );
+    assert_eq!(
+        error("skylake", &["core.pipeline.wrong_paths=maybe"]),
+        "--set: core.pipeline.wrong_paths = \"maybe\": give true or false"
     );
     assert_eq!(
         error("skylake", &["memory.fragmentation={kind = 'faults', portion = 0.1}"]),
