@@ -270,8 +270,8 @@ def test_stale_tlbs_overestimate_misses_and_warming_lessens_that(octavo: Octavo)
     [
         ("20M", "give the length of a window and of the gap after it"),
         ("20M/1s", "give both lengths in instructions, or both as times"),
-        ("1k/1M", "a window must have from 10000"),
-        ("1ms/1s", "a window must have from 0.01"),
+        ("1k/1M", "a window must have from 10k to 9000T instructions, and the gap at most 9000T."),
+        ("1ms/1s", "a window must have from 10ms to 250000h, and the gap at most 250000h."),
         ("x/1M", "give a time with its unit"),
         ("20M/-1", "give a time with its unit"),
     ],

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from octavo._core import ProcessCounts
     from octavo.tracing.manifest import Counted
 
-LEAST_INSTRUCTIONS = 10_000
-LEAST_SECONDS = 0.01
-"""The tracer looks whether a window begins or ends once a time slice, some milliseconds long."""
 _FEW_INSTRUCTIONS = 1_000_000
 """In windows of fewer, most misses of a second level are those that fill it anew."""
-_MOST_INSTRUCTIONS = 1 << 53
-_MOST_SECONDS = 10**9
 
 Unit = Literal["instructions", "seconds"]
+_LIMITS: dict[Unit, tuple[str, str]] = {
+    "instructions": ("10k", "9000T"),
+    "seconds": ("10ms", "250000h"),
+}
+"""The least length of a window, and the most of a window and of a gap. The tracer looks whether a
+window by time begins or ends once a time slice, some milliseconds long.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def resolve_windows(window: str | None, warm: int) -> Windows | None:
     windows = _read(window)
     if windows.unit == "instructions" and not 0 <= warm < windows.traced:
         raise UsageError(
-            f"--window-warm must be less than the {windows.traced:.0f} instructions of a window."
+            f"--window-warm must be less than the {windows.traced:,.0f} instructions of a window."
         )
     return replace(windows, warm=warm)
 
@@ -71,18 +73,19 @@ def _read(text: str) -> Windows:
         gap_seconds, gap = read_span(parts[1], "--window")
     if traced is not None and gap is not None:
         found = Windows("instructions", traced, gap)
-        least, most, what = float(LEAST_INSTRUCTIONS), _MOST_INSTRUCTIONS, "instructions"
     elif traced_seconds is not None and gap_seconds is not None:
         found = Windows("seconds", traced_seconds, gap_seconds)
-        least, most, what = LEAST_SECONDS, _MOST_SECONDS, "seconds"
     else:
         raise UsageError(
             f"--window `{quoted(text)}`: give both lengths in instructions, or both as times."
         )
+    shown = _LIMITS[found.unit]
+    least, most = (sum(part or 0 for part in read_span(limit, "--window")) for limit in shown)
     if not least <= found.traced <= most or found.gap > most:
+        unit = " instructions" if found.unit == "instructions" else ""
         raise UsageError(
-            f"--window `{quoted(text)}`: a window must have from {least:g} to {most:g} {what}, and "
-            f"the gap at most {most:g}."
+            f"--window `{quoted(text)}`: a window must have from {shown[0]} to {shown[1]}{unit}, "
+            f"and the gap at most {shown[1]}."
         )
     return found
 
