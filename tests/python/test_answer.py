@@ -233,8 +233,17 @@ def test_regions_where_the_whole_is_refused() -> None:
     assert found.text.startswith(
         "Which page size? 2 MiB for jemalloc arena. Expect about 3.0% (0.0% to 20.0%) less time"
     )
-    assert "Not certain: the low estimate is below 1%" in found.text
+    assert "Not certain: the low estimate is below 1%; measure" in found.text
     assert found.settings == "M=1 server"
+
+
+def test_a_low_estimate_that_loses_time_says_how_much() -> None:
+    code = item("fetch", BASE, (0, 0, 0))
+    found = answer(code, item("data", HUGE, (-0.006, 0.03, 0.1)))
+    assert "Not certain: the low estimate loses 0.6% of the time; measure" in found.text
+    found = answer(code, item("data", HUGE, (-0.0004, 0.03, 0.1)))
+    assert "about 3.0% (0.0% to 10.0%)" in found.text
+    assert "the low estimate is below 1%; measure" in found.text
 
 
 def test_the_settings_are_those_of_what_gains_most() -> None:

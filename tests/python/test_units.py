@@ -151,3 +151,4 @@ def test_counts_and_shares_as_text() -> None:
     assert units.format_growth(0.126) == "+12.6%"
     assert units.format_growth(14.0) == "+1,400%"
     assert units.format_share(None) == "n/a"
+    assert units.format_share(-0.0004) == "0.0%"

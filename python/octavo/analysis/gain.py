@@ -72,7 +72,7 @@ ASSUMPTIONS = (
 )
 
 
-_LEAST_SHOWN = 0.0005
+LEAST_SHOWN = 0.0005
 """Shares below are shown as 0.0%."""
 
 
@@ -87,12 +87,12 @@ class Gain:
     @property
     def is_expected(self) -> bool:
         """Whether the expected share is shown as a number above 0."""
-        return self.expected >= _LEAST_SHOWN
+        return self.expected >= LEAST_SHOWN
 
     @property
     def is_loss(self) -> bool:
         """Whether time is expected to be lost."""
-        return self.expected <= -_LEAST_SHOWN
+        return self.expected <= -LEAST_SHOWN
 
     @property
     def consequence(self) -> str:
@@ -106,7 +106,7 @@ class Gain:
 
     def __str__(self) -> str:
         """`about 8.0% (2.1% to 19%)`; `at most 0.4%` where none is expected; `less than 0.1%`."""
-        if self.high < _LEAST_SHOWN:
+        if self.high < LEAST_SHOWN:
             return "less than 0.1%"
         if not self.is_expected:
             return f"at most {format_share(self.high)}"

@@ -193,7 +193,10 @@ def format_share(fraction: float | None) -> str:
     if fraction is None:
         return NOT_AVAILABLE
     percent = 100 * fraction
-    return f"{percent:.1f}%" if abs(percent) < 99.95 else f"{percent:,.0f}%"
+    if abs(percent) >= 99.95:
+        return f"{percent:,.0f}%"
+    # Adding 0 makes a negative zero positive.
+    return f"{round(percent, 1) + 0.0:.1f}%"
 
 
 def format_growth(fraction: float | None) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from octavo.actions.candidates import SHARED_FOR_ALL
 from octavo.actions.model import own_command
 from octavo.analysis.advice import Thresholds
-from octavo.analysis.gain import Gain
+from octavo.analysis.gain import LEAST_SHOWN, Gain
 from octavo.analysis.rows import family_of
 from octavo.base.huge_pages import MIN_FILL_OPTION, PMD_PAGE
 from octavo.base.text import shell_line
@@ -435,10 +435,10 @@ def _memory(growth: int, share: float | None, *, is_most: bool) -> str:
 def _confidence(gain: Gain, limits: Thresholds) -> str:
     if gain.low >= limits.min_gain:
         return "Even the low estimate is worth it."
-    return (
-        f"Not certain: the low estimate is below {limits.min_gain:.0%}; measure before you rely "
-        "on it."
-    )
+    low = f"is below {limits.min_gain:.0%}"
+    if gain.low <= -LEAST_SHOWN:
+        low = f"loses {format_share(-gain.low)} of the time"
+    return f"Not certain: the low estimate {low}; measure before you rely on it."
 
 
 def _unreached(items: Sequence[Record], chosen: Sequence[Record], action: Record) -> list[Record]:
