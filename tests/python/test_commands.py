@@ -36,6 +36,7 @@ def test_every_name_is_listed(kind: str) -> None:
     document = json.loads(run("list", kind, "--json", "-").stdout)
     assert document["kind"] == kind
     text = run("list", kind).stdout
+    assert text.startswith(f"{kind.capitalize()}\n")
     assert document["entries"]
     for entry in document["entries"]:
         assert entry["name"] in text

@@ -54,7 +54,7 @@ def diff(
         if not output.quiet:
 
             def show(console: Console) -> None:
-                show_grid(console, compared.grid())
+                show_grid(console, compared.grid(), is_first=True)
                 for remark in compared.remarks:
                     say(console, remark, "bold yellow")
                 say(console, compared.sentence(), "bold")

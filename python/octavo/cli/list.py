@@ -67,7 +67,7 @@ def list_names(
     with guarded():
         entries = KINDS[choose(kind, tuple(KINDS), "kind of list")]()
         shown = output.shown()
-        shown.write_console(lambda console: show_grid(console, _grid(kind, entries)))
+        shown.write_console(lambda console: show_grid(console, _grid(kind, entries), is_first=True))
         shown.write_json(lambda: {"schema": SCHEMA, "kind": kind, "entries": entries})
 
 

@@ -170,12 +170,17 @@ def _status(file: str, write: Any, output: Any) -> None:
 def _query(file: str, sql: str, write: Any, output: Any) -> None:
     from octavo.sweeps.queries import plain_rows, query, rows_of
 
-    answer = query(_stored(file), sql)
+    stored = _stored(file)
+    answer = query(stored, sql)
     write(lambda: {"schema": SCHEMA, "rows": plain_rows(answer)})
     if output.json is None:
         console = make_output_console()
         rows = rows_of(answer.slice(0, _SHOWN_ROWS))
         _show(console, answer.column_names, [row.values() for row in rows])
+        if not len(answer) and not output.quiet:
+            say(
+                make_console(), f"No rows; {stored.data_set.directory}: {stored.headline()}.", "dim"
+            )
         if len(answer) > _SHOWN_ROWS and not output.quiet:
             more = len(answer) - _SHOWN_ROWS
             say(make_console(), f"and {more:,} more rows; --json has all.", "dim")
@@ -240,4 +245,4 @@ def _document(
 
 def _show(console: Any, head: Any, rows: Any) -> None:
     cells = tuple(tuple(map(cell_text, row)) for row in rows)
-    show_grid(console, Grid("", tuple(head), cells, left_columns=len(head)))
+    show_grid(console, Grid("", tuple(head), cells, left_columns=len(head)), is_first=True)

@@ -127,15 +127,23 @@ def show_cautions(console: Console, result: Finished) -> None:
 
 
 def show_grid(
-    console: Console, grid: Grid | None, shown: int | None = None, *, wrapped: bool = False
+    console: Console,
+    grid: Grid | None,
+    shown: int | None = None,
+    *,
+    wrapped: bool = False,
+    is_first: bool = False,
 ) -> None:
     """Prints a table, or nothing where there is none, or it has no rows; `wrapped` to the console's
-    width, it has sentences to read and no numbers for programs.
+    width, it has sentences to read and no numbers for programs. An empty line parts it from what
+    stands before, unless it `is_first`.
     """
     if grid is None or not grid.rows:
         return
-    console.print()
-    say(console, grid.title, "bold")
+    if not is_first:
+        console.print()
+    if grid.title:
+        say(console, grid.title, "bold")
     parts, ruled = _fitting(console, grid)
     width = console.width
     if not console.is_terminal and not wrapped:
