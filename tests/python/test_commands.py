@@ -22,6 +22,7 @@ from octavo.cli.list import KINDS
 from octavo.report import curves_data, sim_data
 from octavo.results.difference import compare, shown_change
 from octavo.simulation.explanation import explain
+from octavo.traces.by_name import formats
 
 ROOT = Path(__file__).parents[2]
 SMALL = "synth:zipf?table=4MiB&references=20k"
@@ -41,6 +42,12 @@ def test_every_name_is_listed(kind: str) -> None:
     for entry in document["entries"]:
         assert entry["name"] in text
         assert entry["description"]
+
+
+def test_every_format_that_is_read_is_listed() -> None:
+    entries = json.loads(run("list", "formats", "--json", "-").stdout)["entries"]
+    assert [entry["name"] for entry in entries] == [one["name"] for one in formats()]
+    assert "parquet" in [entry["name"] for entry in entries]
 
 
 def test_listed_names_are_taken() -> None:

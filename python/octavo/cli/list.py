@@ -11,6 +11,7 @@ from octavo.cli.groups import argument, command
 from octavo.cli.guard import guarded
 from octavo.hardware.machines import machines, machines_grid
 from octavo.terminal.console import show_grid
+from octavo.traces.by_name import formats
 
 _EPILOG = """\b
 Examples:
@@ -42,7 +43,7 @@ def _formats() -> Entries:
             "writes": one["writes"],
             "suffixes": one["suffixes"],
         }
-        for one in _core.trace_formats()
+        for one in formats()
     ]
 
 
