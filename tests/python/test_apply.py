@@ -497,6 +497,7 @@ def test_a_program_that_the_kernel_would_not_execute_is_refused(
         (["--pid", "9" * 5000], ": give the number of a process"),
         (["--watch", "--", "true"], "--watch goes with --pid"),
         (["--pid", "1", "--log", "x"], "--log goes with a program"),
+        (["--pid", "1", "--by", "runtime"], "--by goes with a program"),
         (["--min-fill", "0", "--", "true"], "--min-fill `0`: give a percentage from 1% to 100%"),
         (["--budget", "1.5", "--", "true"], "--budget `1.5`: give a percentage"),
         (["--by", "preolad", "--", "true"], "unknown means `preolad`; did you mean `preload`?"),

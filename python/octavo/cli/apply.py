@@ -122,6 +122,10 @@ class ApplyOptions:
             raise UsageError(
                 "--log goes with a program to start; with --pid, --json says what was done."
             )
+        if self.by != "auto":
+            raise UsageError(
+                "--by goes with a program to start; with --pid, pages are made from outside."
+            )
 
     def settings(self) -> PreloadSettings:
         """The settings of the work inside a program. Raises UsageError or CannotRun."""
