@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -110,10 +111,32 @@ def test_a_directory_appears_whole(tmp_path: Path) -> None:
 def test_a_failed_directory_leaves_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     directory = OutputDirectory(str(out), force=False)
-    with pytest.raises(CannotRun, match="No space left"):
+    with pytest.raises(CannotRun, match=r"No space left on device\.$"):
         directory.write({"manifest.json": text_writer("{}"), "a": no_space})
     directory.close()
     assert not out.exists()
+
+
+def test_a_result_that_does_not_fit_its_place_is_kept_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, other = tmp_path / "small" / "result", tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(other))
+
+    def fits_elsewhere(path: Path) -> None:
+        if path.is_relative_to(place):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path.write_text("rows")
+
+    directory = OutputDirectory(str(place), force=False)
+    with pytest.raises(CannotRun, match="No space left on device; the result is in `") as error:
+        directory.write({"first": text_writer("a"), "second": fits_elsewhere})
+    directory.close()
+    (kept,) = other.iterdir()
+    assert str(error.value).endswith(f"`{kept}`.")
+    assert [(kept / name).read_text() for name in ("first", "second")] == ["a", "rows"]
+    assert not place.exists()
 
 
 def test_results_are_overwritten_only_when_asked(tmp_path: Path) -> None:

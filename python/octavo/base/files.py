@@ -242,8 +242,10 @@ class OutputDirectory:
         of a result, those of an earlier one that this one does not have are removed.
         """
         with failing_with(f"to `{self._place}`"):
-            for name, writer in files.items():
-                writer(self._staging / name)
+            try:
+                _write_all(files, self._staging)
+            except OSError as error:
+                raise self._written_elsewhere(files, error) from None
             with uninterrupted(), self._alone():
                 if not self._force and self._holds_files():
                     raise _taken(self._place, self._move_beside())
@@ -264,6 +266,24 @@ class OutputDirectory:
         finally:
             os.close(handle)
 
+    def _written_elsewhere(
+        self, files: dict[str, Callable[[Path], None]], error: OSError
+    ) -> Exception:
+        """Writes the files to a directory for temporary files, as after hours the disk may be full,
+        and returns what says so; the error itself where that fails, too.
+        """
+        with suppress(OSError):
+            other = Path(tempfile.mkdtemp(prefix="octavo-"))
+            try:
+                _write_all(files, other)
+            except OSError:
+                shutil.rmtree(other, ignore_errors=True)
+                raise
+            return CannotRun(
+                f"cannot write to `{self._place}`: {words_of(error)}; the result is in `{other}`."
+            )
+        return error
+
     def _move_beside(self) -> Path:
         """Makes the staging place a directory of its own, and returns its name: one beside the
         place, or inside it where nothing can be put beside it, as where a file system is mounted.
@@ -280,6 +300,11 @@ class OutputDirectory:
             shutil.rmtree(self._staging, ignore_errors=True)
             if self._made and not any(self._place.iterdir()):
                 self._place.rmdir()
+
+
+def _write_all(files: dict[str, Callable[[Path], None]], directory: Path) -> None:
+    for name, writer in files.items():
+        writer(directory / name)
 
 
 def text_writer(text: str) -> Callable[[Path], None]:
