@@ -66,6 +66,11 @@ impl<V: Copy + Default> AnySizeArray<V> {
         Some((size(parts(key).1), *self.entries.at(slot), slot))
     }
 
+    /// Whether an entry covers a base page. No use of it.
+    pub fn holds(&self, asid: Asid, page: PageNumber) -> bool {
+        self.covering(asid, page).is_some()
+    }
+
     /// Uses the entry at a slot again, like [`AnySizeArray::look_up_slot`] of a page of which it is the largest
     /// entry. It must still be there.
     #[inline(always)]

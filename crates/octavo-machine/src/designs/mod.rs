@@ -3,6 +3,7 @@
 mod build;
 #[cfg(test)]
 mod last_page;
+mod leaf_line;
 mod outside;
 pub mod registry;
 mod spec;
@@ -52,6 +53,7 @@ families! {
     flattened "flattened/mod.rs"
     asap "asap/mod.rs"
     spot "spot/mod.rs"
+    atp "atp/mod.rs"
     champsim "champsim/mod.rs"
     softvm "softvm/mod.rs"
     perfect "perfect.rs"

@@ -172,18 +172,32 @@ impl Env {
     /// Designs call [`Design::walk_in_background`](crate::design::Design::walk_in_background).
     pub fn walk_in_background(&mut self, page: PageNumber) -> Option<u64> {
         let walk = self.table_walk(page);
-        let leaf = walk.leaf?;
+        walk.leaf?;
+        self.read_in_background(&walk, page)
+    }
+
+    /// As [`Env::walk_in_background`], for a page that need not be mapped: the walk ends at the entry that is missing. It
+    /// never faults, so that it changes no mappings: in a guest it reads nothing where the host would fault. `None` when
+    /// memory has run out, which stops the machine.
+    pub fn walk_to_prefetch(&mut self, page: PageNumber) -> Option<u64> {
+        let walk = self.table_walk(page);
+        if self.host_has(&walk, page) { self.read_in_background(&walk, page) } else { Some(0) }
+    }
+
+    /// Reads the entries of a walk, in a guest also the host's. Returns their number.
+    fn read_in_background(&mut self, walk: &Walk, page: PageNumber) -> Option<u64> {
         let take = |env: &mut Env| {
             let of_host = env.host.as_mut().map(|host| std::mem::take(&mut host.walker));
             (std::mem::take(&mut env.walker), of_host)
         };
         let demanded = take(self);
         let done = if self.host.is_some() {
-            self.read_nested(&walk, page, &mut 0)
-                .and_then(|_| self.backing(leaf.frame_of(page), false, 1))
-                .map(|_| ())
+            self.read_nested(walk, page, &mut 0).and_then(|_| match walk.leaf {
+                Some(leaf) => self.backing(leaf.frame_of(page), false, 1).map(drop),
+                None => Some(()),
+            })
         } else {
-            self.read(&walk, page);
+            self.read(walk, page);
             Some(())
         };
         let (own, of_host) = take(self);

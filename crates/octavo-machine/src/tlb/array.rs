@@ -97,6 +97,18 @@ impl<E: Entry> PageArray<E> {
         matches!(self, PageArray::Sets { .. })
     }
 
+    /// Whether an entry covers a base page. No use of it.
+    pub fn holds(&self, asid: Asid, page: PageNumber) -> bool {
+        match self {
+            PageArray::Sets { sizes, sets } => sizes.iter().any(|size| {
+                let order = size.base_shift();
+                let set = sets.geometry().set_of(page.raw() >> order);
+                sets.probe(set, key(asid, page, order)).is_some()
+            }),
+            PageArray::AnySize(array) => array.holds(asid, page),
+        }
+    }
+
     /// Looks up the entry of another kind for the 2^`order` base pages around `page`. A hit uses the entry.
     pub fn look_up_kind(&mut self, asid: Asid, page: PageNumber, order: u8) -> Option<E> {
         self.look_up_kind_if(asid, page, order, |_| true)

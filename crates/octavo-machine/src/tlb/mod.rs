@@ -304,6 +304,11 @@ impl<E: Entry> Tlb<E> {
 }
 
 impl<E: Entry<Array = PageArray<E>>> Tlb<E> {
+    /// Whether an entry covers a base page. This is no look-up: it is not counted, and no use of the entry.
+    pub fn holds(&self, asid: Asid, page: PageNumber) -> bool {
+        self.arrays.iter().any(|array| array.entries.holds(asid, page))
+    }
+
     /// Whether pages of a size are filled whole into an array with sets.
     pub fn has_sets_of(&self, size: PageSize) -> bool {
         self.array_of(size).is_some_and(PageArray::has_sets)

@@ -38,7 +38,6 @@ mod naive;
 
 use octavo_config::{DesignTable, MachineConfig};
 use octavo_hw::TranslationWords;
-use octavo_os::page_table::PageTable;
 use octavo_os::policy::OsConfig;
 use octavo_os::vmas::Pages;
 use octavo_types::{FrameNumber, PageNumber, PageSize};
@@ -46,9 +45,10 @@ use octavo_types::{FrameNumber, PageNumber, PageSize};
 use super::build::{self, Tables};
 use super::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
 use super::Conventional;
+use super::leaf_line::{self, seen};
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
-use crate::env::{Env, guest_page};
+use crate::env::Env;
 use crate::front::LineAccess;
 use crate::state::Part;
 use crate::tlb::{Lookup, TlbEntry, Translation};
@@ -65,16 +65,12 @@ pub const FAMILY: Family = Family {
     )
 };
 
-/// The most pages of a block.
-pub const BLOCK_PAGES: u64 = 8;
-/// Bytes of a page-table entry.
-const ENTRY_BYTES: u64 = 8;
 /// The page sizes of blocks, in the order in which they are looked for.
 const SIZES: [PageSize; 2] = [PageSize::BASE, PageSize::HUGE];
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let settings = *config.designs.get::<VictimaSettings>();
-    let pages = block_pages(config.cache.line_bytes);
+    let pages = leaf_line::entries(config.cache.line_bytes);
     let tables = Tables { pages_of_translation_line: Some(pages), ..Tables::default() };
     let counts = SharedCounts::default();
     build::machine_with_tables(config, setup, tables, os, |_| {
@@ -87,11 +83,6 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
             counts: Counts::default(),
         })
     })
-}
-
-/// Pages of a block, whose page-table entries a line shows.
-fn block_pages(line_bytes: u64) -> u64 {
-    BLOCK_PAGES.min(line_bytes / ENTRY_BYTES)
 }
 
 /// The contents of blocks, in a hash table that has just grown.
@@ -286,35 +277,6 @@ impl Victima {
         }
         words
     }
-}
-
-/// The translation of another page of the block of a walked page, if the walk has seen it: in a guest, by both tables.
-fn seen(env: &Env, page: PageNumber, other: PageNumber, pages: u64) -> Option<Translation> {
-    let mut tables = env.tables(page);
-    let (table, _) = tables.next()?;
-    let own = seen_in(table, page, other, pages)?;
-    match tables.next() {
-        None => Some(own),
-        Some((table, behind)) => {
-            let backing = seen_in(table, behind, guest_page(own.frame_of(other)), pages)?;
-            Some(env.compose(other, own, backing))
-        }
-    }
-}
-
-/// The translation of another page by the line of page-table entries that a walk to a page reads at last.
-fn seen_in(table: &PageTable, page: PageNumber, other: PageNumber, pages: u64) -> Option<Translation> {
-    let (entries, level) = table.entries_around(page, pages as usize)?;
-    let size = table.leaf(page)?.size;
-    let [own, number] = [page, other].map(|page| page.raw() >> size.base_shift());
-    let entry = entries[(number % pages) as usize];
-    let (is_accessed, is_dirty) = entry.used();
-    let is_seen = own / pages == number / pages
-        && entry.is_page(level)
-        && entry.size(level) == size
-        && is_accessed;
-    let of_entry = || TlbEntry::new(entry.frame(level), size, entry.rights().write, is_dirty);
-    is_seen.then(|| Translation { size, entry: of_entry() })
 }
 
 /// The word of a block for a page that it does not have.

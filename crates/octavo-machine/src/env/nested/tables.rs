@@ -1,7 +1,7 @@
 //! Translations by page tables: the process' own table and, in a guest, the host's.
 
 use octavo_os::ProcessId;
-use octavo_os::page_table::{PageTable, Range};
+use octavo_os::page_table::{PageTable, Range, Walk};
 use octavo_types::{FrameNumber, PageNumber};
 
 use super::{Env, guest_page};
@@ -30,6 +30,18 @@ impl Env {
         let Some(host) = &self.host else { return Some(own) };
         let backing = host.table().leaf(guest_page(own.frame_of(page)))?;
         Some(self.compose(page, own, Translation::of(&backing, false)))
+    }
+
+    /// Whether a walk of the running process' table causes no fault of the host, if there is one: that backs all nodes
+    /// that the walk reads, writable, and the page that it finds.
+    pub(in crate::env) fn host_has(&self, walk: &Walk, page: PageNumber) -> bool {
+        let Some(host) = &self.host else { return true };
+        let backs = |frame, stores: bool| {
+            let leaf = host.table().leaf(guest_page(frame));
+            leaf.is_some_and(|leaf| leaf.rights.write || !stores)
+        };
+        walk.steps().iter().all(|step| backs(step.at.frame(), true))
+            && walk.leaf.is_none_or(|leaf| backs(leaf.frame_of(page), false))
     }
 
     /// The base frame that a store of the running process to a base page would copy now.
