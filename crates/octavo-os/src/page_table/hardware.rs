@@ -19,8 +19,11 @@ pub trait HardwareTable: Any + Send {
     /// Adds a page, or changes the entry of a page of this size that is mapped there.
     fn map(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames);
 
-    /// Removes a page.
+    /// Removes a page. Other pages may be mapped in its place before the operation ends.
     fn unmap(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames);
+
+    /// Ends an operation that has mapped, removed or replaced pages: structures that it left empty can be freed.
+    fn free_empty(&mut self, _frames: &mut Frames) {}
 
     /// Notes that the mappings in a range have changed, before pages of it are mapped. A child of `fork` has its mappings
     /// before its pages.
@@ -81,6 +84,7 @@ impl PageTable {
         }
         if let Some(table) = &mut self.hardware {
             table.map(page, size, frames);
+            table.free_empty(frames);
         }
     }
 

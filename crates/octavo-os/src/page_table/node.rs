@@ -154,6 +154,9 @@ impl PageTable {
 
     /// Frees the empty nodes on the path to a base page.
     pub(super) fn give_back_empty(&mut self, page: PageNumber, frames: &mut Frames) {
+        if let Some(table) = &mut self.hardware {
+            table.free_empty(frames);
+        }
         if !self.give_back_with_holes(page, frames) {
             return;
         }
