@@ -14,15 +14,16 @@ use crate::front::Difference;
 const SHORTEST: u32 = 64;
 /// So many of them are under way at a time. With 32 a hash join takes 0.1% fewer cycles.
 const MOST: usize = 8;
-/// A time after all others.
+/// A time after all others. Where an epoch has moved on since, it may be less, but it is after [half](NEVER_FROM) of it.
 const NEVER: u32 = u32::MAX / 4;
+const NEVER_FROM: u32 = NEVER / 2;
 
 /// The wrong paths under way in each lane.
 pub struct WrongPaths<V> {
     paths: [Path<V>; MOST],
     /// None of those from this place on is under way in any lane.
     used: usize,
-    /// When the first of them began, where one is under way.
+    /// They ask for nothing before this time; never if none is under way.
     first: V,
     /// The last time at which queues had room for an entry.
     room: V,
@@ -152,8 +153,8 @@ impl<V: Lanes> WrongPaths<V> {
             path.reaches = path.reaches.plus(next_cycle);
             if of == Difference::OffPath {
                 // The path of the branch before does not lead here, and others lead here when that is found.
-                let is_own = V::all(NEVER / 2);
-                path.ends = path.redirected.select_at_least(is_own, V::all(0), path.ends);
+                let never = V::all(NEVER_FROM);
+                path.ends = path.redirected.select_at_least(never, V::all(0), path.ends);
                 path.reaches = path.reaches.max(path.redirected);
                 comes = comes.max(path.redirected);
             }
@@ -219,7 +220,7 @@ impl<V: Lanes> WrongPaths<V> {
 
     /// Moves the epoch of each lane on.
     pub fn move_epoch(&mut self, by: V) {
-        // In cycles behind the last mispredicted branch some of these times may lie before the epoch.
+        // The path may have come to the last mispredicted branch before the epoch, but not to what is next.
         for path in &mut self.paths[..self.used] {
             path.reaches = path.reaches.plus(V::all(self.cycles)).saturating_minus(by);
             path.redirected = path.redirected.saturating_minus(by);
