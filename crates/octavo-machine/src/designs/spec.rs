@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn invalid_designs_are_rejected_with_one_sentence() {
         let sentence = |text| DesignSpec::parse(text).unwrap_err().to_string();
-        assert!(sentence("tp").ends_with("; did you mean `tps`?"), "{}", sentence("tp"));
+        assert!(sentence("tpss").ends_with("; did you mean `tps`?"), "{}", sentence("tpss"));
         assert!(sentence("tps+bse").starts_with("no policy `bse`: give one of base, thp, "));
         assert_eq!(
             sentence("tps:span=round"),

@@ -69,7 +69,7 @@ mod tests {
             ("min_bytes=0", "give a multiple of \"4KiB\" up to \"1TiB\""),
             ("min_bytes=6KiB", "give a multiple of \"4KiB\" up to \"1TiB\""),
             ("min_bytes=2TiB", "give a multiple of \"4KiB\" up to \"1TiB\""),
-            ("leaf=2", "boolean"),
+            ("leaf=2", "give true or false"),
         ] {
             let refused = resolve("skylake", &[&format!("asap.{setting}")]).map(|_| ());
             let said = refused.unwrap_err().to_string();

@@ -116,7 +116,7 @@ mod tests {
         for (setting, advice) in [
             ("entries=1025", "give a whole number from 0 to 1024"),
             ("lookup_cycles=1001", "give a whole number from 0 to 1000"),
-            ("h2p=2", "boolean"),
+            ("h2p=2", "give true or false"),
             ("masp_sets=0", "give a whole number from 1 to 4096"),
             ("masp_ways=65", "give a whole number from 1 to 64"),
             ("fake_entries=0", "give a whole number from 1 to 1024"),
