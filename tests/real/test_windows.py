@@ -288,7 +288,7 @@ def test_bad_windows_are_refused_in_a_sentence(window: str, said: str, octavo: O
     ("options", "said"),
     [
         (("--tracer", "lackey"), "needs octavo's own tracer"),
-        (("--window-warm", "1M"), "must be less than the 1000000 instructions"),
+        (("--window-warm", "1M"), "must be less than the 1,000,000 instructions"),
         (("--skip-instructions", "1M"), "exclude each other"),
         (("--start-after", "1M"), "exclude each other"),
     ],
