@@ -617,8 +617,8 @@ impl NaiveCore {
         }
     }
 
-    /// What a mispredicted branch before an instruction does to wrong paths. It begins its own, if the instruction could be
-    /// fetched long before the branch is complete, from a time on.
+    /// If there is a mispredicted branch before an instruction, wrong paths under way find it. It begins its own, if the
+    /// instruction could be fetched, from a time on, long before the branch is complete.
     fn follow_wrong_paths(&mut self, number: usize, entry: &Entry, from: u64) {
         if !entry.is_redirected || !self.config.wrong_paths {
             return;
