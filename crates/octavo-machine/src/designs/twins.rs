@@ -267,8 +267,8 @@ macro_rules! equals_twin {
 }
 pub(crate) use equals_twin;
 
-/// The segment of one instruction with one load or store.
-fn segment(kind: ItemKind) -> Segment {
+/// The segment of one instruction, at an address, with one load or store.
+fn segment(at: u64, kind: ItemKind) -> Segment {
     let item = |kind, addr| Item {
         kind,
         guarded: false,
@@ -276,8 +276,11 @@ fn segment(kind: ItemKind) -> Segment {
         size_bytes: 8,
         addr: VirtAddr::new(addr),
     };
-    Segment::new(vec![item(ItemKind::Fetch, 0x40_0000), item(kind, 0)], Vec::new()).unwrap()
+    Segment::new(vec![item(ItemKind::Fetch, at), item(kind, 0)], Vec::new()).unwrap()
 }
+
+/// The address of the first instruction.
+const CODE: u64 = 0x40_0000;
 
 /// Maps this many base pages.
 pub fn map(first: u64, pages: u64) -> Step {
@@ -301,9 +304,20 @@ pub fn references(
 /// Steps over the segments of a load and of a store.
 pub fn run(steps: Vec<Step>) -> Action {
     Action::Run(RandomStream {
-        segments: [ItemKind::Load, ItemKind::Store].map(segment).into(),
+        segments: [ItemKind::Load, ItemKind::Store].map(|kind| segment(CODE, kind)).into(),
         steps,
     })
+}
+
+/// A load by one of the three instructions of [`run_loads`].
+pub fn load(instruction: usize, at: u64) -> Step {
+    Step::Segment(instruction, vec![VirtAddr::new(at)])
+}
+
+/// Steps of three instructions that load, for designs that tell instructions apart.
+pub fn run_loads(steps: Vec<Step>) -> Action {
+    let segments = [0, 1, 2].map(|number| segment(CODE + 16 * number, ItemKind::Load));
+    Action::Run(RandomStream { segments: segments.into(), steps })
 }
 
 /// The counters of a machine in the last of these runs of one process.

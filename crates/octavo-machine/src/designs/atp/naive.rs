@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 
 use octavo_config::MachineConfig;
 use octavo_hw::Asid;
-use octavo_oracle::strategies::{RandomStream, Step};
 use octavo_os::page_table::{Leaf, PageTable};
 use octavo_os::vmas::Pages;
 use octavo_types::{
-    Access, FrameNumber, Instructions, Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr,
+    Access, FrameNumber, Instructions, ItemKind, PageNumber, PageSize,
 };
 use proptest::prelude::*;
 
@@ -21,7 +20,7 @@ use crate::designs::build;
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
-    guest_configs, machine, map, references, run, setup, tiny,
+    guest_configs, load, machine, map, references, run, run_loads, setup, tiny,
 };
 use crate::designs::Conventional;
 use crate::env::Env;
@@ -609,21 +608,7 @@ const FIRST: u64 = 0x40_0000_0000;
 
 /// Runs loads of one of three instructions each at these pages.
 fn loads(loads: impl Iterator<Item = (usize, u64)>) -> Action {
-    let item = |kind, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 8,
-        addr: VirtAddr::new(addr),
-    };
-    let segments = [0, 1, 2].map(|number| {
-        let fetch = item(ItemKind::Fetch, 0x40_0000 + 16 * number);
-        Segment::new(vec![fetch, item(ItemKind::Load, 0)], Vec::new()).unwrap()
-    });
-    let load = |(instruction, page): (usize, u64)| {
-        Step::Segment(instruction, vec![VirtAddr::new(FIRST + (page << 12))])
-    };
-    Action::Run(RandomStream { segments: segments.into(), steps: loads.map(load).collect() })
+    run_loads(loads.map(|(instruction, page)| load(instruction, FIRST + (page << 12))).collect())
 }
 
 /// The counters of both designs in the last of these actions, after all of so many pages have been touched.
@@ -633,7 +618,7 @@ fn after_touching(
     last: &[Action],
 ) -> [Counters; 2] {
     let config = tiny(settings);
-    let mapping = Action::Run(RandomStream { segments: Vec::new(), steps: vec![map(FIRST, pages)] });
+    let mapping = run_loads(vec![map(FIRST, pages)]);
     let touch = loads((0..pages).map(|page| (2, page)));
     let actions = [&[mapping, touch][..], last].concat();
     ["conventional", "atp"].map(|of| counted_last(&config, || machine(of, &config, policy), &actions))

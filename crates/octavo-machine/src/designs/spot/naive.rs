@@ -12,10 +12,9 @@ use octavo_os::policy::{Fault, OsConfig, Policy, PolicyConfig, PolicySettings};
 use octavo_os::vmas::{Advice, Pages, Vma};
 use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{
-    Access, AddrRange, Event, FrameNumber, Instructions, Item, ItemKind, MapSource, PageNumber,
-    PageSize, Protection, Segment, VirtAddr,
+    Access, AddrRange, Event, FrameNumber, Instructions, MapSource, PageNumber, PageSize,
+    Protection, VirtAddr,
 };
-use octavo_oracle::strategies::{RandomStream, Step};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +23,8 @@ use crate::counters::Counters;
 use crate::design::{AddressSpace, Design};
 use crate::designs::build::{self, Tables};
 use crate::designs::twins::{
-    Action, GUEST, actions, all_events, configs, counted, differences, counted_last, guest_configs, machine,
-    map, setup, tiny,
+    Action, GUEST, actions, all_events, configs, counted, differences, counted_last, guest_configs, load,
+    machine, map, run_loads, setup, tiny,
 };
 use crate::designs::Conventional;
 use crate::env::Env;
@@ -493,26 +492,6 @@ fn compared_events_occur() {
 
 const FIRST: u64 = 0x40_0000_0000;
 
-/// A step of one of three instructions that load.
-fn load(instruction: usize, at: u64) -> Step {
-    Step::Segment(instruction, vec![VirtAddr::new(at)])
-}
-
-fn play(steps: Vec<Step>) -> Action {
-    let item = |kind, addr| Item {
-        kind,
-        guarded: false,
-        atomic: false,
-        size_bytes: 8,
-        addr: VirtAddr::new(addr),
-    };
-    let segments = [0, 1, 2].map(|number| {
-        let fetch = item(ItemKind::Fetch, 0x40_0000 + 16 * number);
-        Segment::new(vec![fetch, item(ItemKind::Load, 0)], Vec::new()).unwrap()
-    });
-    Action::Run(RandomStream { segments: segments.into(), steps })
-}
-
 /// The counters of a machine without a second level in the last of these actions.
 fn counted_by(hardware: &str, policy: &str, settings: &[&str], actions: &[Action]) -> Counters {
     let all = ["memory.bytes=2GiB", "tlb.l1d.4k.entries=2", "tlb.l2=none"];
@@ -534,8 +513,8 @@ fn one_instruction_in_one_run_is_predicted_after_two_misses() {
     for guest in [false, true] {
         let settings = if guest { &[&GUEST[..], &["host.policy=ca"]].concat() } else { &[][..] };
         let touch = pages(FIRST).map(|at| load(2, at));
-        let touch = play([map(FIRST, 100)].into_iter().chain(touch).collect());
-        let loads = play(pages(FIRST).map(|at| load(0, at)).collect());
+        let touch = run_loads([map(FIRST, 100)].into_iter().chain(touch).collect());
+        let loads = run_loads(pages(FIRST).map(|at| load(0, at)).collect());
         let actions = [touch, loads];
         let [plain, counters] = ["conventional", "spot"]
             .map(|of| counted_by(of, "ca:largest=4KiB", settings, &actions));
@@ -554,8 +533,8 @@ fn one_instruction_in_one_run_is_predicted_after_two_misses() {
 fn without_contiguity_nothing_is_predicted() {
     let counted = |policy| {
         let touch = pages(FIRST).rev().map(|at| load(2, at));
-        let touch = play([map(FIRST, 100)].into_iter().chain(touch).collect());
-        counted_by("spot", policy, &[], &[touch, play(pages(FIRST).map(|at| load(0, at)).collect())])
+        let touch = run_loads([map(FIRST, 100)].into_iter().chain(touch).collect());
+        counted_by("spot", policy, &[], &[touch, run_loads(pages(FIRST).map(|at| load(0, at)).collect())])
     };
     let scattered = counted("base");
     assert_eq!((get(&scattered, "predictions"), get(&scattered, "fills")), (0, 0));
@@ -575,7 +554,7 @@ fn each_instruction_has_its_own_offset() {
         let in_turn = in_turn.flat_map(|(one, other)| {
             [load(instructions[0], one), load(instructions[1], other)]
         });
-        counted_by("spot", "ca:largest=4KiB", &[], &[play(touch), play(in_turn.collect())])
+        counted_by("spot", "ca:largest=4KiB", &[], &[run_loads(touch), run_loads(in_turn.collect())])
     };
     assert_eq!(get(&counted([0, 1]), "right"), 2 * 98);
     assert_eq!(get(&counted([0, 0]), "right"), 0);
@@ -589,8 +568,8 @@ fn a_predicted_reference_waits_for_the_look_up() {
         let config =
             tiny(&["memory.bytes=2GiB", "tlb.l2.main.entries=3", "tlb.l2.main.ways=3", &walker]);
         let touch = pages(FIRST).map(|at| load(2, at));
-        let touch = play([map(FIRST, 100)].into_iter().chain(touch).collect());
-        let actions = [touch, play(pages(FIRST).map(|at| load(0, at)).collect())];
+        let touch = run_loads([map(FIRST, 100)].into_iter().chain(touch).collect());
+        let actions = [touch, run_loads(pages(FIRST).map(|at| load(0, at)).collect())];
         let make = || machine("spot", &config, "ca:largest=4KiB");
         let counters = counted_last(&config, make, &actions);
         assert_eq!(get(&counters, "right"), 98);
