@@ -369,6 +369,12 @@ impl<V: Lanes> SimpleOperands<V> {
     }
 }
 
+/// Whether any of an entry's references is no fetch.
+#[inline(always)]
+fn refer_to_data<V>(references: &[Referenced<V>]) -> bool {
+    references.iter().any(|of| !of.reference.is_fetch())
+}
+
 /// An entry on the wrong path, without the lanes in which software serves one of its references or its frame is predicted.
 fn without_interruptions<V: Lanes>(
     mut on: OnWrongPath<V>,
@@ -722,7 +728,7 @@ impl<V: Lanes> Pipeline<V> {
                 SimpleOperands::new(entry, beside, |of| self.complete_on_wrong_paths_before(of));
             let on = self.wrong_paths.dispatch(header.difference(), room, wrong.operands);
             let of_store = (entry.forward() != 0).then_some(wrong.forwarded);
-            let mut of = OnBothPaths::new(on, wrong.late, of_store, loads || stores);
+            let mut of = OnBothPaths::new(on, wrong.late, of_store);
             // Where nothing is under way.
             of.complete = of.complete.max(wrong.forwarded).plus(V::all(self.latencies.of(entry)));
             both = Some(of);
@@ -926,8 +932,7 @@ impl<V: Lanes> Pipeline<V> {
         let (room, stored) = self.room_for(writes, references);
         let wrong = wrong.map(|operands| {
             let (of, room) = (header.difference(), room.max(stored));
-            let refers = references.iter().any(|of| !of.reference.is_fetch());
-            let late = if refers { V::all(0) } else { operands.late };
+            let late = if refer_to_data(references) { V::all(0) } else { operands.late };
             let ready = self.wrong_paths.dispatch(of, room, operands.operands.max(late));
             (operands, without_interruptions(ready, references, costs))
         });
@@ -1154,13 +1159,12 @@ impl<V: Lanes> Pipeline<V> {
     ) -> V {
         let ready = entry.operands.max(dispatched.plus(V::all(1)));
         let computes = self.cycles_to_compute(entry.header);
-        let refers = references.iter().any(|of| !of.reference.is_fetch());
+        let refers = refer_to_data(references);
         // Without references it begins when it has its late operands, too.
         let begun = if refers { ready } else { ready.max(entry.late) };
         let mut complete = begun;
         let (mut loaded, mut of_loads) = (ready, ReferenceWaits::new());
-        let mut on_wrong_path =
-            wrong.map(|(of, on)| OnBothPaths::new(on, of.late, of.forwarded, refers));
+        let mut on_wrong_path = wrong.map(|(of, on)| OnBothPaths::new(on, of.late, of.forwarded));
         if !refers {
             complete = self.issue.take(Slot::of(0, 0), begun, dispatched);
         }

@@ -82,9 +82,8 @@ pub struct OnBothPaths<V> {
 
 impl<V: Lanes> OnBothPaths<V> {
     /// Before its references begin, if it refers to data.
-    pub fn new(on: OnWrongPath<V>, late: V, forwarded: Option<V>, refers: bool) -> Self {
-        let begun = if refers { on.ready } else { on.ready.max(late) };
-        OnBothPaths { on, late, forwarded, loaded: on.ready, complete: begun }
+    pub fn new(on: OnWrongPath<V>, late: V, forwarded: Option<V>) -> Self {
+        OnBothPaths { on, late, forwarded, loaded: on.ready, complete: on.ready }
     }
 
     /// When it is complete on wrong paths, whose computation takes so many cycles.
@@ -182,7 +181,8 @@ impl<V: Lanes> WrongPaths<V> {
         if self.is_under_way() { self.first.min(of_right) } else { of_right }
     }
 
-    /// Dispatches an entry, when queues have room. It has operands when the producers of its addresses are complete.
+    /// Dispatches an entry, when queues have room. It has operands when the producers of its addresses are complete, and
+    /// without references when all its producers are.
     #[inline(always)]
     pub fn dispatch(&mut self, of: Difference, room: V, operands: V) -> OnWrongPath<V> {
         let one = V::all(1);
