@@ -15,6 +15,7 @@ from octavo.actions.for_advice import TryPages, actions_for, usable_size
 from octavo.actions.model import UNKNOWN_PROGRAM
 from octavo.actions.one_heap import in_one_heap, moved_by, pieces_in
 from octavo.actions.subjects import Subjects
+from octavo.actions.table import Subject
 from octavo.actions.trial import try_pages
 from octavo.analysis.advice import Advice, Thresholds, advise_all, overall_text
 from octavo.analysis.allocations import allocation_rows, allocations_record, sentence
@@ -169,10 +170,12 @@ def advice_records(
         )
         return leave_as_is(found, merged, host, limits)
 
+    def subject_of(item: Advice) -> Subject | None:
+        return subjects.of(item.case) if program and item.reason != "already" else None
+
     def with_actions(item: Advice) -> dict[str, Any]:
         actions = []
-        if program and item.reason != "already":
-            subject = subjects.of(item.case)
+        if (subject := subject_of(item)) is not None:
             actions = actions_for(item, host, program, limits, subject=subject, try_pages=try_pages)
         return {
             **item.record(),
@@ -192,7 +195,7 @@ def advice_records(
     if moved:
         _say_one_heap(records)
     usable = [record["usable_page_size"] for record in records]
-    of_cases = [subjects.of(item.case) for item in advice if program and item.reason != "already"]
+    of_cases = [one for one in map(subject_of, advice) if one is not None]
     is_server = any(one.is_started_directly and one.runtime.is_server for one in of_cases)
     text, more = overall_text(advice, usable), {}
     if costs is not None:
