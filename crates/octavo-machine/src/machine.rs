@@ -203,9 +203,9 @@ impl<D: Design> Machine<D> {
     }
 
     fn discard_transfers(&mut self) {
-        self.costs.transfers.clear();
         self.env.take_transfers(&mut self.costs.transfers);
-        self.costs.transfers.clear();
+        self.env.take_background(&mut self.costs);
+        self.costs.clear();
     }
 
     /// Delivers the pending invalidations to every core but `except`, which has applied them already.
@@ -311,6 +311,8 @@ impl<D: Design> Machine<D> {
         let first_prefetch = self.costs.prefetches.len();
         let noted = (first_transfer, self.costs.transfers.len() - first_transfer);
         let used = self.env.take_prefetches(noted, &mut self.costs.prefetches);
+        let first_background = self.costs.background.len();
+        self.env.take_background(&mut self.costs);
         let line = self.env.physical_line(access, frame);
         let cycles = |of: u64| of.min(u64::from(u32::MAX / 2)) as u32;
         let speculation = self.env.take_speculation();
@@ -335,6 +337,8 @@ impl<D: Design> Machine<D> {
             first_prefetch: first_prefetch as u32,
             prefetches: (self.costs.prefetches.len() - first_prefetch) as u32,
             speculation,
+            first_background: first_background as u32,
+            background: (self.costs.background.len() - first_background) as u32,
         });
         self.costs.has_flushes |= speculation == Speculation::Wrong;
         self.costs.has_handlers |= charged.handlers > 0;

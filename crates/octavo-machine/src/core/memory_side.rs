@@ -3,13 +3,13 @@
 
 use octavo_config::{MachineConfig, OutstandingMisses};
 use octavo_hw::{MemoryTransfer, PrefetchLevel, ServedBy};
-use octavo_types::PageSize;
+use octavo_types::{PageNumber, PageSize};
 use rustc_hash::FxHashMap;
 
 use super::calendar::Servers;
 use super::dram::Dram;
 use super::stack::Part;
-use super::{Cost, Costs, PrefetchCost};
+use super::{Cost, Costs, InBackground, PrefetchCost};
 use crate::front::{LineAccess, Lines};
 
 /// Lines and pages under way are looked through for those that have come when there are so many.
@@ -117,7 +117,7 @@ impl MemorySide {
             .reduce(|[hits, conflicts], of| [hits + of[0], conflicts + of[1]])
     }
 
-    /// When a page is translated whose later TLB levels have been looked up at a time.
+    /// When a page is translated whose later TLB levels have been looked up at a time. Sends its walks in the background.
     #[inline(always)]
     pub fn translate(
         &mut self,
@@ -129,6 +129,16 @@ impl MemorySide {
         if let Some(cost) = cost.filter(|cost| cost.walk_cycles > 0) {
             return self.walk(access, at, cost, context);
         }
+        let translated = self.wait_for_page(access, at, context);
+        if let Some(cost) = cost.filter(|cost| cost.background > 0) {
+            self.walk_in_background(cost, None, translated, context);
+        }
+        translated
+    }
+
+    /// When a page is there that a walk may be under way to.
+    #[inline(always)]
+    fn wait_for_page(&mut self, access: LineAccess, at: u64, context: &Context<'_>) -> u64 {
         if at >= self.walks_end {
             return at;
         }
@@ -149,19 +159,63 @@ impl MemorySide {
 
     #[inline(never)]
     pub fn walk(&mut self, access: LineAccess, at: u64, cost: Cost, context: &Context<'_>) -> u64 {
-        let cycles = u64::from(cost.walk_cycles);
+        let transfers = context.costs.other_transfers(&cost);
+        let walk = self.take_walker(at, cost.walk_cycles, transfers, context);
+        if let Some(size) = cost.page_size {
+            self.begin_page(self.lines.page(access.line()), size, walk);
+        }
+        if cost.background > 0 {
+            self.walk_in_background(cost, Some(walk), walk.end, context);
+        }
+        walk.end
+    }
+
+    /// Sends the walks in the background of an access that is translated at a time, by a walk or by none.
+    #[inline(never)]
+    fn walk_in_background(
+        &mut self,
+        cost: Cost,
+        mut walk: Option<InFlight>,
+        at: u64,
+        context: &Context<'_>,
+    ) {
+        for of in context.costs.background(&cost) {
+            match *of {
+                InBackground::Walk { cycles, first_transfer, transfers } => {
+                    let of_walk = &context.costs.transfers[first_transfer as usize..];
+                    let transfers = &of_walk[..transfers as usize];
+                    walk = Some(self.take_walker(at, cycles, transfers, context));
+                }
+                InBackground::Page { first, size } => {
+                    walk.into_iter().for_each(|walk| self.begin_page(first, size, walk));
+                }
+            }
+        }
+    }
+
+    /// A walk by the first walker that is free from a time on.
+    fn take_walker(
+        &mut self,
+        at: u64,
+        cycles: u32,
+        transfers: &[MemoryTransfer],
+        context: &Context<'_>,
+    ) -> InFlight {
+        let cycles = u64::from(cycles);
         let (start, walker) = self.walkers.find(at, cycles);
-        let late = self.transfer(context.costs.other_transfers(&cost), start, context);
+        let late = self.transfer(transfers, start, context);
         let end = start + cycles.saturating_add_signed(late).max(1);
         self.walkers.occupy(walker, start, end, context.now);
-        if let Some(size) = cost.page_size {
-            let log2 = size.log2();
-            let page = self.lines.page(access.line()).raw() >> (log2 - PageSize::BASE.log2());
-            self.in_flight_pages.insert((page, log2), InFlight { start, end, part: Part::Walks });
-            self.page_sizes |= 1 << log2;
-            self.walks_end = self.walks_end.max(end);
-        }
-        end
+        InFlight { start, end, part: Part::Walks }
+    }
+
+    /// A page comes with a walk.
+    fn begin_page(&mut self, page: PageNumber, size: PageSize, walk: InFlight) {
+        let log2 = size.log2();
+        let number = page.raw() >> (log2 - PageSize::BASE.log2());
+        self.in_flight_pages.insert((number, log2), walk);
+        self.page_sizes |= 1 << log2;
+        self.walks_end = self.walks_end.max(walk.end);
     }
 
     /// Transfers lines between the last cache and memory. Returns how much later those read come, one after

@@ -16,7 +16,7 @@ mod stack;
 mod wrong_paths;
 
 use octavo_hw::{MemoryTransfer, PrefetchLevel, ServedBy};
-use octavo_types::PageSize;
+use octavo_types::{PageNumber, PageSize};
 
 pub use group::CoreGroup;
 pub use pipeline::{CoreCounts, CoreSetup};
@@ -51,6 +51,10 @@ pub struct Cost {
     pub prefetches: u32,
     /// The prediction of its page's frame, which the walk verifies.
     pub speculation: Speculation,
+    /// The first of its walks in the background and the pages that come with them.
+    pub first_background: u32,
+    /// How many walks and pages these are.
+    pub background: u32,
 }
 
 /// The result of a prediction of the frame of an access.
@@ -93,6 +97,28 @@ pub struct PrefetchCost {
     pub transfers: u32,
 }
 
+/// A walk in the background of an access, or a page that comes with a walk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InBackground {
+    /// A walk that the access does not wait for.
+    Walk {
+        /// Its time, at idle caches and memory.
+        cycles: u32,
+        /// The first of its transfers.
+        first_transfer: u32,
+        /// How many there are.
+        transfers: u32,
+    },
+    /// A page that comes with the walk before it in the list, or with that of the access: others that use it wait for
+    /// that walk.
+    Page {
+        /// Its first base page.
+        first: PageNumber,
+        /// Its size.
+        size: PageSize,
+    },
+}
+
 /// The costs of a part of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
@@ -102,6 +128,8 @@ pub struct Costs {
     pub transfers: Vec<MemoryTransfer>,
     /// The prefetches of all costs.
     pub prefetches: Vec<PrefetchCost>,
+    /// The walks in the background of all accesses, and the pages that come with walks.
+    pub background: Vec<InBackground>,
     /// Whether any has cycles of handlers.
     pub has_handlers: bool,
     /// Whether any has a wrong prediction.
@@ -139,6 +167,11 @@ impl Costs {
         &self.prefetches[cost.first_prefetch as usize..][..cost.prefetches as usize]
     }
 
+    /// The walks in the background of an access, and the pages that come with them and with its own walk.
+    pub fn background(&self, cost: &Cost) -> &[InBackground] {
+        &self.background[cost.first_background as usize..][..cost.background as usize]
+    }
+
     /// The transfers of a prefetch.
     pub fn prefetch_transfers(&self, prefetch: &PrefetchCost) -> &[MemoryTransfer] {
         &self.transfers[prefetch.first_transfer as usize..][..prefetch.transfers as usize]
@@ -149,6 +182,7 @@ impl Costs {
         self.costs.clear();
         self.transfers.clear();
         self.prefetches.clear();
+        self.background.clear();
         self.has_handlers = false;
         self.has_flushes = false;
     }

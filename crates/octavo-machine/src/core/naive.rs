@@ -8,12 +8,14 @@ use octavo_config::{
     StreamPrefetcher,
 };
 use octavo_hw::{MemoryTransfer, ServedBy};
-use octavo_types::{Access, Arithmetic, Instructions, PageSize};
+use octavo_types::{Access, Arithmetic, Instructions, PageNumber, PageSize};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{CoreGroup, CoreSetup, Cost, Costs, PrefetchCost, Speculation, UsedPrefetch};
+use super::{
+    CoreGroup, CoreSetup, Cost, Costs, InBackground, PrefetchCost, Speculation, UsedPrefetch,
+};
 use crate::counters::Counters;
 use crate::front::{
     Beginning, Difference, Followed, LineAccess, Lines, Ops, Reference, Word, each_distance,
@@ -823,21 +825,11 @@ impl NaiveCore {
         let from = at + cost.map_or(0, |cost| u64::from(cost.lookup_cycles));
         waits.push((at, from, TLB_L2));
         if let Some(cost) = cost.filter(|cost| cost.walk_cycles > 0) {
-            let cycles = u64::from(cost.walk_cycles);
-            let begin = first_free(&[&self.walkers], from, cycles);
-            let mut late = 0;
-            for of in costs.other_transfers(cost) {
-                match self.dram(of.line()) {
-                    Some(dram) if of.is_write() => dram.write(of.line(), begin),
-                    Some(dram) => late += dram.read(of.line(), begin),
-                    None => (),
-                }
-            }
-            let end = begin + later(cost.walk_cycles, late);
-            self.walkers.take(begin, cycles, end);
+            let (begin, end) = self.walk(from, cost.walk_cycles, costs.other_transfers(cost));
             if let Some(bytes) = cost.page_size.map(PageSize::bytes) {
                 self.begin(bytes, page(bytes), begin, end, WALKS);
             }
+            self.walk_in_background(end, Some((begin, end)), cost, costs);
             match cost.speculation {
                 Speculation::None => (),
                 Speculation::Right => {
@@ -857,10 +849,52 @@ impl NaiveCore {
         };
         let all = self.under_way.iter().enumerate();
         let found = all.filter(|of| is_it(&of)).min_by_key(|of| of.1.page_bytes);
-        let Some((place, _)) = found else { return from };
-        let until = self.wait(place, from, PlacesOf::Walkers);
-        waits.push((from, until, WALKS));
+        let mut until = from;
+        if let Some((place, _)) = found {
+            until = self.wait(place, from, PlacesOf::Walkers);
+            waits.push((from, until, WALKS));
+        }
+        if let Some(cost) = cost {
+            self.walk_in_background(until, None, cost, costs);
+        }
         until
+    }
+
+    /// A walk that a walker may begin from a time on: its begin and its end.
+    fn walk(&mut self, from: u64, walk_cycles: u32, transfers: &[MemoryTransfer]) -> (u64, u64) {
+        let cycles = u64::from(walk_cycles);
+        let begin = first_free(&[&self.walkers], from, cycles);
+        let mut late = 0;
+        for of in transfers {
+            match self.dram(of.line()) {
+                Some(dram) if of.is_write() => dram.write(of.line(), begin),
+                Some(dram) => late += dram.read(of.line(), begin),
+                None => (),
+            }
+        }
+        let end = begin + later(walk_cycles, late);
+        self.walkers.take(begin, cycles, end);
+        (begin, end)
+    }
+
+    /// The walks in the background of an access that is translated at a time.
+    fn walk_in_background(&mut self, at: u64, own: Option<(u64, u64)>, cost: &Cost, costs: &Costs) {
+        let mut last = own;
+        for number in cost.first_background..cost.first_background + cost.background {
+            match costs.background[number as usize] {
+                InBackground::Walk { cycles, first_transfer, transfers } => {
+                    let all = first_transfer as usize..(first_transfer + transfers) as usize;
+                    last = Some(self.walk(at, cycles, &costs.transfers[all]));
+                }
+                InBackground::Page { first, size } => {
+                    if let Some((begin, end)) = last {
+                        let bytes = size.bytes();
+                        let number = first.raw() * PageSize::BASE.bytes() / bytes;
+                        self.begin(bytes, number, begin, end, WALKS);
+                    }
+                }
+            }
+        }
     }
 
     /// How much later than from an idle memory an access's line comes that is asked for at a time. What it and
@@ -1064,7 +1098,7 @@ enum PlacesOf {
 #[derive(Clone, Debug)]
 struct CostDraft {
     lookup_cycles: u32,
-    /// Beside its reads from memory.
+    /// Without its reads from memory.
     walk: Option<(u32, Vec<u64>, Option<PageSize>)>,
     speculation: Speculation,
     handler_cycles: u32,
@@ -1075,6 +1109,15 @@ struct CostDraft {
     /// The level and the line of a prefetch that it uses.
     used: Option<(usize, u64)>,
     prefetches: Vec<PrefetchDraft>,
+    background: Vec<BackgroundDraft>,
+}
+
+/// A walk in the background of an access, or a page that comes with the walk before.
+#[derive(Clone, Debug)]
+enum BackgroundDraft {
+    /// Its cycles without its reads from memory.
+    Walk(u32, Vec<u64>),
+    Page(PageNumber, PageSize),
 }
 
 #[derive(Clone, Debug)]
@@ -1112,10 +1155,23 @@ struct EntryDraft {
     ends: (bool, bool),
 }
 
+/// Few base pages, of two huge ones.
+fn page() -> impl Strategy<Value = u64> {
+    prop::sample::select(&[0u64, 1, 2, 512, 513][..])
+}
+
 /// Lines of few pages of both sizes.
 fn line() -> impl Strategy<Value = u64> {
-    (prop::sample::select(&[0u64, 1, 2, 512, 513][..]), 0u64..3)
-        .prop_map(|(page, line)| page << 6 | line)
+    (page(), 0u64..3).prop_map(|(page, line)| page << 6 | line)
+}
+
+fn background() -> impl Strategy<Value = BackgroundDraft> {
+    let size = prop_oneof![Just(PageSize::BASE), Just(PageSize::HUGE)];
+    prop_oneof![
+        (0u32..60, vec(physical(), 0..3))
+            .prop_map(|(cycles, reads)| BackgroundDraft::Walk(cycles, reads)),
+        (page(), size).prop_map(|(page, size)| BackgroundDraft::Page(PageNumber::new(page), size)),
+    ]
 }
 
 /// Physical lines, in few rows.
@@ -1158,7 +1214,8 @@ fn cost() -> impl Strategy<Value = CostDraft> {
     let handler = prop_oneof![9 => Just(0u32), 1 => 1u32..80];
     let lookup = (lookup, handler, speculation);
     let prefetches = (prop::option::weighted(0.5, prefetched()), vec(prefetch(), 0..3));
-    let line = (physical(), vec(physical(), 0..3), prefetches);
+    let background = prop_oneof![3 => Just(Vec::new()), 1 => vec(background(), 1..5)];
+    let line = (physical(), vec(physical(), 0..3), prefetches, background);
     // Some are so long that branches that wait for them have wrong paths.
     let cycles = prop_oneof![4 => 1u32..50, 1 => 100u32..600];
     (lookup, prop::option::weighted(0.4, walk), served, cycles, line).prop_map(
@@ -1167,7 +1224,7 @@ fn cost() -> impl Strategy<Value = CostDraft> {
             walk,
             served,
             cycles,
-            (line, writes, prefetches),
+            (line, writes, prefetches, background),
         )| {
             let cache_cycles = if served == ServedBy::L1 { 0 } else { cycles };
             let (used, prefetches) = prefetches;
@@ -1187,6 +1244,7 @@ fn cost() -> impl Strategy<Value = CostDraft> {
                 writes,
                 used,
                 prefetches,
+                background,
             }
         },
     )
@@ -1430,6 +1488,26 @@ impl Batch {
                     transfers: (costs.transfers.len() - first_transfer) as u32,
                 });
             }
+            let first_background = costs.background.len();
+            for of in &cost.background {
+                let work = match of {
+                    BackgroundDraft::Walk(cycles, reads) => {
+                        let first_transfer = costs.transfers.len() as u32;
+                        let reads = reads.iter().map(|line| MemoryTransfer::new(*line, false));
+                        costs.transfers.extend(reads);
+                        let transfers = costs.transfers.len() as u32 - first_transfer;
+                        InBackground::Walk {
+                            cycles: cycles + transfers * memory,
+                            first_transfer,
+                            transfers,
+                        }
+                    }
+                    BackgroundDraft::Page(first, size) => {
+                        InBackground::Page { first: *first, size: *size }
+                    }
+                };
+                costs.background.push(work);
+            }
             costs.costs.push(Cost {
                 access: (place - *first) as u32,
                 lookup_cycles: cost.lookup_cycles,
@@ -1447,6 +1525,8 @@ impl Batch {
                 first_prefetch: first_prefetch as u32,
                 prefetches: (costs.prefetches.len() - first_prefetch) as u32,
                 speculation: cost.speculation,
+                first_background: first_background as u32,
+                background: (costs.background.len() - first_background) as u32,
             });
         }
         place

@@ -98,6 +98,7 @@ mod tests {
 
     use super::*;
     use crate::config::resolve;
+    use crate::core::{Costs, InBackground};
     use crate::counters::Counters;
     use crate::designs::registry::policies;
     use crate::tlb::Tlb;
@@ -216,5 +217,33 @@ mod tests {
         assert_eq!(env.walk_in_background(page), Some(2));
         assert_eq!((env.walks(), env.charged(), env.entries_read_from_memory()), before);
         assert!(accesses(&env) > accesses_before || env.caches.private.counters().l1d.hits > 0);
+    }
+
+    #[test]
+    fn a_walk_in_the_background_has_transfers_and_pages_of_its_own() {
+        let mut env = env(&["walker.caches.pde=none"]).logging_transfers();
+        let memory_cycles =
+            resolve::<&str>("skylake", &[]).unwrap().into_config().cache.memory_latency_cycles;
+        let (page, other) = (PageNumber::new(FIRST), PageNumber::new(FIRST + 8));
+        env.walk(page, Access::Load, false).unwrap();
+        let of_walk = env.entries_read_from_memory() as u32;
+        // Of the two entries that the walk caches leave, the last lies in another line than that of the page walked for.
+        assert_eq!(env.walk_to_prefetch(other), Some(2));
+        env.keep_seen(other, PageSize::BASE);
+        let mut costs = Costs::default();
+        assert_eq!(env.take_transfers(&mut costs.transfers), of_walk as usize);
+        env.take_background(&mut costs);
+        let [InBackground::Walk { cycles, first_transfer, transfers }, of_page] =
+            costs.background[..]
+        else {
+            panic!("{:?}", costs.background);
+        };
+        assert_eq!((first_transfer, transfers), (of_walk, 1));
+        assert_eq!(costs.transfers.len(), of_walk as usize + 1);
+        assert!((memory_cycles..2 * memory_cycles).contains(&cycles), "{cycles}");
+        assert_eq!(of_page, InBackground::Page { first: other, size: PageSize::BASE });
+        costs.clear();
+        env.take_background(&mut costs);
+        assert_eq!(costs.background, []);
     }
 }

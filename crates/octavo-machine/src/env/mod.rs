@@ -1,5 +1,6 @@
 //! The environment of a design: page walks, the operating system and the data caches.
 
+mod background;
 mod check;
 mod composite;
 mod counters;
@@ -27,6 +28,7 @@ use crate::config::{self, ConfigError};
 use crate::core::{PrefetchCost, Speculation};
 use crate::front::{LineAccess, Lines};
 use crate::tlb::{Entry, Tlb, Translation};
+use background::Background;
 pub use composite::{CompositePages, HostAccess};
 pub(crate) use nested::{Host, Port, guest_page};
 use overlap::Overlap;
@@ -105,6 +107,8 @@ pub struct Env {
     verified_cycles: Option<u32>,
     /// The prediction that the walk of the current access has verified.
     speculation: Speculation,
+    /// Walks in the background of the current access, for a core that executes out of order.
+    background: Option<Background>,
 }
 
 /// The private parts of a core that is not running.
@@ -215,6 +219,7 @@ impl Env {
             holds_translations: false,
             verified_cycles: None,
             speculation: Speculation::None,
+            background: None,
             l1_latency_cycles: [private.l1i.latency_cycles, private.l1d.latency_cycles],
         })
     }
@@ -401,6 +406,7 @@ impl Env {
     pub(crate) fn logging_transfers(mut self) -> Self {
         self.caches.shared.log_transfers();
         self.log_prefetches(true);
+        self.background = Some(Background::default());
         self
     }
 
@@ -428,6 +434,7 @@ impl Env {
     pub(crate) fn stop_logging_transfers(&mut self) {
         self.caches.shared.stop_logging_transfers();
         self.log_prefetches(false);
+        self.background = None;
     }
 
     /// Moves the transfers noted since the last call to `out`: of the access, the last line that it read from memory

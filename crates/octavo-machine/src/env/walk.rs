@@ -164,50 +164,6 @@ impl Env {
         }
     }
 
-    /// Walks the page table for a mapped base page of the running process beside what the core does: the walk passes
-    /// through walk caches and data caches and takes no time, and counters of walks leave it out. In a guest it walks the
-    /// host's table as well. Returns the number of entries read. `None` if the page is not mapped, or when memory has run
-    /// out, which stops the machine.
-    ///
-    /// Designs call [`Design::walk_in_background`](crate::design::Design::walk_in_background).
-    pub fn walk_in_background(&mut self, page: PageNumber) -> Option<u64> {
-        let walk = self.table_walk(page);
-        walk.leaf?;
-        self.read_in_background(&walk, page)
-    }
-
-    /// As [`Env::walk_in_background`], for a page that need not be mapped: the walk ends at the entry that is missing. It
-    /// never faults, so that it changes no mappings: in a guest it reads nothing where the host would fault. `None` when
-    /// memory has run out, which stops the machine.
-    pub fn walk_to_prefetch(&mut self, page: PageNumber) -> Option<u64> {
-        let walk = self.table_walk(page);
-        if self.host_has(&walk, page) { self.read_in_background(&walk, page) } else { Some(0) }
-    }
-
-    /// Reads the entries of a walk, in a guest also the host's. Returns their number.
-    fn read_in_background(&mut self, walk: &Walk, page: PageNumber) -> Option<u64> {
-        let take = |env: &mut Env| {
-            let of_host = env.host.as_mut().map(|host| std::mem::take(&mut host.walker));
-            (std::mem::take(&mut env.walker), of_host)
-        };
-        let demanded = take(self);
-        let done = if self.host.is_some() {
-            self.read_nested(walk, page, &mut 0).and_then(|_| match walk.leaf {
-                Some(leaf) => self.backing(leaf.frame_of(page), false, 1).map(drop),
-                None => Some(()),
-            })
-        } else {
-            self.read(walk, page);
-            Some(())
-        };
-        let (own, of_host) = take(self);
-        self.walker = demanded.0;
-        if let (Some(host), Some(demanded)) = (&mut self.host, demanded.1) {
-            host.walker = demanded;
-        }
-        done.map(|()| own.reads + of_host.map_or(0, |of_host| of_host.reads))
-    }
-
     /// The page table of the running process.
     pub(crate) fn table(&self) -> &PageTable {
         &self.os.memory().process(self.process).table
@@ -242,7 +198,7 @@ impl Env {
 
     /// Reads the entries of a walk that the walk caches do not skip. Returns the latency in cycles, and the
     /// address of the page's entry if the walk has found one.
-    fn read(&mut self, walk: &Walk, page: PageNumber) -> (u32, Option<PhysAddr>) {
+    pub(super) fn read(&mut self, walk: &Walk, page: PageNumber) -> (u32, Option<PhysAddr>) {
         self.walker.walks += 1;
         let planned = self.plan_walk(walk, page);
         let Env { page_walker, caches, lines, walker, .. } = self;

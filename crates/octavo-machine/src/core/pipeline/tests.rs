@@ -4,11 +4,11 @@ use octavo_config::{
     ArithmeticLatencies, DramConfig, MachineConfig, MemoryTier, OutstandingMisses, PipelineConfig,
 };
 use octavo_hw::{MemoryTransfer, ServedBy};
-use octavo_types::{Access, Arithmetic, PageSize};
+use octavo_types::{Access, Arithmetic, PageNumber, PageSize};
 
 use super::*;
 use crate::config::resolve;
-use crate::core::{Cost, PrefetchCost, Speculation, UsedPrefetch};
+use crate::core::{Cost, InBackground, PrefetchCost, Speculation, UsedPrefetch};
 use crate::front::{Beginning, Followed, Ops};
 
 const L1D_CYCLES: u64 = 4;
@@ -144,6 +144,8 @@ impl Program {
                 first_prefetch: 0,
                 prefetches: 0,
                 speculation,
+                first_background: 0,
+                background: 0,
             });
         }
         self
@@ -161,6 +163,27 @@ impl Program {
         let (served, uses_l2, transfers) = (ServedBy::Memory, false, 1);
         let of = PrefetchCost { line, level, served, cycles, uses_l2, first_transfer, transfers };
         self.costs.prefetches.push(of);
+        self
+    }
+
+    /// A walk in the background of the last reference, which has a cost, to a base page.
+    fn walk_in_background(&mut self, cycles: u32, page: u64) -> &mut Self {
+        self.background(InBackground::Walk { cycles, first_transfer: 0, transfers: 0 })
+            .page_in_background(page)
+    }
+
+    /// A base page that comes with the last walk of the last reference.
+    fn page_in_background(&mut self, page: u64) -> &mut Self {
+        self.background(InBackground::Page { first: PageNumber::new(page), size: PageSize::BASE })
+    }
+
+    fn background(&mut self, of: InBackground) -> &mut Self {
+        let cost = self.costs.costs.last_mut().expect("a cost");
+        if cost.background == 0 {
+            cost.first_background = self.costs.background.len() as u32;
+        }
+        cost.background += 1;
+        self.costs.background.push(of);
         self
     }
 
@@ -403,6 +426,48 @@ fn walks_of_a_page_and_misses_of_a_line_are_merged() {
     let mut alone = Program::default();
     alone.data(&[], Data::load(0).walk(100)).data(&[], Data::load(1).miss(500));
     assert_eq!(alone.cycles(core(|_, _| {})), FIRST_COMMIT - 1 + 100 + 500 + L1D_CYCLES);
+}
+
+#[test]
+fn a_use_waits_for_the_background_walk_that_brings_its_page() {
+    // Loads of pages 0 and 1, the second at once or when the first has come. Page 1 comes with the walk to page 0, which
+    // takes 100 cycles, or with one in the background, which takes 50.
+    let cycles = |with_own: bool, is_dependent: bool, walkers: u32| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).walk(100));
+        match with_own {
+            true => program.page_in_background(1),
+            false => program.walk_in_background(50, 1),
+        };
+        let distances: &[u64] = if is_dependent { &[1] } else { &[] };
+        program.data(distances, Data::load(64));
+        let pipeline = core(|machine, _| machine.walker.walkers = walkers);
+        program.cycles(pipeline) - (FIRST_COMMIT - 1) - L1D_CYCLES
+    };
+    for walkers in [1, 2] {
+        assert_eq!(cycles(true, false, walkers), 100);
+        // It is there when the first load has come.
+        assert_eq!(cycles(true, true, walkers), 100 + L1D_CYCLES);
+        assert_eq!(cycles(false, true, walkers), 100 + 50);
+    }
+    // A use before the beginning of the walk in the background begins it, if there is a walker.
+    assert_eq!(cycles(false, false, 1), 100 + 50);
+    assert_eq!(cycles(false, false, 2), 100);
+}
+
+#[test]
+fn walks_in_the_background_keep_walkers_busy() {
+    // Two loads with walks, one behind the other, and a walk in the background of the first that nothing uses.
+    let cycles = |background: u32, walkers: u32| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).walk(100)).walk_in_background(background, 9);
+        program.data(&[1], Data::load(64).walk(100));
+        let pipeline = core(|machine, _| machine.walker.walkers = walkers);
+        program.cycles(pipeline) - (FIRST_COMMIT - 1) - L1D_CYCLES
+    };
+    let without = 100 + L1D_CYCLES + 100;
+    assert_eq!(cycles(70, 2), without);
+    assert_eq!(cycles(70, 1), without + 70 - L1D_CYCLES);
 }
 
 #[test]

@@ -30,9 +30,9 @@
 //! huge pages beside one, and their line is that of the level at which they are mapped. Free pages are of the same size as
 //! the walked one, predicted ones of any size. Distances between misses are in base pages, from first page to first page.
 //!
-//! A walk for a prefetch goes through walk caches and data caches. It takes no time, keeps no walker busy and is at its end
-//! at once, so that no prefetch comes late. It does not fault and sets no accessed bit: a page that is not mapped, or
-//! not yet accessed, is dropped. Of the walk's reads, `atp.walk_references` counts those of both tables. All state belongs to one
+//! A walk for a prefetch goes through walk caches and data caches. Out of order it takes a walker once the access is
+//! translated, and a hit waits for the walk that brings its page, also a free one; added up, it takes no time. It does not
+//! fault and sets no accessed bit: a page that is not mapped, or not yet accessed, is dropped. Of the walk's reads, `atp.walk_references` counts those of both tables. All state belongs to one
 //! address space, and is as new at the first miss of another one. An entry of the queue that does not permit a store is
 //! dropped, and walked for.
 //!
@@ -301,7 +301,7 @@ impl Atp {
         self.counts.references += env.walk_to_prefetch(page)?;
         match seen(env, page, page, self.in_line) {
             Some(translation) => {
-                self.fill_queue(page, Prefetched { translation, distance: None });
+                self.fill_queue(env, page, Prefetched { translation, distance: None });
                 self.prefetch_free(env, page, translation.size);
             }
             None => self.counts.dropped += 1,
@@ -322,7 +322,7 @@ impl Atp {
     }
 
     /// Prefetches or samples the pages that the walk to a page of this size has seen beside it.
-    fn prefetch_free(&mut self, env: &Env, page: PageNumber, size: PageSize) {
+    fn prefetch_free(&mut self, env: &mut Env, page: PageNumber, size: PageSize) {
         if !self.settings.sbfp {
             return;
         }
@@ -334,7 +334,7 @@ impl Atp {
                 self.counts.sampled += 1;
             } else if !self.holds(env, other) {
                 self.counts.free += 1;
-                self.fill_queue(other, Prefetched { translation, distance: Some(distance) });
+                self.fill_queue(env, other, Prefetched { translation, distance: Some(distance) });
             }
         }
     }
@@ -345,8 +345,11 @@ impl Atp {
             || self.tlbs.l2().is_some_and(|l2| l2.holds(env.asid(), page))
     }
 
-    fn fill_queue(&mut self, page: PageNumber, prefetched: Prefetched) {
-        let pages = pages_of(page.raw(), prefetched.translation.size);
+    /// Adds a page that the last walk has seen to the queue.
+    fn fill_queue(&mut self, env: &mut Env, page: PageNumber, prefetched: Prefetched) {
+        let size = prefetched.translation.size;
+        let pages = pages_of(page.raw(), size);
+        env.keep_seen(PageNumber::new(pages.start), size);
         self.counts.evicted += u64::from(self.state.queue.push(pages, prefetched));
     }
 }

@@ -1,0 +1,105 @@
+//! Walks in the background of an access: prefetches of translations, and walks that fill structures of a design.
+//!
+//! Added up, they take no time. A core that executes out of order gives each a walker, and has accesses wait for the
+//! pages that come with it (`core/memory_side`).
+
+use octavo_hw::MemoryTransfer;
+use octavo_os::page_table::Walk;
+use octavo_types::{PageNumber, PageSize};
+
+use super::Env;
+use crate::core::{Costs, InBackground};
+
+/// The walks in the background of the current access, and the pages that come with them and with its own walk.
+#[derive(Default)]
+pub(super) struct Background {
+    noted: Vec<InBackground>,
+    /// The transfers of all walks.
+    transfers: Vec<MemoryTransfer>,
+}
+
+impl Env {
+    /// Walks the page table for a mapped base page of the running process in the background of an access: the walk passes
+    /// through walk caches and data caches, nothing waits for it, and counters of walks leave it out. In a guest it walks
+    /// the host's table as well. Returns the number of entries read. `None` if the page is not mapped, or when memory has
+    /// run out, which stops the machine.
+    ///
+    /// Designs call [`Design::walk_in_background`](crate::design::Design::walk_in_background).
+    pub fn walk_in_background(&mut self, page: PageNumber) -> Option<u64> {
+        let walk = self.table_walk(page);
+        walk.leaf?;
+        self.read_in_background(&walk, page)
+    }
+
+    /// As [`Env::walk_in_background`], for a page that need not be mapped: the walk ends at the entry that is missing. It
+    /// never faults, so that it changes no mappings: in a guest it reads nothing where the host would fault. `None` when
+    /// memory has run out, which stops the machine.
+    pub fn walk_to_prefetch(&mut self, page: PageNumber) -> Option<u64> {
+        let walk = self.table_walk(page);
+        if self.host_has(&walk, page) { self.read_in_background(&walk, page) } else { Some(0) }
+    }
+
+    /// A design keeps a page of a size that the last walk has seen, be it that of the access or one in the background: accesses
+    /// that use the page before that walk has ended wait for it.
+    pub fn keep_seen(&mut self, page: PageNumber, size: PageSize) {
+        if let Some(background) = &mut self.background {
+            background.noted.push(InBackground::Page { first: page, size });
+        }
+    }
+
+    /// Reads the entries of a walk, in a guest also the host's. Returns their number.
+    fn read_in_background(&mut self, walk: &Walk, page: PageNumber) -> Option<u64> {
+        let take = |env: &mut Env| {
+            let of_host = env.host.as_mut().map(|host| std::mem::take(&mut host.walker));
+            (std::mem::take(&mut env.walker), of_host)
+        };
+        let demanded = take(self);
+        let before = self.caches.shared.transfers().len();
+        let cycles = self.read_entries(walk, page);
+        let (own, of_host) = take(self);
+        self.walker = demanded.0;
+        if let (Some(host), Some(demanded)) = (&mut self.host, demanded.1) {
+            host.walker = demanded;
+        }
+        self.note_background(cycles?, before);
+        Some(own.reads + of_host.map_or(0, |of_host| of_host.reads))
+    }
+
+    /// Reads the entries of a walk and of the host's. Returns the latency in cycles.
+    fn read_entries(&mut self, walk: &Walk, page: PageNumber) -> Option<u32> {
+        if self.host.is_none() {
+            return Some(self.read(walk, page).0);
+        }
+        let mut cycles = 0;
+        self.read_nested(walk, page, &mut cycles)?;
+        if let Some(leaf) = walk.leaf {
+            cycles += self.backing(leaf.frame_of(page), false, 1)?.1;
+        }
+        Some(cycles)
+    }
+
+    /// Notes a walk whose first transfer is at a place of those noted, and moves its transfers from there.
+    fn note_background(&mut self, cycles: u32, before: usize) {
+        if let Some(background) = &mut self.background {
+            let first_transfer = background.transfers.len() as u32;
+            background.transfers.extend(self.caches.shared.transfers().drain(before..));
+            let transfers = background.transfers.len() as u32 - first_transfer;
+            background.noted.push(InBackground::Walk { cycles, first_transfer, transfers });
+        }
+    }
+
+    /// Moves the walks noted since the last call to costs.
+    pub(crate) fn take_background(&mut self, costs: &mut Costs) {
+        let Some(background) = self.background.as_mut().filter(|of| !of.noted.is_empty()) else {
+            return;
+        };
+        let before = costs.transfers.len() as u32;
+        costs.transfers.append(&mut background.transfers);
+        costs.background.extend(background.noted.drain(..).map(|of| match of {
+            InBackground::Walk { cycles, first_transfer, transfers } => {
+                InBackground::Walk { cycles, first_transfer: first_transfer + before, transfers }
+            }
+            page => page,
+        }));
+    }
+}
