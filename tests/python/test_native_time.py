@@ -36,6 +36,17 @@ def test_the_kernels_time_is_a_part_of_the_whole() -> None:
     assert with_kernel == pytest.approx(alone)
 
 
+def test_no_time_in_the_kernel_is_as_none_given(tmp_path: Path) -> None:
+    """As `time` shows it where that is below half a hundredth of a second."""
+    gains = []
+    for times in ("250ms", "250ms,0s"):
+        place = tmp_path / "out.json"
+        options = ("--force", "--tlb", "zen3", "--native-time", times, "--json", str(place))
+        assert command("run", *options, TRACE).exit_code == 0
+        gains.append(json.loads(place.read_text())["advice"])
+    assert gains[0] == gains[1]
+
+
 def test_the_document_has_the_time() -> None:
     assert octavo.run(TRACE, tlb="zen3").advice[0]["native_seconds"] is None
     assert octavo.run(TRACE, tlb="zen3", native_seconds=0.5).advice[0]["native_seconds"] == {
@@ -69,6 +80,7 @@ def test_the_option_is_a_duration(tmp_path: Path) -> None:
     [
         (("--native-time", "soon"), "--native-time: `soon` is not a duration"),
         (("--native-time", "0s"), "--native-time"),
+        (("--native-time", "0s,1s"), "--native-time: `0s` is no time"),
         (("--native-time", "1s,"), "--native-time: `` is not a duration"),
         (("--native-time", "1s,2s,3s"), "--native-time must be a time above 0"),
         (("--native-time", "1s", "--entries", "64"), "--native-time is for gains of time"),

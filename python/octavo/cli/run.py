@@ -87,7 +87,9 @@ class RunOptions:
 
 
 def _native_times(text: str) -> list[float]:
-    return [units.duration(one, "--native-time") for one in text.split(",")]
+    user, *system = text.split(",")
+    in_kernel = [units.duration(one, "--native-time", or_none=True) for one in system]
+    return [units.duration(user, "--native-time"), *in_kernel]
 
 
 @command("run", cls=TraceCommand, epilog=_EPILOG)

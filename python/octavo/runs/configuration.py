@@ -142,7 +142,7 @@ def configure(
 def _native_time(seconds: float | Sequence[float]) -> NativeTime:
     """The time in user mode, or in user mode and in the kernel. Raises UsageError."""
     times = [seconds] if isinstance(seconds, int | float) else [*seconds]
-    if len(times) not in (1, 2) or not all(0 < time < math.inf for time in times):
+    if len(times) not in (1, 2) or not (0 < times[0] < math.inf and 0 <= times[-1] < math.inf):
         raise UsageError(
             "--native-time must be a time above 0, such as 3.1s, or two: in user mode and in the "
             "kernel, such as 2.2s,0.9s."
