@@ -139,6 +139,31 @@ def test_a_result_that_does_not_fit_its_place_is_kept_elsewhere(
     assert not place.exists()
 
 
+@pytest.mark.parametrize("name", ["result.json", "rows.parquet"])
+def test_a_file_that_does_not_fit_its_place_is_kept_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    place, other = tmp_path / "small" / name, tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(other))
+
+    def fits_elsewhere(path: Path) -> None:
+        if path.is_relative_to(place.parent):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path.write_text("whole")
+
+    monkeypatch.setattr("octavo.base.files.text_writer", lambda text: fits_elsewhere)
+    file: JsonFile | NewFile = JsonFile(str(place))
+    if name.endswith(".parquet"):
+        file = NewFile(str(place), force=False, option="--out")
+    with pytest.raises(CannotRun, match="No space left on device; the result is in `") as error:
+        file.write("whole")
+    (kept,) = other.iterdir()
+    assert str(error.value).endswith(f"`{kept}`.")
+    assert (kept / name).read_text() == "whole"
+    assert names_in(place.parent) == []
+
+
 def test_results_are_overwritten_only_when_asked(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
     (tmp_path / "mine").write_text("kept")

@@ -157,8 +157,7 @@ class NewFile:
         there before.
         """
         writer = text_writer(content) if isinstance(content, str) else content
-        with failing_with(f"`{self.name}`"):
-            replace_file(self._place, writer, overwrite=self._force)
+        _replace_or_keep(f"`{self.name}`", self._place, writer, overwrite=self._force)
 
 
 class JsonFile:
@@ -189,11 +188,10 @@ class JsonFile:
     def write(self, document: Any) -> None:
         """Writes the document whole, or raises and leaves what was there before."""
         text = to_json(document)
-        with failing_with(self._what):
-            if self._name == STANDARD_OUTPUT:
-                write_standard_output(text)
-            else:
-                replace_text(self._place, text, overwrite=self._force)
+        if self._name == STANDARD_OUTPUT:
+            write_standard_output(text)
+        else:
+            _replace_or_keep(self._what, self._place, text_writer(text), overwrite=self._force)
 
 
 def _check_directory_of(place: Path) -> None:
@@ -245,7 +243,7 @@ class OutputDirectory:
             try:
                 _write_all(files, self._staging)
             except OSError as error:
-                raise self._written_elsewhere(files, error) from None
+                raise _written_elsewhere(f"to `{self._place}`", files, error) from None
             with uninterrupted(), self._alone():
                 if not self._force and self._holds_files():
                     raise _taken(self._place, self._move_beside())
@@ -265,24 +263,6 @@ class OutputDirectory:
             yield
         finally:
             os.close(handle)
-
-    def _written_elsewhere(
-        self, files: dict[str, Callable[[Path], None]], error: OSError
-    ) -> Exception:
-        """Writes the files to a directory for temporary files, as after hours the disk may be full,
-        and returns what says so; the error itself where that fails, too.
-        """
-        with suppress(OSError):
-            other = Path(tempfile.mkdtemp(prefix="octavo-"))
-            try:
-                _write_all(files, other)
-            except OSError:
-                shutil.rmtree(other, ignore_errors=True)
-                raise
-            return CannotRun(
-                f"cannot write to `{self._place}`: {words_of(error)}; the result is in `{other}`."
-            )
-        return error
 
     def _move_beside(self) -> Path:
         """Makes the staging place a directory of its own, and returns its name: one beside the
@@ -305,6 +285,38 @@ class OutputDirectory:
 def _write_all(files: dict[str, Callable[[Path], None]], directory: Path) -> None:
     for name, writer in files.items():
         writer(directory / name)
+
+
+def _replace_or_keep(
+    shown: str, place: Path, writer: Callable[[Path], None], *, overwrite: bool
+) -> None:
+    """Calls `replace_file`. Raises CannotRun about `shown`; where a file cannot be written, another
+    one has the result then.
+    """
+    with failing_with(shown):
+        try:
+            replace_file(place, writer, overwrite=overwrite)
+        except OSError as error:
+            if _is_special(place):
+                raise
+            raise _written_elsewhere(shown, {place.name: writer}, error) from None
+
+
+def _written_elsewhere(
+    shown: str, files: dict[str, Callable[[Path], None]], error: OSError
+) -> Exception:
+    """Writes the files to a directory for temporary files, as after hours the disk may be full, and
+    returns what says so; the error itself where that fails, too.
+    """
+    with suppress(OSError):
+        other = Path(tempfile.mkdtemp(prefix="octavo-"))
+        try:
+            _write_all(files, other)
+        except OSError:
+            shutil.rmtree(other, ignore_errors=True)
+            raise
+        return CannotRun(f"cannot write {shown}: {words_of(error)}; the result is in `{other}`.")
+    return error
 
 
 def text_writer(text: str) -> Callable[[Path], None]:
