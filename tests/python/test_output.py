@@ -176,6 +176,14 @@ def test_results_are_overwritten_only_when_asked(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["a", "mine"]
 
 
+@pytest.mark.parametrize("name", ["there/out.json", "there/below/out.json"])
+def test_a_place_below_a_file_is_no_directory(tmp_path: Path, name: str) -> None:
+    (tmp_path / "there").write_text("a file")
+    for make in (JsonFile, lambda path: NewFile(path, force=False, option="--out")):
+        with pytest.raises(CannotRun, match=r"[Nn]ot a directory\.$"):
+            make(str(tmp_path / name))
+
+
 def test_json_that_appears_meanwhile_stays(tmp_path: Path) -> None:
     """The later one of two runs gets a name of its own, and says so."""
     name = str(tmp_path / "out.json")

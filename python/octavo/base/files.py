@@ -196,7 +196,10 @@ class JsonFile:
 
 def _check_directory_of(place: Path) -> None:
     """Makes the directory of a file, and checks that files can be written there."""
-    place.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    if not place.parent.is_dir():
+        raise CannotRun(f"cannot write `{place}`: `{place.parent}` is not a directory.")
     with tempfile.TemporaryFile(dir=place.parent):
         pass
 
