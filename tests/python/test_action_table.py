@@ -365,6 +365,17 @@ def test_the_subject_of_data_is_the_process_whose_data_miss_most() -> None:
     assert subjects.of(Case("data", points, processes=(1,))).runtime == JEMALLOC
 
 
+def test_the_subject_of_data_is_the_process_that_misses_in_shared_memory() -> None:
+    """Not its parent, which starts the processes that share memory and only waits for them."""
+    tlb = {"component": "tlb.data", "stream": "data"}
+    rows = []
+    for process, kind, misses in ((0, "heap", 20), (1, "heap", 10), (1, "shared", 900)):
+        row = {"process": process, **memory_row(kind, kind, 64 * MIB, 4096, 64 * MIB)}
+        rows += [row, {**row, **tlb, "misses": misses}]
+    subjects = Subjects(rows, {0: GLIBC, 1: JEMALLOC}, ["parent"])  # type: ignore[arg-type]
+    assert subjects.of(Case("data", (Point(4096, 1, 1.0, 1, 0.0),))).runtime == JEMALLOC
+
+
 OWN = ["preload 2MiB", "glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
 OF_MALLOC = ["glibc-thp 2MiB", "glibc-hugetlb 2MiB", "madvise"]
 

@@ -40,8 +40,10 @@ class _Memory:
     """Not in the total."""
     files: dict[str, int] = field(default_factory=dict)
     """Not in the total: of data of files by path, without programs and libraries."""
+    all_misses: int = 0
+    """Of all data in 4 KiB pages."""
     misses: int = 0
-    """Of data in 4 KiB pages, of these kinds and of static variables."""
+    """Of those, of these kinds and of static variables."""
     static_misses: int = 0
     mapped_misses: int = 0
     """Of anonymous mappings that are not known to be those of glibc's malloc or Python's own."""
@@ -118,7 +120,7 @@ class Subjects:
         counts = self._instructions
         if case.stream == "data":
             found = self._memory.items()
-            misses = {stream: one.misses for stream, one in found if stream is not None}
+            misses = {stream: one.all_misses for stream, one in found if stream is not None}
             counts = misses if any(misses.values()) else counts
         counts = {stream: counts.get(stream, 0) for stream in case.processes} or counts
         if not counts:
@@ -148,6 +150,7 @@ def _memory_of(rows: Sequence[Row]) -> defaultdict[int | None, _Memory]:
             is_mapped = kind == "anonymous" and not is_known
             is_refused = key in refusing
             misses = row["misses"]
+            memory.all_misses += misses
             memory.static_misses += misses if is_static else 0
             memory.mapped_misses += misses if is_mapped else 0
             memory.refused_misses += misses if is_refused else 0
