@@ -51,7 +51,7 @@ def test_off_a_terminal_the_output_is_plain_ascii(pretend: Install) -> None:
 def test_what_is_not_shown_is_counted(pretend: Install, more: int, said: str) -> None:
     regions = [region(name=f"region {number}", misses=FALLING) for number in range(6 + more)]
     pretend(FakeRun(result(process(0, data_misses=FALLING, regions=regions))))
-    shown = octavo("run", "prog").stderr
+    shown = octavo("run", "--tlb", "lru64", "prog").stderr
     assert said in shown
     assert ("more region" in shown) == (more > 0)
 

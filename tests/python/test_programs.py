@@ -16,7 +16,7 @@ from octavo.analysis.programs import (
     several_processes,
 )
 from octavo.analysis.rows import rows_of
-from octavo.analysis.view import process_grid, region_grid
+from octavo.analysis.view import notable_regions, process_grid, region_grid
 from octavo.hardware.tlb_levels import load_preset
 from octavo.report.charts import gains_chart, map_chart
 from octavo.tracing.manifest import subject_of
@@ -187,6 +187,12 @@ def test_regions_that_alone_gain_too_little_have_the_page_size_of_the_program() 
         item.update(reason="negligible", region_kind="stack")
     (row,) = region_grid(rows, advice, 1).rows
     assert row[-1] == "4 KiB"
+    # Where no larger size of the machine was measured, nothing was judged.
+    for item in own.values():
+        item.update(reason="largest-size", page_size=4096)
+    (row,) = region_grid(rows, advice, 1).rows
+    assert row[-1] == ""
+    assert notable_regions(advice) == []
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,17 @@ def test_memory_refuses_and_max_growth_and_the_floor_allow() -> None:
     assert "(accepted beyond 25%: below 164 MiB, 1% of this machine's memory)" in large.text
 
 
+def test_nothing_is_judged_where_no_larger_size_was_measured() -> None:
+    made = made_process(0, data_base=MIB, instructions=10**8, regions=[])
+    curve = MachineCurve(
+        stream="data", page_size=4 * KIB, level=1, entries=64, ways=64, accesses=10**8, misses=10**6
+    )
+    made["machine_curves"].append(curve)
+    advice = advise_by_walks(rows_of(result(made), LRU), LRU, estimated(), Thresholds())
+    (data,) = (item for item in advice if item.case.stream == "data")
+    assert data.text == "Data: not judged, as 4 KiB is the only page size of the machine measured."
+
+
 def test_sizes_that_the_machine_lacks_have_no_walks() -> None:
     points = advise(50_000_000).case.points
     assert [point.page_size for point in points if point.walks is not None] == [4 * KIB, 2 * MIB]

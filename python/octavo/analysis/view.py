@@ -248,10 +248,15 @@ def _sizes_of_regions(advice: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[s
     """
     whole = {item["stream"]: item["page_size"] for item in advice if item["scope"] == "program"}
     for item in advice:
-        if item["scope"] == "region":
+        if item["scope"] == "region" and not _is_unjudged(item):
             may_follow = item["stream"] == "fetch" or item["region_kind"] in _FOLLOWING
             follows = may_follow and item["reason"] in _NOTHING_TO_SAY
             yield item, whole[item["stream"]] if follows else item["page_size"]
+
+
+def _is_unjudged(item: dict[str, Any]) -> bool:
+    """Whether no larger page size was measured."""
+    return bool(item["reason"] == "largest-size" and item["page_size"] == BASE_PAGE)
 
 
 def process_grid(
@@ -326,7 +331,9 @@ def notable_regions(advice: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         item
         for item in advice
-        if item["scope"] == "region" and item["reason"] not in _NOTHING_TO_SAY
+        if item["scope"] == "region"
+        and item["reason"] not in _NOTHING_TO_SAY
+        and not _is_unjudged(item)
     ]
 
 

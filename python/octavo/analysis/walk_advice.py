@@ -195,7 +195,7 @@ def _sentence(
     if reason == "no-references":
         return f"{subject}: no references, nothing to change."
     if judged is None:
-        return f"{subject}: keep 4 KiB, the only page size measured that the machine has."
+        return f"{subject}: not judged, as 4 KiB is the only page size of the machine measured."
     base, point = case.base, case.at(judged)
     if reason == "no-gain":
         if (base.walks or 0) == 0 and not base.page_faults:
