@@ -535,8 +535,8 @@ def simulated_gain(sim: dict[str, Any], run: dict[str, Any]) -> float:
 
 
 def share(value: float) -> str:
-    """`8.1%`, with a sign."""
-    return f"{value:+.1%}"
+    """`+8.1%`; `+0.0%` for a small decrease, too."""
+    return f"{round(100 * value, 1) + 0.0:+.1f}%"
 
 
 def interval(gain: tuple[float, float, float]) -> str:

@@ -416,6 +416,11 @@ def test_man_pages_have_every_command(tmp_path: Path) -> None:
     assert r"octavo diff before after \-\-tolerance 5" in text
 
 
+def test_small_changes_have_no_negative_zero() -> None:
+    assert [shown_change(one) for one in (0.0, -0.0, 0.0004, -0.0004)] == ["+0.0%"] * 4
+    assert shown_change(-0.0006) == "-0.1%"
+
+
 def test_large_changes_are_shown_without_fractions() -> None:
     assert [shown_change(one) for one in (0.081, -0.5, 9.99, 17.42, 1502.753)] == [
         "+8.1%",

@@ -296,5 +296,8 @@ def _change(one: Difference) -> str:
 
 
 def shown_change(change: float) -> str:
-    """`+8.1%`, `+1,742%`."""
-    return f"{change:+,.0%}" if abs(change) >= _LARGE_CHANGE else f"{change:+.1%}"
+    """`+8.1%`, `+1,742%`; `+0.0%` for a small decrease, too."""
+    if abs(change) >= _LARGE_CHANGE:
+        return f"{change:+,.0%}"
+    # Adding 0 makes a negative zero positive.
+    return f"{round(100 * change, 1) + 0.0:+.1f}%"
