@@ -72,6 +72,9 @@ def test_missing_programs_and_their_nearest_spelling(
         find_program(str(tmp_path / "simulte"))
     with pytest.raises(NotFound, match=r"on PATH\.$"):
         find_program("zzzzzzzzzz")
+    (tmp_path / "link").symlink_to("simulate-2")
+    with pytest.raises(NotFound, match=r"link` is a link to `simulate-2`, which is not there\.$"):
+        find_program(str(tmp_path / "link"))
     for first in ("simulate", str(tmp_path / "simulate")):
         sentence = f"no program `{first} --steps 5`; give `{first}` and each of its arguments as"
         with pytest.raises(NotFound, match=sentence):

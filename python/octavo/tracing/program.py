@@ -99,6 +99,9 @@ def _check_is_program(path: Path) -> None:
     try:
         status = path.stat()
     except FileNotFoundError:
+        if path.is_symlink():
+            target = path.readlink()
+            raise NotFound(f"`{path}` is a link to `{target}`, which is not there.") from None
         end = hint(nearest(path.name, _names_in(path.parent)))
         raise NotFound(f"no such program: `{path}`{end}") from None
     except OSError as error:
