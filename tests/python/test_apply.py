@@ -630,6 +630,8 @@ def test_a_unit_that_is_not_there_needs_a_program(
     make_unit(tmp_path, "ExecStart=/bin/sort\n")
     with pytest.raises(CannotRun, match=r"did you mean `some.service`\? Name the program"):
         lines_of(tmp_path, monkeypatch, name="sone")
+    with pytest.raises(CannotRun, match=r"what `other.service` starts\. Name the program"):
+        lines_of(tmp_path, monkeypatch, name="other")
     assert lines_of(tmp_path, monkeypatch, name="sone", command=["sort"])
     for name in ("some.socket", "some service", "../x"):
         with pytest.raises(UsageError, match="name a service"):

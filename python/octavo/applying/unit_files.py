@@ -104,7 +104,10 @@ def read_unit(name: str, root: Path = Path("/")) -> Unit | None:
 def similar_unit(name: str, root: Path = Path("/")) -> str | None:
     """The service whose name is spelt most like this one."""
     places = (root / directory for directory in DIRECTORIES)
-    return nearest(name, {file.name for place in places for file in place.glob(f"*{_SUFFIX}")})
+    # Their suffix makes all names alike.
+    names = {file.stem for place in places for file in place.glob(f"*{_SUFFIX}")}
+    found = nearest(name.removesuffix(_SUFFIX), names)
+    return None if found is None else f"{found}{_SUFFIX}"
 
 
 def _service_settings(text: str) -> Iterator[tuple[str, str]]:
