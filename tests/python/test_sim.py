@@ -369,7 +369,7 @@ def test_rows_are_a_table(strided: SimResult, tmp_path: Path) -> None:
         ({"cores": 0}, "^--cores 0: give a number from 1 to 256"),
         ({"cores": MAX_CORES + 1}, "^--cores 257: give a number from 1 to 256"),
         ({"host_policy": "thpp"}, "^--host-policy thpp: .*did you mean `thp`"),
-        ({"interval": 999}, "--interval 999: give instructions from 1000"),
+        ({"interval": 999}, "--interval 999: give instructions from 1000 to 4611686T."),
         ({"layout": "nativ"}, "did you mean `native`"),
         ({"perf_4k": "x"}, "--perf-4k and --perf-thp go together"),
         ({"perf_4k": "x", "perf_thp": "y", "designs": ["base4k"]}, "give it to --design, too"),

@@ -278,7 +278,7 @@ def test_help_names_the_designs() -> None:
         ),
         (["--set", "tlb", TRACE], "--set: tlb: give KEY=VALUE"),
         (["--cores", "300", TRACE], "--cores 300: give a number from 1 to 256"),
-        (["--interval", "5", TRACE], "--interval 5: give instructions from 1000"),
+        (["--interval", "5", TRACE], "--interval 5: give instructions from 1000 to 4611686T."),
         (["--interval", "much", TRACE], "`much` is not a count"),
         (["--perf-4k", "/nowhere", "--perf-thp", "/nowhere", TRACE], "cannot read `/nowhere`"),
         (["--format", "csv", "prog", "arg"], "are traces: with --processes asid or flush they"),

@@ -14,6 +14,7 @@ USAGE = 2
 FAILED = 125
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
+_TRILLION = 10**12
 
 
 class UsageError(OctavoError):
@@ -69,11 +70,12 @@ def check_range(
     option: str, value: float | None, least: int, most: int, what: str = "a number"
 ) -> None:
     """Refuses a value of an option outside `least` to `most`; one that is absent is none. `what`
-    names the values, with their unit.
+    names the values, with their unit. A limit of 19 digits is shown in trillions.
     """
     if value is not None and not least <= value <= most:
         given = f"{value:g}" if isinstance(value, float) else value
-        raise UsageError(f"{option} {given}: give {what} from {least} to {most}.")
+        end = f"{most // _TRILLION}T" if most >= _TRILLION else most
+        raise UsageError(f"{option} {given}: give {what} from {least} to {end}.")
 
 
 def choose(word: str, allowed: Iterable[str], what: str) -> str:

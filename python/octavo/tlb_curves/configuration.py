@@ -310,8 +310,7 @@ def _left_out(
 
 def checked_window(option: str, refs: int) -> int:
     """A window T in references. Raises UsageError."""
-    if not 1 <= refs <= MAX_WINDOW_REFS:
-        raise UsageError(f"{option} {refs}: give a window from 1 to {MAX_WINDOW_REFS} references.")
+    check_range(option, refs, 1, MAX_WINDOW_REFS, "references")
     return refs
 
 

@@ -181,7 +181,7 @@ def resolve_scope(
     if skip_instructions < 0:
         raise UsageError("--skip-instructions must not be negative.")
     if max(skip_instructions, max_instructions or 0) > _MOST_COUNTED:
-        raise UsageError(f"no run has more than {_MOST_COUNTED} instructions.")
+        raise UsageError(f"no run has more than {_MOST_COUNTED // 10**12}T instructions.")
     choose(layout, get_args(Layout), "layout")
     choose(tracer, get_args(Tracer), "tracer")
     windows = resolve_windows(window, window_warm)
