@@ -408,7 +408,7 @@ def test_runs_that_fail_now_and_then_do_not_count(tmp_path: Path) -> None:
         (["--settings", "thp-for-al 2MiB", "--", "true"], 2, "unknown setting `thp-for-al 2MiB`"),
         (["--settings", "thp-for-all 2MiB", "--", "true"], 2, "add --allow-system"),
         (["--settings", "thp-for-all", "--", "true"], 2, "add --allow-system"),
-        (["--time", "soon", "--", "true"], 2, "`soon` is not a duration"),
+        (["--time", "soon", "--", "true"], 2, "--time: `soon` is not a duration"),
         (
             ["--ready", "true", "--", "true"],
             2,

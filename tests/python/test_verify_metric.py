@@ -131,7 +131,7 @@ def test_words_say_what_is_better(pattern: str, better: str) -> None:
 @pytest.mark.parametrize(
     ("given", "better", "sentence"),
     [
-        (["tiem"], None, "unknown metric `tiem`; did you mean `time`? Allowed: time, cpu, regex"),
+        (["tiem"], None, "unknown metric `tiem`; did you mean `time`? Allowed: time, time:COMMAND"),
         (["regex:"], None, "needs its expression"),
         (["command: "], None, "needs its command"),
         (["regex:("], None, "is no expression"),

@@ -119,7 +119,7 @@ class VerifyOptions:
             "metric": self.metric or [],
             "better": self.better,
             "repetitions": self.repetitions,
-            "seconds": optional(duration, self.time),
+            "seconds": optional(duration, self.time, "--time"),
             "ready": self.ready,
             "ready_seconds": duration(self.ready_timeout, "--ready-timeout"),
             "prepare": self.prepare,

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from octavo.base.errors import UsageError, choose
+from octavo.base.errors import UsageError, choose, hint, nearest
 from octavo.base.text import quoted
 
 Source = Literal["time", "cpu", "output", "command", "command-time", "command-cpu"]
 Better = Literal["higher", "lower"]
 
 _KINDS = ("time", "cpu", "regex", "command")
+_FORMS = "time, time:COMMAND, cpu, cpu:COMMAND, regex:EXPR, command:COMMAND"
 
 _NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 
@@ -124,7 +125,9 @@ def parse_metric(given: Sequence[str], better: str | None) -> Metric:
     parts: dict[str, str] = {}
     for text in given or ["time"]:
         kind, colon, rest = text.partition(":")
-        choose(kind, _KINDS, "metric")
+        if kind not in _KINDS:
+            end = hint(nearest(kind, _KINDS))
+            raise UsageError(f"unknown metric `{quoted(kind)}`{end} Allowed: {_FORMS}.")
         if kind in ("regex", "command") and not rest.strip():
             wanted = "expression" if kind == "regex" else "command"
             raise UsageError(f"--metric {kind}: needs its {wanted} after the colon.")

@@ -12,6 +12,8 @@ use crate::synthetic;
 pub const NATIVE: &str = "native";
 /// The name of standard input in place of a file's.
 pub const STDIN: &str = "-";
+/// The beginning of a snapshot of memory (`octavo-os`).
+const SNAPSHOT: &[u8] = b"OCTMEM\r\n";
 
 /// How to open a trace.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +119,10 @@ fn recognise(input: &Input) -> Result<&'static Format, TraceError> {
     let head = input.head();
     if head.is_empty() {
         return Err(TraceError::whole(input.name(), "is empty"));
+    }
+    if head.starts_with(SNAPSHOT) {
+        let what = "is a snapshot of memory, and no trace; `octavo snapshot --show` reads it";
+        return Err(TraceError::whole(input.name(), what));
     }
     let like = |wanted| FORMATS.iter().filter(move |f| (f.recognise)(head) == wanted);
     let certain: Vec<_> = like(Likeness::Yes).collect();
