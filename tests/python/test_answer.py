@@ -409,6 +409,14 @@ def test_a_run_that_is_over_before_it_has_gained_what_pages_take_keeps_small_one
     assert answer(early, seconds_a_page=0.01, run_seconds=9.9).changes
 
 
+def test_of_a_synthetic_trace_nothing_is_said_about_settings() -> None:
+    data = item("data", HUGE, (0.02, 0.08, 0.19))
+    found = answer(item("fetch", BASE, (0, 0, 0)), data)
+    assert found.text.startswith("Which page size? 2 MiB for data would save about 8.0%")
+    assert "setting" not in found.text
+    assert "evidence" not in found.text
+
+
 def test_where_nothing_reaches_all_what_reaches_a_part_is_advised() -> None:
     data = item("data", HUGE, (0.02, 0.14, 0.19), actions=[act("note", "")])
     part = item("data", HUGE, (0.01, 0.06, 0.1), region="V8 heap", actions=[act("malloc", "A=1 b")])

@@ -137,10 +137,13 @@ def answer_of(
             f". Expect {reached_gain} less time on {machine} ({cost_label}), for {memory_text}. "
         )
     else:
-        text += (
-            f" would save {gain} of the time on {machine} ({cost_label}), for {memory_text}. No "
-            "setting of this system gives such pages: the evidence below says what can be done. "
-        )
+        text += f" would save {gain} of the time on {machine} ({cost_label}), for {memory_text}. "
+        # A synthetic trace has no program to act on.
+        if any(item.get("actions") for item in chosen):
+            text += (
+                "No setting of this system gives such pages: the evidence below says what can be "
+                "done. "
+            )
     text += _confidence(reached_gain, limits)
     if is_late and all_gain.expected - gain.expected >= limits.min_gain:
         text += f" All would save {all_gain} with larger pages from the first touch on."
