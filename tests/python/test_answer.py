@@ -380,6 +380,13 @@ def test_pages_that_are_there_already_are_no_gain_of_a_library_that_comes_late()
         "touches. What this system offers makes larger pages of memory after its first touch. It "
         "has 2 MiB for anon already, which saves about 4.5% (1.0% to 8.0%) besides."
     )
+    setting = act("malloc", "echo madvise > enabled")
+    kept = answer({**data, "actions": [library, setting]}, present)
+    assert kept.settings == ""
+    assert (
+        "Without a change of its settings, this system makes larger pages of that memory after "
+        "its first touch; the evidence below says what else could be done. It has 2 MiB"
+    ) in kept.text
     part = item("data", HUGE, (0.0, 0.01, 0.02), reason="already", region="anon 64.0MiB #1")
     part["touched_bytes_base"] = 60 * MIB
     short, long = (answer(data, part, seconds_a_page=0.01, run_seconds=time) for time in (4.9, 5.1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -215,11 +215,17 @@ def _touched(items: Sequence[Record]) -> int:
 def _too_late(
     kept: str, chosen: Sequence[Record], gain: Gain, machine: str, cost_label: str
 ) -> str:
-    return (
+    text = (
         f"Which page size? Keep {kept}: {_by_size(chosen)} would save {gain} of the time on "
-        f"{machine} ({cost_label}), mostly by page faults at first touches. What this system "
-        "offers makes larger pages of memory after its first touch."
+        f"{machine} ({cost_label}), mostly by page faults at first touches. "
     )
+    lines = (action for item in chosen for action in _lines(item))
+    if any(action["kind"] != "apply" for action in lines):
+        return (
+            f"{text}Without a change of its settings, this system makes larger pages of that "
+            "memory after its first touch; the evidence below says what else could be done."
+        )
+    return f"{text}What this system offers makes larger pages of memory after its first touch."
 
 
 def _too_short(
@@ -510,10 +516,12 @@ def _first_to_paste(chosen: Sequence[Record]) -> Record:
     One that gives smaller pages than are advised is none: the gain would not be that of the answer.
     """
     by_gain = sorted(chosen, key=lambda item: -(item.get("gain") or {"expected": 0})["expected"])
-    for item in by_gain:
-        for action in item["actions"]:
-            fits = action.get("page_size") in (None, item["usable_page_size"])
-            if fits and action["command"] and action["kind"] not in _NOT_SETTINGS:
-                found: Record = action
-                return found
-    return {}
+    return next((action for item in by_gain for action in _lines(item)), {})
+
+
+def _lines(item: Record) -> Iterator[Record]:
+    """The actions for a piece of advice that a shell can do, and that give pages of its size."""
+    for action in item["actions"]:
+        fits = action.get("page_size") in (None, item["usable_page_size"])
+        if fits and action["command"] and action["kind"] not in _NOT_SETTINGS:
+            yield action
