@@ -286,6 +286,20 @@ def test_large_pages_of_which_little_is_touched_cost_time(tmp_path: Path) -> Non
     assert found.consequence == "take about 1.8% (0.2% to 5.7%) more time"
 
 
+def test_the_largest_loss_is_that_with_data_that_come_quickly() -> None:
+    """Of a sparse program: 2 MiB pages of which little is touched, and many walks."""
+    costs = estimated()
+    program = Program(10**7, 300_000, 8 * MIB, page_faults=2000)
+    found = gain(program, costs, 2 * MIB, 300_000, 250_000, 8 * MIB, PageFaults(2000, 2000, 0))
+    walk, data = costs.walk(4096, 8 * MIB).low, costs.data(8 * MIB).low
+    before, after = costs.faults(4096, 2000), costs.faults(2 * MIB, 2000)
+    assert before is not None
+    assert after is not None
+    time = 10**7 * 0.2 + 300_000 * (data + walk / 2) + before.low
+    assert found.low == pytest.approx((25_000 * walk + before.low - after.high) / time)
+    assert found.low < 1.2 * found.expected < found.expected
+
+
 RETURNED = """
 [returned_fault_cycles]
 "2MiB" = {low = 15000000, median = 20000000, high = 21000000}

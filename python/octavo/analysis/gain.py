@@ -194,9 +194,9 @@ class _Estimate:
         program = self.program
         return program.instructions * time.cpi + program.kernel_seconds * time.clock
 
-    def share(self, saved: float, walking: float) -> float:
+    def share(self, saved: float, walking: float, walking_of_loss: float) -> float:
         """The share of the time that larger pages save, with so many cycles of walks; `walking` are
-        the cycles of all loads that walk.
+        the cycles of all loads that walk, `walking_of_loss` where time is lost.
         """
         native, of_faults = self.program.native, self.faults_saved
         if native is not None and native.system:
@@ -204,7 +204,9 @@ class _Estimate:
             saved = min(saved, native.user * self.time.clock)
             of_faults = min(of_faults, native.system * self.time.clock)
         saved += of_faults
-        time = self.time if saved >= 0 else self.time_of_loss
+        time = self.time
+        if saved < 0:
+            time, walking = self.time_of_loss, walking_of_loss
         if native is not None:
             return min(1.0, saved / (native.total * time.clock))
         return saved / (self.computing(time) + walking + self.faults_all)
@@ -295,10 +297,11 @@ def _by_loads(
     """From loads over a working set as large as the program's memory, measured in both sizes."""
 
     def shares(estimate: _Estimate, measured: Loads) -> list[float]:
-        return [
-            estimate.share(max(0.0, avoided * load.saved), program.walks * load.cycles)
+        saved_and_walking = [
+            (max(0.0, avoided * load.saved), program.walks * load.cycles)
             for load in estimate.likely(measured)
         ]
+        return [estimate.share(saved, walking, walking) for saved, walking in saved_and_walking]
 
     low, expected, high = zip(estimates, loads, strict=True)
     highest = max(share for estimate in _slower(*high) for share in shares(estimate, high[1]))
@@ -334,17 +337,24 @@ def _by_walks(
         walks = max(walks, walks_base)
 
     def share(
-        estimate: _Estimate, walk: float, larger: float, fetched: float, hidden: float
+        estimate: _Estimate,
+        walk: float,
+        larger: float,
+        hidden: float,
+        fetched: float,
+        fetched_of_loss: float,
     ) -> float:
         seen = 1 - hidden
         saved = max(0.0, seen * (walks_base * walk - walks * larger))
-        return estimate.share(saved, program.walks * (fetched + seen * walk))
+        walking = program.walks * (fetched + seen * walk)
+        of_loss = program.walks * (fetched_of_loss + seen * walk)
+        return estimate.share(saved, walking, of_loss)
 
     low, expected, high = estimates
     return _in_order(
-        share(low, base.low, large.low, data.high, hidden),
-        share(expected, base.median, large.median, data.median, HIDDEN_EXPECTED),
-        share(high, base.high, large.high, data.low, 0.0),
+        share(low, base.low, large.low, hidden, data.high, data.low),
+        share(expected, base.median, large.median, HIDDEN_EXPECTED, data.median, data.median),
+        share(high, base.high, large.high, 0.0, data.low, data.high),
     )
 
 
