@@ -259,6 +259,12 @@ def test_a_text_is_read_as_its_suffix_says(command: str, tmp_path: Path) -> None
     assert_refused(run(command, str(broken), *out), 125, "no known format")
 
 
+def test_a_snapshot_is_no_trace(tmp_path: Path) -> None:
+    file = tmp_path / "now.octmem"
+    file.write_bytes(b"OCTMEM\r\n" + bytes(64))
+    assert_refused(run("info", str(file)), 125, "`octavo snapshot --show` reads it")
+
+
 def test_the_kept_part_of_a_broken_trace_is_partial(csv: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.csv"
     broken.write_text(Path(csv).read_text() + "lod,1,1\n")
