@@ -16,6 +16,7 @@ import pytest
 import octavo
 from called import invoke
 from fakes import write_calibration
+from octavo.actions.file_text import read_ahead, read_in_small_pages
 from octavo.analysis.stored_result import programs_of_run, read_run
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
@@ -659,6 +660,26 @@ def test_a_users_own_values_are_kept() -> None:
     own = Setting("x", "", environment={"GLIBC_TUNABLES": "b=2", "OTHER": "new"})
     joined = own.environment_over({"GLIBC_TUNABLES": "a=1", "OTHER": "old", "HOME": "/"})
     assert joined == {"GLIBC_TUNABLES": "a=1:b=2", "OTHER": "new", "HOME": "/"}
+
+
+def test_text_in_huge_pages_is_that_of_its_own_setting_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page cache would keep it for all runs that follow."""
+    file = tmp_path / "text"
+    file.write_bytes(bytes(8192))
+    monkeypatch.setattr("octavo.actions.file_text.why_not", lambda *host: None)
+    text = read_ahead(str(file), read_huge_pages())
+    assert text is not None
+    settings = [Setting(AS_NOW, ""), Setting(text.name, "", prefix=text.prefix)]
+    monkeypatch.setattr(api, "candidates", lambda *given: (settings, []))
+    read: list[str] = []
+    monkeypatch.setattr("octavo.verification.experiment.read_in_small_pages", read.append)
+    found = octavo.verify(["true"], repetitions=3)
+    runs = sum(1 + len(one.measured.runs) for one in found.summaries if one.name == text.name)
+    assert runs >= 1
+    assert read == [str(file)] * runs
+    read_in_small_pages(str(file))
 
 
 def test_words_of_try_are_variables_then_options() -> None:

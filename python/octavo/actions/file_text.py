@@ -7,10 +7,15 @@ Reference: do_sync_mmap_readahead in mm/filemap.c of Linux; which file systems, 
 mapping_set_large_folios.
 """
 
+import mmap
+import os
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from octavo.actions.model import Action
 from octavo.base.huge_pages import PMD_PAGE, HugePages
+from octavo.base.units import BASE_PAGE
 from octavo.runtimes.program_file import open_program
 
 _LARGE_FOLIOS_SINCE = {"ext4": (6, 16), "xfs": (5, 18), "btrfs": (6, 17)}
@@ -36,6 +41,23 @@ def read_ahead(path: str, host: HugePages, root: Path = Path("/")) -> Action | N
         page_size=PMD_PAGE,
         prefix=("python3", "-c", _CODE, path),
     )
+
+
+def file_read_ahead(prefix: Sequence[str]) -> str | None:
+    """The file that the words of `read_ahead` before a program read; None for other words."""
+    words = ("python3", "-c", _CODE)
+    return prefix[len(words)] if tuple(prefix[:-1]) == words else None
+
+
+def read_in_small_pages(path: str) -> None:
+    """Drops a file from the page cache and reads it as programs do that map it, in small pages for
+    the most part. Pages that a program has mapped stay as they are.
+    """
+    with suppress(OSError, ValueError), Path(path).open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapping:
+            for at in range(0, len(mapping), BASE_PAGE):
+                mapping[at]
 
 
 def why_not(path: str, host: HugePages, root: Path = Path("/")) -> str | None:

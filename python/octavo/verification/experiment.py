@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from octavo.actions.file_text import file_read_ahead, read_in_small_pages
 from octavo.applying.launch import inherited_environment
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.processes import cpu_seconds, listens
@@ -269,8 +270,23 @@ class Experimenter:
         else:
             seconds = time.monotonic() - began
             run = Run(reading.value, None, seconds, ended, reading.name, reading.others)
+        self._restore_text(setting, run)
         self._done += 1
         return run
+
+    def _restore_text(self, setting: Setting, run: Run) -> None:
+        """Reads the text that a setting had in huge pages in small ones, which the next run is to
+        have, unless the program as it is had as much of it in huge pages.
+        """
+        file = file_read_ahead(setting.prefix)
+        if file is None:
+            return
+        now = self._found.measured[0].look
+        before, after = (
+            one.ended.huge_bytes["file"] if one and one.ended else 0 for one in (now, run)
+        )
+        if not before or before < after:
+            read_in_small_pages(file)
 
     def _measured(self, setting: Setting, *, is_timed: bool) -> tuple[Ended, Reading]:
         plan = self._plan
