@@ -26,6 +26,7 @@ from octavo.verification.experiment import Measured
 from octavo.verification.outcome import Summary, predicted_gain
 from octavo.verification.settings import (
     AS_NOW,
+    THP_DISABLE,
     Setting,
     candidates,
     select,
@@ -680,6 +681,18 @@ def test_text_in_huge_pages_is_that_of_its_own_setting_alone(
     assert runs >= 1
     assert read == [str(file)] * runs
     read_in_small_pages(str(file))
+
+
+def test_a_program_without_huge_anonymous_memory_is_not_measured_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its text may be in huge pages, which PR_SET_THP_DISABLE leaves as they are."""
+    settings = [Setting(AS_NOW, ""), Setting(THP_DISABLE, "", thp_disable=0), Setting("x", "")]
+    monkeypatch.setattr(api, "candidates", lambda *given: (settings, []))
+    found = octavo.verify(["true"], repetitions=1)
+    dropped = {one.name: one.measured.dropped for one in found.summaries}
+    why = "anonymous memory of the program has no huge pages as it is"
+    assert dropped == {AS_NOW: None, THP_DISABLE: why, "x": None}
 
 
 def test_words_of_try_are_variables_then_options() -> None:

@@ -188,7 +188,7 @@ class Experimenter:
             if measured.setting.name == THP_DISABLE and len(self._found.measured) > 2:
                 look = self._found.measured[0].look
                 if look and look.ended and not look.ended.huge_bytes["anonymous"]:
-                    measured.dropped = "the program has no huge pages as it is"
+                    measured.dropped = "anonymous memory of the program has no huge pages as it is"
                     continue
             measured.look = self._one(measured.setting, is_timed=False)
             failure = measured.look.failure
