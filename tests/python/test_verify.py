@@ -79,6 +79,7 @@ def test_numbers_of_the_output_decide(tmp_path: Path) -> None:
     )
     assert found["rounds"] == 6
     assert [one["name"] for one in found["settings"]] == [AS_NOW, "RATE=6"]
+    assert [one["failures"] for one in found["settings"]] == [[], []]
     assert setting(found, AS_NOW)["values"] == [5.0] * 6
     assert setting(found, "RATE=6")["ratio"]["median"] == pytest.approx(1.2)
     assert found["decision"]["best"] == "RATE=6"
