@@ -283,6 +283,14 @@ def test_settings_are_crossed_or_taken_as_they_are() -> None:
     assert variants(None) == [{}]
 
 
+@pytest.mark.parametrize("ways", [["full", 4], [4, "full"]])
+def test_settings_of_several_types_are_a_column_of_texts(ways: list[Any]) -> None:
+    swept = octavo.sweep(ZIPF, "skylake", "base4k", {"tlb.l1d.4k.ways": ways})
+    texts = [str(value) for value in ways]
+    assert swept.table()["tlb.l1d.4k.ways"].to_pylist() == texts
+    assert set(swept.rows()["tlb.l1d.4k.ways"].to_pylist()) == set(texts)
+
+
 def test_tasks_share_a_trace_and_are_bounded() -> None:
     values = {"core.base_cpi": [0.5 + 0.01 * n for n in range(MOST_SIMULATIONS + 3)]}
     named = dict(TRACES)

@@ -121,23 +121,36 @@ class SweepResult(Tabular):
         return {one.simulation.key: _timing(stored) for one, stored in self._stored}
 
     def _labels(self, one: Planned) -> dict[str, Any]:
-        labels = {name: _plain(one.labels.get(name)) for name in (*LABELS, *self.plan.settings)}
-        return {**labels, "timing": self._timings[one.simulation.key]}
+        labels = {name: one.labels.get(name) for name in LABELS}
+        settings = {
+            name: _plain(one.labels.get(name), as_text=of.equals("string"))
+            for name, of in self._setting_types.items()
+        }
+        return {**labels, **settings, "timing": self._timings[one.simulation.key]}
 
     def _label_fields(self) -> list[pa.Field[Any]]:
         import pyarrow as pa
 
         fields: list[pa.Field[Any]] = [pa.field(name, pa.string()) for name in LABELS[:-1]]
         fields.append(pa.field("seed", pa.int64()))
-        for name in self.plan.settings:
-            values = [_plain(one.labels.get(name)) for one in self.plan.planned]
-            try:
-                fields.append(pa.field(name, pa.array(values).type))
-            except pa.ArrowInvalid:
-                fields.append(pa.field(name, pa.string()))
+        fields.extend(pa.field(name, of) for name, of in self._setting_types.items())
         if len({*self._timings.values()} - {None}) > 1:
             fields.append(pa.field("timing", pa.string()))
         return fields
+
+    @cached_property
+    def _setting_types(self) -> dict[str, pa.DataType]:
+        """The type of each column of settings: texts where values are of several types."""
+        import pyarrow as pa
+
+        types = {}
+        for name in self.plan.settings:
+            values = [_plain(one.labels.get(name)) for one in self.plan.planned]
+            try:
+                types[name] = pa.array(values).type
+            except (pa.ArrowInvalid, pa.ArrowTypeError):
+                types[name] = pa.string()
+        return types
 
     def headline(self) -> str:
         """How many simulations there are, and how many failed."""
@@ -147,9 +160,12 @@ class SweepResult(Tabular):
         return f"{count}{missing} {plural(all_of, 'simulation')}{failed}"
 
 
-def _plain(value: Any) -> Any:
-    """A label; tables of a machine are texts."""
-    return json.dumps(value) if isinstance(value, dict | list | tuple) else value
+def _plain(value: Any, as_text: bool = False) -> Any:
+    """A setting; tables and lists of a machine are texts, and so is any value `as_text`."""
+    is_text = isinstance(value, dict | list | tuple) or (
+        as_text and not isinstance(value, str | None)
+    )
+    return json.dumps(value) if is_text else value
 
 
 def _timing(stored: Stored) -> str | None:
