@@ -144,9 +144,11 @@ impl DesignTables {
         expanded.map_err(invalid)?;
         let wrong = |(key, fault): (String, Fault)| {
             if let Fault::Missing(missing) = &fault
-                && let Some(advice) = new_table(&before, &key, missing)
+                && let Some(advice) = [&before, &tree.below]
+                    .into_iter()
+                    .find_map(|before| new_table(&tree.tables, before, &key, missing))
             {
-                return MachineError::new(place, InvalidValue::of_table(key, advice));
+                return invalid(InvalidValue::of_table(key, advice));
             }
             if let Fault::Missing(missing) = &fault
                 && let Some(wrong) = taken_out(&tree, &key, missing)
@@ -250,18 +252,31 @@ fn taken_out(tree: &Tree, table: &str, missing: &str) -> Option<InvalidValue> {
     Some(InvalidValue::new(key, NONE, advice))
 }
 
-/// The advice about a table that settings have added beside others and that lacks a key; `None` for a table that
-/// the machine had before.
-fn new_table(before: &Table, key: &str, missing: &str) -> Option<String> {
-    let (above, name) = key.rsplit_once('.')?;
-    let table = table_at(before, above)?;
-    let others: Vec<&str> =
-        table.iter().filter(|(_, item)| item.is_table()).map(|(name, _)| name).collect();
-    if table.contains_key(name) || others.is_empty() {
+/// The advice about a table of `tables` that settings or a file have added and that lacks a key; `None` for a table
+/// that the machine had `before`, and where there was none before.
+fn new_table(tables: &Table, before: &Table, key: &str, missing: &str) -> Option<String> {
+    if before.is_empty() || key.is_empty() {
         return None;
     }
-    let (list, hint) = (any_of(&others), hint(name, &others));
-    Some(format!("`{above}` has {list}; a new one needs {missing} and its other keys{hint}"))
+    let (above, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let held = if above.is_empty() {
+        before.contains_key(name)
+    } else {
+        table_at(before, above).is_some_and(|table| table.contains_key(name))
+    };
+    if held {
+        return None;
+    }
+    let others: Vec<&str> = table_at(tables, above)
+        .into_iter()
+        .flat_map(TableLike::iter)
+        .filter_map(|(other, item)| (item.is_table() && other != name).then_some(other))
+        .collect();
+    let needs = format!("a new one needs {missing} and its other keys");
+    if others.is_empty() {
+        return Some(format!("the machine has no such table; {needs}"));
+    }
+    Some(format!("`{above}` has {}; {needs}{}", any_of(&others), hint(name, &others)))
 }
 
 /// The table at a key.

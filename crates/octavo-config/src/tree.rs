@@ -20,6 +20,8 @@ const MAX_PARTS: usize = 8;
 /// Tables, and where what is in them was said.
 pub struct Tree {
     pub tables: Table,
+    /// The tables before the last file; empty where no file is over another.
+    pub below: Table,
     /// The name of the first layer.
     base: String,
     /// Keys with the layer that gave them, the last one last.
@@ -35,7 +37,7 @@ impl Tree {
             let what = quoted(error.message());
             MachineError::new(origin, format!("it is no TOML: line {}: {what}", line + 1))
         })?;
-        Ok(Tree { tables, base: origin.to_owned(), origins: Vec::new() })
+        Ok(Tree { tables, below: Table::new(), base: origin.to_owned(), origins: Vec::new() })
     }
 
     /// Which layer gave a key, a part of its table or the table that it lies in; of a key that is
@@ -76,6 +78,7 @@ impl Tree {
     ///
     /// Where a table is empty, and these have keys in its place.
     pub fn overlay(&mut self, file: Tree) -> Result<(), MachineError> {
+        self.below = self.tables.clone();
         self.overlay_table(&file.tables, &file.base)
     }
 
