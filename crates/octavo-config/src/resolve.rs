@@ -142,7 +142,13 @@ impl DesignTables {
         let expanded = memory_kinds::expand(&mut tree.tables);
         let invalid = |wrong: InvalidValue| MachineError::new(tree.origin(&wrong.key), wrong);
         expanded.map_err(invalid)?;
-        let wrong = |(key, fault): (String, Fault)| {
+        let wrong = |(key, mut fault): (String, Fault)| {
+            if let Fault::UnknownKey { key: unknown, allowed } = &mut fault
+                && (key.is_empty() || key == *unknown)
+                && tree.origin(unknown) != place
+            {
+                allowed.push(EXTENDS);
+            }
             if let Fault::Missing(missing) = &fault
                 && let Some(advice) = [&before, &tree.below]
                     .into_iter()

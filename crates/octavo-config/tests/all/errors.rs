@@ -479,6 +479,13 @@ fn unreadable_files_are_rejected() {
         "mine.toml: name: it is missing; a machine has every key, or `extends` one that has, such \
          as \"skylake\""
     );
+    for text in ["extend = \"skylake\"\n", "extends = \"skylake\"\nextend = \"zen4\"\n"] {
+        let sentence = error_of_file(text);
+        assert!(sentence.starts_with("mine.toml: extend: there is no such key"), "{sentence}");
+        assert!(sentence.ends_with("did you mean `extends`?"), "{sentence}");
+    }
+    // A setting cannot extend a machine.
+    assert!(error("skylake", &["extend=zen4"]).ends_with("host or own"));
     assert_eq!(error_of_file("[[tlb]]\n"), "mine.toml: tlb: give a table");
 }
 
