@@ -110,7 +110,8 @@ impl Columns {
         }
         let wrong = |text: &[u8], what| format!("`{}` is {what}", quoted(text));
         let kind = fields.get(self.kind);
-        let kind = kind_of(kind).ok_or_else(|| wrong(kind, "no kind of reference"))?;
+        let what = "no kind of reference: give fetch, load, store or modify";
+        let kind = kind_of(kind).ok_or_else(|| wrong(kind, what))?;
         let address = fields.get(self.address);
         let what = "no address (hexadecimal ones begin with 0x)";
         let addr = number(address).ok_or_else(|| wrong(address, what))?;

@@ -88,7 +88,10 @@ fn wrong_tables_are_named() {
         ("kind,address\nload,8\nlo", &format!("`trace`, line 3: {CUT}")),
         // Another address may have been meant.
         ("kind,address\nload,8\nload,0x7f", &format!("`trace`, line 3: {CUT}")),
-        ("kind,address\nload,8\n\n\npre,8\n", "`trace`, line 5: `pre` is no kind of reference"),
+        (
+            "kind,address\nload,8\n\n\npre,8\n",
+            "`trace`, line 5: `pre` is no kind of reference: give fetch, load, store or modify",
+        ),
         (
             "kind,address\nload,40a0\n",
             "`trace`, line 2: `40a0` is no address (hexadecimal ones begin with 0x)",
