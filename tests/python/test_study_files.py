@@ -454,6 +454,15 @@ def test_options_that_an_action_has_no_use_for_are_refused(path: str) -> None:
     )
 
 
+def test_a_program_that_is_missing_is_refused_before_others_are_recorded(tmp_path: Path) -> None:
+    text = 'designs = "thp"\n[programs]\nls = ["ls"]\nsort = ["sort-none", "x"]\n'
+    path = written(tmp_path, text)
+    done = study("run", path)
+    assert done.exit_code == 2
+    assert f"{path}: `programs.sort`: no program `sort-none` on PATH" in done.stderr
+    assert not (tmp_path / "one.results").exists()
+
+
 @pytest.mark.long
 def test_programs_are_recorded_once(tmp_path: Path) -> None:
     path = written(tmp_path, 'designs = "thp"\n[programs]\ntrue = ["true"]\n')

@@ -20,6 +20,7 @@ from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
 from octavo.sweeps.plan import Combination, Plan, Traces, crossed, resolve, variants
 from octavo.sweeps.simulation import COUNTING, MACHINE_CHOICES
 from octavo.traces.by_name import SYNTHETIC
+from octavo.tracing.program import locate_program
 
 CROSSED, ZIPPED = "crossed", "zipped"
 _UNRECORDED = f"{SYNTHETIC}zipf"
@@ -94,8 +95,13 @@ class Study:
         return self._resolved({name: str(self.recording(name)) for name in self.programs})
 
     def check(self) -> None:
-        """Refuses what cannot be simulated, before programs are recorded. Raises OctavoError."""
+        """Refuses what cannot be simulated or recorded, before anything is. Raises OctavoError."""
         self._resolved(dict.fromkeys(self.programs, _UNRECORDED))
+        for name in self.unrecorded:
+            try:
+                locate_program(self.programs[name][0])
+            except OctavoError as error:
+                raise UsageError(f"{self.path}: `programs.{quoted(name)}`: {error}") from None
 
     def _resolved(self, recordings: Mapping[str, str]) -> Plan:
         traces = {**self._placed(recordings), **recordings}
