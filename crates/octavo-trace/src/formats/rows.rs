@@ -29,7 +29,7 @@ pub(crate) struct Row {
 /// Turns rows into references, and into events where the thread changes.
 pub(crate) struct Rows {
     lengths: Lengths,
-    /// The threads that have run.
+    /// The threads that rows have named.
     threads: HashSet<u32>,
     thread: u32,
     rows: u64,
@@ -44,7 +44,7 @@ impl Rows {
     pub(crate) fn new() -> Self {
         Rows {
             lengths: Lengths::new(),
-            threads: HashSet::from_iter([FIRST_THREAD]),
+            threads: HashSet::new(),
             thread: FIRST_THREAD,
             rows: 0,
             fetches: 0,
@@ -62,7 +62,7 @@ impl Rows {
     #[inline]
     pub(crate) fn row(&mut self, row: Row, place: Place, out: &mut Learning) -> Result<(), String> {
         if let Some(thread) = row.thread
-            && thread != self.thread
+            && (thread != self.thread || self.threads.is_empty())
         {
             self.switch(thread, place, out)?;
         }
@@ -101,8 +101,10 @@ impl Rows {
             }
             self.lengths.event(&Event::ThreadStart { thread }, place, out);
         }
-        self.lengths.event(&Event::ThreadSwitch { thread }, place, out);
-        self.thread = thread;
+        if thread != self.thread {
+            self.lengths.event(&Event::ThreadSwitch { thread }, place, out);
+            self.thread = thread;
+        }
         Ok(())
     }
 
@@ -175,7 +177,7 @@ pub(crate) mod testing {
 
     /// Each reference that was read with the thread that made it; threads start before they run.
     pub(crate) fn threads_read(drained: &Drained) -> Vec<(Reference, u32)> {
-        let (mut thread, mut started) = (FIRST_THREAD, vec![FIRST_THREAD]);
+        let (mut thread, mut started) = (FIRST_THREAD, Vec::new());
         let mut events = drained.events.iter().peekable();
         let mut all = Vec::new();
         for (index, reference) in drained.references.iter().enumerate() {

@@ -66,6 +66,21 @@ fn columns_in_any_order_and_words_in_either_case() {
 }
 
 #[test]
+fn each_thread_that_rows_name_starts_once() {
+    let started = |text: &str| -> Vec<u32> {
+        let events = read(&FORMAT, text.as_bytes()).events;
+        let started = events.iter().filter_map(|(_, event)| match event {
+            octavo_types::Event::ThreadStart { thread } => Some(*thread),
+            _ => None,
+        });
+        started.collect()
+    };
+    assert_eq!(started("kind,address,thread\nload,8,1\nload,8,2\nload,8,1\n"), [1, 2]);
+    assert_eq!(started("kind,address,thread\nload,8,7\nload,8,7\nload,8,1\n"), [7, 1]);
+    assert!(started("kind,address\nload,8\nload,8\n").is_empty());
+}
+
+#[test]
 fn instructions_without_fetches_are_a_note() {
     let text = "kind,address,instructions\nload,8,3\nstore,16,3\nload,8,7\n";
     let facts = read(&FORMAT, text.as_bytes()).facts;

@@ -232,10 +232,7 @@ impl Program {
             if self.named.len() < MAX_NAMED {
                 self.named.push(cursor.thread);
             }
-            // The first thread is there when the program begins.
-            if number > 1 {
-                out.event(&Event::ThreadStart { thread: number }, place);
-            }
+            out.event(&Event::ThreadStart { thread: number }, place);
         }
         if number != self.running && number.max(self.running) > 1 {
             out.event(&Event::ThreadSwitch { thread: number }, place);

@@ -49,6 +49,7 @@ fn threads_are_merged_by_their_times() {
         [
             (0, translation(0x20_0000, 0x40_0000)),
             (0, translation(0, 0)),
+            (0, ThreadStart { thread: 1 }),
             (2, ThreadStart { thread: 2 }),
             (2, ThreadSwitch { thread: 2 }),
             (6, ThreadStart { thread: 3 }),

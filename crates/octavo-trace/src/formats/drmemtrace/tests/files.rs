@@ -27,7 +27,10 @@ fn every_kind_of_record() {
         (kind::READ, 9000, 0x9000),
         (kind::INSTR_UNTAKEN_JUMP, 0, 0x40_4000),
     ]));
-    assert_eq!(drained.events, [(16, Event::ThreadEnd { thread: 1 })]);
+    assert_eq!(
+        drained.events,
+        [(0, Event::ThreadStart { thread: 1 }), (16, Event::ThreadEnd { thread: 1 })]
+    );
     assert_eq!(
         drained.facts.notes,
         [
@@ -78,6 +81,7 @@ fn old_versions_have_no_markers() {
     assert_eq!(
         drained.events,
         [
+            (0, Event::ThreadStart { thread: 1 }),
             (1, Event::ThreadStart { thread: 2 }),
             (1, Event::ThreadSwitch { thread: 2 }),
             (2, Event::ThreadSwitch { thread: 1 }),
