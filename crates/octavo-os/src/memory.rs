@@ -154,7 +154,7 @@ impl Memory {
     ///
     /// If there are 65,536 live processes.
     pub fn spawn(&mut self) -> Result<ProcessId, OutOfMemory> {
-        let table = PageTable::new(self.format, self.make_table, &mut self.frames)?;
+        let table = PageTable::new(self.format, self.make_table.as_ref(), &mut self.frames)?;
         let unused = self.processes.iter().position(Option::is_none);
         let number = unused.unwrap_or(self.processes.len());
         let id = ProcessId(u16::try_from(number).expect("at most 65,536 processes live at a time"));

@@ -18,7 +18,7 @@ use crate::env::{Env, Walker};
 use crate::machine::Machine;
 
 /// The memory settings that a design asks for.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Tables {
     /// The sizes that page tables support.
     pub sizes: Sizes,
@@ -35,7 +35,7 @@ pub struct Tables {
 }
 
 /// A page-table format of a design, native and in guests.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct HardwareFormat {
     /// Makes the table of a process.
     pub table: MakeTable,
@@ -75,7 +75,7 @@ pub fn machine_with_tables<D: Design + 'static>(
     os: &OsConfig,
     mut make: impl FnMut(&Env) -> Result<D, ConfigError>,
 ) -> MachineResult {
-    let mut env = env(config, setup, tables, os)?;
+    let mut env = env(config, setup, &tables, os)?;
     if let Some(HardwareFormat { walker, .. }) = tables.hardware {
         env = env.with_walkers(walker);
     }
@@ -125,7 +125,7 @@ pub fn hold(level: &mut TlbLevel, sizes: &[PageSize]) {
 fn env(
     config: &MachineConfig,
     setup: &Setup,
-    tables: Tables,
+    tables: &Tables,
     system: &OsConfig,
 ) -> Result<Env, ConfigError> {
     let format = Format { levels: config.page_table.levels, ..tables.format };
@@ -137,14 +137,15 @@ fn env(
     };
     // The tables of a design lie in the machine's memory, which is the host's.
     let reserved_bytes = if config.host.is_none() { tables.reserved_bytes } else { 0 };
-    let own = Tables { format: machine_settings, reserved_bytes, ..tables };
+    let own = Tables { format: machine_settings, reserved_bytes, ..tables.clone() };
     let os = os(&config.memory, &setup.start, own, system)?;
     let env = Env::new(config, os, setup.instructions)?.checked(setup.is_checked);
     let Some(host) = &config.host else { return Ok(env) };
     check_merging(system)?;
     let of_host = |error| ConfigError::Host(Box::new(error));
     let format = tables.host_format.unwrap_or(format);
-    let host_os = host_os(host, setup, Tables { format, ..tables }, system).map_err(of_host)?;
+    let host_os =
+        host_os(host, setup, Tables { format, ..tables.clone() }, system).map_err(of_host)?;
     env.in_guest(config, host, host_os, setup.instructions)
 }
 

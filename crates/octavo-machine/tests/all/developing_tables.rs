@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use octavo_hw::Asid;
 use octavo_machine::{Counters, WalkPlan, Walker};
@@ -114,7 +115,7 @@ proptest! {
             bounds::machine(&config, Format::default(), policy(), bounds::conventional(&config));
         let linear = bounds::machine_with_tables(
             &config,
-            |_| Box::new(Linear::default()),
+            Arc::new(|_, _| Box::new(Linear::default())),
             || Box::new(LinearWalker),
             policy(),
             bounds::conventional(&config),

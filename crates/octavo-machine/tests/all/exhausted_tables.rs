@@ -1,5 +1,7 @@
 //! A page table without memory to grow stops the machine, also where background work has found no memory.
 
+use std::sync::Arc;
+
 use octavo_hw::Asid;
 use octavo_machine::{Counters, WalkPlan, Walker};
 use octavo_oracle::strategies::stream;
@@ -57,7 +59,7 @@ proptest! {
         let kind = tiny();
         let machine = bounds::machine_with_tables(
             &kind,
-            |_| Box::new(Forgetful::default()),
+            Arc::new(|_, _| Box::new(Forgetful::default())),
             || Box::new(LostWalker),
             BaseConfig {}.build(),
             bounds::conventional(&kind),

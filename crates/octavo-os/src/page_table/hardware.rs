@@ -4,6 +4,7 @@
 //! its pages: the record takes no simulated memory, and no walk reads it.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use octavo_types::{PageNumber, PageSize};
 
@@ -39,9 +40,9 @@ pub trait HardwareTable: Any + Send {
     fn free(self: Box<Self>, frames: &mut Frames);
 }
 
-/// Makes the table of a new process. A table that finds no memory is
+/// Makes the table of a new process, in place of a radix tree of so many levels. A table that finds no memory is
 /// [exhausted](HardwareTable::exhausted) from the start.
-pub type MakeTable = fn(&mut Frames) -> Box<dyn HardwareTable>;
+pub type MakeTable = Arc<dyn Fn(u8, &mut Frames) -> Box<dyn HardwareTable> + Send + Sync>;
 
 impl PageTable {
     /// The table that hardware walks, if it is not the radix tree.

@@ -143,7 +143,7 @@ impl PageTable {
     /// An empty page table: a root node. Hardware walks the table that `make` makes, or else the radix tree.
     pub fn new(
         format: Format,
-        make: Option<MakeTable>,
+        make: Option<&MakeTable>,
         frames: &mut Frames,
     ) -> Result<Self, OutOfMemory> {
         let mut table = PageTable {
@@ -159,7 +159,7 @@ impl PageTable {
             anchors: Anchors::new(format.anchors.map_or(0, |of| of.first_log2)),
             changed_blocks: ChangedBlocks::default(),
             folded_entries: 0,
-            hardware: make.map(|make| make(frames)),
+            hardware: make.map(|make| make(format.levels, frames)),
         };
         table.new_node(format.levels, frames)?;
         Ok(table)

@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use octavo_config::{HostConfig, MachineConfig};
 use octavo_hw::Asid;
@@ -351,12 +352,6 @@ const COMPARED: [AsapSettings; 4] = [
     AsapSettings { registers: 2, leaf: false, host_leaf: false, ..SMALL_AREAS },
 ];
 
-fn tables<const NUMBER: usize>(frames: &mut Frames) -> Box<dyn HardwareTable> {
-    Box::new(Tables::new(COMPARED[NUMBER], frames))
-}
-
-const TABLES: [MakeTable; 4] = [tables::<0>, tables::<1>, tables::<2>, tables::<3>];
-
 fn with(config: &MachineConfig, settings: AsapSettings) -> MachineConfig {
     let mut config = config.clone();
     config.designs.set(settings);
@@ -364,8 +359,9 @@ fn with(config: &MachineConfig, settings: AsapSettings) -> MachineConfig {
 }
 
 fn naive(config: &MachineConfig, number: usize, policy: &str) -> Box<dyn AnyMachine> {
-    let hardware =
-        HardwareFormat { table: TABLES[number], walker: || Box::new(NaiveWalker::default()) };
+    let table: MakeTable =
+        Arc::new(move |_, frames| Box::new(Tables::new(COMPARED[number], frames)));
+    let hardware = HardwareFormat { table, walker: || Box::new(NaiveWalker::default()) };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();
     let made = build::machine_with_tables(config, &setup(config), tables, &os, |_| {

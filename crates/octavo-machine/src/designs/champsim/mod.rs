@@ -19,6 +19,7 @@
 mod tables;
 
 use std::any::Any;
+use std::sync::Arc;
 
 use octavo_config::MachineConfig;
 use octavo_hw::{Asid, Replacement, WalkCacheConfig, WalkCaches};
@@ -45,7 +46,7 @@ pub const CACHES: [(u8, u64, u64); 4] = [(2, 32, 8), (3, 8, 4), (4, 4, 4), (5, 2
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let hardware = HardwareFormat {
-        table: |frames| Box::new(Tables::new(frames)),
+        table: Arc::new(|_, frames| Box::new(Tables::new(frames))),
         walker: || Box::new(ChampSimWalker::new()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };

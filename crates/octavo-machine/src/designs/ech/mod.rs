@@ -28,6 +28,7 @@ mod naive;
 mod tables;
 
 use std::any::Any;
+use std::sync::Arc;
 
 use octavo_config::MachineConfig;
 use octavo_hw::Asid;
@@ -58,7 +59,7 @@ pub const START_CYCLES: u32 = 4;
 
 fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     let hardware = HardwareFormat {
-        table: |frames| Box::new(Tables::new(frames)),
+        table: Arc::new(|_, frames| Box::new(Tables::new(frames))),
         walker: || Box::new(CuckooWalker::default()),
     };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };

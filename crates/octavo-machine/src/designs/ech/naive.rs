@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use octavo_config::MachineConfig;
 use octavo_hw::Asid;
 use octavo_oracle::strategies::Step;
-use octavo_os::page_table::{HardwareTable, PageTable};
+use octavo_os::page_table::{HardwareTable, MakeTable, PageTable};
 use octavo_os::vmas::Pages;
 use octavo_types::{
     Access, AddrRange, Event, FrameNumber, Instructions, ItemKind, PageNumber, PageSize, PhysAddr,
@@ -411,7 +411,8 @@ fn planner(is_idle: bool) -> Box<dyn Walker> {
 }
 
 fn build_tables(walker: fn() -> Box<dyn Walker>) -> build::Tables {
-    let hardware = HardwareFormat { table: |frames| Box::new(Tables::new(frames)), walker };
+    let table: MakeTable = Arc::new(|_, frames| Box::new(Tables::new(frames)));
+    let hardware = HardwareFormat { table, walker };
     build::Tables { hardware: Some(hardware), ..build::Tables::default() }
 }
 

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use octavo_config::{HostConfig, MachineConfig};
 use octavo_hw::Asid;
@@ -57,7 +58,7 @@ impl Node {
 }
 
 struct Tables {
-    is_merged: fn(u8) -> bool,
+    of: FlattenedSettings,
     /// Sizes in base pages, by first base page.
     pages: BTreeMap<u64, u64>,
     /// By level and number of the region. A merged node has the upper of its levels.
@@ -76,15 +77,15 @@ fn region(level: u8, page: u64) -> u64 {
 }
 
 impl Tables {
-    fn new(is_merged: fn(u8) -> bool, frames: &mut Frames) -> Tables {
+    fn new(of: FlattenedSettings, frames: &mut Frames) -> Tables {
         let mut tables =
-            Tables { is_merged, pages: BTreeMap::new(), nodes: BTreeMap::new(), exhausted: None };
+            Tables { of, pages: BTreeMap::new(), nodes: BTreeMap::new(), exhausted: None };
         tables.add_node(ROOT_LEVEL, 0, frames);
         tables
     }
 
     fn add_node(&mut self, level: u8, region: u64, frames: &mut Frames) {
-        let block = match (self.is_merged)(level) {
+        let block = match level == 4 && self.of.upper || level == 2 && self.of.lower {
             true => frames.allocate_free(Order::of(PageSize::HUGE), Owner::PageTable).ok(),
             false => None,
         };
@@ -232,20 +233,8 @@ impl Walker for NaiveWalker {
 }
 
 fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
-    let table: MakeTable = match config.designs.get::<FlattenedSettings>() {
-        FlattenedSettings { upper: true, lower: true } => {
-            |frames| Box::new(Tables::new(|level| level == 4 || level == 2, frames))
-        }
-        FlattenedSettings { upper: true, lower: false } => {
-            |frames| Box::new(Tables::new(|level| level == 4, frames))
-        }
-        FlattenedSettings { upper: false, lower: true } => {
-            |frames| Box::new(Tables::new(|level| level == 2, frames))
-        }
-        FlattenedSettings { upper: false, lower: false } => {
-            |frames| Box::new(Tables::new(|_| false, frames))
-        }
-    };
+    let merged = *config.designs.get::<FlattenedSettings>();
+    let table: MakeTable = Arc::new(move |_, frames| Box::new(Tables::new(merged, frames)));
     let hardware = HardwareFormat { table, walker: || Box::new(NaiveWalker::default()) };
     let tables = build::Tables { hardware: Some(hardware), ..build::Tables::default() };
     let os = policies().parse(policy).unwrap();
