@@ -170,7 +170,9 @@ fn report_walk_caches<'c>(
     for walker in of_cores {
         if let Some(own) = walker.own() {
             own.report(component, counters);
-            continue;
+            if !own.uses_walk_caches() {
+                continue;
+            }
         }
         for (level, of) in walker.caches.counters() {
             let sum = levels.entry(level).or_default();

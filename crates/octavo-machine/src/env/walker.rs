@@ -4,9 +4,12 @@
 //! be found. The walk reads its entries one after another all the same. The read of a prefetched entry takes what it takes
 //! to find the line in the cache that the prefetch has filled, or until the line has come, if that is later. Lines that the
 //! walk does not read delay nothing.
+//!
+//! A design with radix trees of its own may leave the rest of a walk to the walk caches of the core ([`WalkPlan::radix`]).
+//! In a guest, hardware may know where entries of the guest's table lie in the host's memory ([`WalkPlan::probe_in_run`]).
 
 use octavo_hw::{Asid, WalkCaches};
-use octavo_os::page_table::{HardwareTable, PageTable, SORTED_LEVELS, Walk};
+use octavo_os::page_table::{HardwareTable, PageTable, SORTED_LEVELS, Step, Walk};
 use octavo_types::{AddrRange, PageNumber, PhysAddr};
 
 use super::walk::page_start;
@@ -18,6 +21,8 @@ use crate::counters::Counters;
 pub struct WalkPlan {
     probes: Vec<Probe>,
     group: u32,
+    /// The entries of a radix tree, from the root on, that end the walk.
+    radix: Vec<Step>,
     /// The entry that holds the accessed and dirty bits of the page; `None` if the walk finds none.
     pub entry: Option<PhysAddr>,
     /// Reads that the walk does not wait for.
@@ -38,6 +43,12 @@ pub(super) trait WalkReads {
     /// out.
     fn read(&mut self, at: PhysAddr, is_entry: bool) -> Option<(u32, PhysAddr)>;
 
+    /// As [`WalkReads::read`], for an entry whose run of tables is contiguous in the machine's memory: hardware knows the
+    /// place, and does not look for it.
+    fn read_in_run(&mut self, at: PhysAddr, is_entry: bool) -> Option<(u32, PhysAddr)> {
+        self.read(at, is_entry)
+    }
+
     /// Prefetches the line of an entry. Returns as [`WalkReads::read`] does, or `None` if hardware does not know the place.
     fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)>;
 
@@ -56,18 +67,18 @@ impl InFlight {
         }))
     }
 
-    /// Reads an entry so many cycles after the first read. Returns the latency in cycles.
+    /// Ends the read of an entry, made so many cycles after the first one: it waits for a prefetch of the entry. Returns the
+    /// latency in cycles.
     fn read(
         &self,
-        (at, is_entry): (PhysAddr, bool),
+        (latency_cycles, place): (u32, PhysAddr),
         since_cycles: u32,
         reads: &mut impl WalkReads,
-    ) -> Option<u32> {
-        let (latency_cycles, place) = reads.read(at, is_entry)?;
+    ) -> u32 {
         let prefetch = self.0.iter().flatten().find(|(of, _)| *of == place);
-        let Some((_, comes_cycles)) = prefetch else { return Some(latency_cycles) };
+        let Some((_, comes_cycles)) = prefetch else { return latency_cycles };
         reads.use_prefetch();
-        Some(latency_cycles.max(comes_cycles.saturating_sub(since_cycles)))
+        latency_cycles.max(comes_cycles.saturating_sub(since_cycles))
     }
 }
 
@@ -76,12 +87,35 @@ impl InFlight {
 struct Probe {
     at: PhysAddr,
     group: u32,
+    /// Whether hardware knows its place, if its run is contiguous in the machine's memory.
+    is_in_run: bool,
 }
 
 impl WalkPlan {
     /// Adds a probe to the last group.
     pub fn probe(&mut self, at: PhysAddr) {
-        self.probes.push(Probe { at, group: self.group });
+        self.probes.push(Probe { at, group: self.group, is_in_run: false });
+    }
+
+    /// Adds a probe of an entry of a run of tables to the last group. In a guest whose host has backed the run
+    /// ([noted](octavo_os::frames::Frames::note_contiguous_tables)) by frames side by side, the probe needs no translation
+    /// by the host.
+    pub fn probe_in_run(&mut self, at: PhysAddr) {
+        self.probes.push(Probe { at, group: self.group, is_in_run: true });
+    }
+
+    /// Ends the walk with the entries of a radix tree from the root on, one after another: those that the walk caches do
+    /// not skip. They wait for the probes so far.
+    pub fn radix(&mut self, steps: impl IntoIterator<Item = Step>) {
+        self.radix.extend(steps);
+    }
+
+    /// Adds the entries of the radix tree from this one on.
+    fn probe_radix(&mut self, first: usize) {
+        for step in first..self.radix.len() {
+            self.wait();
+            self.probe(self.radix[step].at);
+        }
     }
 
     /// Begins a new group, which waits for the ones before.
@@ -91,6 +125,7 @@ impl WalkPlan {
 
     fn clear(&mut self) {
         self.probes.clear();
+        self.radix.clear();
         self.background.clear();
         (self.group, self.entry, self.start_cycles) = (0, None, 0);
         self.prefetches = Prefetches::default();
@@ -105,8 +140,12 @@ impl WalkPlan {
                 total += slowest;
                 (slowest, group) = (0, probe.group);
             }
-            let of = (probe.at, self.entry == Some(probe.at));
-            slowest = slowest.max(in_flight.read(of, total, reads)?);
+            let is_entry = self.entry == Some(probe.at);
+            let read = match probe.is_in_run {
+                true => reads.read_in_run(probe.at, is_entry)?,
+                false => reads.read(probe.at, is_entry)?,
+            };
+            slowest = slowest.max(in_flight.read(read, total, reads));
         }
         for at in &self.background {
             reads.read(*at, false)?;
@@ -128,6 +167,11 @@ pub trait Walker: Send {
 
     /// Adds the counters of its caches to `counters`, under components that begin with `component`.
     fn report(&self, component: &str, counters: &mut Counters);
+
+    /// Whether its plans end in walks of radix trees, which the walk caches of the core serve.
+    fn uses_walk_caches(&self) -> bool {
+        false
+    }
 }
 
 /// The page walker of a core: that of radix trees with its walk caches, or one of the design.
@@ -178,8 +222,8 @@ fn execute_prefetching(
     let steps = walk.steps();
     let mut latency_cycles = 0;
     for (number, step) in steps.iter().enumerate().skip(first) {
-        let of = (step.at, number + 1 == steps.len());
-        latency_cycles += in_flight.read(of, latency_cycles, reads)?;
+        let read = reads.read(step.at, number + 1 == steps.len())?;
+        latency_cycles += in_flight.read(read, latency_cycles, reads);
     }
     Some(latency_cycles)
 }
@@ -211,17 +255,7 @@ impl PageWalker {
         if self.own.is_some() {
             return self.plan_own(table, (of, page));
         }
-        let addr = page_start(page);
-        let from = self.caches.deepest(of, addr).map_or(u8::MAX, |(level, ())| level);
-        let steps = walk.steps();
-        let first = steps.iter().take_while(|step| step.level >= from).count();
-        debug_assert!(first < steps.len(), "a stale walk cache");
-        for (step, next) in steps.iter().zip(&steps[1..]).skip(first) {
-            // An entry that points to a node of the next level, not an alias.
-            if next.level < step.level {
-                self.caches.fill(of, addr, step.level, ());
-            }
-        }
+        let first = first_read(&mut self.caches, walk.steps(), (of, page));
         match table.sorted_entries(page) {
             [None, None] => Planned::Steps(first),
             prefetches => Planned::Prefetching(first, prefetches),
@@ -235,6 +269,10 @@ impl PageWalker {
         let mut plan = std::mem::take(&mut self.unused);
         plan.clear();
         own.plan(table, of, page, &mut plan);
+        if !plan.radix.is_empty() {
+            let first = first_read(&mut self.caches, &plan.radix, (of, page));
+            plan.probe_radix(first);
+        }
         Planned::Own(plan)
     }
 
@@ -263,13 +301,36 @@ impl PageWalker {
     }
 }
 
+/// The first of the entries of a radix tree that the walk caches do not skip. Fills the caches with the rest.
+#[inline(always)]
+fn first_read(
+    caches: &mut WalkCaches<()>,
+    steps: &[Step],
+    (of, page): (Asid, PageNumber),
+) -> usize {
+    let addr = page_start(page);
+    let from = caches.deepest(of, addr).map_or(u8::MAX, |(level, ())| level);
+    let first = steps.iter().take_while(|step| step.level >= from).count();
+    debug_assert!(first < steps.len(), "a stale walk cache");
+    for (step, next) in steps.iter().zip(&steps[1..]).skip(first) {
+        // An entry that points to a node of the next level, not an alias.
+        if next.level < step.level {
+            caches.fill(of, addr, step.level, ());
+        }
+    }
+    first
+}
+
 #[cfg(test)]
 mod tests {
-    use octavo_os::frames::{Frames, MemoryShape, Order};
-    use octavo_os::page_table::Format;
-    use octavo_types::{FrameNumber, Protection};
+    use std::sync::Arc;
+
+    use octavo_os::frames::{Frames, MemoryShape, Order, OutOfMemory};
+    use octavo_os::page_table::{Format, MakeTable};
+    use octavo_types::{FrameNumber, Instructions, PageSize, Protection};
 
     use super::*;
+    use crate::config::resolve;
 
     const HIT: u32 = 4;
     const MEMORY: u32 = 200;
@@ -311,7 +372,7 @@ mod tests {
         let mut table = PageTable::new(Format::default(), None, &mut frames).unwrap();
         let (page, frame) = (PageNumber::new(5), FrameNumber::new(60));
         let rights = Protection::from_bits(1);
-        table.map(page, octavo_types::PageSize::BASE, frame, rights, &mut frames).unwrap();
+        table.map(page, PageSize::BASE, frame, rights, &mut frames).unwrap();
         let walk = table.walk(page);
         (walk, [walk.steps()[3].at, walk.steps()[2].at])
     }
@@ -371,5 +432,53 @@ mod tests {
         assert_eq!(latency(&plan), 7 + MEMORY + HIT);
         plan.prefetches = [Some(second), None];
         assert_eq!(latency(&plan), 7 + 2 * MEMORY);
+    }
+
+    /// Plans two probes of a group and then the walk of a radix tree.
+    struct ProbesFirst(Vec<Step>);
+
+    impl Walker for ProbesFirst {
+        fn plan(&mut self, _: &dyn HardwareTable, _: Asid, _: PageNumber, plan: &mut WalkPlan) {
+            plan.probe(PhysAddr::new(0x3_0000));
+            plan.probe(PhysAddr::new(0x3_1000));
+            plan.radix(self.0.iter().copied());
+        }
+
+        fn invalidate(&mut self, _: Asid, _: AddrRange) {}
+
+        fn clear(&mut self) {}
+
+        fn report(&self, _: &str, _: &mut Counters) {}
+    }
+
+    #[test]
+    fn plans_of_designs_end_in_radix_trees_that_walk_caches_shorten() {
+        struct NoTable;
+
+        impl HardwareTable for NoTable {
+            fn map(&mut self, _: PageNumber, _: PageSize, _: &mut Frames) {}
+            fn unmap(&mut self, _: PageNumber, _: PageSize, _: &mut Frames) {}
+            fn frames(&self) -> u64 {
+                0
+            }
+            fn exhausted(&self) -> Option<OutOfMemory> {
+                None
+            }
+            fn free(self: Box<Self>, _: &mut Frames) {}
+        }
+
+        let mut frames = Frames::new(MemoryShape::new(64, Order::BASE).unwrap());
+        let make: MakeTable = Arc::new(|_, _| Box::new(NoTable));
+        let table = PageTable::new(Format::default(), Some(&make), &mut frames).unwrap();
+        let caches = &resolve::<&str>("skylake", &[]).unwrap().into_config().walker.walk_caches();
+        let mut walker = PageWalker::new(WalkCaches::new(caches, Instructions::PORTABLE).unwrap());
+        walker.replace(Box::new(ProbesFirst(walk().0.steps().to_vec())));
+        // The probes, and four entries one after another; then the last of those alone.
+        for reads in [4, 1] {
+            let planned = walker.plan(&table, &walk().0, (Asid::ONLY, PageNumber::new(5)));
+            let latency = planned.execute(&walk().0, &mut Cached::default());
+            assert_eq!(latency, Some(MEMORY + reads * MEMORY));
+            walker.reuse(planned);
+        }
     }
 }

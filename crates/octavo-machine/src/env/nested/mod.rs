@@ -28,7 +28,8 @@
 //!
 //! A guest may have tables that hardware finds by their distance from the first, such as sorted nodes: it asks the host to
 //! back them by frames side by side as it reserves them ([`Host::back_contiguously`]). Hardware knows where such runs begin
-//! in the host's memory, so that a prefetch of an entry needs no walk of the host's table. That takes no time.
+//! in the host's memory, so that a prefetch of an entry needs no walk of the host's table, nor a read of one that a design
+//! finds so. That takes no time. Should the host move such frames, reads need its table again.
 //!
 //! Host page faults (EPT violations) are counted and cost the walks that end in them. As all work of
 //! operating systems, the exit to the host itself costs no cycles. The guest's operating system touches no
@@ -75,6 +76,17 @@ impl WalkReads for GuestReads<'_> {
         let place = self.env.read_guest_entry(at, &mut latency_cycles)?;
         self.entry = if is_entry { Some(place) } else { self.entry };
         Some((latency_cycles, place))
+    }
+
+    fn read_in_run(&mut self, at: PhysAddr, is_entry: bool) -> Option<(u32, PhysAddr)> {
+        let host = self.env.host();
+        let is_there =
+            |place: &PhysAddr| host.backing_frame(guest_page(at.frame())) == Some(place.frame());
+        let Some(place) = host.place_in_run(at).filter(is_there) else {
+            return self.read(at, is_entry);
+        };
+        self.entry = if is_entry { Some(place) } else { self.entry };
+        Some((self.env.read_entry(place), place))
     }
 
     fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)> {
