@@ -41,7 +41,7 @@ use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
 use crate::frames::{Frames, Order, OutOfMemory, Owner};
-use crate::page_table::{Format, Leaf, MakeTable, PageTable, Ranges};
+use crate::page_table::{Format, Leaf, MakeTable, PageTable, Ranges, TableCounter};
 use crate::vmas::{ObjectId, Pages, Vmas};
 use objects::Object;
 use references::References;
@@ -69,6 +69,8 @@ pub struct Memory {
     format: Format,
     /// Makes the page tables that hardware walks, if they are not radix trees.
     make_table: Option<MakeTable>,
+    /// Counters of tables that have gone.
+    of_ended_tables: Vec<TableCounter>,
     processes: Vec<Option<Process>>,
     references: References,
     objects: FxHashMap<ObjectId, Object>,
@@ -122,6 +124,7 @@ impl Memory {
             sizes,
             format,
             make_table: None,
+            of_ended_tables: Vec::new(),
             processes: Vec::new(),
             references,
             objects: FxHashMap::default(),
@@ -169,6 +172,9 @@ impl Memory {
     pub fn end(&mut self, process: ProcessId) {
         self.release(process, &EVERYTHING).expect("no page reaches out of everything");
         if let Some(ended) = self.processes[usize::from(process.0)].take() {
+            ended.table.add_counters(&mut self.of_ended_tables);
+            let levels = self.of_ended_tables.iter_mut().filter(|of| of.is_level);
+            levels.for_each(|level| level.value = 0);
             ended.table.free_all(&mut self.frames);
             if ended.vmas.iter().any(|(_, vma)| !vma.is_anonymous()) {
                 self.drop_unmapped_objects();
@@ -298,6 +304,13 @@ impl Memory {
     pub fn sorted_areas(&self) -> Option<u64> {
         self.format.sorted?;
         Some(self.processes.iter().flatten().filter_map(|of| of.table.sorted_areas()).sum())
+    }
+
+    /// Counters of the tables that hardware walks, of all processes.
+    pub fn table_counters(&self) -> Vec<TableCounter> {
+        let mut sums = self.of_ended_tables.clone();
+        self.processes.iter().flatten().for_each(|of| of.table.add_counters(&mut sums));
+        sums
     }
 
     /// The number of ranges of contiguous pages, if the format of page tables keeps them.

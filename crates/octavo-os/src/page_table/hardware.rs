@@ -36,8 +36,24 @@ pub trait HardwareTable: Any + Send {
     /// The request for memory that failed, if any. Its contents are then undefined, and the machine stops.
     fn exhausted(&self) -> Option<OutOfMemory>;
 
+    /// Its own counters, always the same ones in the same order.
+    fn counters(&self) -> Vec<TableCounter> {
+        Vec::new()
+    }
+
     /// Frees its frames.
     fn free(self: Box<Self>, frames: &mut Frames);
+}
+
+/// A counter of a table in a design's own format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableCounter {
+    /// Its name.
+    pub name: &'static str,
+    /// The number of events since the table was made, or the level now.
+    pub value: u64,
+    /// Whether it is a level, which ends with the table, not a number of events.
+    pub is_level: bool,
 }
 
 /// Makes the table of a new process, in place of a radix tree of so many levels. A table that finds no memory is
@@ -48,6 +64,16 @@ impl PageTable {
     /// The table that hardware walks, if it is not the radix tree.
     pub fn hardware(&self) -> Option<&dyn HardwareTable> {
         self.hardware.as_deref()
+    }
+
+    /// Adds the counters of the table that hardware walks, if it has any.
+    pub(crate) fn add_counters(&self, sums: &mut Vec<TableCounter>) {
+        for of in self.hardware.as_ref().map_or(Vec::new(), |table| table.counters()) {
+            match sums.iter_mut().find(|sum| sum.name == of.name) {
+                Some(sum) => sum.value += of.value,
+                None => sums.push(of),
+            }
+        }
     }
 
     /// # Errors

@@ -17,3 +17,4 @@ mod short_of_memory;
 mod small;
 mod snapshot;
 mod sorted;
+mod table_counters;
