@@ -52,6 +52,7 @@ families! {
     ech "ech/mod.rs"
     flattened "flattened/mod.rs"
     asap "asap/mod.rs"
+    dmt "dmt/mod.rs"
     spot "spot/mod.rs"
     atp "atp/mod.rs"
     champsim "champsim/mod.rs"

@@ -1,0 +1,138 @@
+//! Direct memory translation (DMT; Zhang, Jia, Chai, Liu, Kim and Xu, "Direct Memory Translation for Virtualized Clouds",
+//! ASPLOS 2024): the last-level entries of a large mapping lie side by side, so that hardware computes the address of a
+//! page's entry, and a walk is one read.
+//!
+//! - Page tables are the radix trees of x86-64. For a large mapping the operating system reserves a *translation entry area*
+//!   (TEA), contiguous memory with a place for each node of level 1: 4 KiB for each 2 MiB. The page number times 8 is the
+//!   distance of an entry from the first. Pages of 2 MiB have an area of their own, for nodes of level 2.
+//! - A core has registers, each with the bounds of a part of the address space and the first entries of its areas. On a miss
+//!   of the second-level TLB in such a part, hardware reads the entries of both sizes together, as far as the part has
+//!   areas for both; the slower read counts. An address outside is *uncovered*: the radix tree is walked, through the walk caches.
+//! - Mappings share an area, and a register, where they are nearly all of the addresses from the first to the last. Smaller
+//!   mappings have none, nor has a mapping for which no register is left.
+//! - A mapping that grows beyond its area gets another one, twice as long, into which the nodes move: each is 512 entries
+//!   copied.
+//! - In a guest, both tables are such. A walk is then a read of the guest's entry, and one of the host's for the page: two
+//!   reads, if the guest's area lies side by side in the host's memory, where the guest has placed it by a hypercall (*pvDMT*,
+//!   `dmt.paravirtual`); three if not, as the host's table then translates the address of the guest's entry.
+//!
+//! Where the reads in an area do not find the page, the walk goes on in the radix tree, which finds it elsewhere or ends
+//! in a page fault. So each reference to a covered page that is not there yet costs a read more than on a machine
+//! without areas, unless the area has no place for it.
+//!
+//! Assumptions: the paper's abstract was read, and the authors' kernel and evaluation (`xlab-uiuc/dmt`, commit 80328c2); the text of
+//! the paper was not at hand. Of the kernel are the number of registers, the smallest mapping, the share of addresses for
+//! mappings to share an area, that registers go to mappings as pages of them are first used, that an area is made then, for
+//! all of the mapping, and that it doubles as it grows. Of the evaluation is what a walk reads: one entry, two for
+//! pvDMT, three for DMT in a guest. The kernel has no areas of level 2, so those are from others' accounts of the paper, as is that
+//! both sizes are read together; here an area of level 2 is made with the first page of 2 MiB, and one of level 1 with the first
+//! node, so that a part with pages of one size has a single read. What follows a read that finds nothing is assumed. The kernel
+//! grows an area in place where the frames behind it are free: here all nodes always move. Nodes that exist move into a new
+//! area, too, where the kernel leaves them outside. Nodes of level 2 that are in the area of another
+//! mapping stay there. Where an area needs a single node, that node is the area, wherever it is, and mappings share it. An
+//! area takes a 64th of memory at most, and lasts until nothing is mapped in its part, where the kernel frees it with its
+//! last node. A mapping counts as it was when it, or one beside it, was last mapped, unmapped or moved: `mprotect` and
+//! `madvise`, which split it, leave it whole; one that `mremap` has moved, or that grows to the least size, has an area from its next node on. Registers are those of the running process, and change at no cost. Moving a node
+//! flushes no TLB, as it changes no translation; the kernel flushes those of the mapping. The operating system's work takes no
+//! time. The host places an area of a guest if the guest has used none of its frames before, and if it has the memory.
+//! Pages of 1 GiB have no area. Nested guests, in which DMT reads three entries, are left out.
+
+mod areas;
+#[cfg(test)]
+mod naive;
+mod nodes;
+mod settings;
+mod tables;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use octavo_config::{DesignTable, MachineConfig};
+use octavo_hw::Asid;
+use octavo_os::page_table::HardwareTable;
+use octavo_os::policy::OsConfig;
+use octavo_types::{AddrRange, PageNumber};
+
+use self::settings::DmtSettings;
+use self::tables::{Tables, Way};
+use crate::counters::Counters;
+use crate::designs::Conventional;
+use crate::designs::build::{self, HardwareFormat};
+use crate::designs::registry::{Family, MachineResult, NamedDesign, Setup, TranslationHardware};
+use crate::env::{WalkPlan, Walker};
+
+/// Page tables whose last-level entries hardware finds without a walk.
+#[rustfmt::skip]
+pub const FAMILY: Family = Family {
+    settings: Some(DesignTable::of::<DmtSettings>()),
+    ..Family::new(
+        &[TranslationHardware::new("dmt", make)],
+        &[NamedDesign { name: "dmt", hardware: "dmt", policy: "base", about: "DMT: last-level entries of large mappings side by side, found without a walk", figure: "translation" }],
+    )
+};
+
+fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
+    let rules = *config.designs.get::<DmtSettings>();
+    let hardware = HardwareFormat {
+        table: Arc::new(move |levels, frames| Box::new(Tables::new(rules, levels, frames))),
+        walker: || Box::new(DirectWalker::default()),
+    };
+    let hardware = (rules.registers > 0).then_some(hardware);
+    build::machine_with_tables(config, setup, build::Tables { hardware, ..build::Tables::default() }, os, |_| {
+        Conventional::new(&config.tlb, setup.instructions)
+    })
+}
+
+/// The walker of a core. It counts walks by where they have found the entry.
+#[derive(Default)]
+struct DirectWalker {
+    in_area: u64,
+    outside_area: u64,
+    uncovered: u64,
+}
+
+impl Walker for DirectWalker {
+    fn plan(&mut self, table: &dyn HardwareTable, _: Asid, page: PageNumber, plan: &mut WalkPlan) {
+        let table: &dyn Any = table;
+        let table = table.downcast_ref::<Tables>().expect("the tables of this design");
+        plan.entry = table.nodes().entry(page);
+        let way = table.way(page);
+        if let Way::InArea(places) | Way::OutsideArea(places) = &way {
+            for at in places.iter().flatten() {
+                match table.rules.paravirtual {
+                    true => plan.probe_in_run(*at),
+                    false => plan.probe(*at),
+                }
+            }
+        }
+        let count = match way {
+            Way::InArea(_) => {
+                self.in_area += 1;
+                return;
+            }
+            Way::OutsideArea(_) => &mut self.outside_area,
+            Way::Uncovered => &mut self.uncovered,
+        };
+        *count += 1;
+        plan.radix(table.nodes().walk(page));
+    }
+
+    fn invalidate(&mut self, _: Asid, _: AddrRange) {}
+
+    fn clear(&mut self) {}
+
+    fn report(&self, component: &str, counters: &mut Counters) {
+        let walks = [
+            ("in_area", self.in_area),
+            ("outside_area", self.outside_area),
+            ("uncovered", self.uncovered),
+        ];
+        for (name, count) in walks {
+            counters.add(&format!("{component}.walks"), name, count);
+        }
+    }
+
+    fn uses_walk_caches(&self) -> bool {
+        true
+    }
+}
