@@ -251,7 +251,8 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
             let frame = machine.mmus[core].access(&mut machine.env, *access)?;
             if FOR_CORES {
                 let now = machine.mmus[core].charged(&machine.env);
-                if now != charged || prefetches && machine.env.has_prefetched() {
+                let has_walked = machine.env.has_walked_in_background();
+                if now != charged || has_walked || prefetches && machine.env.has_prefetched() {
                     machine.note_cost(number, *access, frame, now.since(charged));
                     charged = now;
                 }

@@ -220,6 +220,11 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
         Some(translation.in_format())
     }
 
+    /// The first level.
+    pub(super) fn l1(&self) -> &L1Tlb<E> {
+        &self.l1
+    }
+
     /// Looks a page up in the first level.
     #[inline(always)]
     pub(super) fn look_up_l1(&mut self, env: &Env, page: PageNumber, access: LineAccess) -> Lookup<E> {

@@ -88,6 +88,12 @@ impl Env {
         }
     }
 
+    /// Whether there are walks that no call of [`Self::take_background`] has moved.
+    #[inline(always)]
+    pub(crate) fn has_walked_in_background(&self) -> bool {
+        self.background.as_ref().is_some_and(|background| !background.noted.is_empty())
+    }
+
     /// Moves the walks noted since the last call to costs.
     pub(crate) fn take_background(&mut self, costs: &mut Costs) {
         let Some(background) = self.background.as_mut().filter(|of| !of.noted.is_empty()) else {

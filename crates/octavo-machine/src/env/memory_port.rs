@@ -88,7 +88,7 @@ impl Env {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use octavo_os::frames::{Frames, MemoryShape, Order};
     use octavo_os::page_table::Format;
     use octavo_os::{Memory, ProcessId};
@@ -103,10 +103,10 @@ mod tests {
     use crate::designs::registry::policies;
     use crate::tlb::Tlb;
 
-    const FIRST: u64 = 0x1_0000;
+    pub(crate) const FIRST: u64 = 0x1_0000;
 
     /// A machine whose process has 64 base pages from [`FIRST`] on.
-    fn env(settings: &[&str]) -> Env {
+    pub(crate) fn env(settings: &[&str]) -> Env {
         let config = resolve("skylake", settings).unwrap().into_config();
         let os = |frames| {
             let shape = MemoryShape::new(frames, Order::LINUX).unwrap();

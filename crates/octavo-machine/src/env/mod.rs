@@ -30,6 +30,8 @@ use crate::front::{LineAccess, Lines};
 use crate::tlb::{Entry, Tlb, Translation};
 use background::Background;
 pub use composite::{CompositePages, HostAccess};
+#[cfg(test)]
+pub(crate) use memory_port::tests;
 pub(crate) use nested::{Host, Port, guest_page};
 use overlap::Overlap;
 pub use speculation::Verified;

@@ -5,7 +5,7 @@ use octavo_hw::Asid;
 use octavo_os::vmas::Pages;
 use octavo_types::{Access, Instructions, PageNumber, PageSize};
 
-use super::{Entry, EntrySettings, Evicted, Tlb, TlbEntry, Translation};
+use super::{Entry, EntrySettings, Evicted, PageArray, Tlb, TlbEntry, Translation};
 use crate::config::ConfigError;
 use crate::counters::Counters;
 use crate::front::LineAccess;
@@ -134,6 +134,14 @@ impl<E: Entry> L1Tlb<E> {
         let tlb = self.of(access.kind());
         tlb.remove(asid, page);
         tlb.fill(asid, page, translation, access.lookups())
+    }
+
+    /// Whether an entry for either side covers a base page. No use of it.
+    pub fn holds(&self, asid: Asid, page: PageNumber) -> bool
+    where
+        E: Entry<Array = PageArray<E>>,
+    {
+        self.tlbs.iter().any(|tlb| tlb.holds(asid, page))
     }
 
     /// Removes all entries that overlap any of these base pages, and returns their number.

@@ -349,7 +349,10 @@ impl Atp {
     fn fill_queue(&mut self, env: &mut Env, page: PageNumber, prefetched: Prefetched) {
         let size = prefetched.translation.size;
         let pages = pages_of(page.raw(), size);
-        env.keep_seen(PageNumber::new(pages.start), size);
+        // What the first level holds waits for no walk.
+        if !self.tlbs.l1().holds(env.asid(), page) {
+            env.keep_seen(PageNumber::new(pages.start), size);
+        }
         self.counts.evicted += u64::from(self.state.queue.push(pages, prefetched));
     }
 }
@@ -406,5 +409,52 @@ impl Design for Atp {
         ] {
             counters.add("atp", counter, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octavo_types::Instructions;
+
+    use super::*;
+    use crate::config::resolve;
+    use crate::core::{Costs, InBackground};
+    use crate::env::tests::{FIRST, env};
+
+    /// The pages that come with walks for an access to a page.
+    fn kept(atp: &mut Atp, env: &mut Env, page: u64) -> Vec<u64> {
+        let access = LineAccess::new(page << 6, Access::Load, false, 0);
+        atp.translate(env, access).expect("memory suffices");
+        let mut costs = Costs::default();
+        env.take_transfers(&mut costs.transfers);
+        env.take_background(&mut costs);
+        let walks = costs.background.iter().filter(|of| matches!(of, InBackground::Walk { .. }));
+        assert!(walks.count() > 0);
+        let pages = costs.background.iter().filter_map(|of| match of {
+            InBackground::Page { first, .. } => Some(first.raw()),
+            InBackground::Walk { .. } => None,
+        });
+        pages.collect()
+    }
+
+    #[test]
+    fn what_the_first_level_holds_waits_for_no_prefetch() {
+        let alone = ["tlb.l2=none", "atp.sbfp=false", "atp.h2p=false", "atp.masp=false", "atp.enable_bits=0"];
+        let config = resolve("skylake", &alone).unwrap().into_config();
+        let settings = *config.designs.get::<AtpSettings>();
+        let mut atp = Atp {
+            tlbs: Conventional::new(&config.tlb, Instructions::PORTABLE).unwrap(),
+            in_line: leaf_line::entries(config.cache.line_bytes),
+            settings,
+            state: State::new(&settings, Asid::ONLY),
+            counts: Counts::default(),
+        };
+        let mut env = env(&[]).logging_transfers();
+        // Pages that are not accessed yet are dropped.
+        assert!(kept(&mut atp, &mut env, FIRST).is_empty());
+        assert!(kept(&mut atp, &mut env, FIRST + 1).is_empty());
+        assert!(atp.state.queue.holds(FIRST));
+        atp.flush();
+        assert_eq!(kept(&mut atp, &mut env, FIRST + 1), [FIRST]);
     }
 }

@@ -27,8 +27,8 @@
 //! page-table entries stays in the caches. A line of fewer than 64 bytes holds fewer pages. Pages of 1 GiB have no
 //! blocks. Blocks belong to the core that has walked, counters to the page. These saturate, begin with zeros where the
 //! page has another frame, and leave out walks in the background. Misses are counted over the last whole window of
-//! instructions. An evicted page of another address space is not walked to. A walk in the background costs the
-//! transfers from memory and no time. In a guest, a block has the pages of the guest's line whose frames the host's
+//! instructions. An evicted page of another address space is not walked to. A walk in the background
+//! takes a walker out of order, and no time added up. In a guest, a block has the pages of the guest's line whose frames the host's
 //! line shows. The blocks of guest-physical pages that the paper has for nested TLBs are left out.
 
 mod predictor;
