@@ -43,6 +43,9 @@ pub struct PipelineConfig {
     /// Whether what the wrong path behind a mispredicted branch shares with the right one begins there. True unless given.
     #[serde(default = "followed")]
     pub wrong_paths: bool,
+    /// Whether a store asks for its line when its page is translated, and not only when it commits. False unless given.
+    #[serde(default)]
+    pub store_prefetch: bool,
     /// Misses of each cache that may be under way at once.
     pub outstanding: OutstandingMisses,
     /// Cycles of arithmetic: one, where there is no such table.

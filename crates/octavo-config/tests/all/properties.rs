@@ -259,33 +259,36 @@ fn host() -> impl Strategy<Value = HostConfig> {
 fn pipeline() -> impl Strategy<Value = PipelineConfig> {
     let branches = select(vec![BranchPrediction::Tage, BranchPrediction::Perfect]);
     let (widths, queues) = (vec(1u32..=64, 6), vec(1u32..=1023, 8));
-    let branches = (branches, any::<bool>());
+    let branches = (branches, any::<bool>(), any::<bool>());
     (0.1f64..10.0, widths, queues, vec(0u32..=100, 3), branches).prop_map(
-        |(frequency_ghz, widths, queues, cycles, (branches, wrong_paths))| PipelineConfig {
-            frequency_ghz,
-            width: widths[0],
-            fetch_width: Some(widths[5]).filter(|width| *width != widths[0]),
-            issue_width: widths[1],
-            commit_width: widths[2],
-            reorder_buffer: queues[0],
-            rename_registers: queues[7],
-            load_queue: queues[1],
-            store_queue: queues[2],
-            load_ports: widths[3],
-            store_ports: widths[4],
-            forward_cycles: cycles[0],
-            fetch_buffer: queues[3],
-            front_end_cycles: cycles[1],
-            mispredict_cycles: cycles[2],
-            branches,
-            wrong_paths,
-            outstanding: OutstandingMisses { l1d: queues[4], l2: queues[5], llc: queues[6] },
-            latencies: ArithmeticLatencies {
-                multiply: queues[0].min(ArithmeticLatencies::MAX),
-                divide: queues[1].min(ArithmeticLatencies::MAX),
-                float: queues[2].min(ArithmeticLatencies::MAX),
-                float_divide: queues[3].min(ArithmeticLatencies::MAX),
-            },
+        |(frequency_ghz, widths, queues, cycles, (branches, wrong_paths, store_prefetch))| {
+            PipelineConfig {
+                frequency_ghz,
+                width: widths[0],
+                fetch_width: Some(widths[5]).filter(|width| *width != widths[0]),
+                issue_width: widths[1],
+                commit_width: widths[2],
+                reorder_buffer: queues[0],
+                rename_registers: queues[7],
+                load_queue: queues[1],
+                store_queue: queues[2],
+                load_ports: widths[3],
+                store_ports: widths[4],
+                forward_cycles: cycles[0],
+                fetch_buffer: queues[3],
+                front_end_cycles: cycles[1],
+                mispredict_cycles: cycles[2],
+                branches,
+                wrong_paths,
+                store_prefetch,
+                outstanding: OutstandingMisses { l1d: queues[4], l2: queues[5], llc: queues[6] },
+                latencies: ArithmeticLatencies {
+                    multiply: queues[0].min(ArithmeticLatencies::MAX),
+                    divide: queues[1].min(ArithmeticLatencies::MAX),
+                    float: queues[2].min(ArithmeticLatencies::MAX),
+                    float_divide: queues[3].min(ArithmeticLatencies::MAX),
+                },
+            }
         },
     )
 }

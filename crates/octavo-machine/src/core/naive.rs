@@ -592,7 +592,8 @@ impl NaiveCore {
         self.loads.extend((0..entry.count(false)).map(|_| committed));
         for (reference, access, cost) in &entry.references {
             if reference.is_store() {
-                let at = self.line(committed, *access, cost.as_ref(), costs, &mut Waits::new());
+                let cost = cost.as_ref().filter(|_| !self.config.store_prefetch);
+                let at = self.line(committed, *access, cost, costs, &mut Waits::new());
                 self.stores.take(at);
             }
         }
@@ -791,6 +792,9 @@ impl NaiveCore {
     ) -> u64 {
         let (reference, access, cost) = of;
         let translated = self.translate(at, *access, cost.as_ref(), costs, waits);
+        if reference.is_store() && self.config.store_prefetch {
+            self.line(translated, *access, cost.as_ref(), costs, &mut Waits::new());
+        }
         match forwarded.filter(|_| takes_from_store(of)) {
             _ if reference.is_store() => translated + 1,
             Some(stored) => stored.max(translated) + u64::from(self.config.forward_cycles),
@@ -1380,13 +1384,13 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
     (
         [width(), width(), width(), width(), width(), width()],
         (reorder_buffer, [queue(), queue(), queue(), queue(), queue(), queue(), queue()]),
-        ([cycles(), cycles(), cycles()], prop::bool::weighted(0.8)),
+        ([cycles(), cycles(), cycles()], prop::bool::weighted(0.8), any::<bool>()),
         (1u32..8, 40u32..200, 1u32..5, (prop::option::of(dram), (0u64..3, tiers))),
         [1u32..4, 1u32..40, 1u32..8, 1u32..30],
     )
         .prop_map(|(widths, queues, cycles, (l1d, memory, walkers, dram), latencies)| {
             let (reorder_buffer, queues) = queues;
-            let (cycles, wrong_paths) = cycles;
+            let (cycles, wrong_paths, store_prefetch) = cycles;
             let [multiply, divide, float, float_divide] = latencies;
             let mut machine = crate::resolve("skylake", &[""; 0]).unwrap().into_config();
             machine.cache.l1d.latency_cycles = l1d;
@@ -1431,6 +1435,7 @@ fn machine() -> impl Strategy<Value = (MachineConfig, PipelineConfig)> {
                 front_end_cycles: cycles[1],
                 mispredict_cycles: cycles[2],
                 wrong_paths,
+                store_prefetch,
                 latencies: ArithmeticLatencies { multiply, divide, float, float_divide },
                 ..pipeline
             };

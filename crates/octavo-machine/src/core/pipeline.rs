@@ -1274,7 +1274,12 @@ impl<V: Lanes> Pipeline<V> {
         let translated = self.translate(of, looked_up, now);
         own.walks = translated.minus(looked_up);
         match of.reference.is_store() {
-            true => translated.plus(V::all(1)),
+            true => {
+                if self.config.store_prefetch {
+                    self.prefetch_for_store(of, &translated, now);
+                }
+                translated.plus(V::all(1))
+            }
             false => self.load(of, translated, forwarded, own, now),
         }
     }
@@ -1397,7 +1402,8 @@ impl<V: Lanes> Pipeline<V> {
                 self.loads += 1;
                 continue;
             }
-            if of.costly != 0 || committed.is_less_in_any(self.lines_end) {
+            let asks = of.costly != 0 && !self.config.store_prefetch;
+            if asks || committed.is_less_in_any(self.lines_end) {
                 self.send_store(of, &committed, now);
             }
             // Lines that are in the cache are there before the entry is committed.
@@ -1407,17 +1413,41 @@ impl<V: Lanes> Pipeline<V> {
         }
     }
 
+    /// Asks for the line of a store whose page is translated at a time.
+    #[inline(always)]
+    fn prefetch_for_store(&mut self, of: &Referenced<V>, at: &V, now: &Now<'_, V>) {
+        if of.costly != 0 || at.is_less_in_any(self.lines_end) {
+            self.ask_for_line(of, at, true, now, |_, _, _| ());
+        }
+    }
+
     /// Lets stores wait for the line of this one, where it is not in the cache when the store commits.
-    #[inline(never)]
+    #[inline(always)]
     fn send_store(&mut self, of: &Referenced<V>, committed: &V, now: &Now<'_, V>) {
+        let is_first = !self.config.store_prefetch;
+        self.ask_for_line(of, committed, is_first, now, |core, lane, arrived| {
+            core.drain.wait_in(lane, arrived);
+        });
+    }
+
+    /// Asks for the line of a store at a time, in the lanes where it is not in the cache then, and calls a function with
+    /// each lane and the time when it has the line. The costs of the line are paid when it is asked for first.
+    #[inline(never)]
+    fn ask_for_line(
+        &mut self,
+        of: &Referenced<V>,
+        at: &V,
+        is_first: bool,
+        now: &Now<'_, V>,
+        mut arrives: impl FnMut(&mut Self, usize, u32),
+    ) {
         for lane in 0..self.memory.len() {
-            let (at, cost) =
-                (committed.get(lane), of.cost(lane, now.costs).filter(Cost::concerns_lines));
-            if cost.is_none() && at >= self.lines_end.get(lane) {
-                continue;
+            let (at, cost) = (at.get(lane), of.cost(lane, now.costs));
+            let cost = cost.filter(|cost| is_first && cost.concerns_lines());
+            if cost.is_some() || at < self.lines_end.get(lane) {
+                let (arrived, _) = self.line_in(lane, of.access, at, cost, now);
+                arrives(self, lane, arrived);
             }
-            let (arrived, _) = self.line_in(lane, of.access, at, cost, now);
-            self.drain.wait_in(lane, arrived);
         }
     }
 

@@ -55,28 +55,35 @@ fn pipelines() -> impl Strategy<Value = PipelineConfig> {
         [width(), width(), width(), width(), width(), width()],
         [queue(), queue(), queue(), queue(), queue(), queue(), queue(), queue()],
         [0u32..12, 0u32..12, 0u32..20],
-        any::<[bool; 2]>(),
+        any::<[bool; 3]>(),
     )
-        .prop_map(|(widths, queues, cycles, [is_perfect, wrong_paths])| PipelineConfig {
-            frequency_ghz: 3.0,
-            width: widths[0],
-            fetch_width: Some(widths[5]),
-            issue_width: widths[1],
-            commit_width: widths[2],
-            load_ports: widths[3],
-            store_ports: widths[4],
-            reorder_buffer: queues[0],
-            rename_registers: queues[1],
-            load_queue: queues[2],
-            store_queue: queues[3],
-            fetch_buffer: queues[4],
-            outstanding: OutstandingMisses { l1d: queues[5], l2: queues[6], llc: queues[7] },
-            forward_cycles: cycles[0],
-            front_end_cycles: cycles[1],
-            mispredict_cycles: cycles[2],
-            branches: if is_perfect { BranchPrediction::Perfect } else { BranchPrediction::Tage },
-            wrong_paths,
-            latencies: ArithmeticLatencies::default(),
+        .prop_map(|(widths, queues, cycles, [is_perfect, wrong_paths, store_prefetch])| {
+            PipelineConfig {
+                frequency_ghz: 3.0,
+                width: widths[0],
+                fetch_width: Some(widths[5]),
+                issue_width: widths[1],
+                commit_width: widths[2],
+                load_ports: widths[3],
+                store_ports: widths[4],
+                reorder_buffer: queues[0],
+                rename_registers: queues[1],
+                load_queue: queues[2],
+                store_queue: queues[3],
+                fetch_buffer: queues[4],
+                outstanding: OutstandingMisses { l1d: queues[5], l2: queues[6], llc: queues[7] },
+                forward_cycles: cycles[0],
+                front_end_cycles: cycles[1],
+                mispredict_cycles: cycles[2],
+                branches: if is_perfect {
+                    BranchPrediction::Perfect
+                } else {
+                    BranchPrediction::Tage
+                },
+                wrong_paths,
+                store_prefetch,
+                latencies: ArithmeticLatencies::default(),
+            }
         })
 }
 

@@ -402,6 +402,22 @@ fn a_store_walks_before_its_data_comes() {
 }
 
 #[test]
+fn the_line_of_a_store_comes_while_a_load_before_it_misses() {
+    // With room for one store, the second is dispatched when the first has its line: 300 cycles after that store's execution,
+    // or after its commit behind the load.
+    let cycles = |store_prefetch: bool| {
+        let mut program = Program::default();
+        program.data(&[], Data::load(0).miss(200)).data(&[], Data::store(64).miss(300));
+        program.data(&[], Data::store(1));
+        program.cycles(core(|_, pipeline| {
+            (pipeline.store_queue, pipeline.store_prefetch) = (1, store_prefetch);
+        }))
+    };
+    assert_eq!(cycles(true), FIRST_COMMIT - 1 + 300 + 2);
+    assert_eq!(cycles(false), FIRST_COMMIT - 1 + 200 + L1D_CYCLES + 300 + 2);
+}
+
+#[test]
 fn doubling_the_walkers_halves_a_phase_bound_by_walks() {
     let cycles = |walkers: u32| {
         let mut program = Program::default();
