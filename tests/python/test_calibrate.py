@@ -5,8 +5,10 @@ No test looks at a time that was measured: what else the machine does may make a
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -621,6 +623,29 @@ def test_memory_of_the_machine_begins_as_a_snapshot(
     (tmp_path / "mine.toml").unlink()
     with pytest.raises(UsageError, match=r"mine\.octmem` exists; --force overwrites it"):
         MachineFile(str(tmp_path / "mine.toml"))
+
+
+def test_a_machine_whose_snapshot_does_not_fit_its_disk_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, other = tmp_path / "mine.toml", tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(other))
+    file = MachineFile(str(place))
+    file.take_snapshot()
+    write_bytes = Path.write_bytes
+
+    def fits_elsewhere(path: Path, content: bytes) -> int:
+        if path.parent == place.parent:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_bytes(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", fits_elsewhere)
+    with pytest.raises(CannotRun, match="No space left on device; the result is in `"):
+        file.write(figures(made_up()))
+    (kept,) = other.iterdir()
+    assert read_snapshot(kept / "mine.octmem").summary == file.memory.summary
+    assert "snapshot" in place.read_text()
 
 
 def test_the_measured_machine_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from statistics import linear_regression, median
 from typing import Any
 
 from octavo._core import OctavoError
-from octavo.base.files import NewFile
+from octavo.base.files import NewFile, in_turn
 from octavo.base.host import memory_bytes
 from octavo.base.huge_pages import PMD_PAGE
 from octavo.base.toml import toml_value
@@ -67,10 +67,14 @@ class MachineFile:
             self._write_memory, self.memory = captured(self._snapshot.name)
 
     def write(self, calibration: Calibration) -> None:
-        """Writes both files whole, or raises CannotRun and leaves what was there before."""
-        if self._write_memory is not None:
-            self._snapshot.write(self._write_memory)
-        self._file.write(machine_toml(calibration, memory=self.memory))
+        """Writes each file whole, or raises CannotRun and leaves what was there before: of one that
+        does not fit on its disk, the message says where it is.
+        """
+        write_memory = self._write_memory
+        in_turn(
+            lambda: None if write_memory is None else self._snapshot.write(write_memory),
+            lambda: self._file.write(machine_toml(calibration, memory=self.memory)),
+        )
 
 
 def machine_toml(
