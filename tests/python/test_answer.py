@@ -380,8 +380,11 @@ def test_pages_that_are_there_already_are_no_gain_of_a_library_that_comes_late()
         "touches. What this system offers makes larger pages of memory after its first touch. It "
         "has 2 MiB for anon already, which saves about 4.5% (1.0% to 8.0%) besides."
     )
-    setting = act("malloc", "echo madvise > enabled")
-    kept = answer({**data, "actions": [library, setting]}, present)
+    # A variable of the program's own changes no setting of the system.
+    switch = act("malloc", "A=1 server")
+    assert answer({**data, "actions": [library, switch]}, present).text == kept.text
+    setting = act("thp", "echo madvise > enabled", undo="echo never > enabled")
+    kept = answer({**data, "actions": [library, switch, setting]}, present)
     assert kept.settings == ""
     assert (
         "Without a change of its settings, this system makes larger pages of that memory after "

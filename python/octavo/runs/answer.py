@@ -219,8 +219,7 @@ def _too_late(
         f"Which page size? Keep {kept}: {_by_size(chosen)} would save {gain} of the time on "
         f"{machine} ({cost_label}), mostly by page faults at first touches. "
     )
-    lines = (action for item in chosen for action in _lines(item))
-    if any(action["kind"] != "apply" for action in lines):
+    if any(action.get("undo") for item in chosen for action in _lines(item)):
         return (
             f"{text}Without a change of its settings, this system makes larger pages of that "
             "memory after its first touch; the evidence below says what else could be done."
