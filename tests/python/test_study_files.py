@@ -454,13 +454,19 @@ def test_options_that_an_action_has_no_use_for_are_refused(path: str) -> None:
     )
 
 
-def test_a_program_that_is_missing_is_refused_before_others_are_recorded(tmp_path: Path) -> None:
-    text = 'designs = "thp"\n[programs]\nls = ["ls"]\nsort = ["sort-none", "x"]\n'
-    path = written(tmp_path, text)
-    done = study("run", path)
-    assert done.exit_code == 2
-    assert f"{path}: `programs.sort`: no program `sort-none` on PATH" in done.stderr
-    assert not (tmp_path / "one.results").exists()
+def test_a_program_that_cannot_be_recorded_is_refused_before_others_are(tmp_path: Path) -> None:
+    (tmp_path / "listing").write_text("echo hello\n")
+    (tmp_path / "listing").chmod(0o755)
+    for program, why in (
+        ("sort-none", "no program `sort-none` on PATH"),
+        (str(tmp_path / "listing"), f"`{tmp_path}/listing` is neither an ELF program nor a script"),
+    ):
+        text = f'designs = "thp"\n[programs]\nls = ["ls"]\nsort = ["{program}", "x"]\n'
+        path = written(tmp_path, text)
+        done = study("run", path)
+        assert done.exit_code == 2
+        assert f"{path}: `programs.sort`: {why}" in done.stderr
+        assert not (tmp_path / "one.results").exists()
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from octavo.simulation.configuration import DEFAULT_DESIGNS, DEFAULT_MACHINE
 from octavo.sweeps.plan import Combination, Plan, Traces, crossed, resolve, variants
 from octavo.sweeps.simulation import COUNTING, MACHINE_CHOICES
 from octavo.traces.by_name import SYNTHETIC
-from octavo.tracing.program import locate_program
+from octavo.tracing.program import find_program
 
 CROSSED, ZIPPED = "crossed", "zipped"
 _UNRECORDED = f"{SYNTHETIC}zipf"
@@ -99,7 +99,7 @@ class Study:
         self._resolved(dict.fromkeys(self.programs, _UNRECORDED))
         for name in self.unrecorded:
             try:
-                locate_program(self.programs[name][0])
+                find_program(self.programs[name][0])
             except OctavoError as error:
                 raise UsageError(f"{self.path}: `programs.{quoted(name)}`: {error}") from None
 
