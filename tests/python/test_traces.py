@@ -24,6 +24,7 @@ from cases import cases
 from octavo._core import OctavoError
 from octavo.base.errors import CannotRun, UsageError
 from octavo.base.units import byte_size
+from octavo.snapshot import take_snapshot
 from octavo.terminal.live import recording_text, trace_text
 from octavo.traces.by_name import format_to_write, names_a_trace, open_trace
 from octavo.traces.survey import survey_trace
@@ -261,7 +262,7 @@ def test_a_text_is_read_as_its_suffix_says(command: str, tmp_path: Path) -> None
 
 def test_a_snapshot_is_no_trace(tmp_path: Path) -> None:
     file = tmp_path / "now.octmem"
-    file.write_bytes(b"OCTMEM\r\n" + bytes(64))
+    take_snapshot(file)
     assert_refused(run("info", str(file)), 125, "`octavo snapshot --show` reads it")
 
 
