@@ -6,8 +6,10 @@ import json
 import mmap
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,12 @@ from called import invoke
 from fakes import write_calibration
 from octavo.actions.file_text import read_ahead, read_in_small_pages
 from octavo.analysis.stored_result import programs_of_run, read_run
-from octavo.base.errors import CannotRun, UsageError
+from octavo.base.errors import CannotRun, Interrupted, UsageError
 from octavo.base.huge_pages import PMD_PAGE, read_huge_pages
 from octavo.base.units import MIB
 from octavo.verification import api
-from octavo.verification.experiment import Measured
+from octavo.verification.experiment import Experimenter, Measured
+from octavo.verification.metric import Reading
 from octavo.verification.outcome import Summary, predicted_gain
 from octavo.verification.settings import (
     AS_NOW,
@@ -32,6 +35,7 @@ from octavo.verification.settings import (
     select,
     setting_of_words,
 )
+from octavo.verification.supervisor import Ended
 from octavo.verification.view import progress_text
 from schemas import first_error, validator_of
 from verify_tree import THP, chosen, make_tree
@@ -682,6 +686,40 @@ def test_text_in_huge_pages_is_that_of_its_own_setting_alone(
     assert runs >= 1
     assert read == [str(file)] * runs
     read_in_small_pages(str(file))
+
+
+@pytest.mark.parametrize("end", ["as much", "more", "not looked at", "failed", "interrupted"])
+def test_text_is_restored_unless_a_run_is_known_to_have_had_no_more_in_huge_pages(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("octavo.actions.file_text.why_not", lambda *host: None)
+    text = read_ahead("/usr/bin/true", read_huge_pages())
+    assert text is not None
+    settings = [Setting(AS_NOW, ""), Setting(text.name, "", prefix=text.prefix)]
+    monkeypatch.setattr(api, "candidates", lambda *given: (settings, []))
+
+    def measured(self: Experimenter, setting: Setting, *, is_timed: bool) -> tuple[Ended, Reading]:
+        ended = Ended(0, samples=1)
+        ended.huge_bytes["file"] = 4 * MIB
+        if setting.name == AS_NOW:
+            return ended, Reading(1.0)
+        if end == "interrupted":
+            os.kill(os.getpid(), signal.SIGINT)
+            self._tick()
+        if end == "failed":
+            raise CannotRun("it ended with exit status 1")
+        if end == "more":
+            ended.huge_bytes["file"] = 6 * MIB
+        return (Ended(0) if end == "not looked at" else ended), Reading(1.0)
+
+    monkeypatch.setattr(Experimenter, "_measured", measured)
+    read: list[str] = []
+    monkeypatch.setattr("octavo.verification.experiment.read_in_small_pages", read.append)
+    with suppress(Interrupted):
+        octavo.verify(["true"], repetitions=1)
+    # A run beforehand that fails or is interrupted is the last one.
+    runs = {"as much": 0, "failed": 1, "interrupted": 1}.get(end, 2)
+    assert read == ["/usr/bin/true"] * runs
 
 
 def test_a_program_without_huge_anonymous_memory_is_not_measured_without_it(

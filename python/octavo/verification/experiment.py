@@ -262,6 +262,7 @@ class Experimenter:
         self._now = (setting.name, self._found.rounds + 1 if is_timed else 0)
         self._tick()
         began = time.monotonic()
+        ended = None
         try:
             with self._system.changed(setting.system):
                 ended, reading = self._measured(setting, is_timed=is_timed)
@@ -270,22 +271,24 @@ class Experimenter:
         else:
             seconds = time.monotonic() - began
             run = Run(reading.value, None, seconds, ended, reading.name, reading.others)
-        self._restore_text(setting, run)
+        finally:
+            # After an interrupt, too.
+            self._restore_text(setting, ended)
         self._done += 1
         return run
 
-    def _restore_text(self, setting: Setting, run: Run) -> None:
+    def _restore_text(self, setting: Setting, ended: Ended | None) -> None:
         """Reads the text that a setting had in huge pages in small ones, which the next run is to
-        have, unless the program as it is had as much of it in huge pages.
+        have, unless the program as it is had as much of it in huge pages. A run that `ended`
+        without a look at its memory, or not at all, may have had more of it.
         """
         file = file_read_ahead(setting.prefix)
         if file is None:
             return
         now = self._found.measured[0].look
-        before, after = (
-            one.ended.huge_bytes["file"] if one and one.ended else 0 for one in (now, run)
-        )
-        if not before or before < after:
+        before = now.ended.huge_bytes["file"] if now and now.ended else 0
+        after = ended.huge_bytes["file"] if ended and ended.samples else None
+        if not before or after is None or before < after:
             read_in_small_pages(file)
 
     def _measured(self, setting: Setting, *, is_timed: bool) -> tuple[Ended, Reading]:
