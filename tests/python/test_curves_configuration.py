@@ -60,7 +60,7 @@ def test_thresholds(threshold: int | str, blocks: int, expected: int) -> None:
         ({"two_sizes": [(4 * KIB, 2 * GIB)]}, ["power of two", "1GiB"]),
         ({"sizes": [6000]}, ["6000", "power of two"]),
         ({"sizes": [2 * GIB]}, ["1GiB"]),
-        ({"windows": [0]}, ["--windows 0: give references from 1 to 4611686T"]),
+        ({"windows": [0]}, ["--windows 0: give a window in references from 1 to 4611686T"]),
         ({"windows": [(1 << 62) + 1]}, ["--windows"]),
         ({"policy_window": 0}, ["--policy-window 0", "from 1"]),
         ({"entries": 0}, ["--entries 0", "1 to 4096"]),

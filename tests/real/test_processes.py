@@ -13,7 +13,7 @@ SHARED, OWN = 8, 1
 """MiB of shared memory, and of each child's own."""
 
 JUDGED = ("--tlb", "skylake", "--native-time", "5ms")
-"""Of a stated native time, so that what is advised does not depend on how long the kernel took."""
+"""With a stated native time, so that the advice does not depend on how long the kernel took."""
 
 
 def prefork(children: int) -> list[str]:

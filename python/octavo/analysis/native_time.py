@@ -12,7 +12,7 @@ class NativeTime:
     user: float
     """In user mode: of instructions, the loads that they wait for, and walks."""
     system: float = 0.0
-    """In the kernel; 0 if it is not known, or less than is shown."""
+    """In the kernel; 0 if it is not known."""
 
     @property
     def total(self) -> float:

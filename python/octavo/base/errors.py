@@ -14,7 +14,7 @@ USAGE = 2
 FAILED = 125
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
-_TRILLION = 10**12
+TRILLION = 10**12
 
 
 class UsageError(OctavoError):
@@ -70,11 +70,11 @@ def check_range(
     option: str, value: float | None, least: int, most: int, what: str = "a number"
 ) -> None:
     """Refuses a value of an option outside `least` to `most`; one that is absent is none. `what`
-    names the values, with their unit. A limit of 19 digits is shown in trillions.
+    names the values, with their unit. A limit of 13 digits or more is shown in trillions.
     """
     if value is not None and not least <= value <= most:
         given = f"{value:g}" if isinstance(value, float) else value
-        end = f"{most // _TRILLION}T" if most >= _TRILLION else most
+        end = f"{most // TRILLION}T" if most >= TRILLION else most
         raise UsageError(f"{option} {given}: give {what} from {least} to {end}.")
 
 

@@ -293,8 +293,8 @@ def _write_all(files: dict[str, Callable[[Path], None]], directory: Path) -> Non
 def _replace_or_keep(
     shown: str, place: Path, writer: Callable[[Path], None], *, overwrite: bool
 ) -> None:
-    """Calls `replace_file`. Raises CannotRun about `shown`; where a file cannot be written, another
-    one has the result then.
+    """Calls `replace_file`. Raises CannotRun about `shown`. If the file cannot be written, the
+    result goes to a temporary directory.
     """
     with failing_with(shown):
         try:

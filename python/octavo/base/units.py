@@ -230,10 +230,10 @@ def percentage(text: str, option: str = "percentage", most: float | None = None)
     return number / 100
 
 
-def duration(text: str, option: str = "", *, or_none: bool = False) -> float:
+def duration(text: str, option: str = "", *, or_zero: bool = False) -> float:
     """`90s` → 90.0; `5min` → 300.0. A number alone is seconds; ms, s, min and h are known.
 
-    Raises UsageError, which names the option, for anything else, and for 0 unless `or_none`.
+    Raises UsageError, which names the option, for anything else, and for 0 unless `or_zero`.
     """
     lead = f"{option}: " if option else ""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", text.strip().lower())
@@ -244,7 +244,7 @@ def duration(text: str, option: str = "", *, or_none: bool = False) -> float:
         )
     _check_digits(match[1], lead)
     seconds = float(match[1]) * unit
-    if seconds == 0 and not or_none:
+    if seconds == 0 and not or_zero:
         raise UsageError(f"{lead}`{quoted(text)}` is no time; give one above 0.")
     if seconds > _MOST_HOURS * _SECONDS["h"]:
         raise UsageError(f"{lead}`{quoted(text)}` is too long; give at most {_MOST_HOURS}h.")

@@ -88,7 +88,7 @@ class RunOptions:
 
 def _native_times(text: str) -> list[float]:
     user, *system = text.split(",")
-    in_kernel = [units.duration(one, "--native-time", or_none=True) for one in system]
+    in_kernel = [units.duration(one, "--native-time", or_zero=True) for one in system]
     return [units.duration(user, "--native-time"), *in_kernel]
 
 

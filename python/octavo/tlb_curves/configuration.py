@@ -310,7 +310,7 @@ def _left_out(
 
 def checked_window(option: str, refs: int) -> int:
     """A window T in references. Raises UsageError."""
-    check_range(option, refs, 1, MAX_WINDOW_REFS, "references")
+    check_range(option, refs, 1, MAX_WINDOW_REFS, "a window in references")
     return refs
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from octavo.base.errors import UsageError, check_range, choose
+from octavo.base.errors import TRILLION, UsageError, check_range, choose
 from octavo.tracing.phase import Phase, region_of_interest
 from octavo.tracing.windows import Windows, resolve_windows
 
@@ -181,7 +181,7 @@ def resolve_scope(
     if skip_instructions < 0:
         raise UsageError("--skip-instructions must not be negative.")
     if max(skip_instructions, max_instructions or 0) > _MOST_COUNTED:
-        raise UsageError(f"no run has more than {_MOST_COUNTED // 10**12}T instructions.")
+        raise UsageError(f"no run has more than {_MOST_COUNTED // TRILLION}T instructions.")
     choose(layout, get_args(Layout), "layout")
     choose(tracer, get_args(Tracer), "tracer")
     windows = resolve_windows(window, window_warm)
