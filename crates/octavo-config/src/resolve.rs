@@ -149,17 +149,17 @@ impl DesignTables {
             {
                 allowed.push(EXTENDS);
             }
-            if let Fault::Missing(missing) = &fault
-                && let Some(advice) = [&before, &tree.below]
-                    .into_iter()
-                    .find_map(|before| new_table(&tree.tables, before, &key, missing))
-            {
-                return invalid(InvalidValue::of_table(key, advice));
-            }
-            if let Fault::Missing(missing) = &fault
-                && let Some(wrong) = taken_out(&tree, &key, missing)
-            {
-                return invalid(wrong);
+            if let Fault::Missing(missing) = &fault {
+                let added = |before| {
+                    let advice = new_table(&tree.tables, before, &key, missing)?;
+                    Some(InvalidValue::of_table(key.clone(), advice))
+                };
+                let wrong = added(&before)
+                    .or_else(|| taken_out(&tree, &key, missing))
+                    .or_else(|| added(&tree.below));
+                if let Some(wrong) = wrong {
+                    return invalid(wrong);
+                }
             }
             let given = tree.given(&key);
             invalid(self.with_better_advice(fault.of(key, given), &tree, &before))
@@ -258,8 +258,8 @@ fn taken_out(tree: &Tree, table: &str, missing: &str) -> Option<InvalidValue> {
     Some(InvalidValue::new(key, NONE, advice))
 }
 
-/// The advice about a table of `tables` that settings or a file have added and that lacks a key; `None` for a table
-/// that the machine had `before`, and where there was none before.
+/// The advice about a table of `tables` that settings or a file have added to the machine `before`, and that lacks a key.
+/// `None` for a table that this machine has, and where a file extends no machine.
 fn new_table(tables: &Table, before: &Table, key: &str, missing: &str) -> Option<String> {
     if before.is_empty() || key.is_empty() {
         return None;

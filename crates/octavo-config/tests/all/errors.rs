@@ -524,6 +524,21 @@ fn parts_that_every_machine_has_cannot_be_taken_out() {
 }
 
 #[test]
+fn table_taken_out_of_one_that_a_file_adds_is_named() {
+    let nothing: [&str; 0] = [];
+    let skylake = resolve("skylake", &nothing).unwrap().config().to_toml();
+    let (from, to) = (skylake.find("[core.pipeline]").unwrap(), skylake.find("[memory]").unwrap());
+    let text = format!("extends = \"apple-m1\"\n{}", &skylake[from..to]);
+    resolve_text("mine.toml", &text, &nothing).unwrap();
+    let refused = resolve_text("mine.toml", &text, &["core.pipeline.outstanding=none"]);
+    assert_eq!(
+        refused.map(|_| ()).unwrap_err().to_string(),
+        "--set: core.pipeline.outstanding = none: every machine has it; none takes out what a machine need not \
+         have, such as tlb.l2, an array of a TLB or a walk cache"
+    );
+}
+
+#[test]
 fn invalid_extensions_are_rejected() {
     assert_eq!(
         error_of_file("extends = \"skylke\""),
