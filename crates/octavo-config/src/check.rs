@@ -10,6 +10,7 @@ use std::fmt::Display;
 
 use indexmap::IndexMap;
 use octavo_types::PageSize;
+use octavo_types::values::size_text;
 
 use crate::error::InvalidValue;
 use crate::types::{
@@ -33,6 +34,8 @@ const MAX_ARRAYS: usize = 16;
 const MAX_NAME_BYTES: usize = 32;
 /// The longest name of a machine.
 const MAX_MACHINE_NAME_BYTES: usize = 100;
+/// The most bytes of pages that a setting of a design may name.
+const MAX_PAGES_BYTES: u64 = 1 << 40;
 /// The most that a latency may be: far more than any, and sums stay small.
 const MAX_LATENCY_CYCLES: u32 = 1_000_000;
 
@@ -105,6 +108,20 @@ pub fn check_range<N: PartialOrd + Display + Copy>(
         return Ok(());
     }
     Err(InvalidValue::new(key, given, format!("give a whole number from {least} to {most}")))
+}
+
+/// Checks that bytes are whole base pages, and not zero.
+///
+/// # Errors
+///
+/// If they are not, or more than 1 TiB.
+pub fn check_pages(key: &str, given: u64) -> Result<(), InvalidValue> {
+    let base = PageSize::BASE.bytes();
+    if (base..=MAX_PAGES_BYTES).contains(&given) && given.is_multiple_of(base) {
+        return Ok(());
+    }
+    let advice = "give a multiple of \"4KiB\" up to \"1TiB\"";
+    Err(InvalidValue::new(key, format!("\"{}\"", size_text(given)), advice))
 }
 
 /// Checks that a latency in cycles is not absurd.

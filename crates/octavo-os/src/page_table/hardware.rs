@@ -36,7 +36,7 @@ pub trait HardwareTable: Any + Send {
     /// The request for memory that failed, if any. Its contents are then undefined, and the machine stops.
     fn exhausted(&self) -> Option<OutOfMemory>;
 
-    /// Its own counters, always the same ones in the same order.
+    /// Its own counters, always the same ones.
     fn counters(&self) -> Vec<TableCounter> {
         Vec::new()
     }

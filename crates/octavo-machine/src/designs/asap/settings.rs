@@ -1,9 +1,8 @@
 //! `[asap]`: which areas and which entries are prefetched.
 
-use octavo_config::check::{IsLater, check_range};
+use octavo_config::check::{IsLater, check_pages, check_range};
 use octavo_config::{DesignSettings, InvalidValue, MachineConfig, written};
 use octavo_types::PageSize;
-use octavo_types::values::size_text;
 use serde::{Deserialize, Serialize};
 
 /// Areas, and the levels whose entries are prefetched.
@@ -41,20 +40,13 @@ impl Default for AsapSettings {
 }
 
 const MAX_REGISTERS: u64 = 1024;
-const MAX_MIN_BYTES: u64 = 1 << 40;
 
 impl DesignSettings for AsapSettings {
     const TABLE: &'static str = "asap";
 
     fn check(&self, _: &MachineConfig, _: &IsLater<'_>) -> Result<(), InvalidValue> {
         check_range("asap.registers", self.registers, 0, MAX_REGISTERS)?;
-        let base = PageSize::BASE.bytes();
-        if (base..=MAX_MIN_BYTES).contains(&self.min_bytes) && self.min_bytes.is_multiple_of(base) {
-            return Ok(());
-        }
-        let given = format!("\"{}\"", size_text(self.min_bytes));
-        let advice = "give a multiple of \"4KiB\" up to \"1TiB\"";
-        Err(InvalidValue::new("asap.min_bytes", given, advice))
+        check_pages("asap.min_bytes", self.min_bytes)
     }
 }
 

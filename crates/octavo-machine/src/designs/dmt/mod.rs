@@ -32,9 +32,11 @@
 //! mapping stay there. Where an area needs a single node, that node is the area, wherever it is, and mappings share it. An
 //! area takes a 64th of memory at most, and lasts until nothing is mapped in its part, where the kernel frees it with its
 //! last node. A mapping counts as it was when it, or one beside it, was last mapped, unmapped or moved: `mprotect` and
-//! `madvise`, which split it, leave it whole; one that `mremap` has moved, or that grows to the least size, has an area from its next node on. Registers are those of the running process, and change at no cost. Moving a node
-//! flushes no TLB, as it changes no translation; the kernel flushes those of the mapping. The operating system's work takes no
-//! time. The host places an area of a guest if the guest has used none of its frames before, and if it has the memory.
+//! `madvise`, which split it, leave it whole; one that `mremap` has moved, or that grows to the least size, has an area
+//! from its next node on. Registers are those of the running process, and change at no cost. Moving a node flushes no TLB,
+//! as it changes no translation, and walk caches follow a node that has moved at no cost; the kernel flushes the TLB
+//! entries of the mapping. The operating system's work takes no time. The host places an area of a guest if the guest has
+//! used none of its frames before, and if it has the memory.
 //! Pages of 1 GiB have no area. Nested guests, in which DMT reads three entries, are left out.
 
 mod areas;

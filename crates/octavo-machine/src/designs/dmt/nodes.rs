@@ -72,8 +72,8 @@ impl Nodes {
         self.all.get(&key).map(|node| node.frame)
     }
 
-    /// All nodes with their frames.
-    pub fn iter(&self) -> impl Iterator<Item = FrameNumber> + '_ {
+    /// The frames of all nodes.
+    pub fn frames(&self) -> impl Iterator<Item = FrameNumber> + '_ {
         self.all.values().map(|node| node.frame)
     }
 
@@ -91,20 +91,17 @@ impl Nodes {
         }
     }
 
-    /// Moves a node, if it exists, and returns the frame in which it was.
-    pub fn move_to(&mut self, key: NodeKey, frame: FrameNumber) -> Option<FrameNumber> {
-        let node = self.all.get_mut(&key)?;
-        Some(std::mem::replace(&mut node.frame, frame))
+    /// Moves a node that exists.
+    pub fn move_to(&mut self, key: NodeKey, frame: FrameNumber) {
+        self.all.get_mut(&key).expect("the node exists").frame = frame;
     }
 
-    /// Adds a page that an entry of a level maps. Returns whether it is new.
-    pub fn map(&mut self, level: u8, page: PageNumber) -> bool {
+    /// Adds a page that an entry of a level maps.
+    pub fn map(&mut self, level: u8, page: PageNumber) {
         let node = self.all.get_mut(&key(level, page)).expect("its nodes are there");
         let (word, bit) = Node::bit(index(level, page));
-        let is_new = node.pages[word] & bit == 0;
+        node.below += u32::from(node.pages[word] & bit == 0);
         node.pages[word] |= bit;
-        node.below += u32::from(is_new);
-        is_new
     }
 
     /// Removes a page that an entry of a level maps.

@@ -1,9 +1,7 @@
 //! `[dmt]`: which mappings have translation entry areas, and how those of a guest are read.
 
-use octavo_config::check::{IsLater, check_range};
+use octavo_config::check::{IsLater, check_pages, check_range};
 use octavo_config::{DesignSettings, InvalidValue, MachineConfig, written};
-use octavo_types::PageSize;
-use octavo_types::values::size_text;
 use serde::{Deserialize, Serialize};
 
 /// Mappings with translation entry areas, and what reads of those need.
@@ -38,7 +36,6 @@ impl Default for DmtSettings {
 }
 
 const MAX_REGISTERS: u64 = 1024;
-const MAX_MIN_BYTES: u64 = 1 << 40;
 /// More than all addresses: no mappings share an area.
 const MAX_OCCUPANCY_PERCENT: u64 = 101;
 
@@ -49,13 +46,7 @@ impl DesignSettings for DmtSettings {
         check_range("dmt.registers", self.registers, 0, MAX_REGISTERS)?;
         let percent = self.min_occupancy_percent;
         check_range("dmt.min_occupancy_percent", percent, 1, MAX_OCCUPANCY_PERCENT)?;
-        let base = PageSize::BASE.bytes();
-        if (base..=MAX_MIN_BYTES).contains(&self.min_bytes) && self.min_bytes.is_multiple_of(base) {
-            return Ok(());
-        }
-        let given = format!("\"{}\"", size_text(self.min_bytes));
-        let advice = "give a multiple of \"4KiB\" up to \"1TiB\"";
-        Err(InvalidValue::new("dmt.min_bytes", given, advice))
+        check_pages("dmt.min_bytes", self.min_bytes)
     }
 }
 

@@ -298,6 +298,6 @@ impl HardwareTable for Tables {
     fn free(mut self: Box<Self>, frames: &mut Frames) {
         let parts = std::mem::take(&mut self.parts);
         self.release_all(&parts, frames);
-        self.nodes.iter().for_each(|frame| frames.free(frame, Order::BASE));
+        self.nodes.frames().for_each(|frame| frames.free(frame, Order::BASE));
     }
 }
