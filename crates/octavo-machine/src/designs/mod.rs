@@ -5,6 +5,8 @@ mod build;
 mod last_page;
 mod leaf_line;
 mod outside;
+#[cfg(test)]
+mod radix_twin;
 pub mod registry;
 mod spec;
 #[cfg(test)]

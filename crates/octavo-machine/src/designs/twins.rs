@@ -314,7 +314,7 @@ pub fn load(instruction: usize, at: u64) -> Step {
     Step::Segment(instruction, vec![VirtAddr::new(at)])
 }
 
-/// Steps of three instructions that load, for designs that tell instructions apart.
+/// A run of three instructions that load, for designs that follow instructions.
 pub fn run_loads(steps: Vec<Step>) -> Action {
     let segments = [0, 1, 2].map(|number| segment(CODE + 16 * number, ItemKind::Load));
     Action::Run(RandomStream { segments: segments.into(), steps })

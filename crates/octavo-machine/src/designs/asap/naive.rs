@@ -23,6 +23,7 @@ use super::AsapSettings;
 use crate::counters::Counters;
 use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
+use crate::designs::radix_twin::{MappedPages, NodeKey, entry, has_entries, is_mapped, key, pages_of_node};
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
@@ -47,9 +48,6 @@ const SMALL_WALK_CACHES: [&str; 8] = [
 
 const ROOT_LEVEL: u8 = 4;
 
-/// A level and the number of a node: its addresses divided by those that it maps.
-type NodeKey = (u8, u64);
-
 /// Contiguous frames for nodes of a level.
 struct Region {
     level: u8,
@@ -71,7 +69,7 @@ impl Region {
 struct Tables {
     of: AsapSettings,
     /// Sizes in base pages, by first base page.
-    pages: BTreeMap<u64, u64>,
+    pages: MappedPages,
     /// Frames by node.
     nodes: BTreeMap<NodeKey, u64>,
     /// Base pages, and the numbers of the regions of levels 1 and 2.
@@ -83,14 +81,6 @@ struct Tables {
 }
 
 /// The base pages that a node of a level maps.
-fn pages_of_node(level: u8) -> u64 {
-    512u64.pow(u32::from(level))
-}
-
-fn key(level: u8, page: u64) -> NodeKey {
-    (level, page / pages_of_node(level))
-}
-
 impl Tables {
     fn new(of: AsapSettings, frames: &mut Frames) -> Tables {
         let mut tables = Tables {
@@ -124,13 +114,7 @@ impl Tables {
 
     /// Whether pages in a node's addresses are smaller than these.
     fn is_needed(&self, (level, number): NodeKey) -> bool {
-        let pages = pages_of_node(level);
-        let mut inside = self.pages.range(number * pages..(number + 1) * pages);
-        level == ROOT_LEVEL || inside.any(|(_, size)| *size < pages)
-    }
-
-    fn is_mapped(&self, page: u64) -> bool {
-        self.pages.range(..=page).next_back().is_some_and(|(first, pages)| page < first + pages)
+        level == ROOT_LEVEL || has_entries(&self.pages, (level, number))
     }
 
     /// The entries on the way to a base page, each with its level.
@@ -138,8 +122,7 @@ impl Tables {
         let mut way = Vec::new();
         for level in (1..=ROOT_LEVEL).rev() {
             let Some(frame) = self.nodes.get(&key(level, page)) else { break };
-            let entry = page / pages_of_node(level - 1) % 512;
-            way.push((level, PhysAddr::new(frame * 4096 + entry * 8)));
+            way.push((level, entry(*frame, level, page)));
         }
         way
     }
@@ -154,7 +137,7 @@ impl Tables {
         };
         [(1, regions[0]), (2, regions[1])].map(|(level, region)| {
             let frame = self.regions[&region?].frame(key(level, page)).unwrap();
-            Some(PhysAddr::new(frame * 4096 + page / pages_of_node(level - 1) % 512 * 8))
+            Some(entry(frame, level, page))
         })
     }
 
@@ -298,7 +281,7 @@ impl Walker for NaiveWalker {
             plan.wait();
         }
         let (last, above) = way.split_last().unwrap();
-        plan.entry = table.is_mapped(page).then_some(last.1);
+        plan.entry = is_mapped(&table.pages, page).then_some(last.1);
         for (level, _) in above {
             let cache = WALK_CACHES.iter().position(|(of, _)| of == level).unwrap();
             let entry = (of, page / pages_of_node(*level - 1));

@@ -13,7 +13,7 @@ use octavo_os::frames::{Frames, Order, OutOfMemory, Owner};
 use octavo_os::page_table::{self, HardwareTable, TableCounter};
 use octavo_os::vmas::Vmas;
 use octavo_types::{
-    AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, PhysAddr, VirtAddr,
+    AddrRange, Event, FrameNumber, ItemKind, PageNumber, PageSize, VirtAddr,
 };
 use proptest::prelude::*;
 
@@ -21,6 +21,7 @@ use super::settings::DmtSettings;
 use crate::counters::Counters;
 use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
+use crate::designs::radix_twin::{MappedPages, NodeKey, entry, has_entries, key, pages_of_node};
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
@@ -28,8 +29,6 @@ use crate::designs::twins::{
 };
 use crate::env::{WalkPlan, Walker};
 use crate::machine::AnyMachine;
-
-type NodeKey = (u8, u64);
 
 struct Register {
     pages: Range<u64>,
@@ -59,7 +58,7 @@ struct Tables {
     of: DmtSettings,
     levels: u8,
     /// Sizes in base pages, by first base page.
-    pages: BTreeMap<u64, u64>,
+    pages: MappedPages,
     /// Frames by node.
     nodes: BTreeMap<NodeKey, u64>,
     registers: Vec<Register>,
@@ -73,18 +72,6 @@ struct Tables {
 }
 
 /// The base pages that a node of a level maps.
-fn pages_of_node(level: u8) -> u64 {
-    512u64.pow(u32::from(level))
-}
-
-fn key(level: u8, page: u64) -> NodeKey {
-    (level, page / pages_of_node(level))
-}
-
-fn entry(frame: u64, level: u8, page: u64) -> PhysAddr {
-    PhysAddr::new(frame * 4096 + page / pages_of_node(level - 1) % 512 * 8)
-}
-
 fn meet(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
@@ -154,9 +141,7 @@ impl Tables {
 
     /// Whether pages in a node's addresses are smaller than these.
     fn is_needed(&self, (level, number): NodeKey) -> bool {
-        let pages = pages_of_node(level);
-        let mut inside = self.pages.range(number * pages..(number + 1) * pages);
-        level == self.levels || inside.any(|(_, size)| *size < pages)
+        level == self.levels || has_entries(&self.pages, (level, number))
     }
 
     /// The level with the entry of the page that holds a base page.

@@ -22,6 +22,7 @@ use super::FlattenedSettings;
 use crate::counters::Counters;
 use crate::designs::Conventional;
 use crate::designs::build::{self, HardwareFormat};
+use crate::designs::radix_twin::{MappedPages, has_entries, is_mapped};
 use crate::designs::registry::policies;
 use crate::designs::twins::{
     self, Action, GUEST, actions, all_events, configs, counted, counted_last, differences,
@@ -60,7 +61,7 @@ impl Node {
 struct Tables {
     of: FlattenedSettings,
     /// Sizes in base pages, by first base page.
-    pages: BTreeMap<u64, u64>,
+    pages: MappedPages,
     /// By level and number of the region. A merged node has the upper of its levels.
     nodes: BTreeMap<(u8, u64), Node>,
     exhausted: Option<OutOfMemory>,
@@ -110,15 +111,9 @@ impl Tables {
         way
     }
 
-    fn is_mapped(&self, page: u64) -> bool {
-        self.pages.range(..=page).next_back().is_some_and(|(first, pages)| page < first + pages)
-    }
-
     /// Whether a node has entries: pages in its region that are smaller.
     fn is_needed(&self, level: u8, region: u64) -> bool {
-        let pages = pages_of_entry(level + 1);
-        let mut inside = self.pages.range(region * pages..(region + 1) * pages);
-        level == ROOT_LEVEL || inside.any(|(_, size)| *size < pages)
+        level == ROOT_LEVEL || has_entries(&self.pages, (level, region))
     }
 }
 
@@ -195,7 +190,7 @@ impl Walker for NaiveWalker {
             plan.wait();
         }
         let (last, above) = way.split_last().unwrap();
-        plan.entry = table.is_mapped(page).then_some(last.1);
+        plan.entry = is_mapped(&table.pages, page).then_some(last.1);
         for (level, _) in above {
             let cache = WALK_CACHES.iter().position(|(of, _)| of == level).unwrap();
             let key = (of, page / pages_of_entry(*level));
