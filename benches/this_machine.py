@@ -65,7 +65,7 @@ class Program:
 def curve(name: str, option: str, count: str, instructions: int) -> Iterator[Program]:
     """A workload over growing memory. Caches and TLBs are warm after two thirds of the simulated
     operations, each of so many instructions; natively `NATIVE_TIMES` as many are run, so that the
-    beginning is of no matter.
+    beginning does not matter.
     """
     warm, counted = 2_000_000, 1_000_000
     for size in SIZES:

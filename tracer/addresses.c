@@ -5,7 +5,7 @@
  */
 #include "tracer.h"
 
-/* By temporary of the superblock at hand. */
+/* By temporary of the current superblock. */
 static struct address* sums;
 static Int sums_room;
 

@@ -181,7 +181,7 @@ static Word other_stack(const void* a, const void* b)
           || VG_(memcmp)(x->frame, y->frame, x->frames * sizeof *x->frame) != 0;
 }
 
-/* How many frames there are up to `main`, or all: what lies below it is no code of the program's. */
+/* How many frames there are up to `main`, or all: what lies below it is not code of the program's. */
 static UInt frames_to_main(const struct stack* stack)
 {
    for (UInt i = 0; i < stack->frames; i++)

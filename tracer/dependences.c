@@ -15,7 +15,7 @@
 
 /* The bits of the register sets: see crates/octavo-types/src/segment.rs. */
 enum { FLAGS = 16, X87 = 17, SEGMENTS = 18, OTHER = 19, VECTORS = 32, REGISTERS = 64 };
-/* A bit of `reads` that is no register: a value that other instructions use is a vector. */
+/* A bit of `reads` that is not a register: a value that other instructions use is a vector. */
 #define VECTOR_VALUE (1ULL << 24)
 
 static UInt register_of(Int offset)
@@ -64,9 +64,9 @@ struct walk {
    Bool has_data[MOST];
    struct dependences* out;
    Int now;
-   /* Used by the instruction at hand, and used for its addresses. */
+   /* Used by the current instruction, and used for its addresses. */
    struct origins used, for_addresses;
-   /* Used by the statement at hand, and whether data that the instruction loaded are among it. */
+   /* Used by the current statement, and whether data that the instruction loaded are among it. */
    struct origins of_statement;
    Bool uses_data;
 };
@@ -83,7 +83,7 @@ static void add_made(struct origins* to, Int instruction)
    to->made[instruction / 64] |= 1ULL << (instruction % 64);
 }
 
-/* The origins of a temporary's value, as the instruction at hand sees them. */
+/* The origins of a temporary's value, as the current instruction sees them. */
 static struct origins origins_of(struct walk* w, IRTemp t)
 {
    const struct value* v = &w->temporaries[t];
@@ -290,7 +290,7 @@ static Bool is_of_register(const struct origins* of, UInt reg)
 }
 
 /* A register is written by the instruction that made its value, unless another one wrote the
-   register since: then by the one at hand, which only copies. A register that instructions with
+   register since: then by the current one, which only copies. A register that instructions with
    data only move by constants, as pushes move the stack pointer, counts as not written. */
 static void put(struct walk* w, UInt reg, const IRExpr* data)
 {
@@ -408,7 +408,7 @@ static Bool is_of_vectors(IRType type)
    }
 }
 
-/* Earlier instructions as distances from the one at hand. */
+/* Earlier instructions as distances from the current one. */
 static ULong distances(const struct walk* w, const struct origins* of)
 {
    ULong bits = 0;

@@ -88,7 +88,7 @@ void kernel_time_after(ThreadId tid, UInt number)
    if (!began || ring_slot->seccomp)
       return;
    const ULong now = thread_time(), least = began + core_nanoseconds;
-   /* The clock of a forked child begins anew. */
+   /* The clock of a forked child begins again. */
    if (now > least)
       ring_slot->kernel_nanoseconds += of * (now - least);
 }

@@ -239,7 +239,7 @@ static Bool wants_huge_alignment(SizeT bytes)
    return kernel_version >= 6012 ? bytes % HUGE_PAGE == 0 : kernel_version >= 6007;
 }
 
-/* The core's preload library is no part of the program: it must not take a native place. */
+/* The core's preload library is not part of the program: it must not take a native place. */
 static Bool is_core_preload(void)
 {
    HChar link[64], path[512];

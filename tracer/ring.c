@@ -153,7 +153,7 @@ void ring_open(Int fd)
       fail("cannot map the session file");
    ring_session = (struct octavo_session*)(Addr)sr_Res(mapped);
    if (ring_session->magic != OCTAVO_RING_MAGIC || ring_session->version != OCTAVO_RING_VERSION)
-      fail("the session file is of another version of octavo: build both anew");
+      fail("the session file is of another version of octavo: rebuild both");
 
    find_last_image();
    Int slot = claim_slot();

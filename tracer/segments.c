@@ -30,7 +30,7 @@ enum item_kind { FETCH = 0, LOAD = 1, STORE = 2, MODIFY = 3 };
 /* A definition: id and counts, two words a fetch, one a data item, up to five an instruction. */
 #define MAX_DEFINITION (2 + MAX_ITEMS + 6 * MAX_INSTRUCTIONS)
 
-/* A definition already in the stream, found again when the same code is translated anew. */
+/* A definition already in the stream, found again when the same code is translated again. */
 struct definition {
    struct definition* next;
    UWord key;
@@ -44,17 +44,17 @@ static VgHashTable* definitions;
 static struct definition** by_id;
 static UInt definitions_made, definitions_room;
 
-/* The superblock at hand. */
+/* The current superblock. */
 static struct {
    IRSB* out;
    IRTemp write; /* the write address at its start */
    UInt written; /* bytes from there to the end of the last whole segment */
-   /* The segment at hand. */
+   /* The current segment. */
    UInt first_instruction, instructions, items, address_groups;
-   ULong item[MAX_ITEMS]; /* as in a definition; data of the group at hand without its offset */
+   ULong item[MAX_ITEMS]; /* as in a definition; data of the current group without its offset */
    /* A fetch's address; of data, the constant that its address is a temporary plus. */
    ULong address[MAX_ITEMS];
-   /* The address group at hand: its lowest address, as an atom (NULL: there is no group) and as a sum, and
+   /* The current address group: its lowest address, as an atom (NULL: there is no group) and as a sum, and
       how many bytes it reaches over. */
    struct {
       const IRExpr* lowest;
@@ -82,7 +82,7 @@ static void define(const struct definition* d)
    ring_end();
 }
 
-/* The number of the segment at hand, defined in the stream if it is new. */
+/* The number of the current segment, defined in the stream if it is new. */
 static UInt intern_segment(void)
 {
    ULong buffer[MAX_DEFINITION + sizeof(struct definition) / 8];
@@ -195,7 +195,7 @@ static void begin_segment(void)
    sb.mergeable = NULL;
 }
 
-/* Writes the address of the group at hand, if there is one. */
+/* Writes the address of the current group, if there is one. */
 static void end_group(void)
 {
    if (!sb.group.lowest)
@@ -208,7 +208,7 @@ static void end_group(void)
    sb.group.lowest = NULL;
 }
 
-/* Puts the bytes at an address into the group at hand, if they can be in it; returns whether they can. */
+/* Puts the bytes at an address into the current group, if they can be in it; returns whether they can. */
 static Bool joins_group(const IRExpr* atom, struct address at, UInt bytes)
 {
    if (!sb.group.lowest || at.base != sb.group.start.base)

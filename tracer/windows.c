@@ -2,7 +2,7 @@
  *
  * Windows: which parts of an execution are traced. Outside them superblocks are translated without
  * instrumentation, so that the program runs as under `--tool=none`; at a switch all translations are
- * discarded, and made anew as the program comes to them.
+ * discarded, and made again as the program comes to them.
  *
  * A switch happens between two superblocks only, where the core enters translations: after each
  * time slice (100,000 superblocks at most), system call or signal. Where windows go by instructions,

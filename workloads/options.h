@@ -206,7 +206,7 @@ static inline void read_options(const struct program *this, int argc, char **arg
                 found = option_at(i);
         }
         if (!found) {
-            fprintf(stderr, "%s: `%s` is no option: allowed are", program->name, word);
+            fprintf(stderr, "%s: `%s` is not an option: allowed are", program->name, word);
             for (size_t i = 0; i < option_count(); i++)
                 fprintf(stderr, " --%s,", option_at(i)->name);
             fputs(" --help.\n", stderr);

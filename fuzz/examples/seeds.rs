@@ -1,4 +1,4 @@
-//! Makes the seeds in fuzz/corpus anew: `cargo run --example seeds` in fuzz/. They are small, made
+//! Makes the seeds in fuzz/corpus again: `cargo run --example seeds` in fuzz/. They are small, made
 //! by hand or by our own writers, and a few of each format: fuzzers find the rest. What they found
 //! worth keeping lies beside (native/undefined: a segment executes that was never defined).
 

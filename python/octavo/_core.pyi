@@ -238,7 +238,7 @@ class ProcessCounts(TypedDict):
     """Path of the executable."""
     began_by: Literal["start", "fork", "exec"]
     ended_by: Literal["exit", "exec", "signal", "lost", "limit", "corrupt", "running"]
-    """"lost": the process went without a word (killed); "limit": the region of interest ended;
+    """"lost": the process ended without its last record (killed); "limit": the region of interest ended;
     "corrupt": the stream could not be read on, and exit.diagnostics says why."""
     exit_code: int | None
     instructions: int
@@ -821,7 +821,7 @@ class Trace:
     def open(
         name: str, *, format: str | None = None, max_expanded_bytes: int | None = None
     ) -> Trace:
-        """Opens a file, or standard input for "-". Raises OctavoError when it is no trace."""
+        """Opens a file, or standard input for "-". Raises OctavoError when it is not a trace."""
 
     @staticmethod
     def take_turns(

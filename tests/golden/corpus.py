@@ -43,7 +43,7 @@ KEYS = {
 PROSE = {
     *("actions", "description", "line", "not_told", "notes", "paper", "source", "text", "where"),
 }
-"""Fields of nested documents that are left out everywhere: sentences, which are no rows."""
+"""Fields of nested documents that are left out everywhere: sentences, which are not rows."""
 
 OF_TODAY = {
     "about",

@@ -1,4 +1,4 @@
-"""Traces and files that the cases read: made anew each time, always the same."""
+"""Traces and files that the cases read: made again each time, always the same."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Reference(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A record that is no definition; its instruction is how many were before it."""
+    """A record that is not a definition; its instruction is how many were before it."""
 
     stream: int
     instruction: int
@@ -320,7 +320,7 @@ def define(words: array[int], segments: list[Segment]) -> None:
 
 
 def event(stream: int, instruction: int, kind: int, words: array[int]) -> Event:
-    """A record that is no definition."""
+    """A record that is not a definition."""
     if kind == ALLOCATION_STACK:  # the names of the functions are left out
         return Event(
             stream, instruction, "allocation stack", (words[0], *words[2 : 2 + words[1]]), None

@@ -225,7 +225,7 @@ def test_what_is_set_already_is_not_advised_again(
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:glibc.malloc.check=0")
     assert names(Subject(GLIBC)) == rest
     assert "glibc-thp 2MiB" not in {a.name for a in candidate_actions(GLIBC, host(tmp_path))}
-    # A tunable that it lacks is advised all the same.
+    # A tunable that it lacks is advised nevertheless.
     action = actions_for(
         data_advice(MISS_UNTIL_2M), host(tmp_path), "prog", subject=Subject(GLIBC, arenas=True)
     )[0]

@@ -88,7 +88,7 @@ def test_pages_of_both_code_and_data_grow_once() -> None:
 
 
 def test_one_piece_grows_by_no_more_than_all_memory() -> None:
-    """Large pages of data that hold code, too, are no growth of the code's memory."""
+    """Large pages of data that hold code, too, are not growth of the code's memory."""
     data = item("data", HUGE, (0.02, 0.03, 0.04), growth_bytes=12 * MIB)
     code = item("fetch", BASE, (0, 0, 0))
     assert answer(code, data, growth=10 * MIB).growth_bytes == 10 * MIB
@@ -129,7 +129,7 @@ def test_what_keeps_small_pages_is_said() -> None:
     few = [item(stream, BASE, (0.0, 0.02, 0.1), reason="no-gain") for stream in ("fetch", "data")]
     assert answer(*few, walks=12_000).text == (
         "Which page size? Keep 4 KiB: no gain is expected on zen3: larger pages would save fewer "
-        "than 10.0 k page walks of code or data, which are no reason to change anything."
+        "than 10.0 k page walks of code or data, which are not a reason to change anything."
     )
 
 

@@ -129,14 +129,14 @@ def test_the_processor_of_this_machine_has_a_name() -> None:
         ("format = 1", "", "its `format` is none, this version reads 1"),
         ("format = 1", "format = ", "it is no TOML: "),
         ("[host]", "[guest]", "`host.cpu_model` is missing"),
-        ('kernel = "6.18.44"', "kernel = 6", "`host.kernel` is no text"),
+        ('kernel = "6.18.44"', "kernel = 6", "`host.kernel` is not a string"),
         ("virtualised = true", "virtualised = 1", "`host.virtualised` is neither true nor false"),
-        ("= 3250000000", "= '3'", "`cycles_per_second` is no number"),
+        ("= 3250000000", "= '3'", "`cycles_per_second` is not a number"),
         ("= 3250000000", "= 0", "`cycles_per_second` is not positive"),
         ("tsc_per_second", "tsc", "`tsc_per_second` is missing"),
         ("low = 21.5", "low = nan", "`walk_cycles.4KiB.low` is nan: give a finite number"),
         ("low = 21.5", "low = -1", "`walk_cycles.4KiB.low` is -1: give a finite number"),
-        ("low = 21.5", "low = true", "`walk_cycles.4KiB.low` is no number"),
+        ("low = 21.5", "low = true", "`walk_cycles.4KiB.low` is not a number"),
         ("low = 21.5", "low = 99", "`walk_cycles.4KiB` is not in the order low <= median <= high"),
         ("low = 21.5, ", "", "`walk_cycles.4KiB.low` is missing"),
         ('"2MiB" = {first', '"3MiB" = {first', "`tlb.3MiB` has a wrong key: give one of 4KiB,"),
@@ -147,7 +147,7 @@ def test_the_processor_of_this_machine_has_a_name() -> None:
             "second = 5",
             "`tlb.4KiB.second` is no",
         ),
-        ("notes = [", "notes = [5,", "`notes` is no list of texts"),
+        ("notes = [", "notes = [5,", "`notes` is not a list of strings"),
     ],
 )
 def test_a_wrong_file_is_named_with_what_is_wrong(
@@ -159,7 +159,7 @@ def test_a_wrong_file_is_named_with_what_is_wrong(
     with pytest.raises(UsageError) as raised:
         load_calibration(file, root=root)
     message = str(raised.value)
-    assert message.startswith(f"`{file}` is no calibration: ")
+    assert message.startswith(f"`{file}` is not a calibration: ")
     assert sentence in message
     assert message.endswith("; `octavo calibrate --force` writes a new one.")
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotRun, match="it is not a regular file"):
         load_calibration("/dev/null")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="it is no text in UTF-8"):
+    with pytest.raises(UsageError, match="it is not text in UTF-8"):
         load_calibration(tmp_path / "bytes")
 
 

@@ -262,7 +262,7 @@ def test_text_in_a_figure_is_text(result: CurvesResult, tmp_path: Path) -> None:
 
 
 def test_a_page_explains_the_critical_penalty_and_names_the_layout() -> None:
-    explains = "The critical penalty is by how much a miss may become dearer"
+    explains = "The critical penalty is by how much a miss may become costlier"
     pages = [
         render_curves(report_data(made(two_sizes=pairs))) for pairs in ([(4 * KIB, 64 * KIB)], [])
     ]

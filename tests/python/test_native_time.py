@@ -80,7 +80,7 @@ def test_the_option_is_a_duration(tmp_path: Path) -> None:
     [
         (("--native-time", "soon"), "--native-time: `soon` is not a duration"),
         (("--native-time", "0s"), "--native-time"),
-        (("--native-time", "0s,1s"), "--native-time: `0s` is no time"),
+        (("--native-time", "0s,1s"), "--native-time: `0s` is not a time"),
         (("--native-time", "1s,"), "--native-time: `` is not a duration"),
         (("--native-time", "1s,2s,3s"), "--native-time must be a time above 0"),
         (("--native-time", "1s", "--entries", "64"), "--native-time is for gains of time"),

@@ -62,7 +62,7 @@ def test_a_small_grid_is_run() -> None:
 
 
 def test_memory_with_faults_is_run() -> None:
-    """2% leave no block of 2 MiB whole; GTSM and perforated pages have large pages all the same."""
+    """2% leave no block of 2 MiB whole; GTSM and perforated pages have large pages nevertheless."""
     chosen = [Faults(0.02, "dispersed"), Faults(PAPER_PORTION, "dispersed")]
     said: list[str] = []
     study = run_study(Request(said.append, said.append), Plan((), SMALL, (), None, chosen))

@@ -183,7 +183,7 @@ def test_a_page_that_was_invalidated_stops_it(lru: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("design", "sentence"),
     [
-        (int, "is no design: give a name, or a subclass of octavo.Design"),
+        (int, "is not a design: give a name, or a subclass of octavo.Design"),
         (type("base4k", (octavo.Design,), {}), "cannot have the name `base4k`"),
         (type("Empty", (octavo.Design,), {}), "Empty has no look_up: a design needs look_up, fill"),
     ],
@@ -346,7 +346,7 @@ def test_two_designs_of_one_name_are_refused(lru: Any) -> None:
         ({"max_instructions": True}, "max_instructions: `True` is not allowed: give a whole"),
         ({"settings": 5}, "settings: `5` is not allowed: give a mapping or a list."),
         ({"settings": ["core.count=2", 5]}, "settings[1]: `5` is not allowed: give a text."),
-        ({"designs": [5]}, "5 is no design: give a name, or a subclass of octavo.Design."),
+        ({"designs": [5]}, "5 is not a design: give a name, or a subclass of octavo.Design."),
     ],
 )
 def test_arguments_of_other_types_are_refused_in_a_sentence(
@@ -390,7 +390,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         (lambda api: api.run("x", on_progress=5), "on_progress: `5` is not allowed: give a func"),
         (lambda api: api.sim("x", designs=None), "designs: `None` is not allowed: give a list"),
         (lambda api: api.sweep(5), "traces: `5` is not allowed: give a name, or a list"),
-        (lambda api: api.sweep(["x", None]), "traces: `None` is no name: give a text or a path."),
+        (lambda api: api.sweep(["x", None]), "traces: `None` is not a name: give a string or a path."),
         (lambda api: api.sweep("x", out=5), "out: `5` is not allowed: give a text or a path"),
         (lambda api: api.sweep("x", settings=5), "settings: `5` is not allowed: give a mapping"),
         (lambda api: api.machine(5), "name: `5` is not allowed: give a text or a path."),
@@ -443,7 +443,7 @@ def test_a_policy_is_a_text() -> None:
 
         def flush(self) -> None: ...
 
-    with pytest.raises(octavo.OctavoError, match="Odd: the policy None is no text"):
+    with pytest.raises(octavo.OctavoError, match="Odd: the policy None is not a string"):
         octavo.sim("synth:gups?table=1MiB&updates=100", designs=[Odd])
 
 

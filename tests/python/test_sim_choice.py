@@ -59,7 +59,7 @@ def test_the_answer_has_the_time_of_system_calls() -> None:
         "runs for 0.8 of its time (0.833 with the time that its system calls took when traced), "
     )
     assert expected in sentence([base, huge], 400)
-    # Two parts in a hundred are not resolved, and latencies that are added up are no time.
+    # Two parts in a hundred are not resolved, and latencies that are added up are not a time.
     assert "with the time" not in sentence([base, huge], 40) + sentence([base, huge])
     added_up = [design("small", counts(walk_cycles=400)), design("large")]
     assert "with the time" not in sentence(added_up, 400)

@@ -44,7 +44,7 @@ class Sets:
 
 def count(references: list[Reference]) -> dict[str, Sets]:
     """Two first levels before one second level. The first store to a page that was only loaded has
-    its dirty bit set by a walk, after which both levels hold it anew."""
+    its dirty bit set by a walk, after which both levels hold it again."""
     fetch, data, second = Sets(128, 8), Sets(64, 4), Sets(1536, 12)
     dirty = set()
     for kind, address, _ in references:

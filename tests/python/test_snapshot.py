@@ -97,7 +97,7 @@ def test_other_files_are_refused(tmp_path: Path, taken: Path) -> None:
     assert refused.stderr.startswith(f"octavo: `{cut}`: it has ")
     other = tmp_path / "other"
     other.write_text("text")
-    assert "it is no snapshot of Octavo." in octavo("snapshot", "--show", str(other)).stderr
+    assert "it is not a snapshot of Octavo." in octavo("snapshot", "--show", str(other)).stderr
     assert "cannot read" in octavo("snapshot", "--show", str(tmp_path / "nothing")).stderr
     with pytest.raises(OctavoError, match="no snapshot"):
         read_snapshot(other)

@@ -21,7 +21,7 @@ UNUSED = {"pydantic"}
 
 
 def modules_of(*arguments: str, prelude: str = "") -> set[str]:
-    """The modules that are loaded at the end of a command; its own messages are no modules."""
+    """The modules that are loaded at the end of a command; its own messages are not modules."""
     done = subprocess.run(
         [sys.executable, "-c", prelude + LIST_MODULES, *arguments],
         capture_output=True,

@@ -105,7 +105,7 @@ def test_processes_of_several_programs_share_the_machines_of_a_study(
     assert "one.toml: quantum: `10q` is not a count" in study("run", path).stderr
     for names in ("[]", "[3]"):
         wrong = written(tmp_path, f'processes = "asid"\n[traces]\nmix = {names}\n')
-        assert "`traces` has a value that is no text." in study("run", wrong).stderr
+        assert "`traces` has a value that is not a string." in study("run", wrong).stderr
 
 
 def test_an_estimate_runs_nothing(path: str, tmp_path: Path) -> None:
@@ -335,8 +335,8 @@ designs = "thp"
         ('trace = "x"', "unknown key `trace`; did you mean `traces`?"),
         ('combine = "zip"', "`combine` is crossed or zipped, not `zip`."),
         ("designs = 3", "`designs` is a text or a list."),
-        ("seeds = [1.5]", "`seeds` has a value that is no whole number from 0."),
-        ("seeds = -1", "`seeds` has a value that is no whole number from 0."),
+        ("seeds = [1.5]", "`seeds` has a value that is not a whole number from 0."),
+        ("seeds = -1", "`seeds` has a value that is not a whole number from 0."),
         ("machines = []", "`machines` is empty."),
         ("programs = {ls = 'ls'}", "`programs.ls` is a list of texts"),
         ("programs = {'../ls' = ['ls']}", "`programs.../ls`: the name is part of a file's name"),

@@ -141,8 +141,8 @@ def test_the_suffix_selects_the_format(name: str, wanted: str | None, expected: 
     ("name", "wanted", "said"),
     [
         ("-", None, "champsim or champsim-cloudsuite"),
-        ("trace", None, "is no format's"),
-        ("trace.gz", None, "is no format's"),
+        ("trace", None, "is not that of a format"),
+        ("trace.gz", None, "is not that of a format"),
         ("a.oct", "nativ", "did you mean `native`"),
         ("a.pinatrace", None, "only read"),
         ("a", "pinatrace", "only read"),
@@ -219,8 +219,8 @@ def test_any_kind_of_column_is_read(made: list[Reference], rows: int, tmp_path: 
     [
         ({"kind": ["load"]}, "no column `address`"),
         ({"address": [1]}, "no column `kind`"),
-        ({"kind": ["jump"], "address": [1]}, "`jump` is no kind"),
-        ({"kind": [7], "address": [1]}, "7 is no kind"),
+        ({"kind": ["jump"], "address": [1]}, "`jump` is not a kind"),
+        ({"kind": [7], "address": [1]}, "7 is not a kind"),
         ({"kind": ["load"], "address": [-1]}, "address"),
         ({"kind": ["load"], "address": ["0x10"]}, "whole numbers"),
         ({"kind": ["load"], "address": pa.array([None], pa.uint64())}, "missing"),
@@ -582,7 +582,7 @@ def test_a_long_word_of_a_column_is_abbreviated(tmp_path: Path) -> None:
     table = pa.table({"kind": ["\x1b" + "x" * 10**6], "address": [1]})
     pq.write_table(table, tmp_path / "long.parquet")
     done = run("run", str(tmp_path / "long.parquet"))
-    assert_refused(done, 125, r"`\x1bxxx", "…` is no kind of reference")
+    assert_refused(done, 125, r"`\x1bxxx", "…` is not a kind of reference")
     assert len(done.stderr) < 400
 
 

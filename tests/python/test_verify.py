@@ -217,7 +217,7 @@ def test_a_program_that_switches_huge_pages_off_is_noted(tmp_path: Path, off: bo
     mark = tmp_path / "mark"
     found = document(
         *("--repetitions", "1", "--metric", "time:true", "--ready", f"rm {mark}"),
-        # This setting does so too, which is no doing of the program.
+        # This setting does so too, which the program does not do.
         *("--settings", "thp-disable", "--"),
         *(PYTHON, "-S", "-c", SWITCH, str(int(off)), str(mark)),
     )
@@ -556,7 +556,7 @@ def test_processor_time_of_a_server_is_that_of_the_load(tmp_path: Path) -> None:
 def test_a_daemon_is_a_server_too(tmp_path: Path) -> None:
     """Its first process ends at once, and its socket belongs to a grandchild in another session."""
     daemon = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
-    # The next server is not ready before it has written the file anew.
+    # The next server is not ready before it has written the file again.
     load = f"time:rm {tmp_path}/port"
     found = document(
         *("--repetitions", "1", "--metric", load, "--ready", f"test -s {tmp_path}/port"),
@@ -592,7 +592,7 @@ def test_a_daemon_that_ends_is_no_server() -> None:
             "ended by itself with status 3",
         ),
         ({"ready": "true", "prepare": "exit 5"}, "exec sleep 100", "--prepare ended with status 5"),
-        ({"ready": "true"}, "exec sleep 100", "no format that Octavo knows and is no number alone"),
+        ({"ready": "true"}, "exec sleep 100", "no format that Octavo knows and is not a number alone"),
     ],
 )
 def test_a_failed_server_is_reported(options: dict[str, Any], program: str, sentence: str) -> None:

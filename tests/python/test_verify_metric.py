@@ -93,7 +93,7 @@ def test_the_last_number_counts_and_the_others_are_noted() -> None:
 )
 def test_a_metric_is_a_finite_number(text: str) -> None:
     refused = read_metric(parse_metric(["regex:v=(.*)$"], "lower"), f"v={text}\n")
-    assert refused == f"`v=(.*)$` found `{text}`, which is no number"
+    assert refused == f"`v=(.*)$` found `{text}`, which is not a number"
     assert isinstance(read_metric(parse_metric(["command:x"], "lower"), text), str)
 
 
@@ -134,7 +134,7 @@ def test_words_say_what_is_better(pattern: str, better: str) -> None:
         (["tiem"], None, "unknown metric `tiem`; did you mean `time`? Allowed: time, time:COMMAND"),
         (["regex:"], None, "needs its expression"),
         (["command: "], None, "needs its command"),
-        (["regex:("], None, "is no expression"),
+        (["regex:("], None, "is not an expression"),
         (["regex:(a)(b) per second"], None, "2 groups"),
         (["regex:([0-9]+) MFLOPS"], None, "give --better higher or --better lower"),
         (["regex:a/s", "regex:b/s"], None, "given twice"),
@@ -184,7 +184,7 @@ def test_spans_of_time(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "soon", "5 parsecs", "-3s", "1h30"])
 def test_a_wrong_span_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time" if text == "0" else "is not a duration"):
+    with pytest.raises(UsageError, match="is not a time" if text == "0" else "is not a duration"):
         duration(text)
 
 

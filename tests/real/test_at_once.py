@@ -1,4 +1,4 @@
-"""Two commands that write to one place at once: nothing is lost without a word."""
+"""Two commands that write to one place at once: nothing is lost without a message."""
 
 import json
 import subprocess

@@ -32,7 +32,7 @@ SMALL = 400
 
 
 class Server:
-    """`workloads/requests` under Octavo, with its standard input at hand."""
+    """`workloads/requests` under Octavo, with a pipe to its standard input."""
 
     def __init__(self, place: Path, *options: str, verb: str = "run") -> None:
         self.result = place / "final.json"
@@ -540,7 +540,7 @@ def test_a_program_that_ends_before_it_counts_has_no_result(octavo: Octavo) -> N
     [
         (["--start-after", "30"], "give a time with its unit"),
         (["--duration", "30m"], "give a time with its unit"),
-        (["--duration", "0s"], "--duration: `0s` is no time"),
+        (["--duration", "0s"], "--duration: `0s` is not a time"),
         (["--duration", "1s", "--max-instructions", "1M"], "exclude each other"),
         (["--start-after", "1M", "--skip-instructions", "1M"], "mean the same"),
     ],

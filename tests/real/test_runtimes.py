@@ -688,7 +688,7 @@ def test_postgres(open_place: Path, name: str) -> None:
 
 
 def test_nginx_asks_for_no_huge_pages_by_default(open_place: Path) -> None:
-    """A server that forks before it serves: its processes have the tunable all the same."""
+    """A server that forks before it serves: its processes have the tunable nevertheless."""
     needs("nginx")
     runtime = runtime_of_file("nginx")
     assert (runtime.kind, runtime.allocator) == ("native", "glibc")

@@ -185,8 +185,8 @@ ALLOWED_OPTIONS = "--table, --updates, --huge, --seed, --check, --help."
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("gups --tabel 3", f"`--tabel` is no option: allowed are {ALLOWED_OPTIONS}"),
-        ("gups 3", f"`3` is no option: allowed are {ALLOWED_OPTIONS}"),
+        ("gups --tabel 3", f"`--tabel` is not an option: allowed are {ALLOWED_OPTIONS}"),
+        ("gups 3", f"`3` is not an option: allowed are {ALLOWED_OPTIONS}"),
         ("gups --table", f"--table lacks its value: {ALLOWED_TABLE}"),
         ("gups --table=", f"--table does not take ``: {ALLOWED_TABLE}"),
         ("gups --table 12potatoes", f"--table does not take `12potatoes`: {ALLOWED_TABLE}"),

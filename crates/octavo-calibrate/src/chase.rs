@@ -191,7 +191,7 @@ pub fn shuffle<T>(items: &mut [T], random: &mut Xoshiro256PlusPlus) {
     }
 }
 
-/// A random number below `end`, by Lemire's multiplication; its bias, `end` in 2^64, is no matter here.
+/// A random number below `end`, by Lemire's multiplication; its bias, `end` in 2^64, does not matter here.
 pub fn below(end: usize, random: &mut Xoshiro256PlusPlus) -> usize {
     ((u128::from(random.next_u64()) * end as u128) >> 64) as usize
 }

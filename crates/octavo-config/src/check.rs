@@ -192,7 +192,7 @@ fn check_array_name(key: &str, name: &str) -> Result<(), InvalidValue> {
     }
     let name = octavo_types::spelling::quoted(name);
     let advice = format!(
-        "`{name}` is no name of an array; give 1 to {MAX_NAME_BYTES} of a to z, 0 to 9, - and _"
+        "`{name}` is not a name of an array; give 1 to {MAX_NAME_BYTES} of a to z, 0 to 9, - and _"
     );
     Err(InvalidValue::of_table(key, advice))
 }

@@ -95,7 +95,7 @@ impl MemoryTier {
     pub fn frames(&self, memory_bytes: u64) -> u64 {
         let of_share = |share: f64| {
             let bytes = (share * memory_bytes as f64) as u64;
-            // All of it, even where that is no multiple.
+            // All of it, even where that is not a multiple.
             if share == 1.0 { bytes } else { bytes - bytes % PageSize::HUGE.bytes() }
         };
         let bytes = self.bytes.or(self.share.map(of_share)).unwrap_or(0);

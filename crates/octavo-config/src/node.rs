@@ -75,7 +75,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
                 Value::Array(values) => {
                     visitor.visit_seq(SeqDeserializer::new(values.iter().map(Node::of_value)))
                 }
-                Value::InlineTable(_) => unreachable!("a table is no value here"),
+                Value::InlineTable(_) => unreachable!("a table is not a value here"),
             },
         }
     }

@@ -333,7 +333,7 @@ fn read(path: &Path, name: &str) -> Result<String, MachineError> {
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| {
             let why = error.to_string();
-            // The system's number of the error is no help.
+            // The system's number of the error does not help.
             let why = why.split(" (os error ").next().unwrap_or(&why);
             MachineError::new(name, format!("cannot read it: {why}"))
         })?;
@@ -342,7 +342,7 @@ fn read(path: &Path, name: &str) -> Result<String, MachineError> {
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        MachineError::new(name, format!("it is no text in UTF-8: byte {at} is not"))
+        MachineError::new(name, format!("it is not text in UTF-8: byte {at} is not"))
     })
 }
 

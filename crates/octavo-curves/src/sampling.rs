@@ -158,7 +158,7 @@ struct Sampler {
     whole: Study,
     shrunk: Study,
     instructions: u64,
-    /// The window of the period at hand.
+    /// The window of the current period.
     window: std::ops::Range<u64>,
     /// The counts at the window's beginning, if it has begun.
     begun: Option<Counts>,

@@ -32,7 +32,7 @@ pub struct NaiveAllocations {
     counts: BTreeMap<u32, NaiveBlockCounts>,
     misses: BTreeMap<(Option<u32>, VirtAddr), Vec<u64>>,
     levels: usize,
-    /// The instruction at hand.
+    /// The current instruction.
     instruction: VirtAddr,
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Which entry of a full set gives way.
+/// Which entry of a full set is evicted.
 pub enum NaiveReplacement {
     /// The one whose last use is longest ago.
     Lru,
@@ -44,7 +44,7 @@ struct Way<K, V> {
 type Tree = HashMap<(usize, usize), bool>;
 
 /// A set-associative array of keys with payloads. Free ways are filled first, the lowest one first;
-/// then the policy says which entry gives way.
+/// then the policy says which entry is evicted.
 pub struct NaiveArray<K, V> {
     sets: Vec<(Vec<Way<K, V>>, Tree)>,
     replacement: NaiveReplacement,
@@ -146,7 +146,7 @@ impl<K: PartialEq + Clone, V: Clone> NaiveArray<K, V> {
         }
     }
 
-    /// The way of a full set that gives way.
+    /// The way of a full set that is evicted.
     fn victim(&mut self, set: usize) -> usize {
         let (ways, tree) = &mut self.sets[set];
         let numbers = 0..ways.len();

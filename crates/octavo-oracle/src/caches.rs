@@ -207,7 +207,7 @@ impl NaiveCaches {
         found
     }
 
-    /// A cache takes a line in, and writes back what gives way if that is dirty.
+    /// A cache takes a line in, and writes back what it evicts if that is dirty.
     fn take_in(&mut self, level: usize, line: u64, is_dirty: bool) {
         let set = line % self.levels[level].sets;
         self.take_into_set(level, set, line, is_dirty);

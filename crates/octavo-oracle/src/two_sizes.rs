@@ -97,7 +97,7 @@ impl NaiveTwoSizesTlb {
         }
     }
 
-    /// Takes all entries out, which is no invalidation.
+    /// Takes all entries out, which is not an invalidation.
     pub fn flush(&mut self) {
         match &mut self.entries {
             Entries::Fully(tlb) => tlb.flush(),

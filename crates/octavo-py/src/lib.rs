@@ -32,7 +32,7 @@ create_exception!(octavo._core, OctavoError, PyException, "A failure that a user
 #[global_allocator]
 static ALLOCATOR: octavo_trace::AllocatorOrExit = octavo_trace::AllocatorOrExit;
 
-/// An error as a sentence, without the system's number of it, which is no help.
+/// An error as a sentence, without the system's number of it, which does not help.
 fn sentence(error: &impl Display) -> String {
     let text = error.to_string();
     let Some((before, rest)) = text.split_once(" (os error ") else { return text };

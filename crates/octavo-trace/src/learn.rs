@@ -18,7 +18,7 @@ pub(crate) const MAX_INSTRUCTIONS: u8 = 64;
 /// How many data items follow one instruction, or none, at most; what goes beyond begins another
 /// segment. The widest gather and save instructions stay far below.
 pub(crate) const MAX_DATA_ITEMS: u8 = 255;
-/// Upper bound on nodes and items of segments. Past it all are dropped and learnt anew,
+/// Upper bound on nodes and items of segments. Past it all are dropped and learnt again,
 /// so that memory stays bounded whatever the trace holds.
 const MAX_KEPT: usize = if cfg!(test) { 1 << 8 } else { 1 << 22 };
 

@@ -144,6 +144,6 @@ pub struct RunResult<C> {
     pub elapsed: Duration,
     /// The streams in the order in which they began.
     pub streams: Vec<StreamResult<C>>,
-    /// Children that ran on untraced for want of a slot.
+    /// Children that ran on untraced for lack of a slot.
     pub untraced: u32,
 }

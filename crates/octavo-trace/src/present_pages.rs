@@ -8,7 +8,7 @@ use rangemap::RangeSet;
 /// `MADV_DONTNEED`, `MADV_FREE` and `MADV_REMOVE` of `madvise(2)`.
 const GIVE_BACK: [u64; 3] = [4, 8, 9];
 
-/// The base pages that events have named as present, without those that are mapped anew or given back since. Each
+/// The base pages that events have named as present, without those that are mapped again or given back since. Each
 /// beginning of counting names all memory of a process again.
 #[derive(Clone, Default)]
 pub struct PresentPages(RangeSet<u64>);

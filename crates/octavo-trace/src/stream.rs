@@ -41,7 +41,7 @@ pub enum Ended {
     Exec,
     /// It died of a signal that the tracer saw.
     Signal,
-    /// It went without a word; of a trace: it ends in the middle.
+    /// Its records stop without an end; of a trace: it ends in the middle.
     Lost,
     /// The region of interest was over.
     Limit,

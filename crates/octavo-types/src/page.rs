@@ -53,7 +53,7 @@ impl PageSize {
         if log2 >= Self::BASE.0 && log2 <= Self::LARGEST.0 { Some(PageSize(log2)) } else { None }
     }
 
-    /// The size of `bytes`, or `None` where that is no power of two in 4 KiB..=1 GiB.
+    /// The size of `bytes`, or `None` where that is not a power of two in 4 KiB..=1 GiB.
     pub const fn from_bytes(bytes: u64) -> Option<Self> {
         if bytes.is_power_of_two() { Self::from_log2(bytes.trailing_zeros() as u8) } else { None }
     }
@@ -62,7 +62,7 @@ impl PageSize {
     pub fn nearest(bytes: u64) -> Self {
         let least = Self::BASE.bytes();
         let below: u64 = 1 << bytes.clamp(least, Self::LARGEST.bytes()).ilog2();
-        // Squares, in 128 bits: the geometric mean of both neighbours is no integer.
+        // Squares, in 128 bits: the geometric mean of both neighbours is not an integer.
         let is_above = u128::from(bytes).pow(2) > 2 * u128::from(below).pow(2);
         let log2 = below.trailing_zeros() as u8 + u8::from(is_above);
         Self(log2.min(Self::LARGEST.0))

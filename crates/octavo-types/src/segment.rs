@@ -138,7 +138,7 @@ impl Dependences {
     const GENERAL: u64 = 0xffff;
     /// The general registers and the flags.
     const INTEGERS: u64 = Self::GENERAL | 1 << 16;
-    /// The bits of `reads` that are no registers.
+    /// The bits of `reads` that are not registers.
     const NO_REGISTERS: u64 = 0xfff << 20;
     const VECTOR_VALUE: u64 = 1 << 24;
     /// The code of the instruction's [`Arithmetic`].
@@ -423,7 +423,7 @@ impl DataItem {
             ItemKind::Load => (1, 1),
             ItemKind::Store => (1, 0),
             ItemKind::Modify => (2, 1),
-            ItemKind::Fetch => unreachable!("a fetch is no data item"),
+            ItemKind::Fetch => unreachable!("a fetch is not a data item"),
         };
         DataItem {
             last_whole_offset: (PageSize::BASE.bytes() - u64::from(item.size_bytes)) as u16,

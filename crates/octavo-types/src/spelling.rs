@@ -45,7 +45,7 @@ pub fn quoted_to(text: &str, chars: usize) -> String {
 
 /// The allowed word that is spelt most like `word`, if any is.
 pub fn nearest<'a>(word: &str, allowed: &[&'a str]) -> Option<&'a str> {
-    // Comparing is quadratic in the length, and what is that long is no misspelling.
+    // Comparing is quadratic in the length, and what is that long is not a misspelling.
     if word.len() > MAX_QUOTED_CHARS {
         return None;
     }

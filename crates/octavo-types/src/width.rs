@@ -9,7 +9,7 @@ use crate::page::PageSize;
 ///
 /// A processor raises an exception for any other address. A trace may hold such addresses all the
 /// same: pointers with tags in their upper bits, references that made the exception, numbers that
-/// are no addresses. Engines take canonical addresses only. So others are *folded*: the upper bits
+/// are not addresses. Engines take canonical addresses only. So others are *folded*: the upper bits
 /// are replaced, and a reference that reaches past the end of its half is moved down to end there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressWidth(u8);

@@ -437,7 +437,7 @@ class _Chooser:
         yield Action(
             "linker",
             f"Aligns the program's segments so that {format_bytes(size)} pages can map them; "
-            "needs linking anew.",
+            "needs relinking.",
             f"cc -Wl,-z,max-page-size={size:#x} -Wl,-z,common-page-size={size:#x} OBJECTS",
         )
         if size != PMD_PAGE:

@@ -52,7 +52,7 @@ GROWTH_BEGINS = 0.05
 """Memory is said to start to grow at the first page size that takes this much more than 4 KiB."""
 
 FLOOR_OF_MEMORY = 0.01
-"""Share of the machine's memory below which growth is no reason to refuse."""
+"""Share of the machine's memory below which growth is not a reason to refuse."""
 
 _MISS_CYCLES_ESTIMATE = 30
 """A walk that finds its entries in near caches, at one cycle an instruction: an upper guess."""
@@ -73,9 +73,9 @@ class Thresholds:
     """Misses saved in all below which nothing should be changed, however short the run. An
     estimate: at 30 cycles a miss and 3 GHz, 10 000 are 0.1 ms."""
     growth_floor_bytes: int = 8 * MIB
-    """Growth in bytes that is no reason to refuse, however large its share."""
+    """Growth in bytes that is not a reason to refuse, however large its share."""
     memory_bytes: int | None = None
-    """The machine's memory, 1% of which is no reason to refuse either; None where not known."""
+    """The machine's memory, 1% of which is not a reason to refuse either; None where not known."""
     min_gain: float = 0.01
     """Share of the program's time that an expected gain must reach for anything to be changed."""
 

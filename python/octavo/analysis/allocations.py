@@ -2,7 +2,7 @@
 the sentence of the answer, and the stacks for flame graphs.
 
 A site is the call in which a function has allocated blocks: the first caller of the allocator that
-is no wrapper. The blocks of one site are one entry, in all processes together; the most bytes live
+is not a wrapper. The blocks of one site are one entry, in all processes together; the most bytes live
 are those of one process.
 """
 

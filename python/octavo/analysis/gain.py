@@ -6,7 +6,7 @@ went for, which were not used lately either, plus what its system calls took in 
 was traced. The interval says what these assumptions leave open:
 `low` has slow instructions, cheap walks of which the core hides a half, and data from farther away;
 `high` has quick instructions, dear walks that hide behind nothing, and data that come quickly, or
-slower instructions where the walks are the dearer for it: the more work there is between them, and
+slower instructions where the walks are the costlier for it: the more work there is between them, and
 the more memory that work reads, the less of the page table stays in the caches.
 
 Where the time is known, what instructions and page faults leave of it is that of the loads that
@@ -309,7 +309,7 @@ def _by_loads(
 
 
 def _slower(estimate: _Estimate, loads: Loads) -> list[_Estimate]:
-    """The estimate, and those with slower instructions that walk more rarely: each walk is dearer,
+    """The estimate, and those with slower instructions that walk more rarely: each walk is costlier,
     and the more so up to the pause that was measured.
     """
     program = estimate.program
@@ -333,7 +333,7 @@ def _by_walks(
     # Measured, the low cost is what a core that overlaps walks has left of them.
     hidden = 0.0 if page_size in costs.measured else HIDDEN_AT_MOST
     if not costs.covers(page_size):
-        # Entries are of smaller pages all the same: walks become shorter, and no fewer.
+        # Entries are of smaller pages nevertheless: walks become shorter, and no fewer.
         walks = max(walks, walks_base)
 
     def share(

@@ -147,7 +147,7 @@ def tlb_name(rows: Sequence[Row], level: int) -> str:
 
 
 _NOTHING_TO_SAY = ("negligible", "no-references", "no-gain")
-"""Reasons of advice by which a region alone is no reason to change anything."""
+"""Reasons of advice by which a region alone is not a reason to change anything."""
 _FOLLOWING = ("heap", "anonymous", "shared")
 """Kinds of data that settings give larger pages: Linux gives stacks none, and data of files only
 by themselves.

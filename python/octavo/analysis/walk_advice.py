@@ -206,7 +206,7 @@ def _sentence(
             return (
                 f"{subject}: keep 4 KiB. No gain expected: {format_bytes(judged)} pages would save "
                 f"{format_count(_saved_walks(case, judged))} page walks{also} in all, and fewer "
-                f"than {format_count(limits.negligible_misses)} are no reason to change anything."
+                f"than {format_count(limits.negligible_misses)} are not a reason to change anything."
             )
         lead = "Little gain expected" if found.is_expected else "No gain expected"
         return (

@@ -52,7 +52,7 @@ def find_library() -> Path:
     found = next((place for place in ([Path(named)] if named else places) if place.is_file()), None)
     if found is None:
         if named:
-            raise CannotRun(f"{LIBRARY_VARIABLE} names `{named}`, which is no file.")
+            raise CannotRun(f"{LIBRARY_VARIABLE} names `{named}`, which is not a file.")
         raise CannotRun("the preload library is not built; `make setup` builds it.")
     found = found.resolve()
     if _SEPARATORS & set(str(found)):

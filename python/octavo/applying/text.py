@@ -40,7 +40,7 @@ class FileText:
 
 
 def read_in_huge_pages(path: str, host: HugePages) -> FileText:
-    """Reads a file anew into the page cache through a huge mapping, and looks at the result."""
+    """Reads a file again into the page cache through a huge mapping, and looks at the result."""
     reason = why_not(path, host)
     if reason is not None:
         return FileText(path, reason=reason)
@@ -54,7 +54,7 @@ def read_in_huge_pages(path: str, host: HugePages) -> FileText:
                     mapping[at]
                 size, huge = len(mapping), _huge_bytes(os.fstat(file.fileno()).st_ino)
     except OSError as error:
-        return FileText(path, reason=f"it cannot be read anew ({error.strerror})")
+        return FileText(path, reason=f"it cannot be read again ({error.strerror})")
     if huge == 0:
         reason = "it is in the page cache in small pages already, as while a program has it mapped"
         return FileText(path, 0, size, reason)

@@ -13,7 +13,7 @@ from octavo.base.units import NOT_AVAILABLE, format_bytes
 
 _SHOWN_REGIONS = 8
 UNDO = (
-    "To undo it, start the program anew: its pages stay huge until it frees them or the kernel "
+    "To undo it, restart the program: its pages stay huge until it frees them or the kernel "
     "splits them (after a fork, under memory pressure), and none can be forbidden from outside."
 )
 

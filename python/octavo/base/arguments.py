@@ -85,7 +85,7 @@ def with_checked_names(
 def _checked(name: str, value: object, annotation: str) -> object:
     """The value, with NumPy's numbers and paths as Python's own numbers and texts. Refuses one that
     is of none of the annotation's types, and elements of lists likewise. Annotations with other
-    types than simple ones are not checked, but that a text is no list; nor are elements of several
+    types than simple ones are not checked, but that a string is not a list; nor are elements of several
     types.
     """
     inside = dict(_alternatives(annotation))

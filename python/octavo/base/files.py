@@ -1,7 +1,7 @@
 """Files that appear whole or not at all.
 
 Everything is written beside its place under a temporary name and renamed at the end; what exists
-and is no regular file, such as a pipe, is written to directly. Whether it
+and is not a regular file, such as a pipe, is written to directly. Whether it
 can be written is tried before the run, so that "permission denied" does not come after an hour.
 Without `--force`, a place that was free then and is taken at the end keeps what is there: the
 result gets the next free name beside it, and CannotRun says which.
@@ -47,7 +47,7 @@ def failing_with(what: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # The reader has gone, which is no error: `octavo.cli.guard` ends the command.
+        # The reader has gone, which is not an error: `octavo.cli.guard` ends the command.
         raise
     except OSError as error:
         raise CannotRun(f"cannot write {what}: {words_of(error)}.") from None

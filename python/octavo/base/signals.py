@@ -100,7 +100,7 @@ def uninterrupted() -> Iterator[Interrupts]:
 
 
 def leave_at_once_on_interrupt() -> None:
-    """Lets Ctrl-C end the process without a word, where it would raise KeyboardInterrupt.
+    """Lets Ctrl-C end the process without a message, where it would raise KeyboardInterrupt.
 
     For the time in which modules are imported: code there may swallow or print what is raised.
     """

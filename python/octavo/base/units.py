@@ -144,7 +144,7 @@ def _check_digits(digits: str, lead: str = "") -> None:
 
 
 def format_bytes(size: int) -> str:
-    """65536 → `64 KiB`; sizes that are no whole number of units get three digits."""
+    """65536 → `64 KiB`; sizes that are not a whole number of units get three digits."""
     unit, name = unit_of(size)
     whole, rest = divmod(size, unit)
     return f"{whole} {name}" if not rest else f"{_three_digits(size / unit)} {name}"
@@ -245,7 +245,7 @@ def duration(text: str, option: str = "", *, or_zero: bool = False) -> float:
     _check_digits(match[1], lead)
     seconds = float(match[1]) * unit
     if seconds == 0 and not or_zero:
-        raise UsageError(f"{lead}`{quoted(text)}` is no time; give one above 0.")
+        raise UsageError(f"{lead}`{quoted(text)}` is not a time; give one above 0.")
     if seconds > _MOST_HOURS * _SECONDS["h"]:
         raise UsageError(f"{lead}`{quoted(text)}` is too long; give at most {_MOST_HOURS}h.")
     return seconds

@@ -86,7 +86,7 @@ class _WrongValue(Exception):
 
 def _read_number(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _WrongValue(key, "is no number" if value is not None else "is missing")
+        raise _WrongValue(key, "is not a number" if value is not None else "is missing")
     if not math.isfinite(value) or value < 0:
         raise _WrongValue(key, f"is {value}: give a finite number of at least 0")
     return float(value)
@@ -101,7 +101,7 @@ def _read_rate(value: Any, key: str) -> float:
 
 def _read_spread(value: Any, key: str) -> Spread:
     if not isinstance(value, dict):
-        raise _WrongValue(key, "is no table of low, median and high")
+        raise _WrongValue(key, "is not a table of low, median and high")
     parts = (of.name for of in fields(Spread))
     one = Spread(*(_read_number(value.get(part), f"{key}.{part}") for part in parts))
     if not one.low <= one.median <= one.high:
@@ -111,7 +111,7 @@ def _read_spread(value: Any, key: str) -> Spread:
 
 def _read_reach(value: Any, key: str) -> Reach:
     if not isinstance(value, dict):
-        raise _WrongValue(key, "is no table of first and second")
+        raise _WrongValue(key, "is not a table of first and second")
     levels = ("first", "second")
     return Reach(
         *(_read_spread(value[of], f"{key}.{of}") if of in value else None for of in levels)
@@ -120,7 +120,7 @@ def _read_reach(value: Any, key: str) -> Reach:
 
 def _read_bytes(value: Any, key: str) -> int:
     if not isinstance(value, str):
-        raise _WrongValue(key, 'is no text such as "4KiB"')
+        raise _WrongValue(key, 'is not a string such as "4KiB"')
     try:
         return byte_size(value)
     except UsageError as error:
@@ -355,7 +355,7 @@ def load_calibration(
 
     Returns None where the default file does not exist, and where a file was measured on another
     processor: `note` is then called with a sentence that says so. Raises UsageError for a file
-    that is no calibration of this version, CannotRun for one that cannot be read or that was named
+    that is not a calibration of this version, CannotRun for one that cannot be read or that was named
     and does not exist.
     """
     place = default_path() if path is None else Path(path)
@@ -365,7 +365,7 @@ def load_calibration(
         with open_regular(place) as file:
             text = file.read()
     except UnicodeDecodeError:
-        raise _wrong(place, "it is no text in UTF-8") from None
+        raise _wrong(place, "it is not text in UTF-8") from None
     except OSError as error:
         raise CannotRun(f"cannot read `{place}`: {error.strerror or error}.") from None
     found = parse_calibration(text, place)
@@ -399,7 +399,7 @@ def parse_calibration(text: str, place: Path) -> Calibration:
 
 def _wrong(place: Path, what: str) -> UsageError:
     return UsageError(
-        f"`{printable(str(place))}` is no calibration: {what}; `octavo calibrate --force` writes "
+        f"`{printable(str(place))}` is not a calibration: {what}; `octavo calibrate --force` writes "
         "a new one."
     )
 
@@ -408,7 +408,7 @@ def _calibration(document: dict[str, Any], place: Path) -> Calibration:
     host = _table_of(document, "host")
     notes = document.get("notes", [])
     if not isinstance(notes, list) or not all(isinstance(one, str) for one in notes):
-        raise _WrongValue("notes", "is no list of texts")
+        raise _WrongValue("notes", "is not a list of strings")
     pause = _table_of(document, "pause")
     return Calibration(
         host=MeasuredHost(**{of.name: _of_host(host, of.name) for of in fields(MeasuredHost)}),
@@ -430,7 +430,7 @@ def _calibration(document: dict[str, Any], place: Path) -> Calibration:
 def _table_of(document: dict[str, Any], key: str) -> dict[str, Any]:
     table = document.get(key, {})
     if not isinstance(table, dict):
-        raise _WrongValue(key, "is no table")
+        raise _WrongValue(key, "is not a table")
     return table
 
 
@@ -439,7 +439,7 @@ def _of_host(host: dict[str, Any], key: str) -> Any:
     if key == "virtualised" and not isinstance(value, bool):
         raise _WrongValue(f"host.{key}", "is neither true nor false")
     if key != "virtualised" and not isinstance(value, str):
-        raise _WrongValue(f"host.{key}", "is no text" if key in host else "is missing")
+        raise _WrongValue(f"host.{key}", "is not a string" if key in host else "is missing")
     return value
 
 

@@ -22,7 +22,7 @@ from octavo.calibration.file import Reach, Spread
 LEAST_RATIO = 8
 """Second-level over first-level entries: the second flat part reaches at least half so far."""
 LEAST_STEP_CYCLES = 1.5
-"""A rise below this is no step: a second-level hit costs several cycles on every processor."""
+"""A rise below this is not a step: a second-level hit costs several cycles on every processor."""
 _NOISES = 4.0
 """A rise must exceed so many times the noise."""
 _FEWEST_FLAT = 4

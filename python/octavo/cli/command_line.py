@@ -16,7 +16,7 @@ class ProgramCommand(TyperCommand):
     """A command whose argument is a program with its arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Splits the command line at the first word that is no option of Octavo."""
+        """Splits the command line at the first word that is not an option of Octavo."""
         words, values = self._split(ctx, args)
         if not self.needs_program(values):
             ctx.allow_interspersed_args = not words
@@ -39,7 +39,7 @@ class ProgramCommand(TyperCommand):
         return False
 
     def _split(self, ctx: Any, args: list[str]) -> tuple[list[str], dict[str, Any]]:
-        """The first word that is no option with all after it, and the options before it."""
+        """The first word that is not an option with all after it, and the options before it."""
         ctx.allow_interspersed_args = False
         values, _, _ = self.make_parser(ctx).parse_args([*args])
         words = values.get("command")

@@ -28,7 +28,7 @@ def option(default: Value, metavar: str, text: str, *names: str, **more: Any) ->
 
 
 def argument(metavar: str, text: str, default: Any = MISSING, **more: Any) -> Any:
-    """A word that is no option; it has to be given unless there is a default."""
+    """A word that is not an option; it has to be given unless there is a default."""
     of = typer.Argument(metavar=metavar, help=text, **more)
     return field(default=default, metadata={"of": of})
 

@@ -23,7 +23,7 @@ Examples:
 
 \b
 Exit status: the program's own, as of `octavo run`; 125 when the trace could not be written.
-A trace whose recorder was killed is cut off, and what came before is read all the same.
+A trace whose recorder was killed is cut off, and what came before can be read.
 """
 
 

@@ -1,4 +1,4 @@
-"""`octavo report`: make report.html anew from a result, and its figures for a paper."""
+"""`octavo report`: make report.html again from a result, and its figures for a paper."""
 
 from pathlib import Path
 

@@ -72,7 +72,7 @@ class SimOptions:
     )
     fast_forward: bool = flag(
         "No core executes the instructions of --warm-up, so that no time passes: TLBs, caches, "
-        "page tables and memory change as ever. Several times faster with --timing out-of-order."
+        "page tables and memory change as usual. Several times faster with --timing out-of-order."
     )
     interval: str | None = option(None, "N", "Also report all counters every N instructions.")
     check: bool = flag("Compare each translation with the page table's; slower.")

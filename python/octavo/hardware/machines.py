@@ -102,7 +102,7 @@ def machine(name: str | os.PathLike[str], settings: Mapping[str, Setting] | None
     """A machine with every key: a preset, a TOML file whose name ends with `.toml`, or `host`.
 
     `settings` change it in order, such as `{"tlb.l2.main.entries": 2048, "tlb.l2.main.ways": 16}`.
-    Raises OctavoError for what is no machine: a sentence that names the key and what is allowed.
+    Raises OctavoError for what is not a machine: a sentence that names the key and what is allowed.
     """
     return Machine(resolve_machine(os.fspath(name), setting_texts(settings or {})).config)
 

@@ -19,7 +19,7 @@ _EXPORT = "window.vegaEmbed = vegaEmbed;"
 
 @cache
 def read_bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed; made anew, in a second or two, where the build has not."""
+    """Vega, Vega-Lite and Vega-Embed; made again, in a second or two, where the build has not."""
     for place in PLACES:
         if place.is_file():
             return place.read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ from octavo.base.units import BASE_PAGE, format_bytes, format_count, format_dura
 Record = dict[str, Any]
 
 _NOT_SETTINGS = ("note", "madvise", "linker")
-"""Kinds of actions that are no lines for a shell, or none that help without building anew."""
+"""Kinds of actions that are not lines for a shell, or none that help without rebuilding."""
 _LOAD = "LOAD"
 """Stands for the command of a load generator."""
 _LITTLE_SECONDS = 0.1

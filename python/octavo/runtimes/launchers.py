@@ -23,7 +23,7 @@ _FIRST_OPTIONS = (
 def program_at(words: Sequence[str]) -> int:
     """The place in a command line of the program that is started in the end; 0 without launchers.
 
-    It is the first word behind a launcher that is no option, no assignment, and an executable.
+    It is the first word behind a launcher that is an executable, and neither an option nor an assignment.
     """
     at = 0
     while Path(words[at]).name in _LAUNCHERS:

@@ -43,7 +43,7 @@ def choose_design(designs: Sequence[Simulated]) -> Choice | None:
     """The designs with the fewest cycles; of those, the ones with the least memory. Cycles, and
     bytes, that differ by no more than RESOLUTION count as equal.
 
-    Designs that stopped for want of memory, and bounds, are left out; None where nothing is left.
+    Designs that stopped for lack of memory, and bounds, are left out; None where nothing is left.
     """
     ran = [one for one in designs if one.can_be_chosen]
     if not ran:

@@ -65,7 +65,7 @@ GUEST_NOTE = (
 )
 EMPTY_GUEST_NOTE = (
     "The guest's memory begins empty, so that 4 KiB pages lie side by side; on a machine that has "
-    "run for some time they are scattered, and their walks are dearer: memory.fragmentation."
+    "run for some time they are scattered, and their walks are costlier: memory.fragmentation."
 )
 OWN_NOTE = (
     "Each design has an operating system, a memory and caches of its own, and each process image "

@@ -66,7 +66,7 @@ def simulated_time(one: Simulated) -> ExecutionTime | None:
 
     Every term is larger than on a core that overlaps its work, T_PW as well as T_IDEAL: the paper's
     T_PW is the part of a walker's cycles that a real core could not overlap, and its T_IDEAL has
-    misses of data that overlap each other. So the share of translation, T_PW over T, is no bound:
+    misses of data that overlap each other. So the share of translation, T_PW over T, is not a bound:
     it may come out too high or too low.
     """
     if not one.instructions or one.stopped is not None:

@@ -47,7 +47,7 @@ def name_of(design: str | type[Design]) -> str:
     if isinstance(design, str):
         return design
     if not isinstance(design, type) or not issubclass(design, Design):
-        raise UsageError(f"{design!r} is no design: give a name, or a subclass of octavo.Design.")
+        raise UsageError(f"{design!r} is not a design: give a name, or a subclass of octavo.Design.")
     name = design.name or design.__name__
     if not name.isidentifier() or name in dict(_core.designs()):
         raise UsageError(
@@ -55,7 +55,7 @@ def name_of(design: str | type[Design]) -> str:
             "identifier and no design's of Octavo."
         )
     if not isinstance(design.policy, str):
-        raise UsageError(f'{name}: the policy {design.policy!r} is no text, such as "base".')
+        raise UsageError(f'{name}: the policy {design.policy!r} is not a string, such as "base".')
     missing = [of for of in METHODS if of in design.__abstractmethods__]
     if missing:
         raise UsageError(f"{name} has no {missing[0]}: a design needs {', '.join(METHODS)}.")

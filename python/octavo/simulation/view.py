@@ -125,7 +125,7 @@ def _least(values: Sequence[Value], designs: Sequence[Simulated], resolution: fl
 
 
 def _other_tlbs(designs: Iterable[Simulated]) -> list[str]:
-    """The components `tlb.NAME` that count misses and are no levels: structures that a design, or
+    """The components `tlb.NAME` that count misses and are not levels: structures that a design, or
     the machine of a guest, has in addition.
     """
     found = (

@@ -161,7 +161,7 @@ def _left(progress: SweepProgress) -> str:
     seconds = progress.left_seconds
     if seconds is None:
         return ""
-    # An estimate that has run out is no time.
+    # An estimate that has run out is not a time.
     return ", nearly done" if seconds < 1 else f", about {format_duration(seconds)} left"
 
 

@@ -86,7 +86,7 @@ class DataSet:
     def _make(self, create: bool) -> None:
         if not create:
             raise UsageError(
-                f"`{self.directory}` is no data set of results: `octavo study run` makes one, "
+                f"`{self.directory}` is not a data set of results: `octavo study run` makes one, "
                 "or `octavo.sweep`."
             )
         if self.directory.exists() and not self.directory.is_dir():

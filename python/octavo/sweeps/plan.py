@@ -84,7 +84,7 @@ def named(given: Names, what: str) -> dict[str, str]:
     values = list(given.values() if isinstance(given, Mapping) else given)
     for value in values:
         if not isinstance(value, str | os.PathLike):
-            raise UsageError(f"{what}: `{quoted(repr(value))}` is no name: give a text or a path.")
+            raise UsageError(f"{what}: `{quoted(repr(value))}` is not a name: give a string or a path.")
     names = map(str, given) if isinstance(given, Mapping) else map(os.fspath, values)
     found = dict(zip(names, map(os.fspath, values), strict=True))
     if not found or not all(found.values()):

@@ -207,9 +207,9 @@ def _errors(given: Mapping[str, Any]) -> Any:
             if key == "traces":
                 values = [text for value in values for text in _listed(value) or [""]]
         if not all(isinstance(value, str) and value for value in _listed(values)):
-            yield f"`{key}` has a value that is no text."
+            yield f"`{key}` has a value that is not a string."
     if not all(type(seed) is int and seed >= 0 for seed in _listed(given.get("seeds", []))):
-        yield "`seeds` has a value that is no whole number from 0."
+        yield "`seeds` has a value that is not a whole number from 0."
     programs = given.get("programs", {})
     if isinstance(programs, dict):
         traces = given.get("traces")

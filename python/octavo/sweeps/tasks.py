@@ -112,7 +112,7 @@ class Failed:
 def divide(simulations: Iterable[Simulation], most_bytes: int | None = None) -> list[Task]:
     """Tasks for simulations, in the order of their traces. Those that can share a reading do, up to
     `MOST_SIMULATIONS`, and unless they take more than `most_bytes` together. A design in Python has
-    tasks of its own, so that its errors are no other design's.
+    tasks of its own, so that its errors are not another design's.
     """
     groups: dict[tuple[Any, ...], list[Simulation]] = defaultdict(list)
     for one in simulations:

@@ -328,7 +328,7 @@ def _policy_grid(result: CurvesResult) -> Grid:
 
 
 def _critical(curves: StreamCurves, pair: Pair) -> str:
-    """How much dearer a miss may be before 64 entries of the small size alone are as good."""
+    """How much costlier a miss may be before 64 entries of the small size alone are as good."""
     misses = pair.full_misses(_CRITICAL_ENTRIES)
     base = curves.full_misses(pair.small, _CRITICAL_ENTRIES)
     if misses is None or base is None:

@@ -126,7 +126,7 @@ def format_to_write(name: str, wanted: str | None) -> str:
         )
     if named:
         raise UsageError(f"format `{named[0]['name']}` is only read, not written.")
-    raise UsageError(f"the suffix of `{name}` is no format's: give --to with {_or(writable)}.")
+    raise UsageError(f"the suffix of `{name}` is not that of a format: give --to with {_or(writable)}.")
 
 
 def check_name_to_record(name: str) -> None:

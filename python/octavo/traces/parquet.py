@@ -119,7 +119,7 @@ def _codes(words: Column) -> Column:
         unknown = words.filter(pc.is_null(found)).slice(0, 1)
         # A word may have any length: no more of it is copied than is shown.
         shown = pc.utf8_slice_codeunits(unknown, 0, MOST_QUOTED + 1)[0].as_py()
-        raise _Wrong(f"`{quoted(shown)}` is no kind of reference: these are {', '.join(KINDS)}")
+        raise _Wrong(f"`{quoted(shown)}` is not a kind of reference: these are {', '.join(KINDS)}")
     return pc.take(pa.array(_WORDS.values(), pa.uint8()), found)
 
 

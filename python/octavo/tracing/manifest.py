@@ -121,7 +121,7 @@ def partial_reason(
         return "interrupted"
     if ended["reason"] == "tracer-failed":
         said = ended["diagnostics"]
-        return diagnose(said) or f"the tracer failed: {first_line(said) or 'without a word'}"
+        return diagnose(said) or f"the tracer failed: {first_line(said) or 'without a message'}"
     if ended["reason"] == "trace-broken":
         return ended["diagnostics"].rstrip(".")
     if ended["reason"] == "signalled" and ended["signal"] is not None:
@@ -132,7 +132,7 @@ def partial_reason(
     if lost:
         death = seccomp_death(ended["diagnostics"])
         why = f": {death}" if death else ""
-        return f"{len(lost)} process(es) went without a word, the first was {lost[0]}{why}"
+        return f"{len(lost)} process(es) ended without the tracer's last record, the first was {lost[0]}{why}"
     if untraced:
         return _untraced_reason(untraced, ended["diagnostics"])
     return None
@@ -175,7 +175,7 @@ def of_what_ran(answer: str, manifest: dict[str, Any]) -> str:
 def _untraced_reason(untraced: int, diagnostics: str) -> str:
     first = untraced_program(diagnostics)
     if first is None:
-        return f"{untraced} process(es) ran untraced, for want of a free ring"
+        return f"{untraced} process(es) ran untraced, for lack of a free ring"
     program, why = first
     return f"{untraced} process(es) ran untraced, the first was {program}: {why}"
 

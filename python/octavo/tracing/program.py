@@ -203,7 +203,7 @@ def _check_interpreter(path: Path, program: Path, head: bytes, depth: int) -> No
 def use_started_name(processes: Sequence[Any], program: str, image: str) -> None:
     """Renames processes whose program is `image`, and their regions of that file, after `program`.
 
-    `image` is the file that `program` leads to. A script is no link to its interpreter, so nothing
+    `image` is the file that `program` leads to. A script is not a link to its interpreter, so nothing
     is renamed after it.
     """
     linked, started = Path(image).name, Path(program).name

@@ -115,7 +115,7 @@ def _refuse_samples(name: str, facts: Facts, said: dict[str, Any] | None) -> Non
 def check_counted(
     name: str, references: int, ended: Exit, scope: Scope, interrupted_by: int | None
 ) -> None:
-    """Zero references are no result. Raises CannotRun, or Interrupted."""
+    """Zero references are not a result. Raises CannotRun, or Interrupted."""
     if references:
         return
     if interrupted_by is not None:

@@ -185,7 +185,7 @@ def _counted_result(live: Run[Found], scope: Scope, interrupted_by: int | None) 
 
 
 def _check_counted(result: Counted, scope: Scope) -> None:
-    """Zero references are no result."""
+    """Zero references are not a result."""
     if any(process["references"] for process in result["processes"]):
         return
     diagnostics = result["exit"]["diagnostics"]

@@ -90,7 +90,7 @@ def check_temporary_directory() -> None:
     """A tool of Valgrind's own writes to TMPDIR, and says little but at length when it cannot."""
     named = os.environ.get("TMPDIR")
     if named and not (Path(named).is_dir() and os.access(named, os.W_OK | os.X_OK)):
-        raise CannotRun(f"TMPDIR names `{named}`, which is no directory that can be written to.")
+        raise CannotRun(f"TMPDIR names `{named}`, which is not a directory that can be written to.")
 
 
 def find_tool_dir() -> Path:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from octavo.tracing.manifest import Counted
 
 _FEW_INSTRUCTIONS = 1_000_000
-"""In windows of fewer, most misses of a second level are those that fill it anew."""
+"""In windows of fewer, most misses of a second level are those that fill it again."""
 
 Unit = Literal["instructions", "seconds"]
 _LIMITS: dict[Unit, tuple[str, str]] = {
@@ -176,7 +176,7 @@ def windows_warning(found: dict[str, Any]) -> str:
     if found["periodic"] and found["periodic"]["unit"] == "seconds" and mean < _FEW_INSTRUCTIONS:
         text += (
             f". A window has {format_count(round(mean))} instructions on average, too few for "
-            "these misses: translating the program's code anew may take most of its time, so that "
+            "these misses: translating the program's code again may take most of its time, so that "
             "longer windows (--window) have many more"
         )
     return f"{text}."

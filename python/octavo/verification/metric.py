@@ -166,7 +166,7 @@ def _compile(text: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(text, re.MULTILINE)
     except re.error as error:
-        raise UsageError(f"--metric regex:{quoted(text)} is no expression: {error}.") from None
+        raise UsageError(f"--metric regex:{quoted(text)} is not an expression: {error}.") from None
     if pattern.groups > 1:
         raise UsageError(
             f"--metric regex:{quoted(text)} has {pattern.groups} groups; put one pair of "
@@ -208,7 +208,7 @@ def read_metric(metric: Metric, output: str) -> Reading | str:
     value = _number(output)
     if value is None:
         return (
-            "the command's output has no format that Octavo knows and is no number alone; name "
+            "the command's output has no format that Octavo knows and is not a number alone; name "
             "the number by a second --metric regex:…"
         )
     if metric.better is None:
@@ -225,7 +225,7 @@ def _numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> list[float] | st
     for text in texts:
         value = _number(text.replace(",", ""))
         if value is None:
-            return f"`{quoted(pattern.pattern)}` found `{quoted(text)}`, which is no number"
+            return f"`{quoted(pattern.pattern)}` found `{quoted(text)}`, which is not a number"
         found.append(value)
     return found
 

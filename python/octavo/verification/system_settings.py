@@ -1,8 +1,8 @@
 """System-wide settings that change for a run and are always restored.
 
 Before anything is changed, the values are saved on disk and a watchdog process is started: a fork
-in a session of its own that holds the reading end of a pipe. When Octavo ends without a word, even
-by SIGKILL, the kernel closes the pipe, and the watchdog restores. Where both are killed, the saved
+in a session of its own that holds the reading end of a pipe. When Octavo ends without restoring them,
+even by SIGKILL, the kernel closes the pipe, and the watchdog restores. Where both are killed, the saved
 values are still there: the next `octavo verify` notices, and `octavo verify --restore` repairs.
 
 The lock is held by Octavo and its watchdog: no other Octavo changes settings before both are done.
@@ -301,7 +301,7 @@ def _start_watchdog(root: Path, saved: Values) -> tuple[int, int]:
 
 
 def _become_watchdog(pipe: int, start: int, root: Path, saved: Values) -> NoReturn:
-    """Waits for the end of Octavo; restores where that came without a word.
+    """Waits for the end of Octavo; restores where Octavo had not.
 
     Writes one byte to `start` when no signal to the process group of Octavo reaches it any more.
     """

@@ -44,7 +44,7 @@ pub struct CacheLevel {
     pub ways: Ways,
     /// Total latency of a hit here, from the core, in cycles.
     pub latency_cycles: u32,
-    /// Which line of a full set gives way.
+    /// Which line of a full set is evicted.
     #[serde(with = "written::replacement")]
     pub replacement: Replacement,
     /// Its prefetchers; there are none by default. Only `l1d` and `l2` have prefetchers.

@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for TlbLevel {
     }
 }
 
-/// An array of this name; what is no table is a key that a level does not have.
+/// An array of this name; what is not a table is a key that a level does not have.
 struct Named<'n>(&'n str);
 
 impl<'de> DeserializeSeed<'de> for Named<'_> {

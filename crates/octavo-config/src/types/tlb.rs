@@ -104,7 +104,7 @@ pub struct TlbArray {
     pub ways: Ways,
     /// The pages that it holds.
     pub page_sizes: PageSizes,
-    /// Which entry of a full set gives way.
+    /// Which entry of a full set is evicted.
     #[serde(with = "written::replacement")]
     pub replacement: Replacement,
 }

@@ -61,7 +61,7 @@ pub struct WalkCache {
     pub entries: u64,
     /// Entries of a set.
     pub ways: Ways,
-    /// Which entry of a full set gives way.
+    /// Which entry of a full set is evicted.
     #[serde(with = "written::replacement")]
     pub replacement: Replacement,
 }

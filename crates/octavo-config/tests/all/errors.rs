@@ -362,7 +362,7 @@ fn inconsistent_parts_are_rejected() {
         error_of_skylake_file(
             "[tlb.l1d.\"4 K\"]\nentries = 64\nways = 4\npage_sizes = ['4KiB']\nreplacement = 'lru'"
         ),
-        "mine.toml: tlb.l1d: `4 K` is no name of an array; give 1 to 32 of a to z, 0 to 9, - and _"
+        "mine.toml: tlb.l1d: `4 K` is not a name of an array; give 1 to 32 of a to z, 0 to 9, - and _"
     );
 }
 
@@ -461,7 +461,7 @@ fn unknown_machines_are_rejected() {
 fn unreadable_files_are_rejected() {
     let folder = Folder::new("errors");
     let bytes = folder.put("bytes.toml", b"name = \"\xff\"");
-    assert_eq!(error(&bytes, &[]), format!("{bytes}: it is no text in UTF-8: byte 8 is not"));
+    assert_eq!(error(&bytes, &[]), format!("{bytes}: it is not text in UTF-8: byte 8 is not"));
     assert!(error_of_file("name = \n").starts_with("mine.toml: it is no TOML: line 1: "));
     assert!(error_of_file("a = 1\na = 2\n").starts_with("mine.toml: it is no TOML: line 2: "));
     for deep in [

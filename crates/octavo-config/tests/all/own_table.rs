@@ -57,7 +57,7 @@ fn own(settings: &[&str]) -> Own {
 }
 
 fn error(settings: &[&str]) -> String {
-    resolve("skylake", settings).expect_err("it is no machine").to_string()
+    resolve("skylake", settings).expect_err("it is not a machine").to_string()
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl HoleSets {
         }
     }
 
-    /// Takes all entries out, which is no invalidation, and leaves no hole.
+    /// Takes all entries out, which is not an invalidation, and leaves no hole.
     pub fn clear(&mut self) {
         match &mut self.sets {
             HeldAs::Nested(sets) => sets.clear(),

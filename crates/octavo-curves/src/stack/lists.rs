@@ -104,7 +104,7 @@ impl Lists {
         self.pages.iter().map(move |pages| pages[lane]).filter(|page| *page != NO_ID)
     }
 
-    /// Adds what was missed at each position to `totals`, and begins anew.
+    /// Adds what was missed at each position to `totals`, and begins again.
     pub fn count(&mut self, totals: &mut [[u64; LANES]; POSITIONS]) {
         for (totals, missed) in totals.iter_mut().zip(&mut self.missed) {
             for (total, missed) in totals.iter_mut().zip(missed) {

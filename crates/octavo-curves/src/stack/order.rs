@@ -32,7 +32,7 @@ pub const NO_ID: u32 = u32::MAX;
 const NEVER: u32 = 0;
 const LONG_AGO: u32 = 1;
 const FIRST_STAMP: u32 = 2;
-/// From this stamp on pages are stamped anew; some slots more still fit.
+/// From this stamp on pages are stamped again; some slots more still fit.
 const LATE_STAMP: u32 = u32::MAX - 4 * SLOTS;
 
 /// An order of last use of at most so many pages.

@@ -52,7 +52,7 @@ pub struct Front {
     guesses: [u8; GUESSES],
     /// The time of the last use: a step for each.
     now: u32,
-    /// The time that was 0 when times were last numbered anew.
+    /// The time that was 0 when times were last renumbered.
     epoch: u64,
     /// Slots taken so far, of so many.
     taken: usize,
@@ -127,7 +127,7 @@ impl Front {
         self.now
     }
 
-    /// For tests: numbers times anew after so few uses that a test comes to it.
+    /// For tests: numbers times again after so few uses that a test comes to it.
     #[cfg(test)]
     pub fn start_late(&mut self) {
         self.now = LATEST / STEP * STEP - 1000 * STEP;
@@ -156,7 +156,7 @@ impl Front {
         self.references[used as usize % (PLACES * PARTS)] += references;
     }
 
-    /// Numbers the last uses anew, without others between, from 1 on.
+    /// Numbers the last uses again, without others between, from 1 on.
     #[cold]
     #[inline(never)]
     fn renumber(&mut self) {

@@ -14,7 +14,7 @@ const SHARE: u64 = 1 << SHARE_LOG2;
 const SHARE_LOG2: u32 = 7;
 /// Bytes of a line.
 const LINE_BYTES: u64 = 64;
-/// Words below are no addresses, but numbers of segments, or addresses of guarded items that did not execute.
+/// Words below are not addresses, but numbers of segments, or addresses of guarded items that did not execute.
 const LEAST_ADDRESS: u64 = 1 << 20;
 /// Words that are looked at together.
 const CHUNK: usize = 8;

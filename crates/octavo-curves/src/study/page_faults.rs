@@ -211,7 +211,7 @@ impl Untouched {
         self.known.as_ref().is_none_or(|known| known.contains(&page))
     }
 
-    /// The base pages are mapped anew, or given back.
+    /// The base pages are mapped again, or given back.
     pub fn emptied(&mut self, pages: Range<u64>) {
         if let Some(known) = &mut self.known
             && !pages.is_empty()

@@ -8,12 +8,12 @@
 
 use super::pages::{Place, Stamps};
 
-/// From this stamp on an order wants to be numbered anew; some 16 million more still fit.
+/// From this stamp on an order wants to be renumbered; some 16 million more still fit.
 const LATE_STAMP: u32 = u32::MAX - (1 << 24);
 
 /// A recency order of pages, known by their places.
 pub struct Recency {
-    /// The stamp that comes in next, and the oldest that may still be taken. 0 is no stamp.
+    /// The stamp that comes in next, and the oldest that may still be taken. 0 is not a stamp.
     next: u32,
     oldest: u32,
     /// Which of the stamps in `oldest..next`, modulo the ring's length, are taken, and by whom.

@@ -326,7 +326,7 @@ impl PageStream {
     }
 
     /// The mapping of the traced base pages `first..end`, relocated from `page` on, has changed:
-    /// regions are asked for anew, and the next touch is a first one.
+    /// regions are asked for again, and the next touch is a first one.
     pub fn mapping_changed(&mut self, first: u64, end: u64, page: u64) {
         self.front.invalidate(first, end);
         self.pages.invalidate(page, page + (end - first));
@@ -417,7 +417,7 @@ impl PageStream {
     }
 
     /// For tests: every order's next stamp, and a check of stamps at every miss; and the front's
-    /// time shortly before it is numbered anew.
+    /// time shortly before it is renumbered.
     #[cfg(test)]
     pub fn start_stamps_at(&mut self, next: u32) {
         self.front.start_late();

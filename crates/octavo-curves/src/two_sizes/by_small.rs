@@ -61,7 +61,7 @@ impl BySmall {
         self.few.invalidate(Located { id: page.id, number: first }, self.blocks_log2);
     }
 
-    /// Takes all entries out, which is no invalidation.
+    /// Takes all entries out, which is not an invalidation.
     pub fn clear(&mut self) {
         self.few.clear();
         self.many.iter_mut().for_each(Indexed::clear);

@@ -112,7 +112,7 @@ impl Indexed {
         self.sets.invalidate(first.id, first.number, numbers_log2);
     }
 
-    /// Takes all entries out, which is no invalidation.
+    /// Takes all entries out, which is not an invalidation.
     pub fn clear(&mut self) {
         self.sets.clear();
     }

@@ -56,7 +56,7 @@ impl Stacked {
         }
     }
 
-    /// Takes all entries out, which is no invalidation.
+    /// Takes all entries out, which is not an invalidation.
     pub fn clear(&mut self) {
         self.stack.iter_mut().for_each(HoleStack::clear);
     }

@@ -12,7 +12,7 @@ use super::{TwoSizesConfig, TwoSizesIndex, TwoSizesSets, TwoSizesStack};
 /// All of them for one stream.
 ///
 /// Each takes many pages at a time, one after the other: so what it holds and what it foresees stays
-/// at hand.
+/// in the processor's caches.
 pub struct Tlbs {
     blocks_log2: u8,
     steps: Steps,
@@ -90,7 +90,7 @@ impl Tlbs {
         self.invalidate(page);
     }
 
-    /// Takes all entries out, which is no invalidation.
+    /// Takes all entries out, which is not an invalidation.
     pub fn clear(&mut self) {
         self.process_steps();
         self.stack.clear();

@@ -7,7 +7,7 @@
 //!   inclusive nor exclusive: an eviction from one leaves the others.
 //! - An evicted dirty line is written back to the next level: it makes the line there dirty, without a use
 //!   for the policy, or allocates an entry (without a read, since the whole line is written). A write-back is
-//!   counted at its source, and is no access at its destination.
+//!   counted at its source, and is not an access at its destination.
 //! - On a miss the outer levels are filled first, and each writes back its eviction before the next level is
 //!   filled.
 //! - The latency of a level is the total of a hit there, measured from the core, including the levels before.

@@ -266,12 +266,12 @@ impl PrivateCaches {
         self.l2.translations.as_ref().map(|translations| translations.counters)
     }
 
-    /// The contents of a line of translations, if the second level holds it. That is no use of the line.
+    /// The contents of a line of translations, if the second level holds it. That is not a use of the line.
     pub fn translation_words(&mut self, line: TranslationLine) -> Option<&mut TranslationWords> {
         self.l2.translation_words(line)
     }
 
-    /// Uses a line of translations that the second level holds, which is no access in its counters. Returns the
+    /// Uses a line of translations that the second level holds, which is not an access in its counters. Returns the
     /// latency in cycles.
     pub fn use_translations(&mut self, line: TranslationLine) -> u32 {
         self.l2.use_translations(line);

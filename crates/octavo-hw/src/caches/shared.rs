@@ -112,7 +112,7 @@ impl SharedCache {
         self.fill(line)
     }
 
-    /// Reads a line for a prefetch, which is no access of the last level.
+    /// Reads a line for a prefetch, which is not an access of the last level.
     pub(super) fn prefetch(&mut self, line: u64) -> Served {
         if self.llc.look_up(line, false) {
             return Served { by: ServedBy::Llc, latency_cycles: self.llc.latency_cycles };

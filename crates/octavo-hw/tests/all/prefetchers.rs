@@ -361,7 +361,7 @@ fn instructions_share_a_place_by_the_low_bits_of_their_address() {
 }
 
 /// Lines 0 and 1 begin, 2 asks for 3 and 4, 3 for 5 and 6, until the streamer is 8 lines ahead. It stops at the end of
-/// the page; the next one begins anew.
+/// the page; the next one begins again.
 #[test]
 fn streamer_goes_ahead_in_a_page() {
     let mut caches = caches(NONE, by_page(STREAMER));

@@ -337,7 +337,7 @@ fn later(cycles: u32, late: i64) -> u64 {
     (i64::from(cycles) + late).max(1) as u64
 }
 
-/// The parts of memory: what is no tier is local, and tiers follow it up to the end.
+/// The parts of memory: what is not a tier is local, and tiers follow it up to the end.
 fn drams(machine: &MachineConfig) -> Vec<(u64, Option<Dram>)> {
     let line_bytes = machine.cache.line_bytes;
     let memory = machine.host.as_ref().map_or(&machine.memory, |host| &host.memory);
@@ -525,7 +525,7 @@ impl NaiveCore {
         let handled = entry.data().filter_map(|of| of.2);
         let handled: Vec<Cost> = handled.filter(|cost| cost.handler_cycles > 0).collect();
         if !handled.is_empty() {
-            // Executed as far as its references, then fetched and dispatched anew.
+            // Executed as far as its references, then fetched and dispatched again.
             let mut at = operands.max(dispatched + 1);
             for cost in &handled {
                 at = self.interrupt(at, cost, &mut waits);

@@ -18,7 +18,7 @@
 //!   each level that it misses, a line from memory its bank and channel. All are given in program order, to the
 //!   earliest time that is free.
 //! - A load whose frame is predicted goes on at once. It commits after the walk that verifies the prediction; if that
-//!   was wrong, it waits for the walk as ever, and all behind it is fetched again, as behind a mispredicted branch.
+//!   was wrong, it waits for the walk as usual, and all behind it is fetched again, as behind a mispredicted branch.
 //! - Commit: in order, `commit_width` a cycle. Stores then enter the data cache in order.
 //!
 //! The machine has played the accesses in program order and gives the cost of each walk and line. If a
@@ -369,7 +369,7 @@ impl<V: Lanes> SimpleOperands<V> {
     }
 }
 
-/// Whether any of an entry's references is no fetch.
+/// Whether any of an entry's references is not a fetch.
 #[inline(always)]
 fn refer_to_data<V>(references: &[Referenced<V>]) -> bool {
     references.iter().any(|of| !of.reference.is_fetch())

@@ -1,7 +1,7 @@
 //! Page walkers: which entries a walk reads, by what the walker of a core has cached.
 //!
 //! A walk may prefetch entries: lines that are asked for as the walk begins, all at once, at addresses that need no walk to
-//! be found. The walk reads its entries one after another all the same. The read of a prefetched entry takes what it takes
+//! be found. The walk reads its entries one after another nevertheless. The read of a prefetched entry takes what it takes
 //! to find the line in the cache that the prefetch has filled, or until the line has come, if that is later. Lines that the
 //! walk does not read delay nothing.
 //!

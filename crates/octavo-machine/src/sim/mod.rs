@@ -61,7 +61,7 @@ pub struct SimConfig {
     pub native_layout: bool,
     /// Instructions that are simulated before counting starts.
     pub warm_up_instructions: u64,
-    /// Whether cores do not execute the warm-up: caches, TLBs and memory change as ever, and no time passes.
+    /// Whether cores do not execute the warm-up: caches, TLBs and memory change as usual, and no time passes.
     pub is_fast_forwarded: bool,
     /// Length of an interval in instructions, if intervals are reported.
     pub interval_instructions: Option<u64>,

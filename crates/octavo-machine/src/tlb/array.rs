@@ -114,7 +114,7 @@ impl<E: Entry> PageArray<E> {
         self.look_up_kind_if(asid, page, order, |_| true)
     }
 
-    /// As [`PageArray::look_up_kind`], except that an entry that does not suffice is no hit.
+    /// As [`PageArray::look_up_kind`], except that an entry that does not suffice is not a hit.
     pub fn look_up_kind_if(
         &mut self,
         asid: Asid,

@@ -113,7 +113,7 @@ impl<E: Entry> Tlb<E> {
         Some(&self.arrays[number].entries)
     }
 
-    /// As [`Tlb::array_of`], to fill or use entries that are no pages.
+    /// As [`Tlb::array_of`], to fill or use entries that are not pages.
     pub fn array_of_mut(&mut self, size: PageSize) -> Option<&mut E::Array> {
         let (number, _) = self.place_of(size)?;
         self.recent.clear();
@@ -304,7 +304,7 @@ impl<E: Entry> Tlb<E> {
 }
 
 impl<E: Entry<Array = PageArray<E>>> Tlb<E> {
-    /// Whether an entry covers a base page. This is no look-up: it is not counted, and no use of the entry.
+    /// Whether an entry covers a base page. This is not a look-up: it is not counted, and is not a use of the entry.
     pub fn holds(&self, asid: Asid, page: PageNumber) -> bool {
         self.arrays.iter().any(|array| array.entries.holds(asid, page))
     }

@@ -3,7 +3,7 @@
 //!
 //! "The vector can be cached with the TLBs and does not actually need to be loaded on a page walk": a new
 //! entry knows no bit, and learns each bit when it is stored. Second-level entries know none, so that a
-//! refill from there starts anew.
+//! refill from there starts again.
 
 use octavo_hw::Asid;
 use octavo_os::page_table::parts_of;

@@ -39,7 +39,7 @@ impl Memory {
     }
 
     /// Chooses the anchor distance of each process, if it is time; `instructions` is the number executed so far. Another
-    /// distance writes the anchors anew and invalidates all pages.
+    /// distance writes the anchors again and invalidates all pages.
     pub(crate) fn choose_anchor_distances(&mut self, instructions: u64) {
         let Some(of) = self.format.anchors.filter(|_| self.chooses_anchor_distances(instructions))
         else {

@@ -99,7 +99,7 @@ impl PageTable {
             .map_or(0, |range| (range.pages.end - first).min(1 << self.anchors.log2))
     }
 
-    /// Changes the distance and writes all anchors anew. Returns their number.
+    /// Changes the distance and writes all anchors again. Returns their number.
     pub fn set_anchor_log2(&mut self, log2: u8) -> u64 {
         self.anchors = Anchors::new(log2);
         if log2 == 0 {

@@ -1,5 +1,5 @@
 //! The bits of page-table entries: x86-64, with extensions for pages of intermediate sizes (powers of two that
-//! are no level's own), pages with holes and gapped pages.
+//! are not a level's own), pages with holes and gapped pages.
 
 use octavo_types::{FrameNumber, PageSize, Protection};
 

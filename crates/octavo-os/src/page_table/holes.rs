@@ -3,7 +3,7 @@
 //!
 //! A node of level 2 has a *shadow node* in the frame behind its own. The level-2 entry of a page with holes
 //! holds the frame of the region and a filter of eight bits for the parts with holes; the entry in the shadow
-//! node points to a node of level 1 with the entries of the holes. There, a base page that is no hole has an
+//! node points to a node of level 1 with the entries of the holes. There, a base page that is not a hole has an
 //! empty entry, and a hole without a page has a non-present entry marked as a hole.
 //!
 //! Queries see its parts as base pages: a part is a 4 KiB page at its place in the region, a hole a page

@@ -5,7 +5,7 @@
 //! - An area is a mapping, or the part of a mapping that is new, of at least so many pages. It becomes one when it is
 //!   mapped or grows, and lasts until nothing is mapped in it.
 //! - An area has a *region* of frames for each level whose nodes are sorted, with a place for each node that it may need. A
-//!   node is made at its place. A place without a node takes memory all the same. Areas share a region that has the places
+//!   node is made at its place. A place without a node takes memory nevertheless. Areas share a region that has the places
 //!   of both; a place serves the one node that maps its addresses.
 //! - A node that was there before the region stays where it is, and its place stays empty: a hole. But where an area needs a
 //!   single node and that exists, the region is the node itself.
@@ -13,7 +13,7 @@
 //!   [ensured and not used](crate::frames::Frames::allocate_surplus), and a region is a 64th of memory at most. An area
 //!   without a region for each level is none, and its nodes are ordinary.
 //! - There are 1024 areas at most at a time, so that a program with very many mappings costs no more than any other. What
-//!   is mapped beyond them is no area.
+//!   is mapped beyond them is not an area.
 //! - Hardware knows the largest areas, as many as it has registers. (Of areas of equal size, those at lower addresses.)
 
 use std::cmp::Reverse;

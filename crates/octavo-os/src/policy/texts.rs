@@ -30,7 +30,7 @@ impl Texts {
     ///
     /// # Errors
     ///
-    /// If a text is no value of its field.
+    /// If a text is not a value of its field.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, AllowedValues> {
         let fields = self.0.iter().map(|(name, text)| (name.as_str(), Text(text)));
         T::deserialize(MapDeserializer::new(fields))

@@ -106,7 +106,7 @@ fn exact_snapshot_restores_every_frame() {
     }
     let peaks = Owner::ALL.map(|owner| frames.peak_frames(owner));
     assert_eq!(peaks.iter().sum::<u64>(), 4096 - 1536);
-    // Larger than any block of Linux, but 1024 frames from 1536 on are no aligned block.
+    // Larger than any block of Linux, but 1024 frames from 1536 on are not an aligned block.
     assert_eq!(frames.buddy().largest_free_order(), Some(Order::HUGE));
     let refused = start(snapshot, 8192, 1).unwrap_err();
     assert_eq!(
@@ -240,7 +240,7 @@ fn damaged_files_are_rejected() {
         assert!(Snapshot::from_bytes(&changed).is_err(), "bit {bit}");
     }
     let refused = |bytes: &[u8]| Snapshot::from_bytes(bytes).unwrap_err().to_string();
-    assert_eq!(refused(b"PK"), "it is no snapshot of Octavo");
+    assert_eq!(refused(b"PK"), "it is not a snapshot of Octavo");
     let mut newer = bytes.clone();
     newer[8] = 2;
     assert_eq!(refused(&newer), "it is a snapshot of version 2, and this Octavo reads version 1");

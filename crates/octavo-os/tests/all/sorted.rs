@@ -125,7 +125,7 @@ fn node_that_was_there_is_a_hole() {
         assert_eq!((walked[0] == computed[0], walked[1]), (is_sorted, computed[1]), "{at}");
     }
     assert_eq!(page_table_frames(&os), 4 + 3, "three places, the first of them empty");
-    // A node made anew has its place.
+    // A node made again has its place.
     unmap(&mut os, process, 10, 1);
     unmap(&mut os, process, 100, 1);
     touch(&mut os, process, 101);

@@ -17,7 +17,7 @@ pub enum FindingKind {
     NotWritable,
     /// A fetch from memory that may not be executed.
     NotExecutable,
-    /// An address that no processor takes: bits 57 to 63 are no copies of bit 56.
+    /// An address that no processor takes: bits 57 to 63 are not copies of bit 56.
     NotCanonical,
     /// An event about mappings that cannot have succeeded.
     MappingOrder,

@@ -6,7 +6,7 @@
 //!
 //! - stacks, which grow when they are touched; the trace records their growth late or not at all;
 //! - faults that a program means to take (a guard page, a null pointer that its signal handler
-//!   makes an exception of): what the signal SIGSEGV or SIGBUS follows at once is no finding;
+//!   makes an exception of): what the signal SIGSEGV or SIGBUS follows at once is not a finding;
 //! - the page of system calls that old kernels map into every program, and the code that Valgrind
 //!   puts in its place and in that of some functions of the loader;
 //! - `munmap` of what was never mapped, which Linux allows;

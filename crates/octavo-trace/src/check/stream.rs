@@ -41,7 +41,7 @@ pub struct StreamChecker {
     exited: bool,
     instructions: u64,
     references: u64,
-    /// Executions in the batch at hand.
+    /// Executions in the current batch.
     executions: usize,
     /// Findings of the last execution, unless a signal follows.
     pending: Vec<Waiting>,

@@ -63,7 +63,7 @@ impl ColumnBatch {
             1 => ItemKind::Load,
             2 => ItemKind::Store,
             3 => ItemKind::Modify,
-            code => return Err(format!("{code} is no kind of reference: these are 0 to 3")),
+            code => return Err(format!("{code} is not a kind of reference: these are 0 to 3")),
         };
         Ok(Row {
             kind,

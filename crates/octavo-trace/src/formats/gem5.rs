@@ -154,7 +154,7 @@ impl Gem5Reader {
             let used = if self.stage == Stage::Magic {
                 let Some(magic) = bytes.first_chunk() else { break };
                 if *magic != MAGIC {
-                    return Err("is no packet trace of gem5".to_owned());
+                    return Err("is not a packet trace of gem5".to_owned());
                 }
                 self.stage = Stage::Header;
                 magic.len()

@@ -181,7 +181,7 @@ impl Word<'_> {
     }
 }
 
-/// Whether a word is an event's name: it ends with a colon, and is no time.
+/// Whether a word is an event's name: it ends with a colon, and is not a time.
 fn is_event(word: &[u8]) -> bool {
     let name = word.strip_suffix(b":");
     name.is_some_and(|name| name.iter().any(u8::is_ascii_alphabetic))
@@ -238,7 +238,7 @@ impl Text {
                 None if line.is_empty() || line[0] == b'#' => {}
                 None => {
                     let line = quoted(line);
-                    return Err(format!("`{line}` is no sample of `perf mem report -D`"));
+                    return Err(format!("`{line}` is not a sample of `perf mem report -D`"));
                 }
             }
             return Ok(());
@@ -312,7 +312,7 @@ fn is_message(line: &[u8]) -> bool {
 }
 
 fn not_perfs(line: &[u8]) -> String {
-    format!("`{}` is no sample of `perf script` with a data address", quoted(line))
+    format!("`{}` is not a sample of `perf script` with a data address", quoted(line))
 }
 
 impl Reader for PerfReader {

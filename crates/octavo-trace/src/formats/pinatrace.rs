@@ -74,7 +74,7 @@ impl State {
         Ok(())
     }
 
-    /// A line that is no reference.
+    /// A line that is not a reference.
     fn other(&mut self, text: &[u8]) -> Result<(), String> {
         match text.trim_ascii() {
             b"" => Ok(()),

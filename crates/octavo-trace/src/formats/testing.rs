@@ -1,7 +1,7 @@
 //! Helpers of the tests of all formats: random streams, writing them into memory, reading bytes
 //! back into a plain list of references.
 
-// A helper that no format's tests happen to need is no mistake.
+// A helper that no format's tests happen to need is not a mistake.
 #![allow(dead_code)]
 
 use std::io::{self, Cursor, Read};
@@ -260,7 +260,7 @@ mod all_formats {
     use super::*;
     use crate::formats::FORMATS;
 
-    /// Reads `bytes` as every format: whatever comes of it, it comes.
+    /// Reads `bytes` as every format; the result does not matter, but it must end.
     fn read_as_all(bytes: &[u8]) {
         for format in FORMATS {
             (format.recognise)(&bytes[..bytes.len().min(4096)]);

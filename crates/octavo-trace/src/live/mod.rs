@@ -225,7 +225,7 @@ fn in_a_sentence(said: &str) -> String {
         rest.map_or(line, |(_, rest)| rest).trim()
     });
     let words: Vec<&str> = bare.filter(|line| !line.is_empty()).collect();
-    if words.is_empty() { "Valgrind ended without a word".to_owned() } else { words.join("; ") }
+    if words.is_empty() { "Valgrind ended without a message".to_owned() } else { words.join("; ") }
 }
 
 #[cfg(test)]
@@ -238,6 +238,6 @@ mod tests {
             in_a_sentence("==12== octavo tracer: no\n==12==\nvalgrind: oh\n"),
             "octavo tracer: no; valgrind: oh"
         );
-        assert_eq!(in_a_sentence("==12== \n"), "Valgrind ended without a word");
+        assert_eq!(in_a_sentence("==12== \n"), "Valgrind ended without a message");
     }
 }

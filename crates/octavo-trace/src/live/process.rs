@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub struct Pid(pub u32);
 
 impl Pid {
-    /// Sends a signal; a process that is gone already is no error.
+    /// Sends a signal; a process that is gone already is not an error.
     pub fn signal(self, signal: i32) {
         // SAFETY: a plain system call.
         unsafe { libc::kill(self.0 as libc::pid_t, signal) };

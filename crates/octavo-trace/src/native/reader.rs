@@ -94,7 +94,7 @@ impl NativeSource {
         // The manifest is the first frame.
         let mut none = Batch::default();
         if source.read_frame(&mut none)?.is_some() || source.manifest.is_none() {
-            return Err(source.wrong("its first frame is no manifest"));
+            return Err(source.wrong("its first frame is not a manifest"));
         }
         Ok(source)
     }
@@ -152,11 +152,11 @@ impl NativeSource {
         let mut header = [0; FILE_HEADER_BYTES];
         let (magic, rest) = header.split_at_mut(MAGIC.len());
         self.bytes.read_exact(magic).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => TraceError::whole(&self.name, "is no native trace"),
+            ErrorKind::UnexpectedEof => TraceError::whole(&self.name, "is not a native trace"),
             _ => self.unread(&error),
         })?;
         if *magic != MAGIC {
-            return Err(TraceError::whole(&self.name, "is no native trace"));
+            return Err(TraceError::whole(&self.name, "is not a native trace"));
         }
         self.bytes.read_exact(rest).map_err(|error| self.unread(&error))?;
         let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));

@@ -15,7 +15,7 @@ use crate::stream::{StreamEnd, StreamIdentity};
 use crate::words_hash::WordsHash;
 
 /// About how many words a chunk holds. More compress better; fewer are lost when the writer is
-/// killed, and fewer are decoded in vain when a reader looks for an instruction.
+/// killed, and fewer are decoded without need when a reader looks for an instruction.
 pub const CHUNK_WORDS: usize = 1 << 20;
 /// A chunk is written after so long at the latest, when words come.
 const CHUNK_TIME: Duration = Duration::from_secs(5);

@@ -24,7 +24,7 @@ pub enum DecodeError {
         /// The number that came.
         got: u64,
     },
-    /// A definition is no segment.
+    /// A definition is not a segment.
     #[error("segment {id} is not well formed: {source}")]
     Segment {
         /// Its number.

@@ -108,13 +108,13 @@ impl Slot {
         self.u64(slot::CHUNKS_PUBLISHED).load(Ordering::Acquire)
     }
 
-    /// Whether the chunk at hand is among so many published. More than a ring ahead is no tracer of
+    /// Whether the current chunk is among so many published. More than a ring ahead is not a tracer of
     /// ours.
     fn is_whole(&self, published: u64) -> bool {
         (1..=format::CHUNKS as u64).contains(&published.wrapping_sub(self.chunk))
     }
 
-    /// Reads the rest of the chunk at hand, which is published.
+    /// Reads the rest of the current chunk, which is published.
     fn read_chunk(&mut self, take: &mut impl FnMut(&[u64])) -> usize {
         let index = (self.chunk % format::CHUNKS as u64) as usize;
         let end = self.u32(slot::CHUNK_WORDS + 4 * index).load(Ordering::Relaxed) as usize;
@@ -132,7 +132,7 @@ impl Slot {
         count
     }
 
-    /// Reads what has been added to the draft of the chunk at hand, or the chunk if it is published
+    /// Reads what has been added to the draft of the current chunk, or the chunk if it is published
     /// meanwhile.
     fn read_draft(&mut self, published: u64, take: &mut impl FnMut(&[u64])) -> usize {
         let end = self.drafted_words();

@@ -25,7 +25,7 @@ const WAITING: usize = 2;
 /// A message of the thread: a block, and how much was read into it or the error.
 type Message = (Vec<u8>, io::Result<usize>);
 
-/// An input, some of which is at hand.
+/// An input, some of which is in memory.
 pub(crate) struct Blocks {
     name: String,
     meter: Meter,
@@ -45,7 +45,7 @@ enum Feed {
 }
 
 impl Blocks {
-    /// Reads `input`. Nothing is at hand before [`Blocks::more`].
+    /// Reads `input`. Nothing is in memory before [`Blocks::more`].
     pub(crate) fn new(input: Input) -> Self {
         Blocks {
             name: input.name().to_owned(),
@@ -82,7 +82,7 @@ impl Blocks {
         self.block.len() - MAX_REST_BYTES
     }
 
-    /// Puts more behind what is at hand, which must not be more than [`MAX_REST_BYTES`], and says
+    /// Puts more behind what is in memory, which must not be more than [`MAX_REST_BYTES`], and says
     /// how much; 0 at the end. All that was read before an error is given before the error.
     pub(crate) fn more(&mut self) -> io::Result<usize> {
         if matches!(self.feed, Feed::Here(_)) && self.read_here >= HERE_BYTES {
@@ -150,7 +150,7 @@ fn read_all(mut input: Input, send: &SyncSender<Message>, free: &Receiver<Vec<u8
     }
 }
 
-/// Reads whatever comes at once, for all that signals do.
+/// Reads what one call gives; a call that a signal interrupts is repeated.
 fn read_once(input: &mut Input, block: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(block) {

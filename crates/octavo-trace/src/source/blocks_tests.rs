@@ -61,7 +61,7 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8).collect()
 }
 
-/// Reads to the end or an error, each time leaving of what is at hand what `rests` says.
+/// Reads to the end or an error, each time leaving of what is in memory what `rests` says.
 fn read(blocks: &mut Blocks, rests: &[usize]) -> (Vec<u8>, Option<String>) {
     let mut all = Vec::new();
     for rest in rests.iter().cycle() {

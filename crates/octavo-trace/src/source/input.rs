@@ -139,7 +139,7 @@ impl Input {
         &self.name
     }
 
-    /// The file or directory, where it is one: a format that must seek opens it anew.
+    /// The file or directory, where it is one: a format that must seek opens it again.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

@@ -57,7 +57,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Makes it empty, to be filled anew.
+    /// Makes it empty, to be filled again.
     pub fn clear(&mut self) {
         self.words.clear();
         self.places.clear();

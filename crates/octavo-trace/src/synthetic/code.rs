@@ -23,7 +23,7 @@ const UNDEFINED: u32 = u32::MAX;
 
 /// One copy of the loop.
 ///
-/// An instruction either loads or stores, so where the stores are no whole number in each round,
+/// An instruction either loads or stores, so where the stores are not a whole number in each round,
 /// there are two bodies side by side, the second with one store more, and they run so often that
 /// the fraction is met.
 pub(super) struct Body {

@@ -107,7 +107,7 @@ fn plan_of(
     for (name, value) in table {
         given.push((name.clone(), scalar(&name, value)?));
     }
-    // A part's weight is no parameter of its kind.
+    // A part's weight is not a parameter of its kind.
     let mut outer = Parameters::new(&kind, given);
     let weight = if role == Role::Part {
         outer.count(&["weight"], (1, MAX_WEIGHT))?.unwrap_or(1)

@@ -138,7 +138,7 @@ mod tests {
             let found = (0..slots).filter(|slot| unused.has(slot * slot_bytes + 7)).count() as u64;
             let wanted = (slots as f64 * share as f64 / WHOLE as f64).round() as u64;
             prop_assert_eq!(found, wanted.min(slots - 1));
-            prop_assert!(unused.has(slots * slot_bytes), "what is left at the end is no slot");
+            prop_assert!(unused.has(slots * slot_bytes), "what is left at the end is not a slot");
         }
     }
 }

@@ -102,7 +102,7 @@ pub(super) struct Picked {
     /// Of each element.
     span_bytes: u64,
     access_bytes: u64,
-    /// The element at hand, and how much of it has been read.
+    /// The current element, and how much of it has been read.
     start: u64,
     done_bytes: u64,
 }

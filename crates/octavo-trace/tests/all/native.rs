@@ -158,7 +158,7 @@ fn a_flipped_bit_of_the_file_header_is_found_or_makes_an_older_version() {
 fn faults_are_one_sentence() {
     let whole = trace(&[vec![]]);
     let sentence = |bytes: &[u8]| read(bytes).1.unwrap().to_string();
-    assert_eq!(sentence(b"no such thing at all"), "`t.oct` is no native trace");
+    assert_eq!(sentence(b"no such thing at all"), "`t.oct` is not a native trace");
     let mut newer = whole.clone();
     newer[8] = 9;
     assert_eq!(

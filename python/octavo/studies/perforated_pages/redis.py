@@ -294,7 +294,7 @@ def _ask(
 ) -> None:
     """Stores every key, leaves a mark in the trace, looks random keys up, and ends the server.
 
-    The mark is a library that is no module of Redis: it is mapped, refused and unmapped again.
+    The mark is a library that is not a module of Redis: it is mapped, refused and unmapped again.
     """
     keys, lookups = numbers
     with socket.socket(socket.AF_UNIX) as client:

@@ -37,7 +37,7 @@ instructions, shares of the baseline's misses and references of walks that are g
 times with latencies added up, and times where memory is fragmented.
 """
 INTENSE_MPKI = 5.0
-"""Section IV-A: of programs that are no workloads, those with more misses than that are averaged
+"""Section IV-A: of programs that are not workloads, those with more misses than that are averaged
 apart.
 """
 

@@ -140,7 +140,7 @@ impl Blocks {
         }
     }
 
-    /// A range is no longer mapped, or mapped anew: blocks that begin there are gone, and one that
+    /// A range is no longer mapped, or mapped again: blocks that begin there are gone, and one that
     /// reaches into it ends there.
     pub fn cut(&mut self, range: AddrRange) {
         let (start, end) = (range.start().raw(), range.end().raw());

@@ -1,7 +1,7 @@
 //! Misses of data attributed to the block that holds the address, as it is at the time of the miss,
 //! and to the instruction. Outside blocks they are attributed to the region.
 //!
-//! The study counts misses as ever, and the attribution is asked after an access that has missed: the
+//! The study counts misses as usual, and the attribution is asked after an access that has missed: the
 //! cost is one look-up of the block and one of the pair of stack and instruction for each miss.
 
 mod blocks;
@@ -59,7 +59,7 @@ pub struct Attribution {
     /// The row in `counts`.
     rows: HashMap<(Place, VirtAddr), u32, RandomState>,
     counts: Vec<u64>,
-    /// The instruction executed last before the segment at hand.
+    /// The instruction executed last before the current segment.
     last: VirtAddr,
     is_counting: bool,
 }

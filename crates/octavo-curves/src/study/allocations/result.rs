@@ -25,7 +25,7 @@ pub struct CodePlace {
 /// All blocks that one caller has allocated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllocationSite {
-    /// The caller: the first one that is no wrapper.
+    /// The caller: the first one that is not a wrapper.
     pub place: CodePlace,
     /// Its address, as traced.
     pub address: VirtAddr,

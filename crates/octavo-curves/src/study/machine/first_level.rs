@@ -165,7 +165,7 @@ impl FirstLevel {
         self.slots[entry] = slot as u8;
     }
 
-    /// The entry that gives way where pages of the front use all entries of the set.
+    /// The entry that is evicted where pages of the front use all entries of the set.
     #[inline(never)]
     fn victim_in_front(&self, key: u64, front: &Front) -> usize {
         let set = self.set_of(key);

@@ -56,7 +56,7 @@ pub struct TlbsOfSize {
 pub struct ArrayShape {
     /// Bytes that an entry covers: the page size, or a part of it where the array holds no pages so large.
     pub entry_size: PageSize,
-    /// Sets, chosen by the low bits of the page number (by the remainder where it is no power of two).
+    /// Sets, chosen by the low bits of the page number (by the remainder where it is not a power of two).
     pub sets: u32,
     /// Entries of a set.
     pub ways: u32,

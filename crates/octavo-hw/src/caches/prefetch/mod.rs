@@ -8,7 +8,7 @@
 //!   its prefetches. Fetches, page walks and tables of designs train nothing, and use no prefetched line up.
 //! - Prefetches follow the access that causes them at once: those of the second level, then those of the first, the
 //!   stride prefetcher's before the streamer's, and the region prefetcher's last. A prefetch into the first level reads
-//!   the second, which it trains in turn. Look-ups of prefetches are no accesses in the counters of caches.
+//!   the second, which it trains in turn. Look-ups of prefetches are not accesses in the counters of caches.
 //! - A line that the level has already is not prefetched, nor one that falls into the first-level set of the access:
 //!   the accessed line stays in the first level until another access.
 

@@ -15,7 +15,7 @@
 //!   pages where there are huge pages. Another distance writes all anchors again and flushes the TLBs of the process.
 //!
 //! The formula is that of a tool of other authors (`page-collect` of Alverti et al., ISCA 2020), who call it optimistic;
-//! the text of the paper was not at hand beyond its abstract. From memory, and not verified, are the distances from 2 to
+//! the text of the paper was not available beyond its abstract. From memory, and not verified, are the distances from 2 to
 //! 2^16, the additional cycle of an anchor's look-up, its set, and that the walk reads both entries.
 //!
 //! Assumptions: the distance is chosen at the first occasion and every `anchor.choose_every_instructions` from then on,

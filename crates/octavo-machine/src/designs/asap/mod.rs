@@ -7,7 +7,7 @@
 //!   (`page_table_bytes`): 4 KiB for each 2 MiB, and for each 1 GiB, of the area.
 //! - A core has registers with the bounds of areas and the addresses of their regions. A miss of the second-level TLB in
 //!   an area prefetches the lines of both entries, at base plus offset, as the walk begins.
-//! - The walk goes on as ever, through walk caches and from entry to entry, and its result alone is used: a wrong or useless
+//! - The walk goes on as usual, through walk caches and from entry to entry, and its result alone is used: a wrong or useless
 //!   prefetch costs bandwidth and places in caches. So page tables, TLBs and the permissions of pages are those of x86-64.
 //! - In a guest, both tables may be such. The walk of the guest's table prefetches its entries as it begins; the
 //!   host has backed the guest's regions by contiguous memory, and the registers have host-physical addresses, so that a
@@ -23,16 +23,16 @@
 //! from DRAM, those of prefetches among them, use its banks and channels, and what they wait there is added to the walk,
 //! also for a prefetch whose wait would be hidden. Prefetches take none of the core's places for outstanding misses.
 //!
-//! Assumptions: the paper's abstract was read, and what others write about it; its text was not at hand. From memory are the
+//! Assumptions: the paper's abstract was read, and what others write about it; its text was not available. From memory are the
 //! number of registers (the paper finds that sixteen areas cover nearly all memory of its programs), that both levels are
 //! prefetched on each miss whatever the walk caches hold, and that guest and host can each have either level: the
 //! paper compares P1g, P1g + P2g, P1g + P1h and all four. The smallest area is assumed. An area is a mapping as it is
 //! made, or the part by which one grows, until nothing is mapped there; it has a region for each level or is none. A node
 //! that was there before stays where it is, which makes a hole. A region takes a 64th of memory at most, so that a mapping much larger
-//! than memory, which a program can hardly use, is no area; and there are 1024 areas at most. The registers have the largest areas of the running
+//! than memory, which a program can hardly use, is not an area; and there are 1024 areas at most. The registers have the largest areas of the running
 //! process, and change at no cost. Where the guest has used memory of a region before, so that the host has backed it page
 //! by page, its entries are not prefetched; otherwise the host maps it in pages of 4 KiB. Areas of pages of 2 MiB have places
-//! for nodes of level 1, too, and their entries are prefetched in vain.
+//! for nodes of level 1, too, and prefetches of their entries are useless.
 
 #[cfg(test)]
 mod naive;

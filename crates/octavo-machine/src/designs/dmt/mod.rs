@@ -21,7 +21,7 @@
 //! without areas, unless the area has no place for it.
 //!
 //! Assumptions: the paper's abstract was read, and the authors' kernel and evaluation (`xlab-uiuc/dmt`, commit 80328c2); the text of
-//! the paper was not at hand. Of the kernel are the number of registers, the smallest mapping, the share of addresses for
+//! the paper was not available. Of the kernel are the number of registers, the smallest mapping, the share of addresses for
 //! mappings to share an area, that registers go to mappings as pages of them are first used, that an area is made then, for
 //! all of the mapping, and that it doubles as it grows. Of the evaluation is what a walk reads: one entry, two for
 //! pvDMT, three for DMT in a guest. The kernel has no areas of level 2, so those are from others' accounts of the paper, as is that

@@ -561,7 +561,7 @@ fn walks_read_one_entry_of_each_table() {
     assert_eq!(get(&second_pass("dmt", &plain)), [200, 600]);
 }
 
-/// Pages are mapped anew, and moved to a longer mapping, whose next node makes the area there. Each translation is
+/// Pages are mapped again, and moved to a longer mapping, whose next node makes the area there. Each translation is
 /// checked against the page table.
 #[test]
 fn areas_follow_changes_of_mappings() {

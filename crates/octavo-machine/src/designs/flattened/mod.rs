@@ -17,7 +17,7 @@
 //! Assumptions: the paper's abstract and a summary of it were read, which state the above. Which pairs of levels are merged
 //! is a choice of the operating system there; here it is a setting. A block is allocated as one of data, of memory that the
 //! operation under way does not need. A node stays where it is, merged or not, until an operation leaves it empty: it is not
-//! freed and made anew where pages of other sizes replace its only page. The entry of a merged node counts as one of the
+//! freed and made again where pages of other sizes replace its only page. The entry of a merged node counts as one of the
 //! lower of its levels: the machine's walk cache of level 3 holds what leads to merged nodes of levels 2 and 1, and its
 //! caches of levels 2 and 4 hold what ordinary nodes need. The accessed and dirty bits of a 2 MiB page are taken as those of
 //! all its entries. Clearing a node costs no time, as other work of the operating system.

@@ -39,11 +39,11 @@ use crate::config::ConfigError;
 use crate::counters::{Counters, Lookups};
 use crate::design::{AddressSpace, Design};
 use crate::env::{CompositePages, Env};
-use crate::state::Part;
 use crate::front::LineAccess;
+use crate::state::Part;
+use crate::tlb::{L1Tlb, Lookup, Tlb, Translation};
 pub use policy::{GAPPED_PAGES, GtsmPolicyConfig};
 pub use settings::GtsmSettings;
-use crate::tlb::{L1Tlb, Lookup, Tlb, Translation};
 
 /// Gap-Tolerant Sequential Mapping.
 #[rustfmt::skip]
@@ -168,7 +168,7 @@ impl Gtsm {
         held: Lookup,
     ) -> Option<Translation> {
         let translation = self.walk(env, page, access, held.is_clean())?;
-        let base_page_of = if translation.is_gapped() {
+        let base_page = if translation.is_gapped() {
             self.base_page_of(env, page, &translation, true)
         } else {
             translation
@@ -177,10 +177,10 @@ impl Gtsm {
             if !matches!(held, Lookup::Miss) {
                 l2.remove(env.asid(), page);
             }
-            let kept = if l2.has_sets_of(PageSize::HUGE) { translation } else { base_page_of };
+            let kept = if l2.has_sets_of(PageSize::HUGE) { translation } else { base_page };
             l2.fill(env.asid(), page, kept, 1);
         }
-        Some(base_page_of)
+        Some(base_page)
     }
 
     /// The base page of a gapped page, by the bitmap of its chunk. With `continues_walk`, a walk has just

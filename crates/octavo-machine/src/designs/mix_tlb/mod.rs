@@ -11,7 +11,7 @@
 //!   in the second level it is a run of them (a length).
 //! - 4 KiB pages have an entry each, so that without superpages this is a plain set-associative TLB.
 //!
-//! The text of the paper was not at hand, except for its abstract. These points are from memory of it: bitmaps in the
+//! The text of the paper was not available, except for its abstract. These points are from memory of it: bitmaps in the
 //! first level and lengths in the second, as many superpages of a bundle as sets, and mirrors that a miss fills. That the
 //! dirty bit of a bundle is set only if it is set in all of its superpages is from there, too; here all are alike.
 //!

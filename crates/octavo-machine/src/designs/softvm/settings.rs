@@ -55,7 +55,7 @@ pub struct VirtualCacheLevel {
     pub ways: Ways,
     /// Bytes of a line; none for those of the level before, and `cache.line_bytes` before the first.
     pub line_bytes: Option<u64>,
-    /// Which line of a full set gives way.
+    /// Which line of a full set is evicted.
     pub replacement: Replacement,
 }
 

@@ -9,14 +9,14 @@
 //!   With a confidence of 2 or 3, the instruction goes on at the page less the offset while the walk verifies it. If the frame
 //!   is wrong, all behind the instruction is flushed, and it waits for the walk.
 //! - After the walk, the entry's confidence rises by 1 if the offset is that of the page, and falls by 1 if it is not; at 0
-//!   the offset gives way to the new one, with confidence 1. An instruction without an entry takes one that is empty, or the one
+//!   the new offset replaces it, with confidence 1. An instruction without an entry takes one that is empty, or the one
 //!   used longest ago of those with confidence 0; without such an entry it gets none.
 //! - A page is learned only if it lies in a contiguous run of more than 32 pages, which the operating system marks in
 //!   page-table entries; in a guest, both tables must do so.
 //! - In a guest, an offset is from guest-virtual to host-physical, so that a prediction hides a two-dimensional walk. Guest and
 //!   host have CA paging each by itself.
 //!
-//! Walks read, fault and fill TLBs as ever, so that TLBs, caches and page tables are those of the conventional design: only
+//! Walks read, fault and fill TLBs as usual, so that TLBs, caches and page tables are those of the conventional design: only
 //! time differs.
 //!
 //! **Time.** Added up, the walk of a right prediction takes no time, which is how the paper counts, and a wrong one costs its walk
@@ -24,13 +24,13 @@
 //! longer than the load can fill the reorder buffer. Behind a wrong prediction the core fetches again, as behind a mispredicted
 //! branch. Accesses to the page that follow before the walk ends go on at the predicted frame.
 //!
-//! Assumptions: the paper's abstract was read, and the authors' kernel, which has CA paging; its text was not at hand. The table, its
+//! Assumptions: the paper's abstract was read, and the authors' kernel, which has CA paging; its text was not available. The table, its
 //! confidences and the run of 32 pages follow the summary in a later simulator (Virtuoso), the 8 sets of 4 entries and the hidden walk are
 //! from memory, and the cycles of a flush are assumed. The lowest bits of the instruction's address select the set. The mark follows a run at once and
 //! costs nothing; other runs change confidences, and no offsets. Fetches are not predicted, and stores are: they reach the cache after
 //! commit. A prediction for a page that faults is wrong, and costs no flush beside that of the fault. An entry belongs to its address space, and a context switch that
 //! flushes TLBs empties the table; other invalidations leave it, since walks verify. Nothing is read at a wrong frame. Where TLBs hold halves of
-//! translations of a guest, a prediction hides the walk, and the nested TLB is asked as ever.
+//! translations of a guest, a prediction hides the walk, and the nested TLB is asked as usual.
 
 #[cfg(test)]
 mod naive;

@@ -4,9 +4,9 @@
 //! - The first fault in a mapping *places* it: by next fit, in a run of free blocks of the largest order that is as long as
 //!   the mapping, or else in the longest one. Nothing is reserved, and the next search begins behind the mapping's frames.
 //! - A fault takes the frame at its page less the offset if that is free.
-//! - If it is not, a fault of a huge page places the rest of the mapping anew, which adds an offset that holds from there
-//!   on: up to 64 of a mapping, the oldest of which gives way. A fault of a base page takes any frame, unless there are no
-//!   huge pages: then it places the rest anew as well.
+//! - If it is not, a fault of a huge page places the rest of the mapping again, which adds an offset that holds from there
+//!   on: up to 64 of a mapping, the oldest of which is replaced. A fault of a base page takes any frame, unless there are no
+//!   huge pages: then it places the rest again as well.
 //! - An offset is chosen so that pages and frames have equal alignment. A fault maps 2 MiB where the mapping has room for it
 //!   and nothing there is mapped, as transparent huge pages do.
 //!
@@ -15,7 +15,7 @@
 //!
 //! That is what the authors' kernel does. Where it leaves something open: the frames before an unaligned start of a mapping stay free; a mapping placed
 //! for lack of large blocks takes any frames, and is placed at a later fault; `khugepaged` does not run. A new mapping has no
-//! offsets, nor has memory that `mremap` moves or the child of a fork. Tiers of memory are no bounds to runs. Pages of files are placed as ever.
+//! offsets, nor has memory that `mremap` moves or the child of a fork. Tiers of memory are not bounds to runs. Pages of files are placed as usual.
 
 use std::collections::BTreeMap;
 

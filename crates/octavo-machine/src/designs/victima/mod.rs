@@ -11,7 +11,7 @@
 //!   second-level cache, all pages are. The counters of walks lie in unused bits of page-table entries.
 //! - A costly page that the second-level TLB evicts, and whose block is not there, is walked to in the background,
 //!   which fills its block.
-//! - A change of mappings drops the blocks of its pages. A block that gives way to another line is lost.
+//! - A change of mappings drops the blocks of its pages. A block that another line evicts is lost.
 //! - In a guest, blocks translate guest-virtual to host-physical pages, so that a hit takes the place of a
 //!   two-dimensional walk.
 //!
@@ -23,7 +23,7 @@
 //! look-up. The second-level cache replaces blocks by its own policy, as other lines; the paper's TLB-aware SRRIP,
 //! which favours them, is left out. An entry of the first level or of a block that does not permit a store is walked
 //! for. Every walk counts, and may fill a block. A walk whose block is there renews the pages that it has seen, which
-//! is no use of the block. A block holds pages that are mapped and accessed; it is a copy, so that the line of
+//! is not a use of the block. A block holds pages that are mapped and accessed; it is a copy, so that the line of
 //! page-table entries stays in the caches. A line of fewer than 64 bytes holds fewer pages. Pages of 1 GiB have no
 //! blocks. Blocks belong to the core that has walked, counters to the page. These saturate, begin with zeros where the
 //! page has another frame, and leave out walks in the background. Misses are counted over the last whole window of

@@ -100,7 +100,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// If the nested TLB or a walk cache is invalid. Exhausted host memory, which is no configuration error,
+    /// If the nested TLB or a walk cache is invalid. Exhausted host memory, which is not a configuration error,
     /// is the inner result.
     pub(crate) fn new(
         config: &HostConfig,

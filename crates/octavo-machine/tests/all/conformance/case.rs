@@ -95,5 +95,5 @@ fn number(line: usize, text: &str) -> u64 {
         (None, Some(digits)) => u64::from_str_radix(&digits.replace('_', ""), 16),
         (None, None) => text.parse(),
     };
-    parsed.unwrap_or_else(|_| panic!("line {line}: `{text}` is no address and no size"))
+    parsed.unwrap_or_else(|_| panic!("line {line}: `{text}` is neither an address nor a size"))
 }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 fn error(settings: &[&str]) -> String {
-    resolve("r3000", settings).expect_err("it is no machine").to_string()
+    resolve("r3000", settings).expect_err("it is not a machine").to_string()
 }
 
 #[test]

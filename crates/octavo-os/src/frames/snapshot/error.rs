@@ -33,7 +33,7 @@ pub enum SnapshotError {
         source: Box<SnapshotError>,
     },
     /// Not a snapshot file.
-    #[error("it is no snapshot of Octavo")]
+    #[error("it is not a snapshot of Octavo")]
     NotASnapshot,
     /// An unknown format version.
     #[error("it is a snapshot of version {given}, and this Octavo reads version {known}")]

@@ -126,7 +126,7 @@ mod tests {
             (COMPOUND_TAIL, FrameState::Movable),
             (COMPOUND_TAIL, FrameState::Process),
             (HUGETLB | COMPOUND_HEAD | LRU, FrameState::Fixed),
-            (HUGETLB | COMPOUND_TAIL, FrameState::Fixed), // mapped, and stays all the same
+            (HUGETLB | COMPOUND_TAIL, FrameState::Fixed), // mapped, and stays nevertheless
             (PGTABLE, FrameState::Fixed),
             (0, FrameState::Fixed),
             (OFFLINE, FrameState::Absent),

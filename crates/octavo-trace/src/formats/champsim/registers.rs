@@ -13,7 +13,7 @@ const SEGMENTS: u8 = 18;
 const OTHER: u8 = 19;
 /// Of vector register 0.
 const VECTORS: u8 = 32;
-/// In place of a bit, for what is no register.
+/// In place of a bit, for what is not a register.
 const NONE: u8 = 64;
 
 /// The instruction pointer's number; ChampSim recognises branches by it.

@@ -64,7 +64,7 @@ fn wrong_rows_are_named() {
         (
             vec![good(), batch(&[2, 4], None)],
             3,
-            "`trace`, row 3: 4 is no kind of reference: these are 0 to 3",
+            "`trace`, row 3: 4 is not a kind of reference: these are 0 to 3",
         ),
         (
             vec![many, batch(&[1], Some(vec![0]))],

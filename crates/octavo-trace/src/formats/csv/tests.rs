@@ -105,20 +105,20 @@ fn wrong_tables_are_named() {
         ("kind,address\nload,8\nload,0x7f", &format!("`trace`, line 3: {CUT}")),
         (
             "kind,address\nload,8\n\n\npre,8\n",
-            "`trace`, line 5: `pre` is no kind of reference: give fetch, load, store or modify",
+            "`trace`, line 5: `pre` is not a kind of reference: give fetch, load, store or modify",
         ),
         (
             "kind,address\nload,40a0\n",
-            "`trace`, line 2: `40a0` is no address (hexadecimal ones begin with 0x)",
+            "`trace`, line 2: `40a0` is not an address (hexadecimal ones begin with 0x)",
         ),
         (
             "kind,address,size\nload,8,4097\n",
             "`trace`, line 2: a size of 4097 bytes is outside 1..=4096",
         ),
-        ("kind,address,size\nload,8,\n", "`trace`, line 2: `` is no size"),
+        ("kind,address,size\nload,8,\n", "`trace`, line 2: `` is not a size"),
         (
             "kind,address,thread\nload,8,4294967296\n",
-            "`trace`, line 2: `4294967296` is no thread's number",
+            "`trace`, line 2: `4294967296` is not a thread's number",
         ),
         (
             "kind,address,instructions\nload,8,5\nload,8,4\n",

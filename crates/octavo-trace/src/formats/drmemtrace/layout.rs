@@ -90,7 +90,7 @@ fn is_named(path: &Path, name: &str) -> bool {
 fn names(directory: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory)?.take(MAX_ENTRIES) {
-        // Names that are no text are none of DynamoRIO's.
+        // Names that are not text are none of DynamoRIO's.
         names.extend(entry?.file_name().into_string());
     }
     Ok(names)

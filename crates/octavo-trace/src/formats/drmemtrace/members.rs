@@ -56,7 +56,7 @@ impl Members {
             } else if !matches!(*method, STORED | DEFLATED) {
                 format!("is compressed by the method {method}, which is not read")
             } else if !bytes.is_multiple_of(RECORD_BYTES as u64) {
-                format!("has {bytes} bytes, which are no whole records")
+                format!("has {bytes} bytes, which are not whole records")
             } else {
                 total = total.saturating_add(*bytes);
                 continue;

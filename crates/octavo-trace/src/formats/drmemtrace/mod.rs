@@ -12,7 +12,7 @@
 //!   again, and repeats encodings: all of these are passed over. A file must end with its footer.
 //! * A reference of more than 4096 bytes becomes several, and one of size 0 (DynamoRIO does not
 //!   know how much `xsave` touches) one of a byte: a note counts both.
-//! * Prefetches and flushes are no references; an iteration of a string instruction after the first
+//! * Prefetches and flushes are not references; an iteration of a string instruction after the first
 //!   fetches nothing.
 
 mod directory;

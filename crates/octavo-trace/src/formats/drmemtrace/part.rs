@@ -122,7 +122,7 @@ impl Part {
             return Ok(true);
         }
         if self.bytes.is_none() {
-            let path = self.path.as_deref().expect("what is no file is open");
+            let path = self.path.as_deref().expect("what is not a file is open");
             let input = Input::open(path, self.options)?;
             self.open_input(input)?;
         }

@@ -91,7 +91,7 @@ fn malformed_traces_are_errors() {
     let with = |rest: &[u8]| read(&[&header[..], rest].concat()).sentence();
     let at = header.len();
     assert_eq!(read(b"").sentence(), "`trace` is empty");
-    assert_eq!(read(b"gem6").sentence(), "`trace`, byte 0: is no packet trace of gem5");
+    assert_eq!(read(b"gem6").sentence(), "`trace`, byte 0: is not a packet trace of gem5");
     assert_eq!(read(b"gem5").sentence(), "`trace`, byte 4: ends before its header");
     assert_eq!(
         read(b"gem5\x02\x10\x01").sentence(),

@@ -138,10 +138,10 @@ fn malformed_traces_are_errors() {
     assert_eq!(sentence("# nothing\n"), "`trace` has no samples");
     assert_eq!(
         sentence("ls 1 1.0: x\n"),
-        "`trace`, line 1: `ls 1 1.0: x` is no sample of `perf script` with a data address"
+        "`trace`, line 1: `ls 1 1.0: x` is not a sample of `perf script` with a data address"
     );
     assert_eq!(
         sentence("# PID, TID, IP, ADDR, LOCAL WEIGHT, DSRC, SYMBOL\n1 2 3\n"),
-        "`trace`, line 2: `1 2 3` is no sample of `perf mem report -D`"
+        "`trace`, line 2: `1 2 3` is not a sample of `perf mem report -D`"
     );
 }

@@ -59,7 +59,7 @@
 //!
 //! Deltas are in two's complement and sign-extended. A site is an address group of one of the *S*
 //! segments. "Before" is meant in the chunk, whatever segments the addresses belong to. An address
-//! of symbol 0 (a NULL: mostly a guarded item that did not execute) is passed over: it is no site's
+//! of symbol 0 (a NULL: mostly a guarded item that did not execute) is passed over: it is not a site's
 //! last address and comes before none. All bases are 0 where a chunk begins.
 //!
 //! The writer chooses freely. Ours writes NULL as symbol 0, and any other address with the smallest
@@ -179,6 +179,6 @@ pub enum CodecError {
         got: u32,
     },
     /// A symbol without meaning.
-    #[error("{0} is no symbol for an address")]
+    #[error("{0} is not a symbol for an address")]
     Symbol(u8),
 }

@@ -117,7 +117,7 @@ impl NaiveMachine {
         holes[(page % 512) as usize]
     }
 
-    /// Uses a base page that is no hole, after a walk; `None` after a page fault or a change of the host.
+    /// Uses a base page that is not a hole, after a walk; `None` after a page fault or a change of the host.
     fn use_both(&mut self, kind: ItemKind, page: u64) -> Option<Page> {
         let stores = kind == ItemKind::Store;
         let number = PageNumber::new(page);

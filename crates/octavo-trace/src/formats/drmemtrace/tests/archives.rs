@@ -91,7 +91,7 @@ fn broken_archives() {
     let odd = zipped(&[("chunk.0000", vec![0; 13])], CompressionMethod::Stored);
     assert_eq!(
         sentence(&odd),
-        "it: its member `chunk.0000` has 13 bytes, which are no whole records"
+        "it: its member `chunk.0000` has 13 bytes, which are not whole records"
     );
     assert_eq!(sentence(&zipped(&[], CompressionMethod::Stored)), "it is empty");
     let one = zipped(&chunks()[..1], CompressionMethod::Deflated);

@@ -25,7 +25,7 @@ fn segments_end_where_instructions_do_not_follow() {
     assert_eq!(notes.messages, ["Lackey, an example Valgrind tool", "Exit code:       0"]);
 }
 
-/// Lines that Lackey would write shorter are read all the same.
+/// Lines that Lackey would write shorter are read nevertheless.
 #[test]
 fn odd_spellings_are_the_same_references() {
     let text = "I  00000000000001000,2\n L 10,000000000008\n";

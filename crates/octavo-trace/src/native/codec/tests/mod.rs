@@ -255,7 +255,7 @@ fn inconsistent_parts_are_errors() {
     refused("executions have 3 address groups, not its 2", |body| body.contents[3][0] = 2);
     refused("executions have 1 address groups, not its 2", |body| body.contents[3][0] = 0);
     refused("execution 1 of the chunk", |body| body.contents[4][1] = 2);
-    refused("20 is no symbol", |body| body.contents[5][0] = 20);
+    refused("20 is not a symbol", |body| body.contents[5][0] = 20);
     refused("deltas of 8 bytes decompress to 0 bytes where 8", |body| body.contents[9].clear());
     refused("deltas of 1 byte cannot be", |body| body.contents[6].push(0));
     refused("words are more than a chunk holds", |body| body.small[0] = 1 << 22);
