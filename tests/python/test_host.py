@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import octavo
+from octavo.analysis import walk_costs
 from octavo.base.host import reports_free_memory
 from octavo.runs import result
 
@@ -43,3 +45,16 @@ def test_the_answer_warns_of_a_host_that_may_take_memory_back(
     found = octavo.run("synth:gups?table=64MiB&updates=1M", tlb="zen3").advice[0]
     assert found["changes"]
     assert ("This virtual machine reports free memory to its host" in found["text"]) == reports
+
+
+@pytest.mark.parametrize("is_of_host", [False, True])
+def test_an_uncertain_answer_names_the_calibration_of_this_processor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_of_host: bool
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    this = SimpleNamespace(machine="zen3" if is_of_host else "zen4")
+    monkeypatch.setattr(walk_costs, "machine_for", lambda processor: this)
+    found = octavo.run("synth:gups?table=64MiB&updates=1M", tlb="zen3").advice[0]
+    assert found["changes"]
+    assert found["gain"]["low"] < 0.01
+    assert ("octavo calibrate measures these costs" in found["text"]) == is_of_host

@@ -145,6 +145,8 @@ class WalkCosts:
     first_for_walks: int
     """The nearest of them that walks look in."""
     overhead_cycles: int
+    is_of_host: bool = False
+    """Whether they are of the processor that this runs on, so that it can be calibrated."""
     is_nested: bool = False
     """Whether this is a virtual machine."""
     entry_bytes: Mapping[int, int] = field(default_factory=dict)
@@ -344,7 +346,8 @@ def walk_costs(
     )
     if modelled.name != machine_for(this_processor()).machine:
         return costs
-    costs = replace(costs, is_nested="hypervisor" in (cpu_field("flags") or "").split())
+    is_nested = "hypervisor" in (cpu_field("flags") or "").split()
+    costs = replace(costs, is_of_host=True, is_nested=is_nested)
     found = load_calibration(path, note=note)
     return costs if found is None or not found.walk_cycles else _calibrated(costs, found)
 

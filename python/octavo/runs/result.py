@@ -66,6 +66,10 @@ _FREE_MEMORY_CAUTION = (
     "first touch of a 2 MiB page can then take milliseconds, which a short run does not make up "
     "for. octavo calibrate measures it."
 )
+_CALIBRATION_HELPS = (
+    " octavo calibrate measures these costs on this machine in two minutes, which narrows the "
+    "estimate of later runs."
+)
 _MOST_PER_CYCLE = 16
 """Instructions that no core executes in a cycle."""
 
@@ -220,8 +224,11 @@ def advice_records(
         )
         text = answered.text
         _label_once(costs.label(), text, records)
-        is_assumed = costs.source == "preset" and costs.counts_faults
-        if answered.changes and is_assumed and reports_free_memory():
+        is_assumed = costs.source == "preset"
+        is_uncertain = answered.gain.low < limits.min_gain
+        if answered.changes and is_assumed and costs.is_of_host and is_uncertain:
+            text += _CALIBRATION_HELPS
+        if answered.changes and is_assumed and costs.counts_faults and reports_free_memory():
             text += _FREE_MEMORY_CAUTION
         more = {
             **answered.record(),
