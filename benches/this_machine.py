@@ -208,28 +208,30 @@ def page(results: Path) -> str:
             curves.append([*cells, f"{ratio:.2f}", f"{expected:.2f}"])
             continue
         errors.append(expected / ratio)
-        fixed.append(
-            [
-                f"`{' '.join(program.command)}`",
-                f"{ratio:.3f} ({low:.3f} to {high:.3f})",
-                f"{expected:.3f}",
-                f"{expected / ratio:.3f}",
-            ]
-        )
+        cells = [f"`{' '.join(program.command)}`"]
+        for pages in DESIGNS:
+            found = median(times[pages])
+            ratio_of_times = f"{guess[pages] / found:.2f}"
+            cells += [three_digits(found), three_digits(guess[pages]), ratio_of_times]
+        speedup = f"{ratio:.2f} ({low:.2f} to {high:.2f})"
+        fixed.append([*cells, speedup, f"{expected:.2f}", f"{expected / ratio:.2f}"])
     draw(points)
     head = ["workload", "memory"]
     for pages in DESIGNS:
         head += [f"{pages}: measured, ns", "predicted", "ratio"]
     curve_table = [[*head, "speed-up measured", "predicted"], *curves]
-    fixed_table = [
-        ["program", "speed-up measured (95%)", "predicted", "ratio"],
-        *fixed,
-    ]
+    fixed_head = ["program", *head[2:], "speed-up measured (95%)", "predicted", "ratio"]
+    fixed_table = [fixed_head, *fixed]
     mean = geometric_mean(errors) if errors else math.nan
     machine = (results / "machine.toml").read_text()
     return TEXT.read_text().format(
         curves=table(curve_table), fixed=table(fixed_table), mean=mean, machine=machine.strip()
     )
+
+
+def three_digits(value: float) -> str:
+    """`1195`, `54.8` or `6.36`."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def bytes_of(size: str) -> int:
