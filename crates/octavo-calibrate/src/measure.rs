@@ -290,7 +290,8 @@ pub fn measure(
     let started = Instant::now();
     let first = faults_of_free_memory(plan);
     let mut measured = measure_in_memory(plan, &mut on_progress)?;
-    // Slow ones may be of memory that nothing had used yet. What happens again is what a host does.
+    // Slow first touches may be of memory that was never used; a host that takes memory back makes
+    // later ones slow, too.
     let were_slow = first.iter().zip(&measured.faults).any(|(first, usual)| {
         let slowest = first.ticks.iter().copied().fold(0.0, f64::max);
         quartile(&usual.ticks, 2).is_some_and(|usual| slowest > SLOW_FAULT * usual)

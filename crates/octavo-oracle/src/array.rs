@@ -198,8 +198,8 @@ mod tests {
         assert_eq!(evicted(NaiveReplacement::Fifo, &[4, 5, 6, 7]), [0, 1, 2, 3]);
         // The root points right, the bit of 2 and 3 left: 2 goes. Then left of the root, and 1.
         assert_eq!(evicted(NaiveReplacement::TreePlru, &[4, 5, 6, 7]), [2, 1, 3, 0]);
-        // 0 predicts 0, the others 2: all age by one, and 1 is the first that predicts 3. What comes
-        // in predicts 2: then 2 and 3 go, and after the next step (0: 2, others: 3) the first of these.
+        // 0 predicts 0, the others 2: all age by one, and 1 is the first that predicts 3. The new entry
+        // predicts 2: then 2 and 3 go, and after the next step (0: 2, others: 3) the first of these.
         assert_eq!(evicted(NaiveReplacement::Srrip, &[4, 5, 6, 7]), [1, 2, 3, 4]);
         let mut drawn = [3, 3, 0].into_iter();
         let random = NaiveReplacement::Random(Box::new(move |_| drawn.next().unwrap()));

@@ -91,8 +91,9 @@ pub trait Compiled {
     /// The result of the work.
     type Output;
 
-    /// Does it. What is called in its loop is compiled for the instructions only if it is inlined, so
-    /// this and what it calls should be `#[inline(always)]`; closures may be left outside.
+    /// Does the work. Functions called in its loop are compiled for the instructions only if they are
+    /// inlined, so this method and its callees should be `#[inline(always)]`; the compiler may leave
+    /// closures out of line.
     fn run(self) -> Self::Output;
 }
 

@@ -68,7 +68,7 @@ impl CacheSets {
         }
     }
 
-    /// Empties the caches. What was counted stays.
+    /// Empties the caches; counts stay.
     pub fn flush(&mut self) {
         self.sets.fill(Lanes::EMPTY);
         self.last = u32::MAX;

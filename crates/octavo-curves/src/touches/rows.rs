@@ -15,7 +15,7 @@ const LEAF_LOG2: u8 = 6;
 const LEAF_PAGES: usize = 1 << LEAF_LOG2;
 /// How many leaves are found without hashing: enough for 256 MiB.
 const GUESSES: usize = 1024;
-/// How many pages are found at once: enough for 64 MiB. What is used is little.
+/// How many pages are found at once: enough for 64 MiB. Most of it stays unused.
 const RECENT: usize = 1 << 14;
 const NO_PAGE: u64 = u64::MAX;
 const NO_LEAF: u64 = u64::MAX;

@@ -57,7 +57,7 @@ pub struct TwoSizes {
     shortest_refs: u64,
     /// A lower bound on the time at which the next block leaves any window.
     next_event: u64,
-    /// That of the current block is as of its run before.
+    /// References so far, but for the present run of the current block.
     last: LastRefs,
     chunks: Chunks,
     groups: Vec<Group>,

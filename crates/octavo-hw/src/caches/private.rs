@@ -266,7 +266,7 @@ impl PrivateCaches {
         self.l2.translations.as_ref().map(|translations| translations.counters)
     }
 
-    /// The contents of a line of translations, if the second level holds it. That is not a use of the line.
+    /// The contents of a line of translations, if the second level holds it; not counted as a use of the line.
     pub fn translation_words(&mut self, line: TranslationLine) -> Option<&mut TranslationWords> {
         self.l2.translation_words(line)
     }

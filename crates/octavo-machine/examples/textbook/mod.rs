@@ -1,6 +1,5 @@
 //! The conventional path as a textbook has it: every reference looks its page and its line up, in
-//! sets whose entries know when they were used last. What the engine is compared with; its counts
-//! must be the same.
+//! sets whose entries know when they were used last. The engine's counts must be the same.
 
 use octavo_config::{CacheLevel, MachineConfig, TlbLevel};
 use octavo_os::frames::{Frames, MemoryShape, Order};

@@ -39,7 +39,7 @@ impl Env {
     }
 
     /// The contents of a line of translations of the running process, by page size and number, if the second-level
-    /// cache of the running core holds it. That is not a use of the line.
+    /// cache of the running core holds it. Does not count as a use of the line.
     pub fn translation_line(
         &mut self,
         size: PageSize,

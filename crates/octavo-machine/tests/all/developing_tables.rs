@@ -105,8 +105,8 @@ impl Walker for LinearWalker {
 proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
 
-    /// Every translation is checked against the operating system's record, and no frame is lost. What does not
-    /// depend on the format is as with radix trees; a walk reads one entry at most.
+    /// Every translation is checked against the operating system's record, and no frame is lost. Counts that
+    /// do not depend on the format are as with radix trees; a walk reads one entry at most.
     #[test]
     fn linear_tables_take_one_read_for_a_walk(stream in stream(1..150)) {
         let config = tiny();

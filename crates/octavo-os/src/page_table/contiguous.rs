@@ -3,8 +3,8 @@
 //! page.
 //!
 //! The operating system *folds* and *unfolds* blocks as Linux does for arm64 (`arch/arm64/mm/contpte.c`). A block is
-//! foldable only if its frames were allocated together (one folio). What happens is decided at the end of an
-//! operation for the blocks of which it has changed entries:
+//! foldable only if its frames were allocated together (one folio). Blocks of which an operation has changed entries
+//! are folded and unfolded at its end:
 //!
 //! - A foldable block all of whose entries the operation has written gets the hint with them, at no cost. So does a
 //!   folded block that is still foldable, since all of it has changed alike.
@@ -12,8 +12,8 @@
 //! - A folded block is unfolded if it is no longer foldable, and entries remain that the operation has not written:
 //!   the whole block is rewritten and invalidated, too. A block that is unmapped or replaced whole costs nothing.
 //!
-//! Hardware sets accessed and dirty bits in the entry that it reads. Those of a block are the *or* of its entries,
-//! which folding and unfolding write to all of them.
+//! Hardware sets accessed and dirty bits in the entry that it reads. Bits of a block are the *or* of its entries'
+//! bits, which folding and unfolding write to all of its entries.
 
 use std::ops::Range;
 

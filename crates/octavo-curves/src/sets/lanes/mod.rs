@@ -28,10 +28,11 @@ impl Lanes {
 /// vector of AVX-512.
 pub(crate) const PAGES: usize = 2 * MAX_WAYS;
 
-/// How many of them, those used last, are apart from the others.
+/// How many of these pages, the most recently used ones, are kept apart from the others.
 pub(crate) const TOP: usize = 4;
 
-/// The index bits of the others, most recently used first. What is behind them means nothing.
+/// The index bits of the other pages, most recently used first. Elements behind the last page are
+/// unspecified.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Bits(pub [u16; PAGES]);

@@ -89,9 +89,9 @@ pub struct MachineCurve {
 /// Which first level a stream has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// That for code.
+    /// The first level for code.
     Fetch,
-    /// That for data.
+    /// The first level for data.
     Data,
 }
 

@@ -34,7 +34,7 @@ const DIRTY: u8 = 8;
 const SHARED: u8 = 16;
 
 impl PageState {
-    /// With these rights, and nothing else. What may be used may be read.
+    /// A present page with these rights and no other bits. Every present page is readable.
     fn new(rights: Protection) -> Self {
         let write = if rights.write { WRITABLE } else { 0 };
         PageState(PRESENT | write | if rights.execute { EXECUTABLE } else { 0 })

@@ -327,7 +327,7 @@ const SMALL_AREAS: AsapSettings = AsapSettings {
     host_upper: true,
 };
 
-/// The settings of the twins that there are. Those of the host are the guest's.
+/// The settings that are compared. The host has the settings of the guest.
 const COMPARED: [AsapSettings; 4] = [
     SMALL_AREAS,
     AsapSettings { registers: 1, min_bytes: 64 << 10, ..SMALL_AREAS },

@@ -4,10 +4,10 @@
 //!
 //! - An entry has the numbers of both groups, and for each page of the group a valid bit and the low three bits of
 //!   its frame. It has one set of permissions and one dirty bit.
-//! - A walk sees, at no cost, the line of eight page-table entries around the one that it reads. Those of them that
-//!   are present, accessed, in the same group of frames as the requested page, and alike in permissions and dirty
-//!   bit, fill one entry. If they are fewer than `clustered_tlb.min_pages`, the requested page alone is filled into
-//!   the conventional part.
+//! - A walk sees, at no cost, the line of eight page-table entries around the one that it reads. Entries of this
+//!   line that are present, accessed, in the same group of frames as the requested page, and alike in permissions
+//!   and dirty bit, fill one TLB entry. If they are fewer than `clustered_tlb.min_pages`, the requested page
+//!   alone is filled into the conventional part.
 //! - Both parts are looked up together. The first level holds single pages.
 //! - An invalidation clears the valid bits of its pages. So does a store to a clean page, before the walk that it
 //!   causes fills the page again.

@@ -17,7 +17,7 @@ pub struct ClusteredTlbSettings {
 }
 
 impl Default for ClusteredTlbSettings {
-    /// Clusters of eight pages. That a quarter of the ways hold them, and any two pages are a cluster, is assumed.
+    /// Clusters of eight pages. Assumed: a quarter of the ways hold clusters, and any two pages are a cluster.
     fn default() -> Self {
         ClusteredTlbSettings { ways_percent: 25, cluster_pages: 8, min_pages: 2 }
     }

@@ -26,7 +26,7 @@
 //! all of the mapping, and that it doubles as it grows. Of the evaluation is what a walk reads: one entry, two for
 //! pvDMT, three for DMT in a guest. The kernel has no areas of level 2, so those are from others' accounts of the paper, as is that
 //! both sizes are read together; here an area of level 2 is made with the first page of 2 MiB, and one of level 1 with the first
-//! node, so that a part with pages of one size has a single read. What follows a read that finds nothing is assumed. The kernel
+//! node, so that a part with pages of one size has a single read. The walk after a read that finds nothing is assumed. The kernel
 //! grows an area in place where the frames behind it are free: here all nodes always move. Nodes that exist move into a new
 //! area, too, where the kernel leaves them outside. Nodes of level 2 that are in the area of another
 //! mapping stay there. Where an area needs a single node, that node is the area, wherever it is, and mappings share it. An

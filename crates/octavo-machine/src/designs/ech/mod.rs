@@ -7,7 +7,7 @@
 //!   times its size: each insertion moves one entry, and a key still has one place in each way.
 //! - *Walk tables* say which page sizes a section of 2 MiB, and one of 1 GiB, has, and which way holds the page
 //!   that fills it. A walker caches their entries, for 64 sections each: [`LOWER`] and [`UPPER`] of them.
-//! - A walk is one group of parallel probes. What the cached sections say limits it: *direct*, one way of one
+//! - A walk is one group of parallel probes. The cached sections limit the group: *direct*, one way of one
 //!   size; *size*, all ways of one size; *partial*, all ways of two sizes; and *complete*, all ways of all sizes.
 //!   A walk to which they leave no size is complete: they have changed since. Another one that finds nothing
 //!   probes all ways of all sizes in a second group, before a page fault.

@@ -12,8 +12,8 @@
 //! - 4 KiB pages have an entry each, so that without superpages this is a plain set-associative TLB.
 //!
 //! The text of the paper was not available, except for its abstract. These points are from memory of it: bitmaps in the
-//! first level and lengths in the second, as many superpages of a bundle as sets, and mirrors that a miss fills. That the
-//! dirty bit of a bundle is set only if it is set in all of its superpages is from there, too; here all are alike.
+//! first level and lengths in the second, as many superpages of a bundle as sets, and mirrors that a miss fills. Also
+//! from memory: the dirty bit of a bundle is set only if it is set in all of its superpages; here all are alike.
 //!
 //! Assumptions: each level has one TLB with the entries of all of its arrays, in as many sets as the array of 4 KiB pages
 //! has; entries that do not make a whole way are left out. Its replacement policy is that of this array. A miss writes

@@ -6,8 +6,8 @@
 //! - A miss of both levels raises CACHEMISS: the [`handler`] loads the page-table entry through the same
 //!   caches, and then the line, which receives the permissions of the entry.
 //! - An evicted dirty line is written back to memory. If the machine keeps no translation with cache lines,
-//!   the handler translates its address again, from a write-back buffer, before the program goes on. That may
-//!   evict the program's line, which then misses once more (`restarts`).
+//!   the handler translates its address again, from a write-back buffer, before the program goes on. The
+//!   handler's loads may evict the program's line, which then misses once more (`restarts`).
 //! - A store to a line without store permission asks the operating system, which may copy the page; then the
 //!   line is changed or, unless protection is lazy, all lines of the page.
 //! - Any other change of a page sweeps the caches for its lines ([`pages`], [`sweeps`]).

@@ -17,7 +17,7 @@ const MAX_LINE_BYTES: u64 = 4096;
 /// The most entries of a TLB that is fully associative.
 const MAX_TLB_ENTRIES: u64 = 65_536;
 
-/// Virtual caches, and what translating for them costs. What is not given is as in the paper, section 5.
+/// Virtual caches, and the cost of translating for them. Defaults are those of the paper's section 5.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct SoftvmConfig {

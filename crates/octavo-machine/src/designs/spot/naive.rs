@@ -560,7 +560,8 @@ fn each_instruction_has_its_own_offset() {
     assert_eq!(get(&counted([0, 0]), "right"), 0);
 }
 
-/// Walks that begin with the look-up hide it. Those of right predictions do not, as the look-up is waited for.
+/// Walks that begin with the look-up hide it. Walks of right predictions do not, as the program waits for the
+/// look-up.
 #[test]
 fn a_predicted_reference_waits_for_the_look_up() {
     let lookup_cycles = |start: &str| {

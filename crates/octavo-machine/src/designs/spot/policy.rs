@@ -13,7 +13,7 @@
 //! - Page tables take the last free frames of memory. They would make holes in runs otherwise; Linux has what cannot be moved in
 //!   blocks of its own.
 //!
-//! That is what the authors' kernel does. Where it leaves something open: the frames before an unaligned start of a mapping stay free; a mapping placed
+//! The authors' kernel does so. Where it leaves something open: the frames before an unaligned start of a mapping stay free; a mapping placed
 //! for lack of large blocks takes any frames, and is placed at a later fault; `khugepaged` does not run. A new mapping has no
 //! offsets, nor has memory that `mremap` moves or the child of a fork. Tiers of memory are not bounds to runs. Pages of files are placed as usual.
 

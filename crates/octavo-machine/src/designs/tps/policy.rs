@@ -24,8 +24,8 @@
 //!   split in the same way. A page whose permissions become equal again grows back only at a fault or by
 //!   merging.
 //! - *Merging* (Section III-B.3): contiguous pages are merged periodically if enabled; a daemon that moves
-//!   pages for this purpose is future work in the paper and here. That section invalidates translations,
-//!   while Section III-C.2 argues that none need be: none are.
+//!   pages for this purpose is future work in the paper and here. Section III-B.3 invalidates
+//!   translations, while Section III-C.2 argues that none need be: none are here.
 //! - *Growth* invalidates no translation (Section III-C.2), except for one case that the paper does not
 //!   discuss: a page that grows to 2 MiB or more frees the table below it, which walk caches must drop, by
 //!   one shootdown.

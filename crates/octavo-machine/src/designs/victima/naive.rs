@@ -50,7 +50,7 @@ struct Naive {
     settings: VictimaSettings,
     /// Pages of a block.
     pages: u64,
-    /// By address space, size and number. Those that the cache has no more may remain.
+    /// By address space, size and number. Blocks that the cache has evicted may remain.
     blocks: BTreeMap<(octavo_hw::Asid, PageSize, u64), Block>,
     /// Shared by all cores.
     walks: Arc<Mutex<WalkCounts>>,

@@ -42,7 +42,7 @@ pub struct Host {
     pub(in crate::env) interrupted: u64,
     /// Walks of the host's table only, for references that hit a guest half.
     pub(in crate::env) lone_walks: u64,
-    /// Those of them by a store to a page that the nested TLB held as clean.
+    /// Lone walks caused by a store to a page that the nested TLB held as clean.
     pub(in crate::env) lone_walks_dirty: u64,
     /// Walks that found a guest page larger than the host page that backs it.
     pub(in crate::env) splintered: u64,

@@ -28,8 +28,8 @@
 //!
 //! A guest may have tables that hardware finds by their distance from the first, such as sorted nodes: it asks the host to
 //! back them by frames side by side as it reserves them ([`Host::back_contiguously`]). Hardware knows where such runs begin
-//! in the host's memory, so that a prefetch of an entry needs no walk of the host's table, nor a read of one that a design
-//! finds so. That takes no time. Should the host move such frames, reads need its table again.
+//! in the host's memory, so that neither a prefetch of an entry nor a read of one that a design finds so needs a walk of
+//! the host's table. Finding an entry takes no time. Should the host move such frames, reads need its table again.
 //!
 //! Host page faults (EPT violations) are counted and cost the walks that end in them. As all work of
 //! operating systems, the exit to the host itself costs no cycles. The guest's operating system touches no
