@@ -1,6 +1,6 @@
 //! Makes the seeds in fuzz/corpus again: `cargo run --example seeds` in fuzz/. They are small, made
-//! by hand or by our own writers, and a few of each format: fuzzers find the rest. What they found
-//! worth keeping lies beside (native/undefined: a segment executes that was never defined).
+//! by hand or by our own writers, and a few of each format: fuzzers find the rest. Finds worth
+//! keeping lie beside (native/undefined: a segment executes that was never defined).
 
 use std::fs;
 use std::path::{Path, PathBuf};

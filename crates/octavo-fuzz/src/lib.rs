@@ -97,8 +97,8 @@ fn snapshot(bytes: &[u8]) {
     });
 }
 
-/// Reads `bytes` as a machine, and after a line `--set` as settings of it, one a line. What is a machine
-/// reads back as itself.
+/// Reads `bytes` as a machine, and after a line `--set` as settings of it, one a line. A machine reads
+/// back as itself.
 fn machine_config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (file, settings) = text.split_once("\n\n--set\n").unwrap_or((text, ""));
@@ -137,8 +137,8 @@ fn input(bytes: &[u8]) {
     });
 }
 
-/// Reads `bytes` as a description of a synthetic trace, by URI and in TOML. What is described
-/// reads back as itself, and is sound.
+/// Reads `bytes` as a description of a synthetic trace, by URI and in TOML. A description reads
+/// back as itself, and its trace is sound.
 fn synthetic(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     memory::bounded(MAX_HELD_BYTES, || {
@@ -157,8 +157,8 @@ fn synthetic(bytes: &[u8]) {
     });
 }
 
-/// Decodes `bytes` as ring words. What decodes is encoded again, and then decodes as a whole; it is also moved
-/// to the native layout.
+/// Decodes `bytes` as ring words. Decoded words are encoded again, and then decode as a whole; they are also
+/// moved to the native layout.
 fn ring(bytes: &[u8]) {
     memory::bounded(MAX_HELD_BYTES, || {
         let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));

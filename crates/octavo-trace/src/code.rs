@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use octavo_types::{AddrRange, Event, MapSource, VirtAddr};
 
-/// The files that a process has had mapped, by traced address. What was unmapped is remembered
-/// until something else takes its place, for who asks does so at the end of a run.
+/// The files that a process has had mapped, by traced address. Unmapped files are kept until
+/// another mapping takes their place, as callers ask at the end of a run.
 #[derive(Clone, Debug, Default)]
 pub struct CodeMap {
     mappings: BTreeMap<VirtAddr, Mapping>,

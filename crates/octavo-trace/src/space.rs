@@ -99,8 +99,8 @@ impl Region {
         self.mapped.most
     }
 
-    /// The most bytes of its mappings that the C library made for its `malloc`. Those that a process has of its
-    /// parent are not known as such.
+    /// The most bytes that the C library had mapped for its `malloc`. Mappings inherited from a parent process
+    /// are not recognised.
     pub fn malloc_bytes(&self) -> u64 {
         self.by_malloc.most
     }

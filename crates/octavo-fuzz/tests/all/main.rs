@@ -25,7 +25,7 @@ fn names_in(folder: &Path) -> BTreeSet<String> {
     files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Gives bytes to a target. Those that fail are written to a file, to be kept.
+/// Gives bytes to a target. Bytes on which it fails are written to a file, to be kept.
 fn try_bytes(target: &str, bytes: &[u8], from: &str) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(target, bytes))) {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("failing-{target}"));

@@ -11,7 +11,7 @@ use crate::stream::{StreamEnd, StreamIdentity};
 /// The part of a reader that is its format's own.
 pub(crate) trait Reader: Send {
     /// Reads some of the trace, as much as comes at once but no more than some hundred kilobytes,
-    /// into `out`; false at the trace's end. What was put out before an error is given on.
+    /// into `out`; false at the trace's end. Words put out before an error are passed on.
     fn read_some(&mut self, out: &mut Learning) -> Result<bool, TraceError>;
 
     /// The facts on the trace.

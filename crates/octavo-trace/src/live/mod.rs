@@ -203,7 +203,7 @@ impl<C: Observer> Live<C> {
         })
     }
 
-    /// Kills the program and its traced children. What they did so far still counts.
+    /// Kills the program and its traced children. All references up to that point are counted.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }

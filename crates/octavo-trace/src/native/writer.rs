@@ -154,7 +154,7 @@ impl NativeFile {
     }
 }
 
-/// One stream of a native trace. What is left in it is lost unless it is ended.
+/// One stream of a native trace. Words that wait in it are lost unless it is ended.
 pub struct StreamWriter {
     file: NativeFile,
     identity: StreamIdentity,

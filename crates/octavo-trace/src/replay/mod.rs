@@ -118,7 +118,7 @@ impl<C: Send + 'static, S: Send + 'static> Replay<C, S> {
         (progress, read)
     }
 
-    /// Ends it early. What was read so far still counts.
+    /// Ends it early. All references read so far are counted.
     pub fn stop(&self) {
         self.totals.interrupted.store(true, Ordering::Relaxed);
         self.job.stop();

@@ -58,7 +58,7 @@ pub fn record_words(header: u64) -> usize {
     header as u32 as usize
 }
 
-/// The word of an item in a definition. That of a fetch is followed by the fetch's address.
+/// The word of an item in a definition. The word of a fetch is followed by the fetch's address.
 #[derive(Clone, Copy)]
 pub struct ItemWord(pub u64);
 

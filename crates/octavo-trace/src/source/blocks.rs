@@ -1,9 +1,9 @@
 //! An input in blocks, which a thread of their own reads (and expands, if compressed) a few ahead
 //! of the parser, which parses them in place.
 //!
-//! The copy from the system costs a fast parser as much as parsing does. What the system gives goes
-//! into a block, and that block is handed over; the parser's unfinished rest of the one before is
-//! put in front of it, and nothing else is copied. Short inputs are read without a thread.
+//! The copy from the system costs a fast parser as much as parsing does. So the system copies into
+//! a block, and that block is handed over; the parser's unfinished rest of the block before is put
+//! in front of it, and nothing else is copied. Short inputs are read without a thread.
 
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
@@ -135,9 +135,9 @@ impl Blocks {
     }
 }
 
-/// Reads until the input ends or the receiver is gone. What one call to the system gives is
-/// handed over at once: a pipe's writer that is slow is heard promptly, and one that is fast fills
-/// the pipe while the parser is busy, so that much comes at a time.
+/// Reads until the input ends or the receiver is gone. The bytes of one system call are handed over
+/// at once: bytes of a pipe's slow writer arrive promptly, and a fast writer fills the pipe while
+/// the parser is busy, so that a call reads many.
 fn read_all(mut input: Input, send: &SyncSender<Message>, free: &Receiver<Vec<u8>>) {
     loop {
         let mut block = free.try_recv().unwrap_or_default();

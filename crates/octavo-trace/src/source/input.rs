@@ -12,8 +12,8 @@ use super::{Progress, TraceError};
 /// How many bytes are read to recognise a trace's format.
 const HEAD_BYTES: usize = 4096;
 
-/// How far a compressed input may go before it is taken for a bomb. What is not compressed knows
-/// no limits.
+/// How far a compressed input may go before it is taken for a bomb. Uncompressed input has no
+/// limit.
 #[derive(Clone, Copy, Debug)]
 pub struct InputOptions {
     /// The most bytes that a compressed trace may expand to: 1 TiB.

@@ -102,7 +102,8 @@ impl RoundRobin {
         }
     }
 
-    /// The next process begins its turn. Those that exist from the beginning come first, in order.
+    /// The next process begins its turn. Processes that exist from the beginning come first, in
+    /// order.
     fn begin_turn(&mut self) {
         self.first_turns = self.first_turns.saturating_sub(1);
         self.left_instructions = match self.first_turns {
