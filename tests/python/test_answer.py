@@ -377,7 +377,7 @@ def test_pages_that_are_there_already_are_no_gain_of_a_library_that_comes_late()
     assert kept.text == (
         "Which page size? Keep the pages as they are: 2 MiB for data would save about 9.5% (1.0% "
         "to 11.0%) of the time on zen3 (walk cost measured), mostly by page faults at first "
-        "touches. What this system offers makes larger pages of memory after its first touch. It "
+        "touches. This system makes larger pages of that memory only after its first touch. It "
         "has 2 MiB for anon already, which saves about 4.5% (1.0% to 8.0%) besides."
     )
     # A variable of the program's own changes no setting of the system.

@@ -236,8 +236,8 @@ def gain(
 ) -> Gain:
     """The gain of `walks` to pages of `page_size` over `walks_base` to 4 KiB pages.
 
-    `touched_bytes` is the program's memory in pages of that size. What such pages save of `faults`
-    is a part of the gain.
+    `touched_bytes` is the program's memory in pages of that size. The `faults` that such pages save
+    are a part of the gain.
     """
     if program.instructions == 0:
         return NO_GAIN

@@ -184,10 +184,10 @@ def _own_switch(command: Sequence[str]) -> Action | None:
 
 
 def _is_preferred(action: Action, program: Path, settings: PreloadSettings) -> bool:
-    """Whether the switch does what is meant, and better than the preload library.
+    """Whether the switch does as the settings ask, and better than the preload library.
 
-    It is for all memory that the program allocates. That of glibc's malloc leaves out the arenas of
-    threads and blocks that it maps one by one, which the library reaches.
+    A switch reaches all memory that the program allocates. The one of glibc does not reach
+    arenas of threads and blocks that malloc maps one by one; the library does.
     """
     if not settings.selection.is_whole:
         return False

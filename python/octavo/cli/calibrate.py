@@ -35,7 +35,7 @@ Examples:
   octavo calibrate && octavo sim --machine host gzip.oct
 
 \b
-It takes about two minutes, --quick a few seconds. What else runs meanwhile disturbs it: the
+It takes about two minutes, --quick a few seconds. Other work on the machine disturbs it: the
 spread shows how much. `octavo run` reads the default file, and `--machine host` names the machine
 that is written beside it.
 """

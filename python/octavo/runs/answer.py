@@ -224,7 +224,7 @@ def _too_late(
             f"{text}Without a change of its settings, this system makes larger pages of that "
             "memory after its first touch; the evidence below says what else could be done."
         )
-    return f"{text}What this system offers makes larger pages of memory after its first touch."
+    return f"{text}This system makes larger pages of that memory only after its first touch."
 
 
 def _too_short(

@@ -227,8 +227,8 @@ def stop_notes(designs: Iterable[Simulated]) -> Iterator[str]:
     for one in designs:
         if one.stopped is not None:
             yield (
-                f"{one.design} stopped: {one.stopped}. What it counted ends there, and nothing is "
-                "concluded from it."
+                f"{one.design} stopped: {one.stopped}. Its counts end there, and nothing is "
+                "concluded from them."
             )
 
 

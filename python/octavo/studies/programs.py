@@ -263,7 +263,7 @@ def _document(
 
 def simulated_of(result: Mapping[str, Any], *, of_all: bool = False) -> dict[str, Simulated]:
     """The results of each design of a document, by its whole name: of the process that did most, or
-    of all of them. Those that ran out of memory are left out.
+    of all of them. Designs that ran out of memory are left out.
     """
     if of_all:
         rows = [row for row in result["rows"] if "process" not in row]

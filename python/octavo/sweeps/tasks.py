@@ -88,7 +88,7 @@ class Finished(Compressed):
     references: int
     """Read from the trace."""
     seconds: float
-    """That the task took, with the making of machines and tables."""
+    """The task's time, with the making of machines and tables."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class Failed:
 
 
 def divide(simulations: Iterable[Simulation], most_bytes: int | None = None) -> list[Task]:
-    """Tasks for simulations, in the order of their traces. Those that can share a reading do, up to
-    `MOST_SIMULATIONS`, and unless they take more than `most_bytes` together. A design in Python has
-    tasks of its own, so that its errors are not another design's.
+    """Tasks for simulations, in the order of their traces. Simulations that can share one reading
+    of a trace are one task, up to `MOST_SIMULATIONS`, unless they take more than `most_bytes`
+    together. A design in Python has tasks of its own, so that its errors are not another design's.
     """
     groups: dict[tuple[Any, ...], list[Simulation]] = defaultdict(list)
     for one in simulations:

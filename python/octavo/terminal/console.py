@@ -160,8 +160,8 @@ def show_grid(
 
 def _fitting(console: Console, grid: Grid) -> tuple[list[Grid], bool]:
     """The fullest form of the table that fits: rules go first, then long names of columns are
-    folded, then the less needed columns go. What is still too wide for a terminal becomes several
-    tables, each with the names.
+    folded, then the less needed columns go. A table that is still too wide for a terminal becomes
+    several tables, each with the names.
     """
     if not console.is_terminal:
         return [grid], False

@@ -179,7 +179,7 @@ def write_parquet(
         try:
             converted = outcome_of(job, on_progress)
         except OctavoError:
-            # That the other side went away was our own doing.
+            # The conversion failed because the drain did.
             if drained.error() is not None:
                 raise CannotRun(f"cannot write `{target}`: {drained.error()}.") from None
             raise

@@ -1,7 +1,7 @@
 """One run under way: waiting, reporting progress, and passing on what the user interrupts.
 
 The first interrupt goes to the program, which gets a few seconds to end as it would; after that,
-or at the second interrupt, it is stopped. What it did up to there still counts.
+or at the second interrupt, it is stopped. All references up to that point are counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Anonymous memory of a process by the size of its pages, from its page table.
 
-`smaps` knows 2 MiB pages only. What lies in pages of 16 or 64 KiB is in the flags of the frames
-that the page table names, which root alone may read.
+`smaps` knows 2 MiB pages only. The flags of the frames that the page table names show pages of 16
+and 64 KiB; root alone may read them.
 Reference: Documentation/admin-guide/mm/pagemap.rst of Linux.
 """
 

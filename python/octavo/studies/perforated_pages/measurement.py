@@ -104,8 +104,8 @@ def name_of(design: str) -> str:
 
 
 def all_counted(result: Mapping[str, Any]) -> dict[str, Counted]:
-    """Of a document of `octavo sim`: by design's name, of the process that did most. Those that ran
-    out of memory are left out.
+    """Counts of a document of `octavo sim`, by design's name: of the process that did most. Designs
+    that ran out of memory are left out.
     """
     return {name_of(name): _counted(one) for name, one in simulated_of(result).items()}
 
