@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the advising thread gives up: the C library does not know it, so when the program gives up
- * its privileges (setuid and its like), this thread would keep them.
+ * Gives up the privileges of the advising thread. The C library does not know this thread, which
+ * would keep its privileges when the program gives up its own (setuid and its like).
  */
 #ifndef OCTAVO_PRELOAD_PRIVILEGES_H
 #define OCTAVO_PRELOAD_PRIVILEGES_H

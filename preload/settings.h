@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the environment asks of the library; docs/apply.md describes every variable.
+ * The library's settings from the environment; docs/apply.md describes every variable.
  */
 #ifndef OCTAVO_PRELOAD_SETTINGS_H
 #define OCTAVO_PRELOAD_SETTINGS_H

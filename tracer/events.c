@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * What happens between instructions: memory, threads, processes, signals, marks.
+ * Events between instructions: memory, threads, processes, signals, marks.
  *
  * Records are written only where no superblock is under way: after system calls, at thread
  * switches, at client requests. Such a superblock holds its write address in a register.

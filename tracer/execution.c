@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * What a traced process executes: traced as well where that is possible, and untraced otherwise.
+ * Programs that a traced process executes: traced where possible, untraced otherwise.
  *
  * The core traces an executed program by executing its launcher with it, and ends the process if
  * that fails. The tool is its own launcher: a launcher only chooses a tool. So it is found out before

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * What the tracer's own files share. main.c is the way in; ring.c writes words; segments.c turns
+ * Shared by the tracer's own files. main.c is the way in; ring.c writes words; segments.c turns
  * superblocks into segments; dependences.c reads register dependences off the IR; events.c
  * watches memory, threads and processes; allocations.c the calls of the program's allocator; kernel_time.c
  * measures system calls; sharing.c distinguishes shared memory from a process's own;

@@ -19,7 +19,7 @@ def charts_of(page: str) -> dict[str, Any]:
 
 
 def assert_loads_nothing(page: str) -> None:
-    """That a page is whole without any other file or place."""
+    """Checks that a page is whole without any other file or place."""
     markup = _SCRIPT.sub("", page)
     assert re.findall(r"\ssrc=|@import|url\(|<script", markup) == []
     assert re.findall(r"<link[^>]*href=\"(?!data:)", markup) == []

@@ -35,8 +35,8 @@ def test_base_pages_by_hand(strided: SimResult) -> None:
     assert counters_of(strided, "base4k", "os", *faults) == [1025, 4 << 20, 4096, 0, 1025 * 4096]
     # The root; three tables for the code; for the data two, and two of the last level.
     assert counters_of(strided, "base4k", "os", "page_table_bytes") == [8 * 4096]
-    # Each page is walked to for its fault, and again. What faults reads down to the entry that is
-    # missing: of code and of data first the root's, then all four. Then the entry of the last level
+    # Each page is walked to for its fault, and again. A walk that faults reads down to the missing
+    # entry: of code and of data first the root's, then all four. Then the entry of the last level
     # is all that is not in a walk cache, but for the page that begins the second table.
     assert counters_of(strided, "base4k", "walker", "walks", "faulted") == [2050, 1025]
     assert counters_of(strided, "base4k", "walker", "references") == [

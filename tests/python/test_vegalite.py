@@ -41,7 +41,7 @@ def figures_of_sim() -> dict[str, Spec]:
 
 @cache
 def schema() -> Draft7Validator:
-    """That of the newest Vega-Lite that Altair knows."""
+    """The schema of the newest Vega-Lite that Altair knows."""
     *_, newest = sorted(Path(altair.__file__).parent.glob("vegalite/v*/schema/*lite-schema.json"))
     return Draft7Validator(json.loads(newest.read_text(encoding="utf-8")))
 

@@ -203,7 +203,7 @@ def test_children_that_have_ended_are_in_a_snapshot_too(serve: Any) -> None:
     server = serve()
     server.ask("fork 700")
     server.ask("fork 900")
-    # That a process has ended is noticed a little later than its parent goes on.
+    # The end of a process is noticed a little later than its parent goes on.
     end = time.monotonic() + TIMEOUT_SECONDS
     while server.status()["streams_live"] > 1:
         assert time.monotonic() < end

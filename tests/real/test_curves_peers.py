@@ -104,7 +104,7 @@ class Program:
         return misses_of(self.curves, stream, *tlb)
 
     def missed_items(self, *tlb: int) -> dict[str, int]:
-        """Cachegrind's misses. That it saw the same references is looked at, too."""
+        """Cachegrind's misses. Checks that it saw the same references, too."""
         counts = cachegrind(self.argv, self.out, *tlb)
         expected = lackey.counts(self.items)
         modifies = sum(item.kind == "M" for item in self.items)

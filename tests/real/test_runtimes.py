@@ -1,7 +1,7 @@
-"""Actions on real programs: the lines that are printed are pasted, and what they promise is seen.
+"""Actions on real programs: the printed lines are pasted, and their effects checked.
 
-They change settings of the system and restore them, and need root. What is not installed is
-skipped, and the reason names it.
+They change settings of the system and restore them, and need root. Programs that are not installed
+are skipped, and the reason names them.
 """
 
 import json

@@ -1,8 +1,8 @@
-// Simulates a processor that runs a program, as `m88ksim` of the SPEC suite of 1995 does. What it shares
-// with that program: a loop that fetches a word of simulated memory, takes it apart, looks its handler
-// up in a table, keeps registers, a scoreboard of when each is ready, and counts of every instruction;
-// the simulated program sorts, searches and copies small arrays. A working set of some tens of KB.
-// Written for this purpose; the instruction set is made up.
+// Simulates a processor that runs a program, as `m88ksim` of the SPEC suite of 1995 does. Common to both
+// programs: a loop that fetches a word of simulated memory, takes it apart, looks its handler up in a
+// table, keeps registers, a scoreboard of when each is ready, and counts of every instruction; the
+// simulated program sorts, searches and copies small arrays. A working set of some tens of KB. Written
+// for this purpose; the instruction set is made up.
 //
 //   cpusim [ROUNDS]
 

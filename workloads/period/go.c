@@ -1,8 +1,8 @@
-// Plays the game of go against itself, as `go` of the SPEC suite of 1995 does. What it shares with that
-// program: boards and lists in small static arrays, groups and liberties that are followed stone by
-// stone, candidate moves that are tried and taken back, ladders read by recursion, patterns looked up
-// in tables, and branches that depend on the position. A working set of some hundred KB. Written for
-// this purpose.
+// Plays the game of go against itself, as `go` of the SPEC suite of 1995 does. Common to both programs:
+// boards and lists in small static arrays, groups and liberties that are followed stone by stone,
+// candidate moves that are tried and taken back, ladders read by recursion, patterns looked up in
+// tables, and branches that depend on the position. A working set of some hundred KB. Written for this
+// purpose.
 //
 //   go [MOVES]
 

@@ -1,9 +1,9 @@
-// Seven kernels of fluid dynamics, one after the other, as `nasa7` of the SPEC suite of 1989. What they
-// share with that program's: which loops over which arrays (a matrix product, a Fourier transform in two
-// dimensions, many Cholesky factorisations at once, block-tridiagonal systems, Gaussian elimination,
-// vortices that are made near a boundary, pentadiagonal systems along one dimension of three), arrays of
-// 0.2 to 2 MB each that are walked along columns and across them, and a working set of some 1.1 MB.
-// Written for this purpose.
+// Seven kernels of fluid dynamics, one after the other, as `nasa7` of the SPEC suite of 1989. Common to
+// both programs: the loops and their arrays (a matrix product, a Fourier transform in two dimensions,
+// many Cholesky factorisations at once, block-tridiagonal systems, Gaussian elimination, vortices that
+// are made near a boundary, pentadiagonal systems along one dimension of three), arrays of 0.2 to 2 MB
+// each that are walked along columns and across them, and a working set of some 1.1 MB. Written for this
+// purpose.
 //
 //   kernels7 [ROUNDS]
 

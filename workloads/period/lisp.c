@@ -1,5 +1,5 @@
 // A small Lisp interpreter that places queens on a board, as `li` of the SPEC suites of 1989 and 1995
-// does. What it shares with that program: cells of three words in segments of a thousand that malloc
+// does. Common to both programs: cells of three words in segments of a thousand that malloc
 // gives, marked and swept when no cell is free, an evaluator that walks lists, association lists for
 // variables, and a working set of some 150 KB that is mostly cells. Written for this purpose.
 //

@@ -1,8 +1,8 @@
-// Relaxes a mesh of points around a body, as `tomcatv` of the SPEC suite of 1989 does. What it shares with
-// that program: seven arrays of 257 x 257 doubles (3.7 MB, of which a working set of some 2.9 MB), swept
-// in a line: residuals of both coordinates from nine neighbours, a tridiagonal solver down each column
-// for all rows at once, and the correction added. Columns are contiguous, as Fortran has them. Written
-// for this purpose.
+// Relaxes a mesh of points around a body, as `tomcatv` of the SPEC suite of 1989 does. Common to both
+// programs: seven arrays of 257 x 257 doubles (3.7 MB, of which a working set of some 2.9 MB), swept in a
+// line: residuals of both coordinates from nine neighbours, a tridiagonal solver down each column for all
+// rows at once, and the correction added. Columns are contiguous, as Fortran has them. Written for this
+// purpose.
 //
 //   mesh [SWEEPS]
 

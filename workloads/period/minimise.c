@@ -1,6 +1,6 @@
-// Minimises a sum of products, as `espresso` of the SPEC suite of 1989 does. What it shares with that
-// program: a cover is an array of cubes in two bits a variable; the complement comes from a recursion
-// over cofactors that allocates and frees small covers; then cubes are expanded against the complement,
+// Minimises a sum of products, as `espresso` of the SPEC suite of 1989 does. Common to both programs: a
+// cover is an array of cubes in two bits a variable; the complement comes from a recursion over
+// cofactors that allocates and frees small covers; then cubes are expanded against the complement,
 // covered ones dropped, and what is left reduced and expanded again. Covers of some hundred cubes, a
 // working set of some 170 KB, of which the parts in use at once are small and apart. Written for this
 // purpose.

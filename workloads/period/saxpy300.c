@@ -1,5 +1,5 @@
 // Multiplies matrices of 300 x 300 doubles in all eight ways of transposing them, by sums of multiples of
-// columns, as `matrix300` of the SPEC suite of 1989 does. What it shares with that program: the order,
+// columns, as `matrix300` of the SPEC suite of 1989 does. Common to both programs: the order,
 // Fortran's layout by columns, the three matrices of 720 KB, and inner loops that walk a column (step 8
 // bytes) or a row (step 2400 bytes, more than half a page of 4 KiB). Written for this purpose.
 //

@@ -1,5 +1,5 @@
 // Turns Boolean equations into the sorted truth table of their products, as `eqntott` of the SPEC suite
-// of 1989 does. What it shares with that program: a product is an array of shorts from malloc, one for
+// of 1989 does. Common to both programs: a product is an array of shorts from malloc, one for
 // each input; nearly all time goes into comparing two of them, element by element, inside a quicksort
 // of pointers; then equal ones are merged. Some 750 KB of products, read in an order that the sort makes
 // random. Written for this purpose.

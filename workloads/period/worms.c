@@ -1,7 +1,7 @@
-// Worms crawl over a screen: a program that draws, as `worm` of Talluri et al. What it shares with what
-// the paper says of that program: a screen of a workstation of the time, a byte a dot, of which a
-// working set of some 1.1 MB has all, and 100 million references. A worm is drawn dot by dot at its
-// head, and what it covered is put back at its tail. Written for this purpose.
+// Worms crawl over a screen: a program that draws, as `worm` of Talluri et al. As the paper says of
+// that program: a screen of a workstation of the time, a byte a dot, of which a working set of some 1.1
+// MB has all, and 100 million references. A worm is drawn dot by dot at its head, and what it covered
+// is put back at its tail. Written for this purpose.
 //
 //   worms [WORMS [STEPS]]
 
