@@ -117,8 +117,8 @@ static int find_levels(const uint32_t *parent, uint32_t root, uint32_t *level) {
 }
 
 // Graph500's rules for a tree; NULL when it keeps to them all. It looks at the edges as they were
-// drawn, and not at the rows that the search used. (That a vertex is one level below its parent
-// needs no look: the levels are made so.)
+// drawn, and not at the rows that the search used. (A vertex is always one level below its parent:
+// the levels are made so.)
 static const char *validate(const struct edge *edge, const uint32_t *parent, uint32_t root,
                             uint32_t *level, uint8_t *joined) {
     if (parent[root] != root) return "the root is not its own parent";

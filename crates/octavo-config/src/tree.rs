@@ -223,7 +223,7 @@ fn merge(
                 base.remove(key);
                 given.push(path);
             }
-            // What is said of it already stays.
+            // A host that is there already stays.
             (Some(Item::Table(_)), item) if path == HOST && item.as_str() == Some(USUAL) => {}
             (Some(Item::Table(inner)), Item::Table(table))
                 if table.is_empty() && !inner.is_empty() =>

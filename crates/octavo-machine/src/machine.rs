@@ -238,7 +238,7 @@ impl<D: Design, const FOR_CORES: bool> Compiled for AccessRun<'_, D, FOR_CORES> 
     fn run(self) -> Option<()> {
         let AccessRun { machine, accesses, sites } = self;
         let core = machine.env.core();
-        // What software did between two parts interrupts the next access.
+        // Work of software between two parts interrupts the next access.
         let mut charged = machine.mmus[core].charged(&machine.env);
         if D::INTERRUPTS {
             charged.handlers = machine.handled[core];

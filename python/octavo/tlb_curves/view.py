@@ -51,7 +51,7 @@ def headline(result: CurvesResult) -> str:
 
 
 def _sharing(result: CurvesResult) -> Iterator[str]:
-    """Who has which TLBs, where that is not as it always is."""
+    """Processes and threads with TLBs, where this is not the default."""
     configuration = result.configuration
     if result.is_shared:
         quantum = f"quantum of {format_count(configuration.quantum_instructions)} instructions"

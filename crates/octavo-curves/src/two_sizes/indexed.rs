@@ -92,7 +92,7 @@ impl Indexed {
 
     fn look_up(&mut self, page: Located) {
         let misses = &mut self.misses[usize::from(page.is_large())];
-        // That a large page is used most recently of a set does not say so of the smaller ones.
+        // Index bits of a large page vary: the most recent of a set may be older in smaller sets.
         self.sets.access(page.id, page.number, !page.is_large(), misses);
     }
 

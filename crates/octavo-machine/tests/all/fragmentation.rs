@@ -95,7 +95,7 @@ fn every_design_gets_its_pages_from_empty_memory() {
 #[test]
 fn order_mix_limits_every_design_to_its_blocks() {
     for movable_share in [0.0, 1.0] {
-        // What is free is for 8 MiB of data and their page tables.
+        // Free memory is for 8 MiB of data and their page tables.
         let machine = mix(&[(4 * KIB, 100), (64 * KIB, 128), (256 * KIB, 8)], movable_share);
         let free = 100 * 4 * KIB + 128 * 64 * KIB + 8 * 256 * KIB;
         let filled = filled(&machine, 8 * MIB);

@@ -3,8 +3,8 @@
 //! 512 bits of a 2 MiB region fill one line of 64 bytes. It takes 0.003% of memory.
 //!
 //! A bit belongs to a frame, not to a page mapped there: if several address spaces map a region as a
-//! page with holes, a bit is set while any of them has a hole there. (Those without the hole map the frame by
-//! a base-page entry.) Holes are therefore counted.
+//! page with holes, a bit is set while any of them has a hole there. (Address spaces without the hole map the
+//! frame by a base-page entry.) Holes are therefore counted.
 
 use octavo_types::{FrameNumber, PhysAddr};
 use rustc_hash::FxHashMap;

@@ -307,7 +307,7 @@ impl Frames {
         self.ledger.change(start, frames, owner);
     }
 
-    /// Who holds `frame`; `None` where it is free.
+    /// The owner of `frame`; `None` where it is free.
     ///
     /// # Panics
     ///

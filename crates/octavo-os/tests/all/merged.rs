@@ -151,7 +151,7 @@ fn memory_that_an_operation_needs_is_not_merged() {
         let table = PageTable::new(format, None, &mut frames).unwrap();
         assert_eq!(table.nodes(), nodes);
     }
-    // What is allocated is no longer needed.
+    // Allocations reduce the frames that are ensured.
     let (mut frames, block) = (
         Frames::new(MemoryShape::new(4 * BLOCK, Order::LINUX).unwrap()),
         Order::of(PageSize::HUGE),

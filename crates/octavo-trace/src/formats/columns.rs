@@ -35,7 +35,7 @@ pub struct ColumnBatch {
     pub addresses: Vec<u64>,
     /// In bytes, 1 to 4096.
     pub sizes: Option<Vec<u16>>,
-    /// Who makes the reference.
+    /// The thread that makes each reference.
     pub threads: Option<Vec<u32>>,
 }
 

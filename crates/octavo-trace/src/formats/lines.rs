@@ -36,7 +36,7 @@ impl Lines {
     }
 
     /// Reads some more, and gives each whole line of it to `take`, without its end and with its
-    /// place. What `take` finds wrong is wrong at that line. False at the end of the text.
+    /// place. Errors of `take` are reported at that line. False at the end of the text.
     pub(crate) fn read_some(
         &mut self,
         mut take: impl FnMut(&[u8], Place) -> Result<(), String>,

@@ -349,7 +349,7 @@ impl Atp {
     fn fill_queue(&mut self, env: &mut Env, page: PageNumber, prefetched: Prefetched) {
         let size = prefetched.translation.size;
         let pages = pages_of(page.raw(), size);
-        // What the first level holds waits for no walk.
+        // A page that the first level holds waits for no walk.
         if !self.tlbs.l1().holds(env.asid(), page) {
             env.keep_seen(PageNumber::new(pages.start), size);
         }

@@ -521,7 +521,7 @@ fn one_instruction_in_one_run_is_predicted_after_two_misses() {
         let of = |counter| get(&counters, counter);
         assert_eq!((of("accesses"), of("misses"), of("fills")), (100, 1, 1), "guest: {guest}");
         assert_eq!((of("right"), of("wrong"), of("cycles_flushes")), (98, 0, 0), "guest: {guest}");
-        // What is hidden takes no time.
+        // Hidden cycles take no time.
         let [all, left] = [&plain, &counters].map(|of| of.get("core", "cycles_walks").unwrap());
         assert_eq!(left, all - of("cycles_hidden"), "guest: {guest}");
         assert!(left * 2 < all, "guest: {guest}: {left} of {all}");

@@ -281,8 +281,8 @@ impl ReservedRange {
     }
 
     /// Whether all mapped pages in `pages` lie in the block, are private, and have the permissions of the
-    /// mapping, and the frames of all others are unclaimed. (Those of pages beyond the mapping may have been
-    /// given back.)
+    /// mapping, and the frames of all others are unclaimed. (Frames of pages beyond the mapping may have
+    /// been given back.)
     fn is_in_place(&self, memory: &Memory, fault: &Fault, pages: &Pages, start: u64) -> bool {
         let leaves = memory.leaves(fault.process, pages);
         let mapped: u64 = leaves.iter().map(|leaf| base_pages(leaf.size)).sum();

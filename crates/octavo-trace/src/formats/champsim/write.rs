@@ -230,7 +230,7 @@ impl ChampsimWriter {
         let (first, count) = self.layout.destination_registers;
         let slots = &mut self.records[at as usize + first..at as usize + first + count];
         let Some(slot) = slots.iter_mut().find(|slot| **slot == 0) else { return 0 };
-        // Whatever was read from it or written to it since would change its meaning.
+        // A register that was read or written since would change its meaning.
         let is_free = |bit: &u8| {
             let [read, written] = [self.read_by, self.written_by].map(|of| of[usize::from(*bit)]);
             self.used >> bit & 1 == 0 && read <= maker && written < maker

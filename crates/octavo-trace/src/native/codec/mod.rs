@@ -4,8 +4,8 @@
 //! records: a header with bit 63 set and its payload) is cut into chunks of whole items, a million words or so each.
 //! A chunk is decoded from its own bytes alone: no predictor, and not even a definition, is carried
 //! over from the chunks before. (To give the words a *meaning* takes the definitions, which are
-//! records like others: [`ChunkDecoder::skip`] reads the records and nothing else.) What is decoded
-//! is exactly what was encoded, records at their places.
+//! records like others: [`ChunkDecoder::skip`] reads the records and nothing else.) Decoding returns exactly the
+//! encoded words, records at their places.
 //!
 //! # Layout
 //!

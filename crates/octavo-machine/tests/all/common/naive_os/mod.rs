@@ -223,7 +223,7 @@ impl NaiveOs {
             Event::Advise { range, advice: advice @ (14 | 15) } => {
                 let wants_huge = Some(*advice == 14);
                 for (part, mapping) in self.processes[&process].mappings.within(&pages_of(range)) {
-                    // What has this advice already is left as it is.
+                    // Parts with this advice are left as they are.
                     if mapping.wants_huge != wants_huge {
                         self.cut(process, &part);
                         self.mappings(process).place(part, Mapping { wants_huge, ..mapping });
@@ -355,7 +355,7 @@ impl NaiveOs {
     }
 
     fn protect(&mut self, process: u16, pages: &Range<u64>, rights: Protection) {
-        // What has these permissions already is left as it is.
+        // Parts with these permissions are left as they are.
         let mut parts = self.processes[&process].mappings.within(pages);
         parts.retain(|(_, mapping)| mapping.rights != rights);
         let mut changed = Vec::new();

@@ -73,7 +73,7 @@ impl NaiveOs {
 
     /// A range has been mapped.
     pub(super) fn policy_mapped(&mut self, process: u16, pages: &Range<u64>, mapping: &Mapping) {
-        // What was mapped there before has given its memory back.
+        // Earlier mappings of the range have given their memory back.
         self.drop_unused_objects();
         let Some(rules) = self.policy.rules() else { return };
         if matches!(mapping.source, Source::Object { .. }) {

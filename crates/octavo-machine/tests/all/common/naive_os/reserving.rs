@@ -230,7 +230,7 @@ impl NaiveOs {
         pages: &Range<u64>,
         mapping: &Mapping,
     ) {
-        // What is larger than memory is reserved in parts when touched.
+        // A mapping larger than memory is reserved in parts when touched.
         if pages.end - pages.start > self.shape.frames {
             return;
         }
