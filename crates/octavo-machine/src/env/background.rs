@@ -1,7 +1,7 @@
 //! Walks in the background of an access: prefetches of translations, and walks that fill structures of a design.
 //!
-//! Added up, they take no time. A core that executes out of order gives each a walker, and has accesses wait for the
-//! pages that come with it (`core/memory_side`).
+//! Where cycles are added up, they cost none. A core that executes out of order gives each of them a walker, and
+//! accesses wait for the pages that they bring (`core/memory_side`).
 
 use octavo_hw::MemoryTransfer;
 use octavo_os::page_table::Walk;
@@ -10,11 +10,12 @@ use octavo_types::{PageNumber, PageSize};
 use super::Env;
 use crate::core::{Costs, InBackground};
 
-/// The walks in the background of the current access, and the pages that come with them and with its own walk.
+/// The walks in the background of the current access, and the pages that the design keeps from these and from the walk
+/// of the access.
 #[derive(Default)]
 pub(super) struct Background {
     noted: Vec<InBackground>,
-    /// The transfers of all walks.
+    /// The transfers of all noted walks.
     transfers: Vec<MemoryTransfer>,
 }
 
@@ -32,15 +33,15 @@ impl Env {
     }
 
     /// As [`Env::walk_in_background`], for a page that need not be mapped: the walk ends at the entry that is missing. It
-    /// never faults, so that it changes no mappings: in a guest it reads nothing where the host would fault. `None` when
+    /// never faults, and so changes no mappings: in a guest it reads nothing where the host would fault. `None` when
     /// memory has run out, which stops the machine.
     pub fn walk_to_prefetch(&mut self, page: PageNumber) -> Option<u64> {
         let walk = self.table_walk(page);
         if self.host_has(&walk, page) { self.read_in_background(&walk, page) } else { Some(0) }
     }
 
-    /// A design keeps a page of a size that the last walk has seen, be it that of the access or one in the background: accesses
-    /// that use the page before that walk has ended wait for it.
+    /// Notes that the design keeps a page which the last walk, of the access or in the background, has read. Accesses
+    /// that use the page before the walk has ended wait for it.
     pub fn keep_seen(&mut self, page: PageNumber, size: PageSize) {
         if let Some(background) = &mut self.background {
             background.noted.push(InBackground::Page { first: page, size });
@@ -49,20 +50,20 @@ impl Env {
 
     /// Reads the entries of a walk, in a guest also the host's. Returns their number.
     fn read_in_background(&mut self, walk: &Walk, page: PageNumber) -> Option<u64> {
-        let take = |env: &mut Env| {
-            let of_host = env.host.as_mut().map(|host| std::mem::take(&mut host.walker));
-            (std::mem::take(&mut env.walker), of_host)
+        let take_counters = |env: &mut Env| {
+            let host_counters = env.host.as_mut().map(|host| std::mem::take(&mut host.walker));
+            (std::mem::take(&mut env.walker), host_counters)
         };
-        let demanded = take(self);
-        let before = self.caches.shared.transfers().len();
+        let demand = take_counters(self);
+        let first_transfer = self.caches.shared.transfers().len();
         let cycles = self.read_entries(walk, page);
-        let (own, of_host) = take(self);
-        self.walker = demanded.0;
-        if let (Some(host), Some(demanded)) = (&mut self.host, demanded.1) {
-            host.walker = demanded;
+        let (counters, host_counters) = take_counters(self);
+        self.walker = demand.0;
+        if let (Some(host), Some(demand)) = (&mut self.host, demand.1) {
+            host.walker = demand;
         }
-        self.note_background(cycles?, before);
-        Some(own.reads + of_host.map_or(0, |of_host| of_host.reads))
+        self.note_background(cycles?, first_transfer);
+        Some(counters.reads + host_counters.map_or(0, |host_counters| host_counters.reads))
     }
 
     /// Reads the entries of a walk and of the host's. Returns the latency in cycles.
@@ -78,11 +79,11 @@ impl Env {
         Some(cycles)
     }
 
-    /// Notes a walk whose first transfer is at a place of those noted, and moves its transfers from there.
-    fn note_background(&mut self, cycles: u32, before: usize) {
+    /// Notes a walk, and moves its transfers: those from index `first` of the shared cache's log on.
+    fn note_background(&mut self, cycles: u32, first: usize) {
         if let Some(background) = &mut self.background {
             let first_transfer = background.transfers.len() as u32;
-            background.transfers.extend(self.caches.shared.transfers().drain(before..));
+            background.transfers.extend(self.caches.shared.transfers().drain(first..));
             let transfers = background.transfers.len() as u32 - first_transfer;
             background.noted.push(InBackground::Walk { cycles, first_transfer, transfers });
         }
@@ -96,14 +97,16 @@ impl Env {
 
     /// Moves the walks noted since the last call to costs.
     pub(crate) fn take_background(&mut self, costs: &mut Costs) {
-        let Some(background) = self.background.as_mut().filter(|of| !of.noted.is_empty()) else {
+        let Some(background) =
+            self.background.as_mut().filter(|background| !background.noted.is_empty())
+        else {
             return;
         };
-        let before = costs.transfers.len() as u32;
+        let start = costs.transfers.len() as u32;
         costs.transfers.append(&mut background.transfers);
-        costs.background.extend(background.noted.drain(..).map(|of| match of {
+        costs.background.extend(background.noted.drain(..).map(|noted| match noted {
             InBackground::Walk { cycles, first_transfer, transfers } => {
-                InBackground::Walk { cycles, first_transfer: first_transfer + before, transfers }
+                InBackground::Walk { cycles, first_transfer: first_transfer + start, transfers }
             }
             page => page,
         }));

@@ -15,11 +15,11 @@ impl Env {
     pub(crate) fn check(&self, access: LineAccess, frame: FrameNumber) {
         let page = self.page(access);
         let mut lies_in = None;
-        for (table, of) in self.tables(page) {
-            let leaf = table.leaf(of).expect("a translated page is mapped");
+        for (table, table_page) in self.tables(page) {
+            let leaf = table.leaf(table_page).expect("a translated page is mapped");
             let may_store = leaf.rights.write || !access.is_store();
             assert!(may_store, "page {:#x} is not to be stored to", page.raw());
-            lies_in = Some(leaf.frame_of(of));
+            lies_in = Some(leaf.frame_of(table_page));
         }
         assert_eq!(Some(frame), lies_in, "page {:#x} lies elsewhere", page.raw());
     }
@@ -33,8 +33,8 @@ impl Env {
     pub(crate) fn check_shared(&self, access: LineAccess, frame: FrameNumber) {
         let (page, memory) = (self.page(access), self.os.memory());
         let mapping = memory.process(self.process).vmas.find(page);
-        let of = mapping.and_then(|(_, vma)| vma.shared_object());
-        let (object, origin) = of.expect("the mapping is there, and it is shared");
+        let shared = mapping.and_then(|(_, vma)| vma.shared_object());
+        let (object, origin) = shared.expect("the mapping is there, and it is shared");
         let lies_in = memory.object_page(object, page.raw().wrapping_sub(origin));
         let lies_in = lies_in.and_then(|frame| self.machine_frame(frame));
         assert_eq!(Some(frame), lies_in, "page {:#x} lies elsewhere", page.raw());

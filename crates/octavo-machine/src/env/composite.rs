@@ -1,5 +1,5 @@
-//! Composite pages: large pages whose base pages need not lie side by side, so that more than the page's entry is read
-//! to find a base page. Page tables mark them; what hardware does then, its design says ([`CompositePages`]).
+//! Composite pages: large pages whose base pages need not be contiguous in memory, so that a base page is not found by
+//! the page's entry alone. Page tables mark them; a design says how its hardware translates them ([`CompositePages`]).
 
 use octavo_hw::WalkCaches;
 use octavo_os::Memory;
@@ -48,7 +48,7 @@ pub trait CompositePages: Sync {
         latency_cycles: &mut u32,
     ) -> Result<Option<(Translation, bool)>, OutOfMemory>;
 
-    /// The range under which walk caches tag further entries of a range of addresses, if the design has any.
+    /// The addresses by which walk caches tag further entries for a range, if the design has such entries.
     fn further_tags(&self, _range: AddrRange) -> Option<AddrRange> {
         None
     }
@@ -66,7 +66,7 @@ pub struct HostAccess<'a> {
     pub page: PageNumber,
     /// The composite page.
     pub translation: &'a Translation,
-    /// Whether it stores.
+    /// Whether the access stores.
     pub stores: bool,
     /// Whether no walk has been made for this access yet.
     pub is_new: bool,
@@ -82,11 +82,11 @@ pub struct HostCounts {
 }
 
 impl Env {
-    /// The machine with a design that has composite pages, or none.
-    pub(crate) fn with_composite(mut self, of: Option<&'static dyn CompositePages>) -> Self {
-        self.composite = of;
+    /// Sets how the design translates composite pages, if it has any.
+    pub(crate) fn with_composite(mut self, composite: Option<&'static dyn CompositePages>) -> Self {
+        self.composite = composite;
         if let Some(host) = &mut self.host {
-            host.composite = of;
+            host.composite = composite;
         }
         self
     }
@@ -104,7 +104,7 @@ impl Env {
         self.host.as_ref().expect("a guest has a host")
     }
 
-    /// Begins a walk of its own. Returns the fixed cost of a walk.
+    /// Counts a walk that the design makes itself. Returns the fixed cost of a walk in cycles.
     pub(crate) fn begin_walk(&mut self) -> u32 {
         self.walker.walks += 1;
         self.walk_overhead_cycles
@@ -122,7 +122,7 @@ impl Env {
         walker.read_table(caches, *lines, at)
     }
 
-    /// Writes an entry whose accessed or dirty bit was set.
+    /// Writes an entry if its accessed or dirty bit was set, and charges the latency to the last walk.
     pub(crate) fn write_if(&mut self, is_marked: bool, at: PhysAddr) {
         let Env { walker, caches, lines, .. } = self;
         let latency_cycles = walker.write_if(is_marked, caches, *lines, at);

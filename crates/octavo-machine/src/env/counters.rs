@@ -50,8 +50,8 @@ impl Env {
         counters.add("walker", "walks_dirty", walks_dirty);
         counters.add("walker", "faulted", faulted);
         own.report_entries("walker", &self.os, counters);
-        if let Some(of) = self.composite {
-            of.report_walks(self, counters);
+        if let Some(composite) = self.composite {
+            composite.report_walks(self, counters);
         }
         if let Some(host) = &self.host {
             own.report_entries("walker.guest", &self.os, counters);
@@ -64,16 +64,16 @@ impl Env {
     fn report_caches(&self, counters: &mut Counters) {
         let others = self.cores.iter().flatten().map(|core| &core.caches);
         for caches in others.chain([&self.caches.private]) {
-            let of = caches.counters();
-            for (name, level) in [("l1i", of.l1i), ("l1d", of.l1d), ("l2", of.l2)] {
+            let levels = caches.counters();
+            for (name, level) in [("l1i", levels.l1i), ("l1d", levels.l1d), ("l2", levels.l2)] {
                 let component = format!("cache.{name}");
                 Lookups { hits: level.hits, misses: level.misses }.report(&component, counters);
                 counters.add(&component, "write_backs", level.write_backs);
             }
-            if let Some(of) = caches.translation_counters() {
-                counters.add("cache.l2.translations", "fills", of.fills);
-                counters.add("cache.l2.translations", "evicted", of.evicted);
-                counters.add("cache.l2.translations", "invalidated", of.invalidated);
+            if let Some(lines) = caches.translation_counters() {
+                counters.add("cache.l2.translations", "fills", lines.fills);
+                counters.add("cache.l2.translations", "evicted", lines.evicted);
+                counters.add("cache.l2.translations", "invalidated", lines.invalidated);
             }
         }
         let llc = self.caches.shared.llc();
@@ -89,11 +89,11 @@ impl Env {
         counters.add("memory", "reads", memory.reads);
         counters.add("memory", "writes", memory.writes);
         let mut local = memory;
-        for (name, of) in self.tiers.iter().zip(self.caches.shared.memory_tiers()) {
+        for (name, tier) in self.tiers.iter().zip(self.caches.shared.memory_tiers()) {
             let component = format!("memory.tier.{name}");
-            counters.add(&component, "reads", of.reads);
-            counters.add(&component, "writes", of.writes);
-            (local.reads, local.writes) = (local.reads - of.reads, local.writes - of.writes);
+            counters.add(&component, "reads", tier.reads);
+            counters.add(&component, "writes", tier.writes);
+            (local.reads, local.writes) = (local.reads - tier.reads, local.writes - tier.writes);
         }
         if !self.tiers.is_empty() {
             counters.add("memory.tier.local", "reads", local.reads);
@@ -101,21 +101,20 @@ impl Env {
         }
     }
 
-    /// Counters of prefetchers.
     fn report_prefetchers(&self, counters: &mut Counters) {
         let others = self.cores.iter().flatten().map(|core| &core.caches);
         for caches in others.chain([&self.caches.private]) {
             let levels = caches.prefetch_counters().into_iter().flatten();
-            for (component, of) in ["prefetch.l1d", "prefetch.l2"].into_iter().zip(levels) {
-                counters.add(component, "issued", of.issued());
+            for (component, prefetches) in ["prefetch.l1d", "prefetch.l2"].into_iter().zip(levels) {
+                counters.add(component, "issued", prefetches.issued());
                 for (name, lines) in
-                    ["from_l2", "from_llc", "from_memory"].into_iter().zip(of.served_by)
+                    ["from_l2", "from_llc", "from_memory"].into_iter().zip(prefetches.served_by)
                 {
                     counters.add(component, name, lines);
                 }
-                counters.add(component, "useful", of.useful);
-                counters.add(component, "unused", of.unused);
-                counters.add(component, "dropped", of.dropped);
+                counters.add(component, "useful", prefetches.useful);
+                counters.add(component, "unused", prefetches.unused);
+                counters.add(component, "dropped", prefetches.dropped);
             }
         }
     }
@@ -164,21 +163,21 @@ impl Host {
 
 fn report_walk_caches<'c>(
     component: &str,
-    of_cores: impl Iterator<Item = &'c PageWalker>,
+    walkers: impl Iterator<Item = &'c PageWalker>,
     counters: &mut Counters,
 ) {
     let mut levels = BTreeMap::<u8, Lookups>::new();
-    for walker in of_cores {
+    for walker in walkers {
         if let Some(own) = walker.own() {
             own.report(component, counters);
             if !own.uses_walk_caches() {
                 continue;
             }
         }
-        for (level, of) in walker.caches.counters() {
+        for (level, counts) in walker.caches.counters() {
             let sum = levels.entry(level).or_default();
-            sum.hits += of.hits;
-            sum.misses += of.misses;
+            sum.hits += counts.hits;
+            sum.misses += counts.misses;
         }
     }
     for (level, lookups) in levels {
@@ -242,20 +241,20 @@ fn report_os(
         ("compactions", compactions),
         ("frames_compacted", frames_compacted),
     ];
-    let of_same = [("pages_merged", pages_merged), ("pages_unmerged", pages_unmerged)];
-    let of_same = of_same.into_iter().filter(|_| memory.tracks_stores());
-    let of_blocks = [("folds", folds), ("unfolds", unfolds)];
-    let of_blocks = of_blocks.into_iter().filter(|_| memory.block_pages().is_some());
-    let of_anchors = [
+    let merging = [("pages_merged", pages_merged), ("pages_unmerged", pages_unmerged)];
+    let merging = merging.into_iter().filter(|_| memory.tracks_stores());
+    let blocks = [("folds", folds), ("unfolds", unfolds)];
+    let blocks = blocks.into_iter().filter(|_| memory.block_pages().is_some());
+    let anchors = [
         ("anchors_written", anchors_written),
         ("anchor_distance_changes", anchor_distance_changes),
     ];
-    let of_anchors = of_anchors.into_iter().filter(|_| memory.anchor_distance().is_some());
-    for (name, value) in counts.into_iter().chain(of_same).chain(of_blocks).chain(of_anchors) {
+    let anchors = anchors.into_iter().filter(|_| memory.anchor_distance().is_some());
+    for (name, value) in counts.into_iter().chain(merging).chain(blocks).chain(anchors) {
         counters.add(component, name, value);
     }
-    if let Some(of) = composite {
-        of.report_memory(component, memory, counters);
+    if let Some(composite) = composite {
+        composite.report_memory(component, memory, counters);
     }
     let bytes = |frames: u64| frames * PageSize::BASE.bytes();
     let held = |owner| bytes(memory.frames.used_frames(owner));
@@ -275,7 +274,7 @@ fn report_os(
         let saved = memory.merged_pages().saturating_sub(1);
         counters.level(component, "merged_bytes", bytes(saved));
     }
-    // A level, since a warm-up may follow.
+    // A level, since a warm-up may begin afterwards.
     if bytes_present > 0 {
         counters.level(component, "present_bytes", bytes_present);
     }

@@ -1,9 +1,9 @@
 //! The machine's memory as a design reaches it: frames reserved for its tables, read and written through the
 //! caches, and lines of the second-level cache that hold translations in place of memory.
 //!
-//! Lines of translations belong to the second-level cache of a core. The environment drops them when the mappings of
-//! their pages change, on all cores at once, as it does what walk caches hold; all of them at a change of the host's
-//! table; and those of a core where a context switch flushes its TLBs.
+//! Lines of translations belong to the second-level cache of a core. The environment drops them as it does entries of
+//! walk caches: when mappings change, the lines of their pages on all cores; when the host's table changes, all lines;
+//! and when a context switch flushes a core's TLBs, the lines of that core.
 
 use octavo_hw::{Asid, PrivateCaches, TranslationLine, TranslationWords};
 use octavo_types::{FrameNumber, PageSize, PhysAddr};
@@ -31,7 +31,7 @@ impl Env {
         self.caches.write_pte(line_of(at, self.lines)).latency_cycles
     }
 
-    /// Lets second-level caches hold lines of translations, of so many pages each.
+    /// Lets second-level caches hold lines of translations, of `pages` pages each.
     pub(crate) fn with_translation_lines(mut self, pages: u64) -> Self {
         self.holds_translations = true;
         self.all_private_caches().for_each(|caches| caches.hold_translations(pages));
@@ -196,7 +196,7 @@ pub(crate) mod tests {
             fill(&mut env);
             let other = env.with_os(|os| os.spawn()).unwrap();
             env.switch_to(0, other);
-            // Lines of another address space, or none.
+            // Lines tagged with another address space, or flushed.
             assert_eq!(lines(&mut env), [None, None], "{spaces}");
             env.switch_to(0, process);
             assert_eq!(lines(&mut env)[0], kept, "{spaces}");
@@ -220,14 +220,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_walk_in_the_background_has_transfers_and_pages_of_its_own() {
+    fn background_walk_has_transfers_and_pages_of_its_own() {
         let mut env = env(&["walker.caches.pde=none"]).logging_transfers();
         let memory_cycles =
             resolve::<&str>("skylake", &[]).unwrap().into_config().cache.memory_latency_cycles;
         let (page, other) = (PageNumber::new(FIRST), PageNumber::new(FIRST + 8));
         env.walk(page, Access::Load, false).unwrap();
         let of_walk = env.entries_read_from_memory() as u32;
-        // Of the two entries that the walk caches leave, the last lies in another line than that of the page walked for.
+        // The walk caches leave two entries to read. The last one is in another line than the entry of the first page.
         assert_eq!(env.walk_to_prefetch(other), Some(2));
         env.keep_seen(other, PageSize::BASE);
         let mut costs = Costs::default();

@@ -268,7 +268,7 @@ impl Env {
         Ok(env)
     }
 
-    /// Gives every core walkers of the design, and in a guest the host, too.
+    /// Gives every core a walker of the design; in a guest, another one for the host's table.
     pub fn with_walkers(mut self, make: impl Fn() -> Box<dyn Walker>) -> Self {
         for walker in page_walkers(&mut self.cores, &mut self.page_walker) {
             walker.replace(make());
@@ -333,7 +333,7 @@ impl Env {
         // The translation has ended: later walks do not overlap its look-up.
         self.missed_lookup_cycles = 0;
         if self.caches_halves | self.prefetches {
-            return self.access_line_at_length(access, frame);
+            return self.access_line_slowly(access, frame);
         }
         let line = self.lines.physical(access.line(), frame.raw());
         let side = access.side();
@@ -343,9 +343,9 @@ impl Env {
         Some(frame)
     }
 
-    /// [`Self::access_line`] where frames may be halves, or lines are prefetched.
+    /// [`Self::access_line`] if TLBs may hold guest halves or lines are prefetched.
     #[inline(never)]
-    fn access_line_at_length(
+    fn access_line_slowly(
         &mut self,
         access: LineAccess,
         frame: FrameNumber,
@@ -377,7 +377,7 @@ impl Env {
     }
 
     /// The address, as traced, of the instruction of the current access to data, for a design that
-    /// [follows instructions](crate::design::Design::FOLLOWS_INSTRUCTIONS). A fetch has any.
+    /// [follows instructions](crate::design::Design::FOLLOWS_INSTRUCTIONS). Unspecified for a fetch.
     pub fn site(&self) -> u64 {
         self.site
     }
@@ -404,7 +404,8 @@ impl Env {
         Charged { lookups: tlb_l2 + tlb_nested, walks, caches: fetches + data, handlers: 0 }
     }
 
-    /// Notes the lines that pass between the last cache and memory.
+    /// Logs the lines transferred between the last-level cache and memory, the prefetches and the walks in the
+    /// background, for a core that executes out of order.
     pub(crate) fn logging_transfers(mut self) -> Self {
         self.caches.shared.log_transfers();
         self.log_prefetches(true);
@@ -422,7 +423,7 @@ impl Env {
         self.served_by
     }
 
-    /// So many cycles have passed from the start, in which others have used the last-level cache.
+    /// Fills the last-level cache as its other users have done in the first `cycles` cycles.
     pub(crate) fn fill_by_others(&mut self, cycles: u64) {
         self.caches.shared.fill_by_others(cycles);
     }
@@ -432,20 +433,20 @@ impl Env {
         self.caches.shared.filled_by_others().is_some()
     }
 
-    /// Notes no more lines.
+    /// Ends the log of [`Self::logging_transfers`].
     pub(crate) fn stop_logging_transfers(&mut self) {
         self.caches.shared.stop_logging_transfers();
         self.log_prefetches(false);
         self.background = None;
     }
 
-    /// Moves the transfers noted since the last call to `out`: of the access, the last line that it read from memory
-    /// last, then of its prefetches. Returns how many are of the access.
+    /// Moves the transfers logged since the last call to `out`: first those of the access, ending with the last line
+    /// that it read from memory, then those of its prefetches. Returns the number of transfers of the access.
     pub(crate) fn take_transfers(&mut self, out: &mut Vec<MemoryTransfer>) -> usize {
         let first = out.len();
         out.append(self.caches.shared.transfers());
         let prefetches = self.caches.private.prefetches();
-        let before = prefetches.and_then(|all| all.first()).map(|of| of.transfers_before);
+        let before = prefetches.and_then(|all| all.first()).map(|first| first.transfers_before);
         let own = before.unwrap_or(out.len() - first);
         let last = first + own;
         if let Some(read) = out[first..last].iter().rposition(|transfer| !transfer.is_write()) {
@@ -459,27 +460,27 @@ impl Env {
         self.caches.private.has_prefetched()
     }
 
-    /// Moves the prefetches noted since the last call to `out`; `transfers` is the number of all transfers noted, and
-    /// `first_transfer` the place of the first of them. Returns the level of the prefetched line that the access was
-    /// the first to use, with the line.
+    /// Moves the prefetches logged since the last call to `out`. `transfers` is the number of transfers of the access
+    /// and its prefetches, `first_transfer` the index of the first one. Returns the level of the prefetched line that
+    /// the access was the first to use, if any.
     pub(crate) fn take_prefetches(
         &mut self,
         (first_transfer, transfers): (usize, usize),
         out: &mut Vec<PrefetchCost>,
     ) -> Option<PrefetchLevel> {
         let l1_cycles = self.l1_latency_cycles[1];
-        let noted = self.caches.private.prefetches()?;
-        let ends = noted.iter().skip(1).map(|next| next.transfers_before).chain([transfers]);
-        out.extend(noted.iter().zip(ends).map(|(of, end)| PrefetchCost {
-            line: of.line,
-            level: of.level,
-            served: of.by,
-            cycles: of.latency_cycles.saturating_sub(l1_cycles),
-            uses_l2: of.uses_l2,
-            first_transfer: (first_transfer + of.transfers_before) as u32,
-            transfers: (end - of.transfers_before) as u32,
+        let logged = self.caches.private.prefetches()?;
+        let ends = logged.iter().skip(1).map(|next| next.transfers_before).chain([transfers]);
+        out.extend(logged.iter().zip(ends).map(|(prefetch, end)| PrefetchCost {
+            line: prefetch.line,
+            level: prefetch.level,
+            served: prefetch.by,
+            cycles: prefetch.latency_cycles.saturating_sub(l1_cycles),
+            uses_l2: prefetch.uses_l2,
+            first_transfer: (first_transfer + prefetch.transfers_before) as u32,
+            transfers: (end - prefetch.transfers_before) as u32,
         }));
-        noted.clear();
+        logged.clear();
         self.caches.private.take_used()
     }
 
@@ -526,11 +527,11 @@ impl Env {
         self.overlaps[self.core].walk(instruction, latency_cycles);
     }
 
-    /// Entries that walks have read from memory so far: those of the running process' table, and in a guest those of
-    /// the host's.
+    /// Number of page-table entries that walks have read from memory so far; in a guest, including entries of the
+    /// host's table.
     pub fn entries_read_from_memory(&self) -> u64 {
-        let of = |walker: &WalkerCounters| walker.reads_by[place(ServedBy::Memory)];
-        of(&self.walker) + self.host.as_ref().map_or(0, |host| of(&host.walker))
+        let count = |walker: &WalkerCounters| walker.reads_by[place(ServedBy::Memory)];
+        count(&self.walker) + self.host.as_ref().map_or(0, |host| count(&host.walker))
     }
 
     /// Instructions that the running core has fetched so far, and misses of its second-level cache.
@@ -615,8 +616,8 @@ impl Env {
         AddressSpace { process, asid: self.asid_of(process) }
     }
 
-    /// Runs `work` on the operating system, and applies what it invalidates to the walk caches of all cores. `None`
-    /// when memory has run out.
+    /// Runs `work` on the operating system, and applies the invalidations that it causes to the walk caches of all
+    /// cores. `None` when memory has run out.
     pub(crate) fn with_os<T>(
         &mut self,
         work: impl FnOnce(&mut Os) -> Result<T, OutOfMemory>,
@@ -635,20 +636,20 @@ impl Env {
     pub(crate) fn switch_to(&mut self, core: usize, process: ProcessId) -> bool {
         if core != self.core {
             let next = self.cores[core].take().expect("a core that does not run");
-            let before = CoreParts {
+            let suspended = CoreParts {
                 caches: std::mem::replace(&mut self.caches.private, next.caches),
                 page_walker: std::mem::replace(&mut self.page_walker, next.page_walker),
             };
-            self.cores[self.core] = Some(before);
+            self.cores[self.core] = Some(suspended);
             self.core = core;
         }
         (self.process, self.asid) = (process, self.asid_of(process));
-        let before = std::mem::replace(&mut self.last_process[core], process);
-        let flushes = self.address_spaces == AddressSpaces::Flushed && before != process;
+        let previous = std::mem::replace(&mut self.last_process[core], process);
+        let flushes = self.address_spaces == AddressSpaces::Flushed && previous != process;
         if flushes {
             self.page_walker.clear();
             self.caches.private.clear_translations();
-            self.holders.entry(before).or_default().remove(&core);
+            self.holders.entry(previous).or_default().remove(&core);
         }
         self.holders.entry(process).or_default().insert(core);
         flushes
@@ -687,7 +688,7 @@ impl Env {
                 invalidation.pages.start,
                 invalidation.pages.end,
             );
-            let further = self.composite.and_then(|of| of.further_tags(range));
+            let further = self.composite.and_then(|composite| composite.further_tags(range));
             for walker in page_walkers(&mut self.cores, &mut self.page_walker) {
                 walker.invalidate(asid, range);
                 if let Some(further) = further {

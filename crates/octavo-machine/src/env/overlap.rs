@@ -130,12 +130,12 @@ mod tests {
     #[test]
     fn overlap_of_four_walks_by_hand() {
         let mut overlap = Overlap::new(2, 10);
-        let mut before = Vec::new();
+        let mut ends = Vec::new();
         for (at, latency) in [(0, 100), (1, 30), (2, 20), (12, 5)] {
             overlap.walk(at, latency);
-            before.push(overlap.cycles());
+            ends.push(overlap.cycles());
         }
         // 0 to 100; 0 to 30; 30 to 50; 100 (all three are over) to 105.
-        assert_eq!(before, [100, 100, 100, 105]);
+        assert_eq!(ends, [100, 100, 100, 105]);
     }
 }

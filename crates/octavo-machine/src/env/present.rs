@@ -7,9 +7,9 @@ use octavo_types::{Event, PageNumber};
 use super::{Env, guest_page};
 
 impl Env {
-    /// Has the operating system map memory that the running process has already: `event`, whose base pages are
-    /// `pages`. In a guest the host maps what backs it, and the nodes of the page table on the way to it. None of it
-    /// is counted. `None` when memory has run out.
+    /// Has the operating system map memory that the running process has already: `event`, whose base pages are `pages`.
+    /// In a guest, the host maps the pages behind this memory and behind the page-table nodes that lead to it. None of
+    /// this is counted. `None` when memory has run out.
     pub(crate) fn present(&mut self, event: &Event, pages: &Pages) -> Option<()> {
         let process = self.process;
         let interrupted = self.interrupted;
@@ -23,7 +23,7 @@ impl Env {
         done
     }
 
-    /// Has the host map what backs mapped pages of a range.
+    /// Has the host map the pages that back the mapped pages of a range and the page-table nodes that lead to them.
     fn back_present(&mut self, pages: &Pages) -> Option<()> {
         let process = self.process;
         for leaf in self.os.memory().leaves(process, pages) {

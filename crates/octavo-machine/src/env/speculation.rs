@@ -1,7 +1,7 @@
-//! References that go on at a predicted frame while a walk verifies it.
+//! References that continue at a predicted frame while a walk verifies the prediction.
 //!
-//! Added up, the walk of a right prediction takes no time; after a wrong one come the cycles of a flush. A core that
-//! executes out of order has its own rules for both (`core/pipeline`).
+//! Where cycles are added up, the walk of a right prediction costs none, and a wrong prediction costs a flush. A core
+//! that executes out of order has its own rules for both (`core/pipeline`).
 
 use octavo_types::{FrameNumber, PageNumber};
 
@@ -11,16 +11,16 @@ use crate::core::Speculation;
 /// The result of a walk that has verified a prediction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verified {
-    /// Whether the reference was at the right frame.
+    /// Whether the predicted frame was right.
     pub is_right: bool,
-    /// Whether the page, or one of the host's, faulted: then it was not.
+    /// Whether the walk faulted, in a guest or its host: the prediction then counts as wrong.
     pub has_faulted: bool,
     /// Cycles of the walk.
     pub walk_cycles: u32,
 }
 
 impl Env {
-    /// Walks that have ended in a page fault so far, those of the host's table among them.
+    /// Number of walks so far that ended in a page fault, including walks of the host's table.
     pub(crate) fn faulted_walks(&self) -> u64 {
         self.walker.faulted + self.host.as_ref().map_or(0, |host| host.walker.faulted)
     }
@@ -30,32 +30,32 @@ impl Env {
         Some(self.translation(self.process, page)?.frame_of(page))
     }
 
-    /// The walk to come verifies a prediction.
+    /// Marks the next walk as one that verifies a prediction.
     pub(crate) fn begin_speculation(&mut self) {
         self.verified_cycles = Some(0);
     }
 
-    /// Charges the walk that has verified a prediction: if the frame was right, as hidden; if it was wrong, with the cycles of
-    /// a flush. Returns the cycles of the walk.
-    pub(crate) fn end_speculation(&mut self, of: Speculation, flush_cycles: u32) -> u32 {
+    /// Charges the walk that has verified a prediction: as hidden if the frame was right, with the cycles of a flush if
+    /// it was wrong. Returns the cycles of the walk.
+    pub(crate) fn end_speculation(&mut self, speculation: Speculation, flush_cycles: u32) -> u32 {
         let cycles = self.verified_cycles.take().expect("a prediction is verified");
-        self.speculation = of;
-        if of == Speculation::Right {
-            // The look-up that missed was waited for.
+        self.speculation = speculation;
+        if speculation == Speculation::Right {
+            // The missed look-up stays charged in full.
             self.missed_lookup_cycles = 0;
             self.cycles.walks += u64::from(cycles);
             self.cycles.hidden_walks += u64::from(cycles);
             return cycles;
         }
         self.charge_walk(cycles);
-        if of == Speculation::Wrong {
+        if speculation == Speculation::Wrong {
             self.cycles.flushes += u64::from(flush_cycles);
             self.overlaps[self.core].extend(flush_cycles);
         }
         cycles
     }
 
-    /// The prediction that the current access has had verified.
+    /// Returns and resets the verified prediction of the current access.
     pub(crate) fn take_speculation(&mut self) -> Speculation {
         std::mem::take(&mut self.speculation)
     }

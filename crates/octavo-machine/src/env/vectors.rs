@@ -53,13 +53,13 @@ impl Env {
         for (name, value) in [("stores", stores), ("marked", marked), ("references", reads)] {
             counters.add("walker.vectors", name, value);
         }
-        let of = memory.parts_used();
+        let used = memory.parts_used();
         for (name, bytes) in [
-            ("mapped_bytes", of.mapped),
-            ("accessed_bytes", of.accessed),
-            ("accessed_parts_bytes", of.accessed_parts),
-            ("dirty_bytes", of.dirty),
-            ("dirty_parts_bytes", of.dirty_parts),
+            ("mapped_bytes", used.mapped),
+            ("accessed_bytes", used.accessed),
+            ("accessed_parts_bytes", used.accessed_parts),
+            ("dirty_bytes", used.dirty),
+            ("dirty_parts_bytes", used.dirty_parts),
         ] {
             counters.level("os.vectors", name, bytes);
         }

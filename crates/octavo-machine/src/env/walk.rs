@@ -24,12 +24,13 @@ pub(super) struct WalkerCounters {
     pub walks_dirty: u64,
     /// Entries read.
     pub reads: u64,
+    /// Entries read, by the level that served their lines.
     pub reads_by: [u64; 4],
     /// Entries whose accessed or dirty bit was set.
     pub marked: u64,
     /// Lines read of a design's tables beside the page table.
     pub table_reads: u64,
-    /// Entries prefetched, by what served their lines.
+    /// Entries prefetched, by the level that served their lines.
     pub prefetches_by: [u64; 4],
     /// Prefetched entries that the walk read.
     pub prefetches_used: u64,
@@ -108,12 +109,12 @@ impl Env {
     /// missing or read-only page faults and is walked again. `None` when memory has run out, which stops the
     /// machine. In a guest, walks the host's table as well.
     ///
-    /// With `is_clean` a TLB holds the page, writable and clean, and the access is a store: the walk is made
-    /// only to set the dirty bit, and counted as such, too.
+    /// With `is_clean`, a TLB holds the page as writable and clean, and the access is a store: the walk is made only to
+    /// set the dirty bit, and is also counted as such.
     ///
     /// For a composite page the result is that page, in a guest if the guest's page or the host's page that backs
-    /// it is one: the design then finds the base page. If the entry of the page does not decide whether the access
-    /// is permitted, the walk ends there, and that is left to the design, too ([`CompositePages`](super::CompositePages)).
+    /// it is one: the design then finds the base page. If the entry of the page does not decide whether the access is
+    /// permitted, the walk ends there, and the design decides ([`CompositePages`](super::CompositePages)).
     ///
     /// Designs call [`Design::walk`](crate::design::Design::walk), which applies the invalidations that the walk
     /// causes before the page is filled anywhere.
@@ -129,11 +130,11 @@ impl Env {
             let (read_cycles, entry) = self.read(&walk, page);
             latency_cycles += read_cycles;
             let composite = self.composite.filter(|_| walk.is_composite);
-            if let Some(of) = composite.filter(|of| of.ends_walks()) {
+            if let Some(hardware) = composite.filter(|hardware| hardware.ends_walks()) {
                 self.charge_walk(latency_cycles);
-                return Some(of.entry(self.table(), page).expect("the walk has found it"));
+                return Some(hardware.entry(self.table(), page).expect("the walk has found it"));
             }
-            // Where an exhausted table has lost a page that is on record, the fault stops the machine.
+            // If an exhausted table of the design has lost a page that is on record, the fault stops the machine.
             if let Some(at) = entry
                 && let Some(WalkedPage { translation, is_marked }) =
                     self.finish_walk(&walk, page, kind)
@@ -141,7 +142,7 @@ impl Env {
                 let Env { walker, caches, lines, .. } = self;
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
                 self.charge_walk(latency_cycles);
-                let entry = composite.and_then(|of| of.entry(self.table(), page));
+                let entry = composite.and_then(|hardware| hardware.entry(self.table(), page));
                 return Some(entry.unwrap_or(translation));
             }
             self.fault_in_walk(page, kind)?;
@@ -231,7 +232,7 @@ pub(super) fn finish_walk(
     page: PageNumber,
     stores: bool,
 ) -> Option<WalkedPage> {
-    // TLBs hold the block of an entry with the contiguous hint.
+    // For an entry with the contiguous hint, TLBs hold its block.
     let (leaf, (was_used, was_dirty)) = (walk.cacheable()?, walk.used);
     if stores && !leaf.rights.write {
         return None;

@@ -1,9 +1,9 @@
 //! Page walkers: which entries a walk reads, by what the walker of a core has cached.
 //!
-//! A walk may prefetch entries: lines that are asked for as the walk begins, all at once, at addresses that need no walk to
-//! be found. The walk reads its entries one after another nevertheless. The read of a prefetched entry takes what it takes
-//! to find the line in the cache that the prefetch has filled, or until the line has come, if that is later. Lines that the
-//! walk does not read delay nothing.
+//! A walk may prefetch entries: it requests their lines when it begins, all at once, at addresses that are known
+//! without a walk. The walk still reads its entries one after another. The read of a prefetched entry hits the cache
+//! that the prefetch has filled, or waits until the line arrives, if that is later. Lines that the walk does not read
+//! delay nothing.
 //!
 //! A design with radix trees of its own may leave the rest of a walk to the walk caches of the core ([`WalkPlan::radix`]).
 //! In a guest, hardware may know where entries of the guest's table lie in the host's memory ([`WalkPlan::probe_in_run`]).
@@ -38,25 +38,26 @@ pub type Prefetches = [Option<PhysAddr>; SORTED_LEVELS];
 
 /// The memory that a walk reads.
 pub(super) trait WalkReads {
-    /// Reads the entry at an address, which may hold the page's accessed and dirty bits. Returns the latency in cycles, that
-    /// of finding the entry's place included, and the place: its address in the machine's memory. `None` when memory has run
-    /// out.
+    /// Reads the entry at an address; `is_entry` if it holds the page's accessed and dirty bits. Returns the latency in
+    /// cycles, including a translation of the address by the host, and the entry's address in the machine's memory.
+    /// `None` when memory has run out.
     fn read(&mut self, at: PhysAddr, is_entry: bool) -> Option<(u32, PhysAddr)>;
 
-    /// As [`WalkReads::read`], for an entry whose run of tables is contiguous in the machine's memory: hardware knows the
-    /// place, and does not look for it.
+    /// As [`WalkReads::read`], for an entry in a run of tables: if the run is contiguous in the machine's memory,
+    /// hardware knows the address there, and the host translates nothing.
     fn read_in_run(&mut self, at: PhysAddr, is_entry: bool) -> Option<(u32, PhysAddr)> {
         self.read(at, is_entry)
     }
 
-    /// Prefetches the line of an entry. Returns as [`WalkReads::read`] does, or `None` if hardware does not know the place.
+    /// Prefetches the line of an entry. Returns as [`WalkReads::read`] does, or `None` if hardware does not know the
+    /// address.
     fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)>;
 
-    /// Counts an entry read that was prefetched.
+    /// Counts a prefetched entry that the walk reads.
     fn use_prefetch(&mut self);
 }
 
-/// The prefetches of a walk: places, and cycles from the first read until their lines have come.
+/// The prefetches of a walk: addresses, and cycles from the first read until their lines arrive.
 struct InFlight([Option<(PhysAddr, u32)>; SORTED_LEVELS]);
 
 impl InFlight {
@@ -67,18 +68,18 @@ impl InFlight {
         }))
     }
 
-    /// Ends the read of an entry, made so many cycles after the first one: it waits for a prefetch of the entry. Returns the
-    /// latency in cycles.
+    /// The latency in cycles of the read of an entry that begins `since_cycles` after the first read: if the entry is
+    /// being prefetched, the read waits for the line.
     fn read(
         &self,
         (latency_cycles, place): (u32, PhysAddr),
         since_cycles: u32,
         reads: &mut impl WalkReads,
     ) -> u32 {
-        let prefetch = self.0.iter().flatten().find(|(of, _)| *of == place);
-        let Some((_, comes_cycles)) = prefetch else { return latency_cycles };
+        let prefetch = self.0.iter().flatten().find(|(at, _)| *at == place);
+        let Some((_, arrival_cycles)) = prefetch else { return latency_cycles };
         reads.use_prefetch();
-        latency_cycles.max(comes_cycles.saturating_sub(since_cycles))
+        latency_cycles.max(arrival_cycles.saturating_sub(since_cycles))
     }
 }
 
@@ -87,7 +88,8 @@ impl InFlight {
 struct Probe {
     at: PhysAddr,
     group: u32,
-    /// Whether hardware knows its place, if its run is contiguous in the machine's memory.
+    /// Whether the entry is in a run of tables: hardware knows its address if the run is contiguous in the machine's
+    /// memory.
     is_in_run: bool,
 }
 
@@ -98,19 +100,19 @@ impl WalkPlan {
     }
 
     /// Adds a probe of an entry of a run of tables to the last group. In a guest whose host has backed the run
-    /// ([noted](octavo_os::frames::Frames::note_contiguous_tables)) by frames side by side, the probe needs no translation
-    /// by the host.
+    /// ([noted](octavo_os::frames::Frames::note_contiguous_tables)) with contiguous frames, the probe needs no
+    /// translation by the host.
     pub fn probe_in_run(&mut self, at: PhysAddr) {
         self.probes.push(Probe { at, group: self.group, is_in_run: true });
     }
 
-    /// Ends the walk with the entries of a radix tree from the root on, one after another: those that the walk caches do
-    /// not skip. They wait for the probes so far.
+    /// Ends the walk with the entries of a radix tree, from the root on. After all probes so far, the walk reads the
+    /// entries that the walk caches do not skip, one after another.
     pub fn radix(&mut self, steps: impl IntoIterator<Item = Step>) {
         self.radix.extend(steps);
     }
 
-    /// Adds the entries of the radix tree from this one on.
+    /// Adds probes of the radix entries from index `first` on, one after another.
     fn probe_radix(&mut self, first: usize) {
         for step in first..self.radix.len() {
             self.wait();
@@ -118,7 +120,7 @@ impl WalkPlan {
         }
     }
 
-    /// Begins a new group, which waits for the ones before.
+    /// Begins a new group, which waits for the groups before it.
     pub fn wait(&mut self) {
         self.group += 1;
     }
@@ -157,24 +159,30 @@ impl WalkPlan {
 /// The walker of a core for page tables in a format of the design.
 pub trait Walker: Send {
     /// Plans the walk of a base page, and updates the walker's caches.
-    fn plan(&mut self, table: &dyn HardwareTable, of: Asid, page: PageNumber, plan: &mut WalkPlan);
+    fn plan(
+        &mut self,
+        table: &dyn HardwareTable,
+        asid: Asid,
+        page: PageNumber,
+        plan: &mut WalkPlan,
+    );
 
-    /// Drops what is cached about a range.
-    fn invalidate(&mut self, of: Asid, range: AddrRange);
+    /// Drops cached entries for a range of addresses.
+    fn invalidate(&mut self, asid: Asid, range: AddrRange);
 
-    /// Drops everything that is cached.
+    /// Drops all cached entries.
     fn clear(&mut self);
 
-    /// Adds the counters of its caches to `counters`, under components that begin with `component`.
+    /// Adds the counters of the walker's caches to `counters`, under components that begin with `component`.
     fn report(&self, component: &str, counters: &mut Counters);
 
-    /// Whether its plans end in walks of radix trees, which the walk caches of the core serve.
+    /// Whether plans end in walks of radix trees, which the walk caches of the core serve.
     fn uses_walk_caches(&self) -> bool {
         false
     }
 }
 
-/// The page walker of a core: that of radix trees with its walk caches, or one of the design.
+/// The page walker of a core: for radix trees with walk caches, or the design's own.
 pub(super) struct PageWalker {
     pub caches: WalkCaches<()>,
     own: Option<Box<dyn Walker>>,
@@ -184,7 +192,7 @@ pub(super) struct PageWalker {
 
 /// The reads of a walk.
 pub(super) enum Planned {
-    /// The steps of a radix tree's walk from this one on, each a group of its own.
+    /// The steps of a radix tree's walk from this index on, each a group of its own.
     Steps(usize),
     /// As `Steps`, with prefetches of entries of sorted nodes.
     Prefetching(usize, Prefetches),
@@ -250,12 +258,12 @@ impl PageWalker {
         &mut self,
         table: &PageTable,
         walk: &Walk,
-        (of, page): (Asid, PageNumber),
+        (asid, page): (Asid, PageNumber),
     ) -> Planned {
         if self.own.is_some() {
-            return self.plan_own(table, (of, page));
+            return self.plan_own(table, (asid, page));
         }
-        let first = first_read(&mut self.caches, walk.steps(), (of, page));
+        let first = first_read(&mut self.caches, walk.steps(), (asid, page));
         match table.sorted_entries(page) {
             [None, None] => Planned::Steps(first),
             prefetches => Planned::Prefetching(first, prefetches),
@@ -263,14 +271,14 @@ impl PageWalker {
     }
 
     #[cold]
-    fn plan_own(&mut self, table: &PageTable, (of, page): (Asid, PageNumber)) -> Planned {
+    fn plan_own(&mut self, table: &PageTable, (asid, page): (Asid, PageNumber)) -> Planned {
         let own = self.own.as_mut().expect("a walker of the design");
         let table = table.hardware().expect("a walker and its tables come together");
         let mut plan = std::mem::take(&mut self.unused);
         plan.clear();
-        own.plan(table, of, page, &mut plan);
+        own.plan(table, asid, page, &mut plan);
         if !plan.radix.is_empty() {
-            let first = first_read(&mut self.caches, &plan.radix, (of, page));
+            let first = first_read(&mut self.caches, &plan.radix, (asid, page));
             plan.probe_radix(first);
         }
         Planned::Own(plan)
@@ -284,15 +292,15 @@ impl PageWalker {
         }
     }
 
-    /// Drops what is cached about a range.
-    pub fn invalidate(&mut self, of: Asid, range: AddrRange) {
-        self.caches.invalidate(of, range);
+    /// Drops cached entries for a range of addresses.
+    pub fn invalidate(&mut self, asid: Asid, range: AddrRange) {
+        self.caches.invalidate(asid, range);
         if let Some(own) = &mut self.own {
-            own.invalidate(of, range);
+            own.invalidate(asid, range);
         }
     }
 
-    /// Drops everything that is cached.
+    /// Drops all cached entries.
     pub fn clear(&mut self) {
         self.caches.clear();
         if let Some(own) = &mut self.own {
@@ -301,21 +309,22 @@ impl PageWalker {
     }
 }
 
-/// The first of the entries of a radix tree that the walk caches do not skip. Fills the caches with the rest.
+/// The index of the first entry of a radix tree that the walk caches do not skip. Fills the walk caches from that entry
+/// on.
 #[inline(always)]
 fn first_read(
     caches: &mut WalkCaches<()>,
     steps: &[Step],
-    (of, page): (Asid, PageNumber),
+    (asid, page): (Asid, PageNumber),
 ) -> usize {
     let addr = page_start(page);
-    let from = caches.deepest(of, addr).map_or(u8::MAX, |(level, ())| level);
-    let first = steps.iter().take_while(|step| step.level >= from).count();
+    let deepest = caches.deepest(asid, addr).map_or(u8::MAX, |(level, ())| level);
+    let first = steps.iter().take_while(|step| step.level >= deepest).count();
     debug_assert!(first < steps.len(), "a stale walk cache");
     for (step, next) in steps.iter().zip(&steps[1..]).skip(first) {
         // An entry that points to a node of the next level, not an alias.
         if next.level < step.level {
-            caches.fill(of, addr, step.level, ());
+            caches.fill(asid, addr, step.level, ());
         }
     }
     first
@@ -335,13 +344,13 @@ mod tests {
     const HIT: u32 = 4;
     const MEMORY: u32 = 200;
 
-    /// A memory behind a cache that keeps all lines, here one an entry.
+    /// A memory behind a cache that keeps all lines, each of one entry.
     #[derive(Default)]
     struct Cached {
         held: Vec<PhysAddr>,
         used: u32,
-        /// Whether hardware knows no place.
-        knows_nothing: bool,
+        /// Whether hardware does not know the addresses of entries in advance.
+        cannot_prefetch: bool,
     }
 
     impl Cached {
@@ -358,7 +367,7 @@ mod tests {
         }
 
         fn prefetch(&mut self, at: PhysAddr) -> Option<(u32, PhysAddr)> {
-            (!self.knows_nothing).then(|| self.look_up(at))
+            (!self.cannot_prefetch).then(|| self.look_up(at))
         }
 
         fn use_prefetch(&mut self) {
@@ -388,15 +397,15 @@ mod tests {
     #[test]
     fn prefetches_overlap_the_steps_before() {
         let [leaf, upper] = walk().1.map(Some);
-        let of = |first, prefetches| executed(first, prefetches, Cached::default());
-        assert_eq!(of(0, [None, None]), (4 * MEMORY, 0));
-        // Both lines have come when they are read.
-        assert_eq!(of(0, [leaf, upper]), (2 * MEMORY + 2 * HIT, 2));
-        assert_eq!(of(0, [leaf, None]), (3 * MEMORY + HIT, 1));
-        assert_eq!(of(0, [None, upper]), (3 * MEMORY + HIT, 1));
+        let run = |first, prefetches| executed(first, prefetches, Cached::default());
+        assert_eq!(run(0, [None, None]), (4 * MEMORY, 0));
+        // Both lines have arrived when they are read.
+        assert_eq!(run(0, [leaf, upper]), (2 * MEMORY + 2 * HIT, 2));
+        assert_eq!(run(0, [leaf, None]), (3 * MEMORY + HIT, 1));
+        assert_eq!(run(0, [None, upper]), (3 * MEMORY + HIT, 1));
         // The first step waits for a prefetch that began when it did, and the next one hits.
-        assert_eq!(of(2, [leaf, upper]), (MEMORY + HIT, 2));
-        assert_eq!(of(3, [leaf, upper]), (MEMORY, 1));
+        assert_eq!(run(2, [leaf, upper]), (MEMORY + HIT, 2));
+        assert_eq!(run(3, [leaf, upper]), (MEMORY, 1));
     }
 
     #[test]
@@ -404,14 +413,14 @@ mod tests {
         let [leaf, _] = walk().1.map(Some);
         let other = Some(PhysAddr::new(0x3_f000));
         assert_eq!(executed(0, [other, other], Cached::default()), (4 * MEMORY, 0));
-        let knows_nothing = Cached { knows_nothing: true, ..Cached::default() };
-        assert_eq!(executed(0, [leaf, other], knows_nothing), (4 * MEMORY, 0));
+        let memory = Cached { cannot_prefetch: true, ..Cached::default() };
+        assert_eq!(executed(0, [leaf, other], memory), (4 * MEMORY, 0));
     }
 
     #[test]
-    fn line_that_comes_late_is_waited_for() {
+    fn walk_waits_for_a_late_prefetch() {
         let (walk, [leaf, upper]) = walk();
-        // The upper three entries hit: the prefetch of the last began with the first of them.
+        // The upper three entries hit. The prefetch of the last entry began with the read of the first.
         let held = vec![walk.steps()[0].at, walk.steps()[1].at, upper];
         let memory = Cached { held, ..Cached::default() };
         let expected = 3 * HIT + (MEMORY - 3 * HIT);
@@ -473,7 +482,7 @@ mod tests {
         let caches = &resolve::<&str>("skylake", &[]).unwrap().into_config().walker.walk_caches();
         let mut walker = PageWalker::new(WalkCaches::new(caches, Instructions::PORTABLE).unwrap());
         walker.replace(Box::new(ProbesFirst(walk().0.steps().to_vec())));
-        // The probes, and four entries one after another; then the last of those alone.
+        // The probes, then four entries one after another; with filled walk caches, the probes and the last entry.
         for reads in [4, 1] {
             let planned = walker.plan(&table, &walk().0, (Asid::ONLY, PageNumber::new(5)));
             let latency = planned.execute(&walk().0, &mut Cached::default());

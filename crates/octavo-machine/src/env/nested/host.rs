@@ -50,8 +50,8 @@ pub struct Host {
     pub(in crate::env) composite: Option<&'static dyn CompositePages>,
     /// Counters of composite pages.
     pub(crate) counts: HostCounts,
-    /// Runs of guest frames with tables of the guest that frames side by side back: by the first, how many, and the first
-    /// frame behind them.
+    /// Runs of guest frames for tables of the guest that contiguous host frames back: the number of frames and the
+    /// first host frame, by the first guest frame.
     contiguous_tables: BTreeMap<u64, (u64, FrameNumber)>,
 }
 
@@ -164,9 +164,9 @@ impl Host {
                 Backing::Absent => unreachable!("the host maps accessed pages"),
                 Backing::Composite(translation) => translation,
             };
-            let of = self.composite.expect("a composite page has its design");
+            let hardware = self.composite.expect("a composite page has its design");
             let access = HostAccess { page, translation: &translation, stores, is_new };
-            let found = of.find_in_host(self, &access, port, &mut latency_cycles)?;
+            let found = hardware.find_in_host(self, &access, port, &mut latency_cycles)?;
             if let Some((part, needed_more)) = found {
                 if let Some(tlb) = &mut self.cores[port.core].tlb
                     && (needed_more || !tlb.has_sets_of(PageSize::HUGE))
@@ -271,9 +271,9 @@ impl Host {
             let entry = reads.entry;
             page_walker.reuse(planned);
             let composite = self.composite.filter(|_| walk.is_composite);
-            if let Some(of) = composite.filter(|of| of.ends_walks())
-                && let Some(translation) = of.entry(self.table(), page)
-                && of.is_undecided(&translation, page)
+            if let Some(hardware) = composite.filter(|hardware| hardware.ends_walks())
+                && let Some(translation) = hardware.entry(self.table(), page)
+                && hardware.is_undecided(&translation, page)
             {
                 return Ok(Backing::Composite(translation));
             }
@@ -282,7 +282,7 @@ impl Host {
                     finish_walk(&mut self.os, self.vm, &walk, page, stores)
             {
                 *latency_cycles += self.walker.write_if(is_marked, port.caches, port.lines, at);
-                let entry = composite.and_then(|of| of.entry(self.table(), page));
+                let entry = composite.and_then(|hardware| hardware.entry(self.table(), page));
                 return Ok(entry.map_or(Backing::Page(translation), Backing::Composite));
             }
             if !is_certain {
@@ -337,21 +337,22 @@ impl Host {
         done
     }
 
-    /// Backs a run of guest frames, with tables of the guest that are contiguous by design, by frames side by side, if
-    /// the guest has used none of them and memory can spare the frames. The guest asks for it as it reserves them.
+    /// Backs a run of guest frames, which the guest reserves for tables that are contiguous by design, with contiguous
+    /// host frames, if the guest has used none of the run and memory can spare the frames. The guest requests this when
+    /// it reserves the run.
     pub(super) fn back_contiguously(&mut self, start: FrameNumber, frames: u64) {
         let (vm, first) = (self.vm, guest_page(start).raw());
         let pages = first..first + frames;
         let (backing, invalidations) = self.os.change(|os| os.back_contiguously(vm, &pages));
         self.flush_if_any(invalidations);
         self.contiguous_tables
-            .retain(|of, (frames, _)| of + *frames <= pages.start || pages.end <= *of);
+            .retain(|start, (frames, _)| start + *frames <= pages.start || pages.end <= *start);
         if let Some(backing) = backing {
             self.contiguous_tables.insert(first, (frames, backing));
         }
     }
 
-    /// The place of an entry of the guest's tables, if its run is contiguous in the host's memory, too.
+    /// The host-physical address of an entry of the guest's tables, if its run is contiguous in the host's memory, too.
     pub(super) fn place_in_run(&self, at: PhysAddr) -> Option<PhysAddr> {
         let frame = at.frame();
         let number = guest_page(frame).raw();
@@ -387,7 +388,7 @@ impl Host {
         &self.os.memory().frames
     }
 
-    /// Begins a further walk to a base page of a composite page; with `is_new`, no walk has been made for the access.
+    /// Counts a walk to a base page of a composite page; with `is_new`, also as the first walk of the access.
     pub(crate) fn begin_part_walk(&mut self, is_new: bool) {
         self.counts.part_walks += 1;
         self.walker.walks += u64::from(is_new);
@@ -428,8 +429,8 @@ impl Host {
         self.table().leaf(page).map(|leaf| leaf.frame_of(page))
     }
 
-    /// The host-physical address of a page of a guest table of the design, and its latency in cycles. It comes from the
-    /// register of the core, which is refilled on a miss.
+    /// The host-physical address of a page of a guest table of the design, and its latency in cycles, by the register
+    /// of the core. A miss refills the register.
     ///
     /// # Errors
     /// If host memory has run out.
@@ -438,9 +439,9 @@ impl Host {
         page: PageNumber,
         port: &mut Port<'_>,
     ) -> Result<(PhysAddr, u32), OutOfMemory> {
-        let known = self.cores[port.core].register.filter(|(of, translation)| {
+        let known = self.cores[port.core].register.filter(|(held, translation)| {
             let shift = translation.size.base_shift();
-            of.raw() >> shift == page.raw() >> shift
+            held.raw() >> shift == page.raw() >> shift
         });
         let Lookups { hits, misses } = &mut self.counts.register;
         let (translation, cost) = match known {
@@ -477,7 +478,7 @@ impl Host {
 impl Backing {
     /// The backing given by an entry of the nested TLB.
     fn of(translation: Translation, composite: Option<&'static dyn CompositePages>) -> Self {
-        match composite.is_some_and(|of| of.is_composite(&translation)) {
+        match composite.is_some_and(|hardware| hardware.is_composite(&translation)) {
             true => Backing::Composite(translation),
             // An array without entries of the whole page's size holds a part of it; use the whole page.
             false => Backing::Page(translation.whole()),
@@ -491,8 +492,8 @@ fn is_undecided(
     translation: &Translation,
     page: PageNumber,
 ) -> bool {
-    let of = composite.filter(|of| of.is_composite(translation));
-    of.is_some_and(|of| of.is_undecided(translation, page))
+    let composite = composite.filter(|hardware| hardware.is_composite(translation));
+    composite.is_some_and(|hardware| hardware.is_undecided(translation, page))
 }
 
 /// Maps the memory of the virtual machine: one anonymous mapping of its process.

@@ -19,21 +19,22 @@
 //! - Where a design has composite pages and the guest's page or the host page that backs it is one, and neither is
 //!   smaller than 2 MiB, TLBs hold a composite page of both, as the design composes them
 //!   ([`CompositePages`](super::CompositePages)). The nested TLB holds composite pages of the host, and base pages that
-//!   more than such an entry was needed to find. Until a base page of a guest page is decided, the walk only inspects
-//!   the host's page behind it and demands nothing, since the base page may lie elsewhere.
+//! more than such an entry was needed to find. While the base page of a composite guest page is undecided, the walk
+//! only inspects the host page behind it and does not have the host map one, since the base page may be elsewhere.
 //! - A change of the host's table causes an INVEPT on all cores: nested TLBs, the host's walk caches and all
 //!   TLBs are flushed, since the affected guest-virtual pages are unknown. The guest's walk caches stay. (If
 //!   the first line of a two-line reference causes it through the host's half of its translation, the second
 //!   line is translated again.)
 //!
-//! A guest may have tables that hardware finds by their distance from the first, such as sorted nodes: it asks the host to
-//! back them by frames side by side as it reserves them ([`Host::back_contiguously`]). Hardware knows where such runs begin
-//! in the host's memory, so that neither a prefetch of an entry nor a read of one that a design finds so needs a walk of
-//! the host's table. Finding an entry takes no time. Should the host move such frames, reads need its table again.
+//! Hardware may find entries of guest tables, such as sorted nodes, by their distance from the first table of a run.
+//! The guest then asks the host to back the run with contiguous frames when it reserves the run
+//! ([`Host::back_contiguously`]). Hardware knows where such runs begin in the host's memory, at no cost in cycles:
+//! neither a prefetch of an entry nor a read with [`probe_in_run`](super::WalkPlan::probe_in_run) needs a walk of the
+//! host's table. If the host moves the frames, reads walk its table again.
 //!
-//! Host page faults (EPT violations) are counted and cost the walks that end in them. As all work of
-//! operating systems, the exit to the host itself costs no cycles. The guest's operating system touches no
-//! memory on its own: the host allocates a page when a walk or a program first uses it.
+//! Host page faults (EPT violations) are counted and cost the walks that end in them. Like all work of operating
+//! systems, the exit to the host itself costs no cycles. The guest's operating system touches no memory on its own: the
+//! host allocates a page when a walk or a program first uses it.
 
 mod host;
 mod tables;
@@ -62,7 +63,7 @@ fn is_guest_half(translation: &Translation) -> bool {
     translation.entry.frame().raw() >= GUEST_FRAMES
 }
 
-/// Reads of the guest's table, each behind a translation by the host.
+/// Reads of the guest's table, each after a translation by the host.
 struct GuestReads<'e> {
     env: &'e mut Env,
     /// The host-physical address of the page's entry, once it is read.
@@ -80,9 +81,9 @@ impl WalkReads for GuestReads<'_> {
 
     fn read_in_run(&mut self, at: PhysAddr, is_entry: bool) -> Option<(u32, PhysAddr)> {
         let host = self.env.host();
-        let is_there =
+        let is_still_there =
             |place: &PhysAddr| host.backing_frame(guest_page(at.frame())) == Some(place.frame());
-        let Some(place) = host.place_in_run(at).filter(is_there) else {
+        let Some(place) = host.place_in_run(at).filter(is_still_there) else {
             return self.read(at, is_entry);
         };
         self.entry = if is_entry { Some(place) } else { self.entry };
@@ -108,9 +109,9 @@ impl Env {
             let walk = self.table_walk(page);
             let at = self.read_nested(&walk, page, &mut latency_cycles)?;
             let composite = self.composite.filter(|_| walk.is_composite);
-            if let Some(of) = composite.filter(|of| of.ends_walks())
-                && let Some(own) = of.entry(self.table(), page)
-                && of.is_undecided(&own, page)
+            if let Some(hardware) = composite.filter(|hardware| hardware.ends_walks())
+                && let Some(own) = hardware.entry(self.table(), page)
+                && hardware.is_undecided(&own, page)
             {
                 let translation = self.compose_undecided(page, own, kind, &mut latency_cycles)?;
                 self.charge_walk(latency_cycles);
@@ -122,7 +123,7 @@ impl Env {
             {
                 let Env { walker, caches, lines, .. } = self;
                 latency_cycles += walker.write_if(is_marked, caches, *lines, at);
-                let own = composite.and_then(|of| of.entry(self.table(), page));
+                let own = composite.and_then(|hardware| hardware.entry(self.table(), page));
                 let own = own.unwrap_or(translation);
                 let (frame, stores) = (translation.frame_of(page), kind == Access::Store);
                 let (backing, cost) = match own.size >= PageSize::HUGE {
@@ -175,7 +176,7 @@ impl Env {
         Some(at)
     }
 
-    /// The part of [`Env::resolve`] behind the guest's table: composes a guest translation with the host's.
+    /// The part of [`Env::resolve`] after the guest's table: composes a guest translation with the host's.
     pub(super) fn resolve_nested(
         &mut self,
         page: PageNumber,
@@ -241,9 +242,9 @@ impl Env {
         let hit_cycles = u64::from(tlb.hit_latency_cycles());
         if before.walks == host.walker.walks {
             self.cycles.tlb_nested += hit_cycles * u64::from(access.lookups());
-            let of_bitmap = cost - tlb.hit_latency_cycles();
-            if of_bitmap > 0 {
-                self.charge_walk(of_bitmap);
+            let bitmap_cycles = cost - tlb.hit_latency_cycles();
+            if bitmap_cycles > 0 {
+                self.charge_walk(bitmap_cycles);
             }
         } else {
             host.lone_walks += 1;
@@ -265,7 +266,7 @@ impl Env {
         self.with_host(|host, caches| work(host, &mut Port { core, caches, lines }))
     }
 
-    /// Composes a composite guest page, in which a base page is undecided, with the host page behind it.
+    /// Composes a composite guest page, whose entry does not decide the base page, with the host page behind it.
     fn compose_undecided(
         &mut self,
         page: PageNumber,
@@ -287,8 +288,8 @@ impl Env {
         })
     }
 
-    /// Counts a guest page that is larger than the host page that backs it. Returns the guest half of its
-    /// translation, if TLBs hold those.
+    /// Counts a guest page that is larger than the host page that backs it. Returns the guest half of its translation,
+    /// if TLBs hold guest halves.
     pub(crate) fn splinter(&mut self, guest: Translation) -> Option<Translation> {
         self.host.as_mut().expect("a guest has a host").splintered += 1;
         self.caches_halves.then(|| self.guest_half(guest))
@@ -300,7 +301,7 @@ impl Env {
         self.caches_halves || !is_guest_half(translation)
     }
 
-    /// Writes an entry of the guest's table whose accessed or dirty bit was set, after it has been read.
+    /// Writes an entry of the guest's table, which a walk has read, if its accessed or dirty bit was set.
     pub(crate) fn write_guest_entry_if(&mut self, is_marked: bool, entry: PhysAddr) {
         let frame = entry.frame();
         let backing = self.host().backing_frame(guest_page(frame));
@@ -309,7 +310,7 @@ impl Env {
     }
 
     fn plain(&self, translation: &Translation) -> Translation {
-        self.composite.map_or(*translation, |of| of.plain(translation))
+        self.composite.map_or(*translation, |hardware| hardware.plain(translation))
     }
 
     /// The guest half of a translation, which ends in a guest frame.
@@ -346,7 +347,7 @@ impl Env {
         backing: &Translation,
     ) -> Translation {
         match self.composite.filter(|_| page.size == PageSize::HUGE) {
-            Some(of) => of.compose(page, guest, backing),
+            Some(hardware) => hardware.compose(page, guest, backing),
             None => page,
         }
     }
@@ -381,7 +382,7 @@ impl Env {
         self.clear_translation_lines();
     }
 
-    /// Has the host back the runs of tables that the guest's operating system has noted.
+    /// Has the host back runs of guest tables with contiguous frames: the first guest frame of each, and its length.
     pub(super) fn back_contiguous_tables(&mut self, runs: Vec<(FrameNumber, u64)>) {
         for (start, frames) in runs {
             self.with_host(|host, _| {

@@ -8,8 +8,8 @@ use super::{Env, guest_page};
 use crate::tlb::Translation;
 
 impl Env {
-    /// The page tables that translate a mapped base page, each with the page number that it translates: the
-    /// process' table, and in a guest the host's table with the guest-physical page once that is known.
+    /// The page tables that translate a mapped base page, each with the page number that it translates: the process'
+    /// table and, in a guest, the host's table with the guest-physical page, if the guest maps the page.
     pub fn tables(&self, page: PageNumber) -> impl Iterator<Item = (&PageTable, PageNumber)> {
         let own = &self.os.memory().process(self.process).table;
         let backing = self.host.as_ref().and_then(|host| {
@@ -23,7 +23,7 @@ impl Env {
     /// The process need not be running. `None` if it has exited or the page is not mapped.
     pub(crate) fn translation(&self, process: ProcessId, page: PageNumber) -> Option<Translation> {
         let memory = self.os.memory();
-        if !memory.live().any(|lives| lives == process) {
+        if !memory.live().any(|live| live == process) {
             return None;
         }
         let own = Translation::of(&memory.process(process).table.leaf(page)?, false);
@@ -32,8 +32,8 @@ impl Env {
         Some(self.compose(page, own, Translation::of(&backing, false)))
     }
 
-    /// Whether a walk of the running process' table causes no fault of the host, if there is one: that backs all nodes
-    /// that the walk reads, writable, and the page that it finds.
+    /// Whether a walk of the running process' table causes no page fault in the host, if there is one: the host maps
+    /// all nodes that the walk reads as writable, and maps the page that the walk finds.
     pub(in crate::env) fn host_has(&self, walk: &Walk, page: PageNumber) -> bool {
         let Some(host) = &self.host else { return true };
         let backs = |frame, stores: bool| {
@@ -78,7 +78,7 @@ impl Env {
             rights.execute &= backing.rights.execute;
         }
         let pages = page.raw() - before..page.raw() + after;
-        let frame = octavo_types::FrameNumber::new(frame.raw() - before);
+        let frame = FrameNumber::new(frame.raw() - before);
         Some(Range { pages, frame, rights })
     }
 
