@@ -1,12 +1,12 @@
-//! Machines whose cores are lanes of one pass over the instructions.
+//! Groups of machines whose cores execute instructions in one pass, a lane for each machine.
 //!
-//! Machines play a batch before their cores execute it. Where a thread is free, it plays the next batch meanwhile: cores
-//! take nothing from machines but costs, and machines take nothing from cores but
+//! Machines play a batch before their cores execute it. A free thread plays the next batch meanwhile: cores need only
+//! costs from machines, and machines need from cores only
 //!
 //! - their times, where others fill the last level as time passes ([`AnyMachine::follows_time`]), and
-//! - their counters, when machines collect all of theirs ([`Batch::collects_counters`]), or at the end of the stream.
+//! - their counters, when machines collect all counters ([`Batch::collects_counters`]), or at the end of the stream.
 //!
-//! Otherwise a batch is played and executed part by part.
+//! A batch that needs either is played and executed part by part.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ use crate::core::{CoreCounts, CoreGroup, Costs};
 use crate::front::{Batch, LineAccess, Part};
 use crate::machine::AnyMachine;
 
-/// Parts with fewer accesses are not shared by threads.
+/// Parts with fewer accesses are not split among threads.
 const MIN_SHARED: usize = 1 << 12;
 
 /// Machines whose cores one thread executes together.
 pub struct Group {
-    /// Their numbers.
+    /// The numbers of the machines.
     pub members: Vec<usize>,
     /// By core; none if no core executes instructions.
     cores: Vec<CoreGroup>,
-    /// Whether threads are free to play its machines while one executes instructions.
+    /// Whether threads are free to play the machines while one thread executes instructions.
     is_shared: bool,
-    /// The batch that is played, and not yet executed.
+    /// The batch that is played but not yet executed.
     waiting: Option<PlayedBatch>,
-    /// For the parts of the next batch.
+    /// Memory for the parts of the next batch.
     spare: Vec<PlayedPart>,
 }
 
@@ -45,7 +45,7 @@ struct PlayedBatch {
 /// A part of a batch that machines have played.
 #[derive(Default)]
 struct PlayedPart {
-    /// The core that executes it, if machines have played it and any core does.
+    /// The core that executes the part; `None` if no machine has played it or no core executes it.
     core: Option<usize>,
     /// By machine.
     lanes: Vec<Lane>,
@@ -54,15 +54,15 @@ struct PlayedPart {
 /// The costs and counts of a machine in a part.
 #[derive(Default)]
 struct Lane {
-    /// Whether it had not stopped.
+    /// Whether the machine had not stopped before.
     is_playing: bool,
     costs: Costs,
-    /// The counts of its core behind the part.
+    /// The counts of the machine's core after the part.
     counts: CoreCounts,
 }
 
 impl PlayedPart {
-    /// Plays the part. Returns whether any machine had not stopped.
+    /// Plays the part; `all` has the accesses of the whole batch. Returns whether any machine had not stopped before.
     fn play(
         &mut self,
         machines: &mut Machines,
@@ -79,7 +79,7 @@ impl PlayedPart {
         } else {
             machines.iter_mut().zip(&mut self.lanes).for_each(play);
         }
-        // The same in all that play.
+        // All machines that play execute on the same core.
         let first = self.lanes.iter().position(|lane| lane.is_playing);
         self.core = first.and_then(|first| machines[first].executing_core());
         first.is_some()
@@ -95,7 +95,7 @@ impl PlayedPart {
         }
     }
 
-    /// Gives the machines the counts of their cores, if any has executed the part.
+    /// Gives the machines the counts of their cores, if a core has executed the part.
     fn note_counts(&self, machines: &mut Machines) {
         let Some(core) = self.core else { return };
         for (machine, lane) in self.playing(machines) {
@@ -108,7 +108,7 @@ impl PlayedPart {
         self.playing(machines).for_each(|(machine, _)| machine.end_part(part));
     }
 
-    /// The machines that had not stopped.
+    /// The machines that had not stopped before the part, with their lanes.
     fn playing<'a>(
         &'a self,
         machines: &'a mut Machines,
@@ -118,7 +118,7 @@ impl PlayedPart {
 }
 
 impl Group {
-    /// Machines of these numbers, with equal cores that have executed nothing.
+    /// A group of the machines with these numbers, whose cores are equal and have executed nothing.
     fn new(members: &[usize], machines: &Machines, instructions: Instructions) -> Self {
         let setups: Vec<_> =
             members.iter().filter_map(|machine| machines[*machine].core_setup()).collect();
@@ -128,24 +128,24 @@ impl Group {
         Group { members, cores, is_shared: false, waiting: None, spare: Vec::new() }
     }
 
-    /// Plays a batch on the machines of the group, then executes it; or, meanwhile, executes the batch that waits, so
-    /// that this one waits next. Returns a batch that is executed, if there is one.
+    /// Plays a batch on the machines of the group, then executes it; or, if machines play ahead, executes the waiting
+    /// batch meanwhile and lets this one wait. Returns the batch that was executed, if any.
     pub fn play(&mut self, machines: &mut Machines, batch: Arc<Batch>) -> Option<Arc<Batch>> {
         if !self.plays_ahead(machines, &batch) {
             self.finish(machines);
             self.play_in_step(machines, &batch);
             return Some(batch);
         }
-        let mut before = self.waiting.take();
+        let mut waiting = self.waiting.take();
         let mut played = PlayedBatch { batch, parts: std::mem::take(&mut self.spare) };
         let (cores, is_shared) = (&mut self.cores, self.is_shared);
-        let execute = || before.iter_mut().for_each(|before| before.execute(cores));
+        let execute = || waiting.iter_mut().for_each(|batch| batch.execute(cores));
         rayon::join(execute, || played.play(machines, is_shared));
         self.waiting = Some(played);
-        before.map(|before| self.end(before, machines))
+        waiting.map(|batch| self.end(batch, machines))
     }
 
-    /// Executes the batch that waits, if there is one.
+    /// Executes the waiting batch, if there is one.
     pub fn finish(&mut self, machines: &mut Machines) {
         if let Some(mut waiting) = self.waiting.take() {
             waiting.execute(&mut self.cores);
@@ -182,7 +182,7 @@ impl Group {
         self.spare.push(played);
     }
 
-    /// Notes the counts of a batch that is executed.
+    /// Gives the machines the counts of an executed batch. Returns the batch.
     fn end(&mut self, executed: PlayedBatch, machines: &mut Machines) -> Arc<Batch> {
         executed.parts.iter().for_each(|part| part.note_counts(machines));
         self.spare = executed.parts;
@@ -214,27 +214,27 @@ impl PlayedBatch {
     }
 }
 
-/// Groups machines, which have executed nothing, so that threads have equal shares. Machines without cores that
-/// execute instructions are alone.
+/// Groups machines that have executed nothing, so that threads have equal shares. A machine without cores that execute
+/// instructions is alone in its group.
 pub fn groups(machines: &Machines, threads: usize, instructions: Instructions) -> Vec<Group> {
     let mut alike: Vec<Vec<usize>> = Vec::new();
     for (number, machine) in machines.iter().enumerate() {
         let setup = machine.core_setup();
-        let found = alike.iter_mut().find(|of| {
-            let first = &machines[of[0]];
-            // All begin to execute at the same time.
+        let found = alike.iter_mut().find(|members| {
+            let first = &machines[members[0]];
+            // The machines of a group begin to execute at the same time.
             machine.executing_core() == first.executing_core()
                 && setup.zip(first.core_setup()).is_some_and(|(own, first)| own.is_like(first))
         });
         match found {
-            Some(of) => of.push(number),
+            Some(members) => members.push(number),
             None => alike.push(vec![number]),
         }
     }
     let mut groups: Vec<Group> = Vec::new();
-    for of in &alike {
-        let mut rest = &of[..];
-        for size in sizes(of.len(), threads, instructions) {
+    for equal in &alike {
+        let mut rest = &equal[..];
+        for size in sizes(equal.len(), threads, instructions) {
             let (members, others) = rest.split_at(size);
             groups.push(Group::new(members, machines, instructions));
             rest = others;
@@ -248,11 +248,11 @@ pub fn groups(machines: &Machines, threads: usize, instructions: Instructions) -
 
 /// The time that the front takes, in the unit of [`CoreGroup::cost`].
 const FRONT_COST: usize = 7;
-/// The part of [`CoreGroup::cost`] that each machine's own work has.
+/// The part of [`CoreGroup::cost`] that playing one machine takes.
 const PLAY_COST: usize = 2;
 
-/// The sizes of the groups of equal machines, the largest first. More groups give work to more threads, but make more
-/// work: this is the number of groups with which groups and front end first on so many threads.
+/// The sizes of the groups of equal machines, largest first. More groups give work to more threads, but add work: this
+/// chooses the number of groups with which groups and front finish first on `threads` threads.
 fn sizes(machines: usize, threads: usize, instructions: Instructions) -> Vec<usize> {
     let least = machines.div_ceil(CoreGroup::most_machines(instructions));
     let sizes_of = |groups: usize| {
@@ -263,8 +263,8 @@ fn sizes(machines: usize, threads: usize, instructions: Instructions) -> Vec<usi
         let cost = |size| CoreGroup::cost(size, instructions);
         let sum = sizes_of(groups).map(cost).sum::<usize>() + FRONT_COST;
         // Where threads are free, they play machines while others execute instructions.
-        let played = if groups < threads { PLAY_COST } else { 0 };
-        let longest = sizes_of(groups).map(|size| cost(size) - size * played).max();
+        let play_cost = if groups < threads { PLAY_COST } else { 0 };
+        let longest = sizes_of(groups).map(|size| cost(size) - size * play_cost).max();
         sum.div_ceil(threads).max(longest.unwrap_or(0))
     };
     let groups = (least..=machines).min_by_key(|groups| time(*groups)).expect("a machine");
@@ -284,9 +284,9 @@ mod tests {
     proptest! {
         #![proptest_config(octavo_oracle::cases(48))]
 
-        /// One thread plays and executes a batch before the next; of three, some play while one executes.
+        /// One thread plays and executes each batch before the next. Of three threads, some play while one executes.
         #[test]
-        fn machines_that_play_ahead_count_what_they_count_in_step(
+        fn playing_ahead_does_not_change_counts(
             machine in configs(&[]),
             actions in actions(),
             others_fill_every_cycles in prop_oneof![Just(0u32), 1u32..100],
@@ -320,8 +320,9 @@ mod tests {
 
     #[test]
     fn groups_share_machines_among_threads() {
-        let sizes_of = |instructions: Instructions, of: &[(usize, usize)]| {
-            of.iter()
+        let sizes_of = |instructions: Instructions, cases: &[(usize, usize)]| {
+            cases
+                .iter()
                 .map(|(machines, threads)| sizes(*machines, *threads, instructions))
                 .collect::<Vec<_>>()
         };

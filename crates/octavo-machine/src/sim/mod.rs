@@ -36,14 +36,14 @@ const BATCH_ACCESSES: usize = if cfg!(test) { 1 << 6 } else { 1 << 14 };
 pub enum Timing {
     /// All latencies are added up.
     Additive,
-    /// Cores execute the instructions, as the machine's [`octavo_config::CoreConfig::pipeline`] says.
+    /// Cores execute the instructions, as configured by [`octavo_config::CoreConfig::pipeline`].
     OutOfOrder,
     /// Out of order if the machine has such cores and the stream has register dependences, else additive.
     #[default]
     ByStream,
 }
 
-/// By so many instructions a stream with register dependences has some: no interval is shorter.
+/// A stream with register dependences has some within this number of instructions. No interval is shorter.
 const DEPENDENT_INSTRUCTIONS: u64 = 1000;
 
 /// The configuration of a simulation.
@@ -88,10 +88,10 @@ impl SimConfig {
 #[derive(Clone, PartialEq, Debug)]
 pub struct StreamShape {
     front: FrontShape,
-    /// A weaker filter than its own does not change what a machine does, but moves the instructions by which
-    /// walks overlap.
+    /// A filter weaker than a machine's own does not change its counts, but moves the instructions by which walks
+    /// overlap.
     filter: Filter,
-    /// Whether prefetchers or designs follow instructions.
+    /// Whether prefetchers or designs need the instructions of accesses.
     notes_sites: bool,
     timing: Timing,
     native_layout: bool,
@@ -133,11 +133,11 @@ impl Sim {
     }
 
     /// Creates the machines of several configurations, which one stream drives: those of the first
-    /// configuration, then those of the second, and so on. Each counts what it counts alone.
+    /// configuration, then those of the second, and so on. Each machine counts what it counts alone.
     ///
     /// # Panics
     ///
-    /// If the [`Sim::stream`] of one alone differs from the first's, or there is none.
+    /// If configurations differ in [`Sim::stream`], or there is none.
     pub fn of_several(configs: &[SimConfig]) -> Result<Self, ConfigError> {
         let mut machines = Vec::new();
         let mut stream = None;
@@ -230,7 +230,8 @@ impl Sim {
         self.has_dependences
     }
 
-    /// Looks for dependences; without any, cores are dropped where the stream decides.
+    /// Looks for dependences. If there are none among the first instructions, drops the cores where the timing depends
+    /// on the stream.
     #[cold]
     fn seek_dependences(&mut self, segment: &Segment) {
         self.has_dependences = !segment.dependences().is_empty();
@@ -241,13 +242,13 @@ impl Sim {
         }
     }
 
-    /// Adds cycles up from here on, if the stream decides and has no dependences.
+    /// Adds cycles up from here on, if the timing depends on the stream and the stream has no dependences.
     fn drop_cores(&mut self) {
         let is_timed = self.config.machine.core.pipeline.is_some();
         if self.config.timing != Timing::ByStream || !is_timed || self.has_dependences {
             return;
         }
-        // The batch being filled stays as it is: another end of it would end repeats.
+        // The batch being filled is not submitted here: an additional end of a batch would end repeats.
         self.machines.drop_cores();
         self.config.machine.core.pipeline = None;
         self.front.drop_cores();
@@ -288,7 +289,7 @@ impl Sim {
 
     /// Collects the results and drops the machines: there may be hundreds of processes with a simulation
     /// each.
-    fn revoke_store(&mut self) {
+    fn collect_outcomes(&mut self) {
         self.finish();
         self.outcomes = self.machines.take().iter().map(|machine| machine.outcome()).collect();
         self.running.image = self.empty_image();
@@ -351,9 +352,9 @@ fn make(config: &SimConfig) -> Result<(Vec<Box<dyn AnyMachine>>, Filter), Config
     Ok((machines, filter))
 }
 
-/// Whether prefetchers of a machine or designs follow instructions.
+/// Whether prefetchers of a machine or its designs need the instructions of accesses.
 fn notes_sites(machine: &MachineConfig, machines: &[Box<dyn AnyMachine>]) -> bool {
-    config::notes_sites(machine) || machines.iter().any(|of| of.follows_instructions())
+    config::notes_sites(machine) || machines.iter().any(|machine| machine.follows_instructions())
 }
 
 /// The mapping of a process whose trace records none: the whole address space, anonymous.
@@ -383,8 +384,8 @@ impl Sim {
         self.is_mapped |= maps;
         process.present.event(event);
         if let Event::Present { range, known, first } = *event {
-            // Memory of which it is not known how much is present is mapped at its first touches. Memory that was
-            // present before is named again where counting goes on.
+            // If it is not known how much of the memory is present, pages are mapped at their first touch. Where
+            // counting resumes, events repeat memory that was present before.
             let new = if known { process.present.add(pages_of(range)) } else { Vec::new() };
             for pages in new {
                 let event = Event::Present { range: range_of(&pages), known, first };
@@ -440,7 +441,7 @@ impl WordConsumer for Sim {
 
 impl Observer for Sim {
     fn ended(&mut self, _: &StreamIdentity, _: &StreamEnd) {
-        self.revoke_store();
+        self.collect_outcomes();
     }
 
     fn progress(&self) -> StreamProgress {
@@ -477,9 +478,9 @@ impl TimeSlicedConsumer for Sim {
             return;
         }
         let next = self.waiting.remove(&stream).expect("it has begun");
-        let before = std::mem::replace(&mut self.running, next);
-        if let Some(before_stream) = self.stream.replace(stream) {
-            self.waiting.insert(before_stream, before);
+        let previous = std::mem::replace(&mut self.running, next);
+        if let Some(previous_stream) = self.stream.replace(stream) {
+            self.waiting.insert(previous_stream, previous);
         }
         self.switch_to_running();
     }
@@ -494,6 +495,6 @@ impl TimeSlicedConsumer for Sim {
     }
 
     fn all_ended(&mut self) {
-        self.revoke_store();
+        self.collect_outcomes();
     }
 }

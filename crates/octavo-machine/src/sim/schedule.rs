@@ -67,8 +67,8 @@ impl Schedule {
             && at >= self.next_interval
         {
             emit(ControlEvent::IntervalEnd);
-            let over = (at - self.warm_up) / every + 1;
-            self.next_interval = self.warm_up.saturating_add(over.saturating_mul(every));
+            let number = (at - self.warm_up) / every + 1;
+            self.next_interval = self.warm_up.saturating_add(number.saturating_mul(every));
         }
         self.plan();
     }

@@ -15,16 +15,16 @@ use crate::machine::AnyMachine;
 
 pub type Machines = Vec<Box<dyn AnyMachine>>;
 
-/// The front waits before more batches than this wait for any group of machines.
+/// The most batches that may wait for a group of machines before the front waits.
 const MAX_WAITING: usize = 8;
 
 /// Plays each batch on all machines. Each group of machines plays the batches in order, and waits for no other group:
 /// a thread takes a group and plays what waits for it, so that threads are busy as long as any group has work, and a
 /// machine's state stays in a core's caches for several batches.
 pub struct Workers {
-    /// None while groups play.
+    /// Empty while groups play.
     machines: Machines,
-    /// Empty until the first batch is played: only then the pool of threads has to be there.
+    /// Empty until the first batch is played: grouping needs the thread pool, which need not exist before.
     groups: Vec<Group>,
     instructions: Instructions,
     /// Empty unless groups play.
@@ -35,7 +35,7 @@ pub struct Workers {
 #[derive(Default)]
 struct Queues {
     state: Mutex<State>,
-    /// A group has played a batch.
+    /// Notified when a group has played a batch.
     played: Condvar,
 }
 
@@ -51,7 +51,7 @@ struct State {
 /// The batches that wait for a group.
 struct Queue {
     batches: VecDeque<Arc<Batch>>,
-    /// `None` while a thread plays.
+    /// The group, unless a thread is playing it.
     player: Option<Player>,
 }
 
@@ -67,7 +67,7 @@ impl Workers {
         Workers { machines, groups: Vec::new(), instructions, queues: Arc::default() }
     }
 
-    /// Has the machines play a batch after those before it. Returns an empty batch.
+    /// Has the machines play a batch, after all earlier ones. Returns an empty batch.
     pub fn play(&mut self, batch: Batch) -> Batch {
         // A pool thread that waited for the pool could wait for itself.
         if rayon::current_thread_index().is_some() {
@@ -152,7 +152,7 @@ impl Workers {
         groups.map(|group| Player { machines: members(&group), group }).collect()
     }
 
-    /// Takes back what [`Self::players`] gave.
+    /// Takes back the groups and machines that [`Self::players`] gave.
     fn take_back(&mut self, players: Vec<Player>) {
         let mut machines = Vec::new();
         for Player { group, machines: members } in players {
@@ -171,7 +171,7 @@ impl Drop for Workers {
 }
 
 impl Player {
-    /// Plays a batch. Returns one that is played and executed, if there is one.
+    /// Plays a batch. Returns a batch that is played and executed, if there is one.
     fn play(&mut self, batch: Arc<Batch>) -> Option<Arc<Batch>> {
         self.group.play(&mut self.machines, batch)
     }
@@ -189,8 +189,8 @@ impl Queues {
         self.state.lock().expect("no thread panics with the queues")
     }
 
-    /// Waits until one more batch may wait for every group: then for at least half as many as may, so that the
-    /// front is not woken for one.
+    /// Waits until every queue has room for a batch. If one is full, waits until all are at most half full, so that the
+    /// front is not woken for a single batch.
     fn wait_for_room(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if state.longest() >= MAX_WAITING {
@@ -206,7 +206,7 @@ impl Queues {
         take(&mut state.queues)
     }
 
-    /// Waits while groups play and this holds; passes on the panic of a machine.
+    /// Waits while `holds` is true; passes on the panic of a machine.
     fn wait_while<'a>(
         &self,
         state: MutexGuard<'a, State>,
@@ -222,7 +222,7 @@ impl Queues {
         state
     }
 
-    /// Plays what waits for a group.
+    /// Plays the batches that wait for a group.
     fn play(&self, number: usize, mut player: Player) {
         let mut state = self.lock();
         while let Some(batch) = state.queues.get_mut(number).and_then(|q| q.batches.pop_front()) {
@@ -246,7 +246,7 @@ impl Queues {
 }
 
 impl State {
-    /// The most batches that wait for a group.
+    /// The length of the longest queue.
     fn longest(&self) -> usize {
         self.queues.iter().map(|queue| queue.batches.len()).max().unwrap_or(0)
     }
