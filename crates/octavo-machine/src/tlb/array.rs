@@ -10,7 +10,7 @@ use super::key::{key, key_of_kind, parts};
 use super::{Translation, size_of};
 use crate::counters::Counters;
 
-/// An evicted entry: its address space, its first base page, and what it translates.
+/// An evicted entry: its address space, its first base page and its translation.
 pub type Evicted<E> = (Asid, PageNumber, Translation<E>);
 
 /// The settings of the arrays of an entry format.
@@ -32,8 +32,7 @@ pub trait EntryArray<E: Entry>: Sized + Send {
         instructions: Instructions,
     ) -> Result<Self, GeometryError>;
 
-    /// The array that the first-level data TLB, or the second level, has in addition, and its name. It is looked up
-    /// last.
+    /// An additional array of the first-level data TLB or the second level, and its name. It is looked up last.
     fn additional(_settings: Self::Settings) -> Option<(&'static str, Self)> {
         None
     }
@@ -74,7 +73,7 @@ pub trait EntryArray<E: Entry>: Sized + Send {
     /// Removes all entries.
     fn clear(&mut self);
 
-    /// Adds counters beside those of its look-ups, as `component`.
+    /// Adds the array's own counters, beside those of look-ups, as `component`.
     fn report(&self, _component: &str, _counters: &mut Counters) {}
 }
 
@@ -97,7 +96,7 @@ impl<E: Entry> PageArray<E> {
         matches!(self, PageArray::Sets { .. })
     }
 
-    /// Whether an entry covers a base page. No use of it.
+    /// Whether an entry covers a base page. This is not a use of the entry.
     pub fn holds(&self, asid: Asid, page: PageNumber) -> bool {
         match self {
             PageArray::Sets { sizes, sets } => sizes.iter().any(|size| {
@@ -222,10 +221,10 @@ impl<E: Entry> EntryArray<E> for PageArray<E> {
             }
             PageArray::AnySize(array) => {
                 let number = PageNumber::new(page.raw() >> order);
-                let (of, number, size, entry) =
+                let (evicted_asid, number, size, entry) =
                     array.insert(asid, number, translation.size, translation.entry)?;
                 let first = PageNumber::new(number.raw() << size.base_shift());
-                Some((of, first, Translation { size, entry }))
+                Some((evicted_asid, first, Translation { size, entry }))
             }
         }
     }

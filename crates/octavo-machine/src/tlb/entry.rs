@@ -7,8 +7,8 @@ use octavo_types::{FrameNumber, PageNumber, PageSize};
 
 use super::array::{EntryArray, PageArray};
 
-/// The format of the entries of a TLB level. An entry translates a page; a format may let it cover neighbours
-/// of a base page, too, or let arrays hold entries of another kind beside those of pages.
+/// The format of the entries of a TLB level. An entry translates a page. A format may let an entry also cover
+/// neighbours of a base page, or let arrays hold entries of another kind beside those of pages.
 pub trait Entry: Copy + Default + Debug + Send + 'static {
     /// The arrays that hold such entries, which look them up and merge them.
     type Array: EntryArray<Self>;
@@ -16,7 +16,7 @@ pub trait Entry: Copy + Default + Debug + Send + 'static {
     /// The entry of a page, or of a part of one.
     fn of_page(page: TlbEntry) -> Self;
 
-    /// The page, or the part of one, of the base page that a look-up has asked for.
+    /// The page, or the part of one, that holds the base page of the look-up.
     fn page(self) -> TlbEntry;
 
     /// The entry with the same neighbours and another page.
@@ -94,13 +94,13 @@ impl TlbEntry {
         TlbEntry(self.0 & !SPARE_MASK | bits << SPARE_SHIFT)
     }
 
-    /// The lowest frame bits, which a page of `size` leaves unused: what a design keeps there of a page.
+    /// The lowest frame bits, which a page of `size` leaves unused. A design may store data about the page there.
     #[inline(always)]
     pub const fn low_bits(self, size: PageSize) -> u64 {
         self.frame().raw() & ((1 << size.base_shift()) - 1)
     }
 
-    /// The entry of a page of `size` with other lowest frame bits. Its frame is then to be had without them.
+    /// The entry of a page of `size` with other lowest frame bits. They must be masked to get the page's frame.
     #[inline(always)]
     pub const fn with_low_bits(self, size: PageSize, bits: u64) -> Self {
         debug_assert!(bits >> size.base_shift() == 0);
@@ -157,7 +157,7 @@ pub struct Translation<E = TlbEntry> {
 }
 
 impl<E: Entry> Translation<E> {
-    /// The page or part alone, without what its entry covers beside it.
+    /// The page or part alone, without the neighbours that its entry covers.
     #[inline(always)]
     pub fn page(&self) -> Translation {
         Translation { size: self.size, entry: self.entry.page() }

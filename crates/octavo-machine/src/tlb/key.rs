@@ -5,7 +5,7 @@ use octavo_types::PageNumber;
 
 /// Bits of a key for the page-size order and the kind of the entry.
 const ORDER_BITS: u32 = 6;
-/// The bit of a key of an entry of another kind than a page.
+/// Set in the key of an entry of another kind than a page.
 const OTHER_KIND: u64 = 1 << (ORDER_BITS - 1);
 
 /// The key of the page of 2^`order` base pages that holds a base page.

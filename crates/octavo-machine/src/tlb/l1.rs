@@ -78,9 +78,9 @@ impl<E: Entry> L1Tlb<E> {
         })
     }
 
-    /// The TLB of a reference.
+    /// The TLB that a reference looks up.
     #[inline(always)]
-    fn of(&mut self, kind: Access) -> &mut Tlb<E> {
+    fn tlb_for(&mut self, kind: Access) -> &mut Tlb<E> {
         &mut self.tlbs[self.side_of(kind)]
     }
 
@@ -95,7 +95,7 @@ impl<E: Entry> L1Tlb<E> {
         access.side() & self.data
     }
 
-    /// The size of the entry that a page of this size is filled into by an access, if any array holds it.
+    /// The size of the entry that an access fills for a page of this size, if any array holds it.
     pub(crate) fn entry_size(&self, access: LineAccess, size: PageSize) -> Option<PageSize> {
         self.tlbs[self.side(access)].entry_size(size)
     }
@@ -120,7 +120,7 @@ impl<E: Entry> L1Tlb<E> {
         translation: Translation<E>,
         access: LineAccess,
     ) -> Option<Evicted<E>> {
-        self.of(access.kind()).fill(asid, page, translation, access.lookups())
+        self.tlb_for(access.kind()).fill(asid, page, translation, access.lookups())
     }
 
     /// Replaces an entry that did not permit the access, and returns the evicted page.
@@ -131,12 +131,12 @@ impl<E: Entry> L1Tlb<E> {
         translation: Translation<E>,
         access: LineAccess,
     ) -> Option<Evicted<E>> {
-        let tlb = self.of(access.kind());
+        let tlb = self.tlb_for(access.kind());
         tlb.remove(asid, page);
         tlb.fill(asid, page, translation, access.lookups())
     }
 
-    /// Whether an entry for either side covers a base page. No use of it.
+    /// Whether an entry for either side covers a base page. This is not a use of the entry.
     pub fn holds(&self, asid: Asid, page: PageNumber) -> bool
     where
         E: Entry<Array = PageArray<E>>,

@@ -136,12 +136,12 @@ impl<E: Entry> Tlb<E> {
         self.hit_latency_cycles
     }
 
-    /// The size of the entry that a page of this size is filled into, if any array holds it.
+    /// The size of the entry that is filled for a page of this size, if any array holds it.
     pub fn entry_size(&self, size: PageSize) -> Option<PageSize> {
         self.places[usize::from(size.base_shift())].map(|(_, size)| size)
     }
 
-    /// Whether it is a victim level: filled by evictions of the previous level only.
+    /// Whether this is a victim level: filled by evictions of the previous level only.
     #[inline(always)]
     pub fn holds_victims(&self) -> bool {
         self.fill == Fill::Victim
@@ -257,11 +257,11 @@ impl<E: Entry> Tlb<E> {
         let evicted = array.fill(asid, page, translation);
         self.recent.clear_all_mru();
         // The new entry may precede a remembered entry in the search, or may have replaced it.
-        let is_base_page = |of: &Translation<E>| of.size == PageSize::BASE;
-        let gone = evicted.as_ref().map(|(_, first, of)| (*first, is_base_page(of)));
+        let is_base_page = |entry: &Translation<E>| entry.size == PageSize::BASE;
+        let gone = evicted.as_ref().map(|(_, first, entry)| (*first, is_base_page(entry)));
         let changed = [Some((page, is_base_page(&translation))), gone];
-        for (of, is_base_page) in changed.into_iter().flatten() {
-            match array.affected(of).filter(|_| is_base_page) {
+        for (first, is_base_page) in changed.into_iter().flatten() {
+            match array.affected(first).filter(|_| is_base_page) {
                 Some(pages) => {
                     pages.for_each(|page| self.recent.remove(PageNumber::new(page)));
                 }

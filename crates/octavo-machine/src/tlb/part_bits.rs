@@ -58,9 +58,9 @@ impl KnownPartBits {
         };
         let known =
             self.of_entries.entry(Self::entry(side, asid, page, translation.size)).or_default();
-        let record_use = *known & needed != needed;
+        let is_new = *known & needed != needed;
         *known |= needed;
-        record_use
+        is_new
     }
 
     /// Whether pages of this size have parts with bits of their own.
@@ -68,12 +68,12 @@ impl KnownPartBits {
         parts_of(whole, self.vector_bits).is_some()
     }
 
-    /// An entry was evicted.
+    /// Removes an evicted entry.
     pub fn remove_entry(&mut self, side: usize, asid: Asid, page: PageNumber, size: PageSize) {
         self.of_entries.remove(&Self::entry(side, asid, page, size));
     }
 
-    /// All entries of a side that cover a base page were removed.
+    /// Removes all entries of a side that cover a base page.
     pub fn remove_page(&mut self, side: usize, asid: Asid, page: PageNumber) {
         for order in 0..=PageSize::LARGEST.base_shift() {
             let size = PageSize::from_log2(PageSize::BASE.log2() + order).expect("an order");
@@ -81,14 +81,14 @@ impl KnownPartBits {
         }
     }
 
-    /// All entries that overlap any of these pages were removed.
+    /// Removes all entries that overlap any of these pages.
     pub fn invalidate(&mut self, asid: Asid, pages: &Pages) {
-        self.of_entries.retain(|(_, of, first, order), _| {
-            *of != asid.tag(0) || first + (1 << order) <= pages.start || pages.end <= *first
+        self.of_entries.retain(|(_, tag, first, order), _| {
+            *tag != asid.tag(0) || first + (1 << order) <= pages.start || pages.end <= *first
         });
     }
 
-    /// All entries were removed.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.of_entries.clear();
     }

@@ -117,10 +117,10 @@ impl<E: Entry> Recent<E> {
         self.mru = [NO_SLOT; GROUPS];
     }
 
-    /// Drops a page: its entry may have gone.
+    /// Drops a page, whose entry may have been removed or replaced.
     #[inline(always)]
     pub fn remove(&mut self, page: PageNumber) {
-        self.found[(page.raw() & LOW) as usize].key = u64::MAX;
+        self.found[Self::place(page)].key = u64::MAX;
     }
 
     /// Drops all pages.
