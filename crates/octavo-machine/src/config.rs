@@ -143,23 +143,23 @@ pub fn shape(config: &MachineConfig) -> FrontShape {
         fetch_sets: fetch_sets(config),
         levels: config.page_table.levels,
         cores: config.core.count,
-        branches: config.core.pipeline.as_ref().map(|of| (of.branches, of.wrong_paths)),
+        branches: config.core.pipeline.as_ref().map(|core| (core.branches, core.wrong_paths)),
     }
 }
 
-/// Whether prefetchers follow instructions.
+/// Whether a prefetcher uses the address of the instruction of an access.
 pub fn notes_sites(config: &MachineConfig) -> bool {
     let levels = config.prefetchers().levels;
     levels.iter().any(|level| level.stride.is_some() || level.region.is_some())
 }
 
-/// The front for a machine, which notes the instructions of accesses to data if they are wanted.
+/// The front of a machine. With `notes_sites`, it notes the instruction of each access to data.
 pub fn front(config: &MachineConfig, filter: Filter, notes_sites: bool) -> Front {
     let front = Front::new(lines(config), filter, fetch_sets(config));
     let front = front.noting_sites(notes_sites);
     match &config.core.pipeline {
         None => front,
-        Some(of) => front.for_cores(of.branches, of.wrong_paths),
+        Some(pipeline) => front.for_cores(pipeline.branches, pipeline.wrong_paths),
     }
 }
 
@@ -177,7 +177,7 @@ pub fn filter(config: &MachineConfig) -> Filter {
     let arrays = levels.into_iter().flat_map(|level| level.arrays.values());
     let caches = [config.cache.l1i.replacement, config.cache.l1d.replacement];
     let caches = caches.into_iter().chain(config.designs.first_level_replacements());
-    // Where TLBs hold guest halves of translations, every reference of either side looks up the nested TLB.
+    // If TLBs hold guest halves of translations, every fetch and every access to data looks up the nested TLB.
     let halves = config.host.as_ref().filter(|host| host.tlbs_hold == TlbsHold::Halves);
     let nested = halves.iter().filter_map(|host| host.tlb.as_ref());
     let nested = nested.flat_map(|level| level.arrays.values());

@@ -26,8 +26,8 @@ impl Counters {
 
     /// Adds one core's share to a level that is summed over cores.
     pub fn add_level(&mut self, component: &str, counter: &'static str, value: u64) {
-        let of_all = self.0.entry((component.to_owned(), counter)).or_default();
-        *of_all = Counter { value: of_all.value + value, is_level: true };
+        let sum = self.0.entry((component.to_owned(), counter)).or_default();
+        *sum = Counter { value: sum.value + value, is_level: true };
     }
 
     /// The value of a counter, if it was reported.
@@ -37,7 +37,7 @@ impl Counters {
 
     /// All counters, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'static str, u64)> {
-        self.0.iter().map(|((component, name), of)| (component.as_str(), *name, of.value))
+        self.0.iter().map(|((component, name), counter)| (component.as_str(), *name, counter.value))
     }
 
     /// The difference of counters since `before`; levels keep their current value.

@@ -25,7 +25,7 @@ pub trait Design: Send {
     /// Whether a walk translates a single line, so that other lines of its page do not wait for it.
     const TRANSLATES_LINES: bool = false;
 
-    /// Whether it asks for the instruction of a reference to data ([`Env::site`]).
+    /// Whether the design needs the instruction of a reference to data ([`Env::site`]).
     const FOLLOWS_INSTRUCTIONS: bool = false;
 
     /// Translates a reference and [its repeats](LineAccess::lookups). Returns the base frame of its base
@@ -33,7 +33,7 @@ pub trait Design: Send {
     fn translate(&mut self, env: &mut Env, access: LineAccess) -> Option<FrameNumber>;
 
     /// Drops all translations of these base pages.
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages);
 
     /// Called when every core has received all pending invalidations. A design that reads the new mappings in
     /// order to apply an invalidation does so here.
@@ -85,13 +85,13 @@ pub trait Design: Send {
     ) -> Option<Translation> {
         env.delivering(
             |env| env.walk(page, access.kind(), is_clean),
-            |of, pages| self.invalidate(of, pages),
+            |space, pages| self.invalidate(space, pages),
         )
     }
 
-    /// Walks for a reference that goes on at a predicted frame meanwhile ([`Design::walk`]). A wrong prediction costs a
-    /// flush, which takes `flush_cycles` where cycles are added up; one of a page that faults is wrong, and costs none, as
-    /// the fault flushes.
+    /// Walks ([`Design::walk`]) for a reference that continues at a predicted frame meanwhile. A wrong prediction costs
+    /// a flush: `flush_cycles` where cycles are added up. The prediction for a page that faults counts as wrong but
+    /// costs no flush, since the fault itself flushes.
     fn walk_speculatively(
         &mut self,
         env: &mut Env,
@@ -115,7 +115,10 @@ pub trait Design: Send {
 
     /// Calls [`Env::walk_in_background`] and applies the invalidations that the walk causes to this design.
     fn walk_in_background(&mut self, env: &mut Env, page: PageNumber) -> Option<u64> {
-        env.delivering(|env| env.walk_in_background(page), |of, pages| self.invalidate(of, pages))
+        env.delivering(
+            |env| env.walk_in_background(page),
+            |space, pages| self.invalidate(space, pages),
+        )
     }
 
     /// Calls [`Env::resolve`] and applies the invalidations that it causes to this design.
@@ -127,7 +130,7 @@ pub trait Design: Send {
     ) -> Option<Translation> {
         env.delivering(
             |env| env.resolve(page, access.kind()),
-            |of, pages| self.invalidate(of, pages),
+            |space, pages| self.invalidate(space, pages),
         )
     }
 }

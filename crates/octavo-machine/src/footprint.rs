@@ -110,8 +110,8 @@ impl Footprint {
         self.add_entries(&format!("{key}.entries"), cache.entries, geometry.ok(), cores);
     }
 
-    fn add_entries(&mut self, key: &str, entries: u64, of: Option<Geometry>, times: u64) {
-        self.add(Part::of_entries(key, entries, of, times));
+    fn add_entries(&mut self, key: &str, entries: u64, geometry: Option<Geometry>, times: u64) {
+        self.add(Part::of_entries(key, entries, geometry, times));
     }
 
     fn add_caches(&mut self, machine: &MachineConfig, cores: u64) {
@@ -132,7 +132,8 @@ impl Footprint {
                     + region.map_or(0, |region| region.visits);
                 bytes += 32 * level.bytes / caches.line_bytes + 64 * u64::from(entries);
                 // A count of each distance, in `confirmations` words of bits.
-                bytes += region.map_or(0, |of| 8 * u64::from(of.entries * (2 + of.confirmations)));
+                bytes += region
+                    .map_or(0, |region| 8 * u64::from(region.entries * (2 + region.confirmations)));
             }
             let key = format!("cache.{name}.bytes = \"{}\"", size_text(level.bytes));
             self.add(Part { setting: key, bytes: bytes * times });

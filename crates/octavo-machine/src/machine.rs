@@ -31,29 +31,29 @@ pub trait AnyMachine: Send {
     /// Plays a batch, if the machine has no cores that execute instructions. A stopped machine ignores it.
     fn play(&mut self, batch: &Batch);
 
-    /// From the start until the warm-up ends its cores execute nothing, and no time passes.
+    /// Has the cores execute nothing, and no time pass, from the start to the end of the warm-up.
     fn fast_forward(&mut self);
 
-    /// The cores that execute the instructions, if it has such.
+    /// The setup of the cores, if they execute instructions out of order.
     fn core_setup(&self) -> Option<&CoreSetup>;
 
-    /// The number of the core that executes instructions now, if any does.
+    /// The core that executes instructions now, if any does.
     fn executing_core(&self) -> Option<usize>;
 
-    /// Whether what it plays depends on the times of its cores.
+    /// Whether playing depends on the times of the cores.
     fn follows_time(&self) -> bool;
 
-    /// Plays the accesses of a part of a batch, of which `all` has the accesses, and replaces `costs` by theirs.
-    /// Returns whether the machine had not stopped before; a stopped one has no costs.
+    /// Plays the accesses of a part of a batch, and replaces `costs` by their costs; `all` has the accesses of the
+    /// whole batch. Returns `false`, without costs, if the machine had stopped before.
     fn play_part(&mut self, part: &Part<'_>, all: &[LineAccess], costs: &mut Costs) -> bool;
 
     /// Handles the event of the part played last.
     fn end_part(&mut self, part: &Part<'_>);
 
-    /// A core has executed a part that was played, and has counted so much.
+    /// Sets the counts of a core, which has executed a part that was played.
     fn executed(&mut self, core: usize, counts: CoreCounts);
 
-    /// Removes cores that execute instructions: cycles are added up. No interval may have ended.
+    /// Removes the cores that execute instructions, so that cycles are added up. Called before the first interval ends.
     fn drop_cores(&mut self);
 
     /// Counters since the end of the warm-up (zero before that), and levels as of now.
@@ -142,8 +142,8 @@ impl<D: Design> Machine<D> {
         counters
     }
 
-    fn handle(&mut self, handle: &ControlEvent) {
-        match handle {
+    fn handle(&mut self, event: &ControlEvent) {
+        match event {
             ControlEvent::Memory(event) => {
                 let process = self.env.process();
                 match event {
@@ -158,11 +158,11 @@ impl<D: Design> Machine<D> {
             }
             ControlEvent::Spawn { image, copy_of } => {
                 let parent = copy_of.map(|parent| self.processes[&parent]);
-                let began = self.env.with_os(|os| match parent {
+                let process = self.env.with_os(|os| match parent {
                     Some(parent) => os.fork(parent),
                     None => os.spawn(),
                 });
-                if let Some(process) = began {
+                if let Some(process) = process {
                     self.processes.insert(*image, process);
                 }
             }
@@ -183,15 +183,15 @@ impl<D: Design> Machine<D> {
                 ));
             }
             ControlEvent::IntervalEnd => {
-                let collect_counters = self.collect_counters();
-                self.intervals.push(collect_counters.since(&self.interval));
-                self.interval = collect_counters;
+                let counters = self.collect_counters();
+                self.intervals.push(counters.since(&self.interval));
+                self.interval = counters;
             }
         }
         self.notify_cores(None);
     }
 
-    /// Cores begin to execute: software's time and transfers of the warm-up have passed.
+    /// Lets cores begin to execute. They are not charged handlers, transfers or predictions of the warm-up.
     fn end_fast_forward(&mut self) {
         if std::mem::take(&mut self.is_fast_forwarding) {
             self.discard_transfers();
@@ -211,10 +211,10 @@ impl<D: Design> Machine<D> {
     /// Delivers the pending invalidations to every core but `except`, which has applied them already.
     fn notify_cores(&mut self, except: Option<usize>) {
         for invalidation in self.env.pending_invalidations() {
-            let of = self.env.address_space(invalidation.process);
+            let space = self.env.address_space(invalidation.process);
             for (core, mmu) in self.mmus.iter_mut().enumerate() {
                 if Some(core) != except {
-                    mmu.invalidate(of, &invalidation.pages);
+                    mmu.invalidate(space, &invalidation.pages);
                 }
             }
         }
@@ -315,12 +315,12 @@ impl<D: Design> Machine<D> {
         let first_background = self.costs.background.len();
         self.env.take_background(&mut self.costs);
         let line = self.env.physical_line(access, frame);
-        let cycles = |of: u64| of.min(u64::from(u32::MAX / 2)) as u32;
+        let cycles = |count: u64| count.min(u64::from(u32::MAX / 2)) as u32;
         let speculation = self.env.take_speculation();
         let page_size = match charged.walks {
             0 => None,
             _ if D::TRANSLATES_LINES => None,
-            // Others that use the page meanwhile go on at the predicted frame, too.
+            // Other accesses to the page continue at the predicted frame, too.
             _ if speculation == Speculation::Right => None,
             _ => self.leaf(self.env.page(access)).map(|leaf| leaf.size),
         };
@@ -356,8 +356,8 @@ impl<D: Design> AnyMachine for Machine<D> {
             if self.play_accesses(&part, batch.accesses()).is_none() {
                 return;
             }
-            if let Some(handle) = part.event {
-                self.handle(handle);
+            if let Some(event) = part.event {
+                self.handle(event);
             }
         }
     }
@@ -397,9 +397,9 @@ impl<D: Design> AnyMachine for Machine<D> {
 
     fn end_part(&mut self, part: &Part<'_>) {
         if self.env.stopped().is_none()
-            && let Some(handle) = part.event
+            && let Some(event) = part.event
         {
-            self.handle(handle);
+            self.handle(event);
         }
     }
 
@@ -412,8 +412,8 @@ impl<D: Design> AnyMachine for Machine<D> {
     }
 
     fn counters(&self) -> Counters {
-        let collect_counters = self.collect_counters();
-        collect_counters.since(self.at_warm_up_end.as_ref().unwrap_or(&collect_counters))
+        let counters = self.collect_counters();
+        counters.since(self.at_warm_up_end.as_ref().unwrap_or(&counters))
     }
 
     fn intervals(&self) -> &[Counters] {
