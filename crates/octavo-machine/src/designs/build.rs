@@ -17,7 +17,7 @@ use crate::design::Design;
 use crate::env::{Env, Walker};
 use crate::machine::Machine;
 
-/// The memory settings that a design asks for.
+/// The memory settings that a design needs.
 #[derive(Clone)]
 pub struct Tables {
     /// The sizes that page tables support.
@@ -67,7 +67,7 @@ pub fn machine<D: Design + 'static>(
     machine_with_tables(config, setup, Tables::default(), os, |_| make())
 }
 
-/// A machine with these page tables and reserved memory, which is in the environment that `make` is given.
+/// A machine with these page tables and reserved memory. `make` gets the environment, which has the reserved memory.
 pub fn machine_with_tables<D: Design + 'static>(
     config: &MachineConfig,
     setup: &Setup,
@@ -109,7 +109,8 @@ pub fn with_sizes(tlbs: &TlbConfig, sizes: &[PageSize]) -> TlbConfig {
 
 /// Adds `sizes` to the arrays of a level that hold base pages, except for sizes that it holds already.
 pub fn hold(level: &mut TlbLevel, sizes: &[PageSize]) {
-    let is_new = |size: &&PageSize| !level.arrays.values().any(|of| of.page_sizes.hold(**size));
+    let is_new =
+        |size: &&PageSize| !level.arrays.values().any(|array| array.page_sizes.hold(**size));
     let new: Vec<PageSize> = sizes.iter().filter(is_new).copied().collect();
     for array in level.arrays.values_mut() {
         if let PageSizes::List(held) = &mut array.page_sizes
@@ -130,22 +131,22 @@ fn env(
 ) -> Result<Env, ConfigError> {
     let format = Format { levels: config.page_table.levels, ..tables.format };
     // Faulty frames belong to machine memory: in a guest, only host pages have gaps.
-    let machine_settings = Format {
+    let own_format = Format {
         has_gapped: format.has_gapped && config.host.is_none(),
         vector_bits: vector_bits(config, format, system)?,
         ..format
     };
     // The tables of a design lie in the machine's memory, which is the host's.
     let reserved_bytes = if config.host.is_none() { tables.reserved_bytes } else { 0 };
-    let own = Tables { format: machine_settings, reserved_bytes, ..tables.clone() };
+    let own = Tables { format: own_format, reserved_bytes, ..tables.clone() };
     let os = os(&config.memory, &setup.start, own, system)?;
     let env = Env::new(config, os, setup.instructions)?.checked(setup.is_checked);
     let Some(host) = &config.host else { return Ok(env) };
     check_merging(system)?;
-    let of_host = |error| ConfigError::Host(Box::new(error));
+    let host_error = |error| ConfigError::Host(Box::new(error));
     let format = tables.host_format.unwrap_or(format);
     let host_os =
-        host_os(host, setup, Tables { format, ..tables.clone() }, system).map_err(of_host)?;
+        host_os(host, setup, Tables { format, ..tables.clone() }, system).map_err(host_error)?;
     env.in_guest(config, host, host_os, setup.instructions)
 }
 
@@ -180,10 +181,10 @@ fn host_os(
 ) -> Result<Os, ConfigError> {
     let format = Format { levels: host.page_table.levels, ..tables.format };
     let tables = Tables { format, ..tables };
-    let machine_settings = own_policy(host)?;
-    machine_settings.as_ref().map_or(Ok(()), check_merging)?;
+    let host_system = own_policy(host)?;
+    host_system.as_ref().map_or(Ok(()), check_merging)?;
     let start = setup.host_start.as_deref().unwrap_or(&Fragmentation::Empty);
-    os(&host.memory, start, tables, machine_settings.as_ref().unwrap_or(system))
+    os(&host.memory, start, tables, host_system.as_ref().unwrap_or(system))
 }
 
 /// An operating system whose memory is in its initial state.

@@ -347,13 +347,13 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Design for Conventional<E, F> {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.l1.invalidate(of.asid, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.l1.invalidate(space.asid, pages);
         if let Some(parts) = &mut self.parts {
-            parts.invalidate(of.asid, pages);
+            parts.invalidate(space.asid, pages);
         }
         if let Some(l2) = &mut self.l2 {
-            l2.invalidate(of.asid, pages);
+            l2.invalidate(space.asid, pages);
         }
     }
 

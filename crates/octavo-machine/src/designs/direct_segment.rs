@@ -163,9 +163,9 @@ impl Design for DirectSegment {
         Some(frame)
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.conventional.invalidate(of, pages);
-        invalidate_segment(&mut self.segments, of.asid, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.conventional.invalidate(space, pages);
+        invalidate_segment(&mut self.segments, space.asid, pages);
     }
 
     fn flush(&mut self) {

@@ -71,10 +71,11 @@ impl Design for LastPage {
         Some(frame)
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.tlbs.invalidate(of, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.tlbs.invalidate(space, pages);
         for register in &mut self.registers {
-            if register.is_some_and(|last| last.asid == of.asid && pages.contains(&last.page.raw()))
+            if register
+                .is_some_and(|last| last.asid == space.asid && pages.contains(&last.page.raw()))
             {
                 *register = None;
             }

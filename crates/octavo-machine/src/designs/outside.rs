@@ -177,9 +177,9 @@ impl Design for Outside {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.l1.invalidate(of.asid, pages);
-        let dropped = self.drop_pages(of.asid, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.l1.invalidate(space.asid, pages);
+        let dropped = self.drop_pages(space.asid, pages);
         self.failed = self.failed.take().or(dropped.err());
     }
 

@@ -63,9 +63,9 @@ impl Design for PerfectL1 {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
         self.known.retain(|key, _| {
-            !(Asid::of(*key) == of.asid && pages.contains(&(key & Asid::ONLY.tag(u64::MAX))))
+            !(Asid::of(*key) == space.asid && pages.contains(&(key & Asid::ONLY.tag(u64::MAX))))
         });
     }
 
@@ -118,8 +118,8 @@ impl Design for PerfectL2 {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.l1.invalidate(of.asid, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.l1.invalidate(space.asid, pages);
     }
 
     fn flush(&mut self) {

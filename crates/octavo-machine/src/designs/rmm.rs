@@ -211,9 +211,9 @@ impl Design for Rmm {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.conventional.invalidate(of, pages);
-        self.ranges.invalidate(of.asid, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.conventional.invalidate(space, pages);
+        self.ranges.invalidate(space.asid, pages);
     }
 
     fn flush(&mut self) {

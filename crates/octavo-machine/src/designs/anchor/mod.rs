@@ -1,35 +1,40 @@
 //! Hybrid TLB coalescing with anchors (Park, Heo, Jeong and Huh, "Hybrid TLB Coalescing: Improving TLB Translation
 //! Coverage under Diverse Fragmented Memory Allocations", ISCA 2017): the operating system writes into the page-table
 //! entry of every d-th page, an *anchor*, how many pages follow it contiguously, and the second-level TLB holds anchors
-//! beside pages. The anchor distance d fits the memory of the process, where a walk of CoLT sees eight entries.
+//! beside pages. The anchor distance d fits the memory of the process, whereas CoLT sees only the eight entries of a
+//! line.
 //!
-//! - An access looks its page up in the second level first, and then, if that misses, the anchor of the page: that of the
-//!   next multiple of d below it. The anchor hits if its length reaches the page. It lies in the array of 4 KiB pages, in the
-//!   set that the page number without the bits below d selects.
-//! - A walk reads the entry of the page, which the core waits for, and that of its anchor, for which it does not wait. If
-//!   the anchor covers the page, it is filled into the second level; otherwise the page is. The first level holds pages.
-//! - The pages of an anchor are contiguous and have equal permissions. The operating system writes the anchor of a block
-//!   of d pages again where one of them is mapped, unmapped or changed, and then the length differs (`anchors_written`).
-//! - It chooses the distance of each process from the histogram of contiguous chunks: the one with the fewest TLB entries
-//!   for all of them, where a chunk of c pages takes c / d anchors, and the rest an entry a page, or an entry for each 512
-//!   pages where there are huge pages. Another distance writes all anchors again and flushes the TLBs of the process.
+//! - A second-level look-up tries the page first and, if that misses, the anchor of the page, at the next multiple of d
+//!   below it. The anchor hits if its length reaches the page. Anchors are in the array of 4 KiB pages; the page number
+//!   without the bits below d selects the set.
+//! - A walk reads the entry of the page, for which the core waits, and that of its anchor, for which it does not wait.
+//!   If the anchor covers the page, the anchor is filled into the second level, otherwise the page. The first level
+//!   holds pages only.
+//! - The pages of an anchor are contiguous and have equal permissions. When one of the d pages of a block is mapped,
+//!   unmapped or changed and the length of the anchor differs afterwards, the operating system writes the anchor again
+//!   (`anchors_written`).
+//! - The operating system chooses the distance of each process from the histogram of its contiguous chunks: the
+//!   distance that needs the fewest TLB entries for all chunks. A chunk of c pages takes c / d anchors, and an entry
+//!   for each of the remaining pages, or for each 512 of them where there are huge pages. A new distance writes all
+//!   anchors again and flushes the TLBs of the process.
 //!
-//! The formula is that of a tool of other authors (`page-collect` of Alverti et al., ISCA 2020), who call it optimistic;
-//! the text of the paper was not available beyond its abstract. From memory, and not verified, are the distances from 2 to
-//! 2^16, the additional cycle of an anchor's look-up, its set, and that the walk reads both entries.
+//! The formula is from a tool of other authors (`page-collect` of Alverti et al., ISCA 2020), who call it optimistic.
+//! Only the abstract of the paper was available. The distances from 2 to 2^16, the additional cycle of an anchor's
+//! look-up, its set, and the read of both entries in a walk are from memory and not verified.
 //!
-//! Assumptions: the distance is chosen at the first occasion and every `anchor.choose_every_instructions` from then on,
-//! and changes only where the new one is better; until then a process has no anchors, or the distance of the process
-//! that it is a copy of. Huge pages count in the formula only if the process has some. An anchor has the length of its
-//! block at most, since the pages behind have an anchor of their own. The entry of a huge page is an anchor for
-//! distances above its size; a page is never filled as an anchor that is no larger, also not as one that covers it
-//! alone. Every walk reads the anchor, so that one that has grown replaces its shorter copy. An anchor that is not
-//! mapped is not read. Anchors have no accessed and dirty bits: an access through one sets the page's bits at no cost,
-//! and makes the entry of the page table's page size for the first level. An invalidation drops the anchors of all
-//! blocks that it touches. Fully associative arrays for any page size hold no anchors. In a guest both systems write
-//! anchors, each with a distance of its own, and chunks of a guest are contiguous in both tables; an entry ends where
-//! the guest's anchor ends, or the host's page or anchor that has its first page, and a huge page of the guest needs no
-//! anchors inside it; the read of the host's anchor is not counted, and the nested TLB holds pages.
+//! Assumptions: the operating system chooses the distance at the first occasion and every
+//! `anchor.choose_every_instructions` from then on, and changes it only if the new one is better. Before the first
+//! choice a process has no anchors, or the distance of the process that it is a copy of. Huge pages count in the
+//! formula only if the process has some. An anchor is at most as long as its block, since the next block has an anchor
+//! of its own. The entry of a huge page is an anchor for distances above its size. An anchor is filled only if it is
+//! larger than the page, and covers more than one page. Every walk reads the anchor, so that an anchor that has grown
+//! replaces its shorter copy. An anchor that is not mapped is not read. Anchors have no accessed and dirty bits: an
+//! access through an anchor sets the page's bits at no cost, and fills the first level with an entry of the page
+//! table's page size. An invalidation drops the anchors of all blocks that it touches. Fully associative arrays for any
+//! page size hold no anchors. In a guest, both operating systems write anchors, each with a distance of its own, and
+//! chunks of a guest are contiguous in both tables. An entry ends where the guest's anchor ends, or the host's page or
+//! anchor that backs its first page. A huge page of the guest needs no anchors inside it. The read of the host's anchor
+//! is not counted, and the nested TLB holds pages.
 
 #[cfg(test)]
 mod naive;
@@ -88,7 +93,7 @@ struct Anchors {
 struct Counts {
     /// Anchors filled.
     fills: u64,
-    /// Pages that they had then.
+    /// Pages covered by the filled anchors.
     filled_pages: u64,
     /// Page-table entries read for anchors.
     references: u64,
@@ -124,7 +129,7 @@ impl Anchor {
     }
 }
 
-/// The first page of the block of 2^`order` pages around a page, and the place of the page in it.
+/// The first page of the block of 2^`order` pages around a page, and the position of the page in the block.
 fn place(page: PageNumber, order: u8) -> (PageNumber, u64) {
     let first = page.raw() >> order << order;
     (PageNumber::new(first), page.raw() - first)
@@ -184,13 +189,14 @@ impl Anchors {
         found.map(Anchor::decode)
     }
 
-    /// log2 of the distance of anchors that the second level holds of the running process; 0 for none.
+    /// log2 of the anchor distance of the running process; 0 if the second level holds no anchors for it.
     fn order(&mut self, env: &Env) -> u8 {
         let holds_anchors = self.tlbs.l2().is_some_and(|l2| l2.has_sets_of(PageSize::BASE));
         if holds_anchors { env.table().anchor_log2() } else { 0 }
     }
 
-    /// The page of the page table, in the frames of an anchor that covers it.
+    /// The translation of a page by an anchor that covers it: size and permissions are the page table's, the frame is
+    /// the anchor's.
     fn translate_by(
         &mut self,
         env: &mut Env,
@@ -239,8 +245,8 @@ impl Anchors {
         Some(translation)
     }
 
-    /// Reads the entry of the anchor of a page that has just been walked to, unless that is the entry of the page, in a
-    /// guest in both tables. `None` when memory has run out.
+    /// Reads the entry of a page's anchor after the walk to the page, in a guest in both tables, unless that walk has
+    /// read the same entry. `None` when memory has run out.
     fn read_anchor(&mut self, env: &mut Env, page: PageNumber, first: PageNumber) -> Option<()> {
         let is_entry_of_page = || env.table().leaf(page).is_some_and(|leaf| leaf.page == first);
         if page != first && (env.is_guest() || !is_entry_of_page()) {
@@ -254,21 +260,21 @@ impl Anchors {
     }
 }
 
-/// The anchor that a TLB may hold of the entry of a page, if it covers a second one: in a guest, as far as the host's page or anchor goes that has the
-/// frame of the page.
+/// The anchor at `first` as a TLB may hold it, if it covers more than one page. In a guest, it ends where the host's
+/// page or anchor that backs `first` ends.
 fn anchor_at(env: &Env, first: PageNumber) -> Option<Anchor> {
     let mut tables = env.tables(first);
     let (own, _) = tables.next()?;
     let leaf = own.leaf(first)?;
-    // A huge page of a guest, whose parts the host has as smaller pages, is contiguous without an anchor inside it.
+    // A guest's huge page that the host backs with smaller pages is contiguous, without an anchor inside it.
     let in_page = leaf.page.raw() + (1 << leaf.size.base_shift()) - first.raw();
     let pages = if leaf.page < first { in_page.min(1 << own.anchor_log2()) } else { own.anchored_pages(first) };
     let (frame, is_writable) = (leaf.frame_of(first), leaf.rights.write);
     let mut anchor = Anchor { frame, pages, is_writable };
-    if let Some((host, behind)) = tables.next() {
-        let backing = host.leaf(behind)?;
-        anchor.frame = backing.frame_of(behind);
-        anchor.pages = anchor.pages.min(contiguous_from(host, behind));
+    if let Some((host, guest_page)) = tables.next() {
+        let backing = host.leaf(guest_page)?;
+        anchor.frame = backing.frame_of(guest_page);
+        anchor.pages = anchor.pages.min(contiguous_from(host, guest_page));
         anchor.is_writable &= backing.rights.write;
     } else if env.is_guest() {
         return None;
@@ -276,7 +282,7 @@ fn anchor_at(env: &Env, first: PageNumber) -> Option<Anchor> {
     (anchor.pages > 1).then_some(anchor)
 }
 
-/// The number of pages from a mapped one on that its own entry and its anchor show to be contiguous.
+/// The number of contiguous pages from a mapped page on, as its own entry and its anchor show.
 fn contiguous_from(table: &PageTable, page: PageNumber) -> u64 {
     let leaf = table.leaf(page).expect("it is mapped");
     let end_of_page = leaf.page.raw() + (1 << leaf.size.base_shift());
@@ -297,8 +303,8 @@ impl Design for Anchors {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.tlbs.invalidate(of, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.tlbs.invalidate(space, pages);
     }
 
     fn flush(&mut self) {

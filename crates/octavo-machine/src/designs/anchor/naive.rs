@@ -1,11 +1,12 @@
-//! The slow, obvious twin: a level is a list of entries in order of last use, and how far an anchor goes is asked of
+//! The slow, obvious twin: a level is a list of entries in order of last use, and the length of an anchor is counted in
 //! the page tables, page by page. The tests compare every counter of both, and check laws of the design.
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
-//! - A page whose store found it clean leaves the level that had it and the second level before it is filled again.
+//! - A page that a store finds clean is removed from the level that held it and from the second level before it is
+//!   filled again.
 //! - A look-up that finds an anchor that is too short does not use it.
-//! - A walk to the anchor that changes the host's table has the page resolved again.
+//! - If a walk to the anchor changes the host's table, the page is resolved again.
 
 use octavo_config::{Fill, FirstLevel, MachineConfig, PageSizes, TlbLevel};
 use octavo_hw::Asid;
@@ -33,7 +34,7 @@ use crate::tlb::Translation;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Page,
-    /// So many pages of the block are contiguous.
+    /// The first `covered` pages of the block are contiguous.
     Anchor { covered: u64 },
 }
 
@@ -41,7 +42,7 @@ enum Kind {
 struct Held {
     asid: Asid,
     kind: Kind,
-    /// The first page, and the pages of the page or block.
+    /// The first base page of the page or block, and the number of its base pages.
     first: u64,
     pages: u64,
     /// The frame of the first page.
@@ -86,9 +87,9 @@ impl Held {
 
 struct Array {
     name: String,
-    /// Base pages of the pages that it holds, in ascending order.
+    /// Numbers of base pages of the page sizes that the array holds, in ascending order.
     sizes: Vec<u64>,
-    /// The entries of each set, the one that was used last at the end.
+    /// The entries of each set, the most recently used one at the end.
     sets: Vec<Vec<Held>>,
     ways: usize,
     hits: u64,
@@ -100,13 +101,13 @@ impl Array {
         &mut self.sets[(page / pages % sets) as usize]
     }
 
-    /// Finds the page or anchor of so many pages that suffices for a page, and uses it.
+    /// Finds the page or anchor with this number of base pages that translates a page, and uses it.
     fn find(&mut self, asid: Asid, page: u64, pages: u64, is_page: bool) -> Option<Held> {
         let set = self.set(page, pages);
-        let is_it = |held: &Held| {
+        let is_match = |held: &Held| {
             held.is_page() == is_page && held.pages == pages && held.overlaps(asid, &(page..page + 1)) && held.covers(page)
         };
-        let at = set.iter().position(is_it)?;
+        let at = set.iter().position(is_match)?;
         let held = set.remove(at);
         set.push(held);
         Some(held)
@@ -152,7 +153,7 @@ impl Level {
         }
     }
 
-    /// Looks a page up for a store or another access and its repeats: what is held, and whether it permits the access.
+    /// Looks a page up for a store or another access and its repeats: the entry, and whether it permits the access.
     fn look_up(&mut self, asid: Asid, page: u64, (stores, lookups): (bool, u64)) -> Option<(Held, bool)> {
         for array in &mut self.arrays {
             for pages in array.sizes.clone() {
@@ -168,11 +169,11 @@ impl Level {
         None
     }
 
-    fn of_base_pages(&mut self) -> &mut Array {
+    fn base_page_array(&mut self) -> &mut Array {
         self.arrays.iter_mut().find(|array| array.sizes.contains(&1)).unwrap()
     }
 
-    /// Fills a page, or its largest part that an array holds, and returns what has given way.
+    /// Fills a page, or its largest part that an array holds, and returns the evicted entry.
     fn fill(&mut self, page: u64, held: Held, lookups: u64) -> Option<Held> {
         let repeats = lookups.saturating_sub(1);
         let mut best: Option<(usize, u64)> = None;
@@ -206,8 +207,9 @@ impl Level {
     fn report(&self, component: &str, counters: &mut Counters) {
         let hits = self.uncached + self.arrays.iter().map(|array| array.hits).sum::<u64>();
         let accesses = hits + self.misses;
-        let of_arrays = self.arrays.iter().map(|array| (format!("{component}.{}", array.name), array.hits));
-        for (component, hits) in of_arrays.chain([(component.to_owned(), hits)]) {
+        let arrays =
+            self.arrays.iter().map(|array| (format!("{component}.{}", array.name), array.hits));
+        for (component, hits) in arrays.chain([(component.to_owned(), hits)]) {
             counters.add(&component, "accesses", accesses);
             counters.add(&component, "hits", hits);
             counters.add(&component, "misses", accesses - hits);
@@ -253,7 +255,7 @@ impl Naive {
         if distance == 1 {
             return None;
         }
-        let array = second.of_base_pages();
+        let array = second.base_page_array();
         let anchor = array.find(asid, page, distance, false);
         if anchor.is_some() {
             array.hits += 1;
@@ -301,7 +303,7 @@ impl Naive {
                 let Kind::Anchor { covered } = anchor.kind else { unreachable!() };
                 self.fills[0] += 1;
                 self.fills[1] += covered;
-                second.of_base_pages().insert(anchor);
+                second.base_page_array().insert(anchor);
             } else if !second.is_victim {
                 second.fill(page.raw(), held, 1);
             }
@@ -323,8 +325,8 @@ fn distance(table: &PageTable) -> u64 {
     1 << table.anchor_log2()
 }
 
-/// The pages of a block of `distance` that follow `first` contiguously, with permissions as it has, in a table where a page
-/// begins there.
+/// The number of pages of a block of `distance` pages, from `first` on, that are contiguous and have equal permissions;
+/// 0 where no page of the table begins at `first`.
 fn counted_from(table: &PageTable, first: PageNumber, distance: u64) -> u64 {
     let Some(own) = table.leaf(first).filter(|own| own.page == first) else { return 0 };
     let continues = |at: &u64| {
@@ -341,21 +343,21 @@ fn anchor_from(env: &Env, first: PageNumber, distance: u64) -> Option<Held> {
     let own = tables[0].0.leaf(first)?;
     let mut covered = match own.page == first {
         true => counted_from(tables[0].0, first, distance),
-        // Inside a page, no anchor is needed.
+        // Inside a larger page, no anchor is needed.
         false => (first.raw()..first.raw() + distance)
             .take_while(|page| tables[0].0.leaf(PageNumber::new(*page)) == Some(own))
             .count() as u64,
     };
     let (mut frame, mut is_writable) = (own.frame_of(first), own.rights.write);
     if env.is_guest() {
-        let (host, behind) = tables[1];
-        let backing = host.leaf(behind)?;
-        let of_host = self::distance(host);
-        let block = PageNumber::new(behind.raw() / of_host * of_host);
-        let in_page = (backing.size.bytes() >> 12) - (behind.raw() - backing.page.raw());
-        let in_block = counted_from(host, block, of_host).saturating_sub(behind.raw() - block.raw());
-        covered = covered.min(if of_host > 1 { in_page.max(in_block) } else { in_page });
-        (frame, is_writable) = (backing.frame_of(behind), is_writable && backing.rights.write);
+        let (host, guest_page) = tables[1];
+        let backing = host.leaf(guest_page)?;
+        let host_distance = self::distance(host);
+        let block = PageNumber::new(guest_page.raw() / host_distance * host_distance);
+        let in_page = (backing.size.bytes() >> 12) - (guest_page.raw() - backing.page.raw());
+        let in_block = counted_from(host, block, host_distance).saturating_sub(guest_page.raw() - block.raw());
+        covered = covered.min(if host_distance > 1 { in_page.max(in_block) } else { in_page });
+        (frame, is_writable) = (backing.frame_of(guest_page), is_writable && backing.rights.write);
     }
     let kind = Kind::Anchor { covered };
     let (asid, first, frame) = (env.asid(), first.raw(), frame.raw());
@@ -397,9 +399,9 @@ impl Design for Naive {
         Some(FrameNumber::new(held.frame_of(page.raw())))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
         let levels = self.first.iter_mut().chain(&mut self.second);
-        levels.for_each(|level| level.drop_if(|held| held.overlaps(of.asid, pages)));
+        levels.for_each(|level| level.drop_if(|held| held.overlaps(space.asid, pages)));
     }
 
     fn flush(&mut self) {
@@ -456,7 +458,7 @@ const OWN: [&str; 3] = ["anchors_written", "anchor_distance_changes", "anchor_di
 proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
 
-    /// Neither has a process whose distance has not been chosen yet.
+    /// A process whose distance has not been chosen yet has no anchors either.
     #[test]
     fn design_with_distance_1_is_the_conventional_one(
         config in configs(&[]), guests in guest_configs(), actions in actions(), distance in 0u64..2,
@@ -518,7 +520,7 @@ fn after(hardware: &str, settings: &[&str], before: Vec<Step>, pages: Pages) -> 
     counted_last(&config, || machine(hardware, &config, "eager"), &[run(begin), run(loads)])
 }
 
-/// Second-level misses of such loads.
+/// Second-level misses of the loads of [`after`].
 fn misses(hardware: &str, settings: &[&str], before: Vec<Step>, pages: Pages) -> u64 {
     after(hardware, settings, before, pages).get("tlb.l2", "misses").unwrap()
 }
@@ -544,12 +546,12 @@ fn run_that_begins_inside_a_block_begins_with_single_pages() {
         let mapped = || vec![map(FIRST + (16 << 12), 64)];
         // 16 pages before the first anchor, and the anchors of 32 and of 16 pages.
         assert_eq!(misses("anchor", &settings, mapped(), 16..80), 16 + 2);
-        let of_last = after("anchor", &settings, mapped(), 64..80);
-        assert_eq!(of_last.get("tlb.anchors", "filled_pages"), Some(16));
+        let counters = after("anchor", &settings, mapped(), 64..80);
+        assert_eq!(counters.get("tlb.anchors", "filled_pages"), Some(16));
     }
 }
 
-/// An entry reaches no further than the pages that the host has side by side.
+/// An entry covers no more pages than the host has contiguously.
 #[test]
 fn host_of_base_pages_limits_an_anchor() {
     let settings = |host_distance: &'static str| [&IN_GUEST[1..], &["host.policy=base", host_distance]].concat();
@@ -575,7 +577,7 @@ fn changed_pages_leave_the_anchor_before_them() {
         for change in [Event::Unmap { range }, remap.clone(), protect(20, 1, 1)] {
             // All pages are in the TLBs before the change.
             let before = [vec![map(FIRST, 64)], loads(0, 64), vec![Step::Event(change)]].concat();
-            // The anchor covers four pages now; each page behind them is alone.
+            // The anchor covers four pages now; each page after them has an entry of its own.
             let counters = after("anchor", &settings, before.clone(), 16..20);
             assert_eq!(counters.get("tlb.anchors", "filled_pages"), Some(4));
             assert_eq!(misses("anchor", &settings, before.clone(), 16..20), 1);

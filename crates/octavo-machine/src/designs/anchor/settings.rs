@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct AnchorSettings {
     /// The distance of all processes, in base pages; 1 for no anchors; 0 if the operating system chooses it.
     pub distance: u64,
-    /// The largest distance that it chooses.
+    /// The largest distance that the operating system chooses.
     pub max_distance: u64,
     /// Instructions between two choices.
     pub choose_every_instructions: u64,
-    /// Cycles that the look-up of an anchor takes after that of the page.
+    /// Cycles of the look-up of an anchor, which follows the look-up of the page.
     pub lookup_cycles: u64,
 }
 
@@ -77,9 +77,9 @@ mod tests {
             ("choose_every_instructions=0", "give a whole number from 1"),
             ("lookup_cycles=1001", "give a whole number from 0 to 1000"),
         ] {
-            let refused = resolve("skylake", &[&format!("anchor.{setting}")]).map(|_| ());
-            let said = refused.unwrap_err().to_string();
-            assert!(said.contains("anchor.") && said.contains(advice), "{said}");
+            let result = resolve("skylake", &[&format!("anchor.{setting}")]).map(|_| ());
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains("anchor.") && message.contains(advice), "{message}");
         }
     }
 }

@@ -80,7 +80,6 @@ struct Tables {
     exhausted: Option<OutOfMemory>,
 }
 
-/// The base pages that a node of a level maps.
 impl Tables {
     fn new(of: AsapSettings, frames: &mut Frames) -> Tables {
         let mut tables = Tables {
@@ -112,7 +111,7 @@ impl Tables {
         }
     }
 
-    /// Whether pages in a node's addresses are smaller than these.
+    /// Whether a node is the root or has entries.
     fn is_needed(&self, (level, number): NodeKey) -> bool {
         level == ROOT_LEVEL || has_entries(&self.pages, (level, number))
     }

@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AsapSettings {
-    /// The areas that a core knows.
+    /// The number of areas in the registers of a core.
     pub registers: u64,
     /// The fewest bytes of an area.
     #[serde(with = "written::bytes")]
     pub min_bytes: u64,
     /// Whether entries of level 1 are prefetched; in a guest, of its table.
     pub leaf: bool,
-    /// Whether entries of level 2 are.
+    /// Whether entries of level 2 are prefetched; in a guest, of its table.
     pub upper: bool,
-    /// In a guest, whether entries of level 1 of the host's table are.
+    /// In a guest, whether entries of level 1 of the host's table are prefetched.
     pub host_leaf: bool,
-    /// In a guest, whether entries of level 2 of the host's table are.
+    /// In a guest, whether entries of level 2 of the host's table are prefetched.
     pub host_upper: bool,
 }
 

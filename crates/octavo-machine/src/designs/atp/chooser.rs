@@ -1,5 +1,5 @@
-//! The choice of a prefetcher: each has a *fake queue* of the pages that it would have prefetched, and counters count
-//! the hits of misses in these queues.
+//! The choice of a prefetcher. Each has a *fake queue* of the pages that it would have prefetched, and counters follow
+//! which of these queues have the pages that miss.
 
 use octavo_os::vmas::Pages;
 
@@ -19,7 +19,7 @@ impl Counter {
         Counter { value: ((1u64 << bits) / 2).saturating_sub(1), bits }
     }
 
-    /// Whether its most significant bit is set; always, without any bits.
+    /// Whether the most significant bit is set; always true without any bits.
     fn is_high(&self) -> bool {
         self.bits == 0 || self.value >> (self.bits - 1) == 1
     }
@@ -34,11 +34,11 @@ impl Counter {
 pub struct Chooser {
     is_on: [bool; 3],
     queues: [Queue<()>; 3],
-    /// Whether there is prefetching at all.
+    /// Decides whether anything is prefetched.
     enable: Counter,
-    /// H2P, or else one of the others.
+    /// Decides between H2P and the others.
     select_1: Counter,
-    /// STP, or else MASP.
+    /// Decides between STP and MASP.
     select_2: Counter,
 }
 
@@ -54,7 +54,7 @@ impl Chooser {
         }
     }
 
-    /// Looks a base page that missed up in all queues, which lose it, and counts.
+    /// Removes a base page that missed from all queues, and counts which of them had it.
     pub fn learn(&mut self, page: u64) {
         let [h2p, masp, stp] = self.queues.each_mut().map(|queue| queue.take(page).is_some());
         self.enable.count(h2p || masp || stp);
@@ -66,7 +66,7 @@ impl Chooser {
         }
     }
 
-    /// The prefetcher for this miss. A counter decides where both of its sides are on.
+    /// The prefetcher for this miss. A counter decides only where prefetchers of both its sides are on.
     pub fn choose(&self) -> Option<Prefetcher> {
         let [h2p, masp, stp] = self.is_on;
         if !self.enable.is_high() {
@@ -81,8 +81,8 @@ impl Chooser {
     }
 
     /// Adds a page that a prefetcher would prefetch to its queue.
-    pub fn add(&mut self, of: Prefetcher, pages: Pages) {
-        self.queues[of as usize].push(pages, ());
+    pub fn add(&mut self, prefetcher: Prefetcher, pages: Pages) {
+        self.queues[prefetcher as usize].push(pages, ());
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
     fn after(misses: &[&[usize]]) -> Chooser {
         let mut chooser = Chooser::new(&AtpSettings::default());
         for right in misses {
-            right.iter().for_each(|of| chooser.add(Prefetcher::ALL[*of], 5..6));
+            right.iter().for_each(|number| chooser.add(Prefetcher::ALL[*number], 5..6));
             chooser.learn(5);
         }
         chooser
@@ -116,8 +116,9 @@ mod tests {
             (&[H2P, MASP], [128, 31, 0]),
             (&[H2P, MASP, STP], [128, 31, 1]),
         ] {
-            let of = after(&[right]);
-            let values = [of.enable.value, of.select_1.value, of.select_2.value];
+            let chooser = after(&[right]);
+            let values =
+                [chooser.enable.value, chooser.select_1.value, chooser.select_2.value];
             assert_eq!(values, [enable, select_1, select_2], "{right:?}");
         }
     }
@@ -134,9 +135,9 @@ mod tests {
 
     #[test]
     fn counters_saturate() {
-        let many = |of: &'static [usize]| after(&vec![of; 300]);
-        let of = many(&[H2P, STP]);
-        assert_eq!((of.enable.value, of.select_2.value), (255, 3));
+        let many = |right: &'static [usize]| after(&vec![right; 300]);
+        let chooser = many(&[H2P, STP]);
+        assert_eq!((chooser.enable.value, chooser.select_2.value), (255, 3));
         assert_eq!(many(&[H2P]).select_1.value, 63);
         assert_eq!((many(&[]).enable.value, many(&[MASP]).select_2.value), (0, 0));
     }

@@ -14,7 +14,7 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// Counters of so many bits, all 0. Distances whose counter is above the threshold are useful.
+    /// Counters of `bits` bits, all 0. Distances whose counter is above the threshold are useful.
     pub fn new(bits: u64, threshold: u64) -> Self {
         Distances { counters: [0; DISTANCES], most: (1 << bits) - 1, threshold }
     }
@@ -38,8 +38,8 @@ impl Distances {
     }
 }
 
-/// The other pages of this size whose entries share a line, of so many, with that of a page: distances and first base
-/// pages, in order.
+/// The other pages of this size whose entries share a line of `in_line` entries with that of a page: distances and
+/// first base pages, in ascending order.
 pub fn neighbours(
     page: PageNumber,
     size: PageSize,
@@ -70,12 +70,12 @@ mod tests {
 
     #[test]
     fn a_line_has_the_entries_of_eight_pages() {
-        let of = |page, size| {
+        let neighbours_of = |page, size| {
             neighbours(PageNumber::new(page), size, 8).map(|(at, page)| (at, page.raw())).collect()
         };
-        let base: Vec<_> = of(18, PageSize::BASE);
+        let base: Vec<_> = neighbours_of(18, PageSize::BASE);
         assert_eq!(base, [(-2, 16), (-1, 17), (1, 19), (2, 20), (3, 21), (4, 22), (5, 23)]);
-        let huge: Vec<_> = of(512 * 9 + 5, PageSize::HUGE);
+        let huge: Vec<_> = neighbours_of(512 * 9 + 5, PageSize::HUGE);
         assert_eq!((huge[0], huge[6], huge.len()), ((-1, 512 * 8), (6, 512 * 15), 7));
     }
 }

@@ -4,40 +4,45 @@
 //! - A miss of the second-level TLB looks in the *prefetch queue* (64 entries, fully associative, first in, first out). A
 //!   hit moves the translation into the TLBs; otherwise a walk follows.
 //! - Then *ATP* chooses one of three prefetchers, or none. STP predicts two pages to either side; H2P the last two
-//!   distances between misses; MASP, by instruction, the distance before the last one and the last. Pages that neither the
-//!   queue nor the second level holds are walked to, and enter the queue.
-//! - Each prefetcher has a *fake queue* (16 entries) of the pages that it would have prefetched. A miss that any of them
-//!   has counts `enable` up (8 bits), another one down; H2P alone counts `select_1` up (6 bits), others without H2P down;
-//!   STP without MASP counts `select_2` up (2 bits), MASP without STP down. The most significant bits decide: `enable`
-//!   whether there are prefetches, `select_1` for H2P, or else `select_2` for STP, or else MASP.
-//! - *SBFP* sees the other seven entries of the line that a walk reads at last, also one for a prefetch. A *free distance*,
-//!   -7 to 7, whose counter (10 bits) is above 100 is prefetched into the queue; a page at another distance enters the *sampler* (64
-//!   entries). A hit in the queue of a free prefetch, and one in the sampler after a miss of the queue, counts the distance
-//!   up; a full counter halves all of them.
+//!   distances between misses; MASP, by instruction, the distance before the last one and the last. A predicted page
+//!   that neither the queue nor the second level holds is walked for and filled into the queue.
+//! - Each prefetcher has a *fake queue* (16 entries) of the pages that it would have prefetched. A miss on a page in
+//!   any fake queue counts `enable` up (8 bits), another miss down. A page in the queue of H2P alone counts `select_1`
+//!   up (6 bits), one in other queues but not in H2P's down. A page in STP's queue but not in MASP's counts `select_2`
+//!   up (2 bits), one in MASP's but not in STP's down. The most significant bits decide: `enable` whether anything is
+//!   prefetched, `select_1` for H2P, or else `select_2` for STP, or else MASP.
+//! - *SBFP* sees the other seven entries of the last line that a walk reads, also in a walk for a prefetch. A page at a
+//!   *free distance*, -7 to 7, whose counter (10 bits) is above 100 is prefetched into the queue; a page at another
+//!   distance enters the *sampler* (64 entries). A hit of the queue on a free prefetch, and a hit of the sampler after
+//!   a miss of the queue, count the distance up; a counter that becomes full halves all counters.
 //! - A change of mappings drops its pages from queue and sampler.
 //! - In a guest, pages are guest-virtual, and the queue holds translations to host-physical pages.
 //!
-//! Only the abstract of the paper was at hand. Sizes, widths, the table of the counters and the threshold are those on which
-//! independent implementations of it agree (Virtuoso's, and two for ChampSim).
+//! Only the abstract of the paper was available. Sizes, widths, the table of the counters and the threshold are those
+//! on which independent implementations agree (Virtuoso's, and two for ChampSim).
 //!
-//! Where these differ or say nothing: hits of the queue neither train ATP nor have prefetches, as in Virtuoso; with
-//! `atp.follow_hits` they do, as in one for ChampSim. Counters of ATP begin just below the values at which they decide, free
-//! distances at 0. A hit takes the page out of its fake queue, which holds free pages, too. MASP's table has 16 sets of 4
-//! entries, replaced least recently used, and follows data alone; fetches train the others. Pages that are in a queue stay
-//! where they are in its order. A prefetcher that is off is not chosen.
+//! Where these differ or say nothing: hits of the queue neither train ATP nor cause prefetches, as in Virtuoso; with
+//! `atp.follow_hits` they do both, as in one implementation for ChampSim. The counters of ATP begin just below the
+//! values at which they decide, those of free distances at 0. A hit removes the page from its fake queue, which holds
+//! free pages, too. MASP's table has 16 sets of 4 entries with LRU replacement and follows accesses to data alone;
+//! fetches train only the other prefetchers. A page that is added to a queue again keeps its place in the order of the
+//! queue. A prefetcher that is off is not chosen.
 //!
-//! Pages of 2 MiB and 1 GiB are treated as those of 4 KiB: their number is that of their size, so that STP predicts the
-//! huge pages beside one, and their line is that of the level at which they are mapped. Free pages are of the same size as
-//! the walked one, predicted ones of any size. Distances between misses are in base pages, from first page to first page.
+//! Pages of 2 MiB and 1 GiB are treated as those of 4 KiB: they are numbered in units of their size, so that STP
+//! predicts the huge pages beside one, and their line is that of the level at which they are mapped. Free pages have
+//! the size of the walked page, predicted pages any size. Distances between misses are in base pages, from first page
+//! to first page.
 //!
-//! A walk for a prefetch goes through walk caches and data caches. Out of order it takes a walker once the access is
-//! translated, and a hit waits for the walk that brings its page, also a free one; added up, it takes no time. It does not
-//! fault and sets no accessed bit: a page that is not mapped, or not yet accessed, is dropped. Of the walk's reads, `atp.walk_references` counts those of both tables. All state belongs to one
-//! address space, and is as new at the first miss of another one. An entry of the queue that does not permit a store is
-//! dropped, and walked for.
+//! A walk for a prefetch goes through walk caches and data caches. Where cycles are added up, it takes none. Out of
+//! order, it takes a walker once the access is translated, and a hit on a page that it brings, also a free one, waits
+//! for it. It never faults and sets no accessed bit: a page that is not mapped, or not yet accessed, is dropped.
+//! `atp.walk_references` counts the entries that it reads, in a guest in both tables. All state belongs to one address
+//! space, and is reset at the first miss of another one. If an entry of the queue does not permit a store, it is
+//! dropped and the page is walked for.
 //!
-//! In a guest, free pages are those of the guest's line whose frames the host's line shows. Nothing is read for a prefetch
-//! where the host would fault. Where TLBs hold halves, the queue holds translations of the smaller of both pages.
+//! In a guest, free pages are those of the guest's line whose frames the host's line shows. A prefetch reads nothing
+//! where the host would fault. If TLBs hold halves of translations, the queue holds translations of the smaller of both
+//! pages.
 
 mod chooser;
 mod distances;
@@ -94,8 +99,8 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
 fn own_state(config: &MachineConfig) -> Vec<Part> {
     let settings = config.designs.get::<AtpSettings>();
     let AtpSettings { entries, sampler_entries, fake_entries, .. } = *settings;
-    let of_queue = |entries: u64| entries * size_of::<(Pages, Prefetched)>() as u64;
-    let queues = of_queue(entries) + of_queue(sampler_entries) + 3 * of_queue(fake_entries);
+    let queue_bytes = |entries: u64| entries * size_of::<(Pages, Prefetched)>() as u64;
+    let queues = queue_bytes(entries) + queue_bytes(sampler_entries) + 3 * queue_bytes(fake_entries);
     vec![
         Part { setting: "the queues of atp".to_owned(), bytes: queues },
         Part {
@@ -108,7 +113,7 @@ fn own_state(config: &MachineConfig) -> Vec<Part> {
 /// A translation in the queue.
 struct Prefetched {
     translation: Translation,
-    /// The free distance at which a walk has seen it; none if the walk was for this page.
+    /// The free distance at which a walk has seen the page; `None` if the walk was for this page.
     distance: Option<i64>,
 }
 
@@ -159,9 +164,9 @@ struct Counts {
     chosen_none: u64,
     /// Walks for the predictions of each prefetcher.
     prefetches: [u64; 3],
-    /// Page-table entries that they have read.
+    /// Page-table entries that these walks have read.
     references: u64,
-    /// Predictions that the queue or the second level had.
+    /// Predicted pages that the queue or the second level held.
     held: u64,
     /// Walks for prefetches that found no accessed page.
     dropped: u64,
@@ -169,7 +174,7 @@ struct Counts {
     free: u64,
     /// Pages that entered the sampler.
     sampled: u64,
-    /// Translations that left the queue unused, for others.
+    /// Translations that the queue evicted unused.
     evicted: u64,
 }
 
@@ -253,7 +258,8 @@ impl Atp {
         Some((self.walk(env, page, access, lookup.is_clean())?, true))
     }
 
-    /// Has the prefetchers follow a miss, and prefetches what the chosen one predicts. `None` when memory has run out.
+    /// Trains the prefetchers with a miss, and prefetches the predictions of the chosen one. `None` when memory has run
+    /// out.
     fn prefetch_predicted(
         &mut self,
         env: &mut Env,
@@ -275,29 +281,29 @@ impl Atp {
         let chosen = self.state.chooser.choose();
         let predicted = self.state.predictors.predict(&miss);
         match chosen {
-            Some(of) => {
-                self.counts.chosen[of as usize] += 1;
-                for page in predicted[of as usize].into_iter().flatten() {
-                    self.prefetch(env, of, PageNumber::new(page))?;
+            Some(prefetcher) => {
+                self.counts.chosen[prefetcher as usize] += 1;
+                for page in predicted[prefetcher as usize].into_iter().flatten() {
+                    self.prefetch(env, prefetcher, PageNumber::new(page))?;
                 }
             }
             None => self.counts.chosen_none += 1,
         }
-        for (of, pages) in Prefetcher::ALL.into_iter().zip(predicted) {
+        for (prefetcher, pages) in Prefetcher::ALL.into_iter().zip(predicted) {
             for page in pages.into_iter().flatten() {
-                self.prefetch_fake(of, PageNumber::new(page), size);
+                self.prefetch_fake(prefetcher, PageNumber::new(page), size);
             }
         }
         Some(())
     }
 
     /// Walks to a predicted page. `None` when memory has run out.
-    fn prefetch(&mut self, env: &mut Env, of: Prefetcher, page: PageNumber) -> Option<()> {
+    fn prefetch(&mut self, env: &mut Env, prefetcher: Prefetcher, page: PageNumber) -> Option<()> {
         if self.holds(env, page) {
             self.counts.held += 1;
             return Some(());
         }
-        self.counts.prefetches[of as usize] += 1;
+        self.counts.prefetches[prefetcher as usize] += 1;
         self.counts.references += env.walk_to_prefetch(page)?;
         match seen(env, page, page, self.in_line) {
             Some(translation) => {
@@ -309,14 +315,14 @@ impl Atp {
         Some(())
     }
 
-    /// Adds a predicted page to the fake queue of a prefetcher, and those that would be free with it.
-    fn prefetch_fake(&mut self, of: Prefetcher, page: PageNumber, size: PageSize) {
+    /// Adds a predicted page, and the pages that would be free with it, to the fake queue of a prefetcher.
+    fn prefetch_fake(&mut self, prefetcher: Prefetcher, page: PageNumber, size: PageSize) {
         let State { chooser, distances, .. } = &mut self.state;
-        chooser.add(of, pages_of(page.raw(), size));
+        chooser.add(prefetcher, pages_of(page.raw(), size));
         if self.settings.sbfp {
             let neighbours = neighbours(page, size, self.in_line);
             for (_, page) in neighbours.filter(|(distance, _)| distances.is_useful(*distance)) {
-                chooser.add(of, pages_of(page.raw(), size));
+                chooser.add(prefetcher, pages_of(page.raw(), size));
             }
         }
     }
@@ -371,9 +377,9 @@ impl Design for Atp {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.tlbs.invalidate(of, pages);
-        if self.state.asid == of.asid {
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.tlbs.invalidate(space, pages);
+        if self.state.asid == space.asid {
             self.state.queue.invalidate(pages);
             self.state.sampler.invalidate(pages);
         }
@@ -386,26 +392,26 @@ impl Design for Atp {
 
     fn report(&self, counters: &mut Counters) {
         self.tlbs.report(counters);
-        let of = &self.counts;
-        of.lookups.report("tlb.pq", counters);
-        let [h2p, masp, stp] = of.chosen;
-        let [walks_h2p, walks_masp, walks_stp] = of.prefetches;
+        let counts = &self.counts;
+        counts.lookups.report("tlb.pq", counters);
+        let [h2p, masp, stp] = counts.chosen;
+        let [walks_h2p, walks_masp, walks_stp] = counts.prefetches;
         for (counter, value) in [
-            ("free_hits", of.free_hits),
-            ("sampler_hits", of.sampler_hits),
+            ("free_hits", counts.free_hits),
+            ("sampler_hits", counts.sampler_hits),
             ("chosen_h2p", h2p),
             ("chosen_masp", masp),
             ("chosen_stp", stp),
-            ("chosen_none", of.chosen_none),
+            ("chosen_none", counts.chosen_none),
             ("prefetches_h2p", walks_h2p),
             ("prefetches_masp", walks_masp),
             ("prefetches_stp", walks_stp),
-            ("walk_references", of.references),
-            ("held", of.held),
-            ("dropped", of.dropped),
-            ("free", of.free),
-            ("sampled", of.sampled),
-            ("evicted", of.evicted),
+            ("walk_references", counts.references),
+            ("held", counts.held),
+            ("dropped", counts.dropped),
+            ("free", counts.free),
+            ("sampled", counts.sampled),
+            ("evicted", counts.evicted),
         ] {
             counters.add("atp", counter, value);
         }
@@ -421,16 +427,16 @@ mod tests {
     use crate::core::{Costs, InBackground};
     use crate::env::tests::{FIRST, env};
 
-    /// The pages that come with walks for an access to a page.
+    /// The pages that an access makes the design keep from walks.
     fn kept(atp: &mut Atp, env: &mut Env, page: u64) -> Vec<u64> {
         let access = LineAccess::new(page << 6, Access::Load, false, 0);
         atp.translate(env, access).expect("memory suffices");
         let mut costs = Costs::default();
         env.take_transfers(&mut costs.transfers);
         env.take_background(&mut costs);
-        let walks = costs.background.iter().filter(|of| matches!(of, InBackground::Walk { .. }));
+        let walks = costs.background.iter().filter(|noted| matches!(noted, InBackground::Walk { .. }));
         assert!(walks.count() > 0);
-        let pages = costs.background.iter().filter_map(|of| match of {
+        let pages = costs.background.iter().filter_map(|noted| match noted {
             InBackground::Page { first, .. } => Some(first.raw()),
             InBackground::Walk { .. } => None,
         });
@@ -438,9 +444,9 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_level_holds_waits_for_no_prefetch() {
-        let alone = ["tlb.l2=none", "atp.sbfp=false", "atp.h2p=false", "atp.masp=false", "atp.enable_bits=0"];
-        let config = resolve("skylake", &alone).unwrap().into_config();
+    fn pages_of_the_first_level_wait_for_no_prefetch() {
+        let settings = ["tlb.l2=none", "atp.sbfp=false", "atp.h2p=false", "atp.masp=false", "atp.enable_bits=0"];
+        let config = resolve("skylake", &settings).unwrap().into_config();
         let settings = *config.designs.get::<AtpSettings>();
         let mut atp = Atp {
             tlbs: Conventional::new(&config.tlb, Instructions::PORTABLE).unwrap(),

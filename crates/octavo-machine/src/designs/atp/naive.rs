@@ -58,7 +58,7 @@ fn take<T>(list: &mut List<T>, page: u64) -> Option<T> {
     place(list, page).map(|at| list.remove(at).1)
 }
 
-/// Returns whether a page had to leave.
+/// Adds a page, unless the list holds it. Returns whether the oldest page was evicted.
 fn add<T>(list: &mut List<T>, most: u64, page: Page, value: T) -> bool {
     if place(list, page.first).is_some() {
         return false;
@@ -71,7 +71,7 @@ fn add<T>(list: &mut List<T>, most: u64, page: Page, value: T) -> bool {
     is_full
 }
 
-/// The misses of an instruction since it has been in the table, and when the last one was.
+/// The misses of an instruction since it has been in the table, and the time of the last one.
 struct Known {
     site: u64,
     misses: Vec<u64>,
@@ -80,7 +80,7 @@ struct Known {
 
 #[derive(Default)]
 struct Memory {
-    /// With the distance of free ones.
+    /// Translations, with the distance of a free prefetch.
     queue: List<(Translation, Option<i64>)>,
     sampler: List<i64>,
     useful: BTreeMap<i64, u64>,
@@ -99,7 +99,7 @@ struct Naive {
     settings: AtpSettings,
     /// Page-table entries of a line.
     in_line: u64,
-    of: Asid,
+    asid: Asid,
     memory: Memory,
     time: u64,
     hits: u64,
@@ -125,7 +125,7 @@ const COUNTERS: [&str; 15] = [
     "evicted",
 ];
 
-/// Counts a counter up or down. The number is how far it is above its start, which is the largest value below half.
+/// Moves a counter up or down. Its value is relative to its start, which is the largest value below half.
 fn count(counter: &mut i64, bits: u64, step: i64) {
     let half = 2i64.pow(bits as u32) / 2;
     let (least, most) = if bits == 0 { (0, 0) } else { (1 - half, half) };
@@ -133,7 +133,7 @@ fn count(counter: &mut i64, bits: u64, step: i64) {
 }
 
 impl Naive {
-    fn counts(&mut self, counter: &'static str, by: u64) {
+    fn count_up(&mut self, counter: &'static str, by: u64) {
         *self.counts.entry(counter).or_default() += by;
     }
 
@@ -141,16 +141,16 @@ impl Naive {
         [self.settings.h2p, self.settings.masp, self.settings.stp]
     }
 
-    /// The translation of a page by the lines that a walk to another one reads last.
+    /// The translation of `other` by the last lines that a walk to `walked` reads.
     fn shown(&self, env: &Env, walked: u64, other: u64) -> Option<Translation> {
         let own: Vec<_> = env.tables(PageNumber::new(walked)).collect();
-        let of_other: Vec<_> = env.tables(PageNumber::new(other)).collect();
-        if own.len() != of_other.len() {
+        let other_tables: Vec<_> = env.tables(PageNumber::new(other)).collect();
+        if own.len() != other_tables.len() {
             return None;
         }
         let (mut size, mut frame) = (PageSize::LARGEST, FrameNumber::default());
         let (mut is_writable, mut is_dirty) = (true, true);
-        for (own, (table, other)) in own.iter().zip(of_other) {
+        for (own, (table, other)) in own.iter().zip(other_tables) {
             let (leaf, dirty) = self.shown_in(table, own.1, other)?;
             frame = leaf.frame_of(other);
             size = size.min(leaf.size);
@@ -163,11 +163,11 @@ impl Naive {
     }
 
     fn shown_in(&self, table: &PageTable, own: PageNumber, other: PageNumber) -> Option<(Leaf, bool)> {
-        let (of_own, of_other) = (table.leaf(own)?, table.leaf(other)?);
+        let (own_leaf, other_leaf) = (table.leaf(own)?, table.leaf(other)?);
         let (is_accessed, is_dirty) = table.used(other)?;
-        let line = |page: PageNumber| page.raw() * 4096 / of_own.size.bytes() / self.in_line;
-        let is_shown = of_own.size == of_other.size && line(own) == line(other) && is_accessed;
-        is_shown.then_some((of_other, is_dirty))
+        let line = |page: PageNumber| page.raw() * 4096 / own_leaf.size.bytes() / self.in_line;
+        let is_shown = own_leaf.size == other_leaf.size && line(own) == line(other) && is_accessed;
+        is_shown.then_some((other_leaf, is_dirty))
     }
 
     fn is_useful(&self, distance: i64) -> bool {
@@ -194,19 +194,19 @@ impl Naive {
     }
 
     fn holds(&mut self, page: u64) -> bool {
-        let of = self.of;
+        let own = self.asid;
         let in_second = self.conventional.l2().is_some_and(|l2| {
             l2.arrays().flat_map(|array| array.entries()).any(|(asid, first, order, _)| {
-                asid == of && (Page { first: first.raw(), pages: 1 << order }).has(page)
+                asid == own && (Page { first: first.raw(), pages: 1 << order }).has(page)
             })
         });
         in_second || place(&self.memory.queue, page).is_some()
     }
 
     fn add_to_queue(&mut self, page: u64, translation: Translation, distance: Option<i64>) {
-        let of = Page::of(page, translation.size);
-        if add(&mut self.memory.queue, self.settings.entries, of, (translation, distance)) {
-            self.counts("evicted", 1);
+        let added = Page::of(page, translation.size);
+        if add(&mut self.memory.queue, self.settings.entries, added, (translation, distance)) {
+            self.count_up("evicted", 1);
         }
     }
 
@@ -220,12 +220,12 @@ impl Naive {
                     if self.is_useful(distance) {
                         if !self.holds(other) {
                             self.add_to_queue(other, translation, Some(distance));
-                            self.counts("free", 1);
+                            self.count_up("free", 1);
                         }
                     } else {
                         let most = self.settings.sampler_entries;
                         add(&mut self.memory.sampler, most, Page::of(other, size), distance);
-                        self.counts("sampled", 1);
+                        self.count_up("sampled", 1);
                     }
                 }
                 _ => {}
@@ -253,11 +253,11 @@ impl Naive {
     fn predict(&mut self, env: &Env, miss: Page, site: Option<u64>) -> [Vec<u64>; 3] {
         let distance = |pages: &[u64], at: usize| pages[at] as i64 - pages[at - 1] as i64;
         self.memory.misses.push(miss.first);
-        let of_all = match self.memory.misses.len() {
+        let by_all = match self.memory.misses.len() {
             0..3 => Vec::new(),
             len => [len - 1, len - 2].map(|at| distance(&self.memory.misses, at)).to_vec(),
         };
-        let mut of_site = Vec::new();
+        let mut by_site = Vec::new();
         if let Some(site) = site {
             self.time += 1;
             let sets = self.settings.masp_sets;
@@ -266,8 +266,8 @@ impl Naive {
                 known.misses.push(miss.first);
                 known.time = self.time;
                 let len = known.misses.len();
-                of_site = (1..len).rev().take(2).map(|at| distance(&known.misses, at)).collect();
-                of_site.reverse();
+                by_site = (1..len).rev().take(2).map(|at| distance(&known.misses, at)).collect();
+                by_site.reverse();
             } else {
                 let in_set = |known: &&Known| known.site % sets == site % sets;
                 let of_set: Vec<_> = self.memory.known.iter().filter(in_set).collect();
@@ -279,8 +279,8 @@ impl Naive {
                 self.memory.known.push(Known { site, misses, time: self.time });
             }
         }
-        let of_two = [-2, -1, 1, 2].map(|pages| pages * miss.pages as i64);
-        let all = [of_all, of_site, of_two.to_vec()];
+        let two_aside = [-2, -1, 1, 2].map(|pages| pages * miss.pages as i64);
+        let all = [by_all, by_site, two_aside.to_vec()];
         let [h2p, masp, stp] = all.map(|distances| self.at(env, miss, &distances));
         let on = |is_on: bool, pages| if is_on { pages } else { Vec::new() };
         let [is_h2p, is_masp, is_stp] = self.on();
@@ -289,7 +289,7 @@ impl Naive {
 
     /// Looks a page up in the fake queues, and moves the counters by the rows of the paper's table.
     fn judge(&mut self, page: u64) {
-        let had = [0, 1, 2].map(|of| take(&mut self.memory.fake[of], page).is_some());
+        let had = [0, 1, 2].map(|number| take(&mut self.memory.fake[number], page).is_some());
         let (enable, select_1, select_2) = match had {
             [false, false, false] => (-1, 0, 0),
             [false, false, true] => (1, -1, 1),
@@ -305,19 +305,19 @@ impl Naive {
         count(&mut self.memory.select_2, self.settings.select_2_bits, select_2);
     }
 
-    /// H2P, MASP or STP.
+    /// The number of the chosen prefetcher.
     fn choice(&self) -> Option<usize> {
         let Memory { enable, select_1, select_2, .. } = self.memory;
         if self.settings.enable_bits > 0 && enable <= 0 {
             return None;
         }
-        let of_others = match self.on() {
+        let other = match self.on() {
             [_, true, true] => Some(if select_2 > 0 { 2 } else { 1 }),
             [_, true, false] => Some(1),
             [_, false, true] => Some(2),
             [_, false, false] => None,
         };
-        match of_others {
+        match other {
             Some(other) if self.settings.h2p => Some(if select_1 > 0 { 0 } else { other }),
             Some(other) => Some(other),
             None => Some(0),
@@ -339,25 +339,25 @@ impl Naive {
         let choice = self.choice();
         let predicted = self.predict(env, miss, site);
         let chosen = ["chosen_h2p", "chosen_masp", "chosen_stp"];
-        self.counts(choice.map_or("chosen_none", |of| chosen[of]), 1);
-        if let Some(of) = choice {
-            for target in predicted[of].clone() {
+        self.count_up(choice.map_or("chosen_none", |number| chosen[number]), 1);
+        if let Some(number) = choice {
+            for target in predicted[number].clone() {
                 if self.holds(target) {
-                    self.counts("held", 1);
+                    self.count_up("held", 1);
                     continue;
                 }
-                self.counts(["prefetches_h2p", "prefetches_masp", "prefetches_stp"][of], 1);
+                self.count_up(["prefetches_h2p", "prefetches_masp", "prefetches_stp"][number], 1);
                 let references = env.walk_to_prefetch(PageNumber::new(target))?;
-                self.counts("walk_references", references);
+                self.count_up("walk_references", references);
                 if let Some(translation) = self.shown(env, target, target) {
                     self.add_to_queue(target, translation, None);
                     self.free(env, target, translation.size);
                 } else {
-                    self.counts("dropped", 1);
+                    self.count_up("dropped", 1);
                 }
             }
         }
-        for (of, targets) in predicted.into_iter().enumerate() {
+        for (number, targets) in predicted.into_iter().enumerate() {
             for target in targets {
                 let mut would = vec![target];
                 if self.settings.sbfp {
@@ -366,7 +366,7 @@ impl Naive {
                 }
                 for page in would {
                     let most = self.settings.fake_entries;
-                    add(&mut self.memory.fake[of], most, Page::of(page, size), ());
+                    add(&mut self.memory.fake[number], most, Page::of(page, size), ());
                 }
             }
         }
@@ -375,8 +375,8 @@ impl Naive {
 
     /// Serves a miss of all TLBs.
     fn serve(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Option<Translation> {
-        if env.asid() != self.of {
-            (self.of, self.memory) = (env.asid(), Memory::default());
+        if env.asid() != self.asid {
+            (self.asid, self.memory) = (env.asid(), Memory::default());
         }
         env.charge_lookup(self.settings.lookup_cycles);
         let found = take(&mut self.memory.queue, page.raw());
@@ -387,7 +387,7 @@ impl Naive {
             Some((translation, distance)) => {
                 self.hits += 1;
                 if let Some(distance) = distance {
-                    self.counts("free_hits", 1);
+                    self.count_up("free_hits", 1);
                     self.count_distance(distance);
                 }
                 translation
@@ -395,7 +395,7 @@ impl Naive {
             None => {
                 self.misses += 1;
                 if let Some(distance) = take(&mut self.memory.sampler, page.raw()) {
-                    self.counts("sampler_hits", 1);
+                    self.count_up("sampler_hits", 1);
                     self.count_distance(distance);
                 }
                 self.walk(env, page, access, is_clean)?
@@ -444,9 +444,9 @@ impl Design for Naive {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.conventional.invalidate(of, pages);
-        if of.asid == self.of {
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.conventional.invalidate(space, pages);
+        if space.asid == self.asid {
             let stays = |page: Page| page.first >= pages.end || page.first + page.pages <= pages.start;
             self.memory.queue.retain(|(page, _)| stays(*page));
             self.memory.sampler.retain(|(page, _)| stays(*page));
@@ -476,7 +476,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
             conventional: Conventional::new(&config.tlb, Instructions::PORTABLE)?,
             settings: *config.designs.get::<AtpSettings>(),
             in_line: (config.cache.line_bytes / 8).min(8),
-            of: Asid::ONLY,
+            asid: Asid::ONLY,
             memory: Memory::default(),
             time: 0,
             hits: 0,
@@ -551,7 +551,7 @@ proptest! {
         let all_off = AtpSettings { h2p: false, masp: false, stp: false, sbfp: false, ..all };
         for (settings, policy) in [(no_entries, "base"), (all_off, "thp")] {
             let config = with(&config, settings);
-            let machines = ["conventional", "atp"].map(|of| machine(of, &config, policy));
+            let machines = ["conventional", "atp"].map(|hardware| machine(hardware, &config, policy));
             let counters = counted(&config, machines.into(), &actions);
             prop_assert_eq!(differences(&counters[0], &counters[1]), Vec::new());
             for (component, counter, value, _) in differences(&counters[1], &counters[0]) {
@@ -561,7 +561,7 @@ proptest! {
         }
     }
 
-    /// Prefetches cause no fault, neither in a guest nor of its host.
+    /// Prefetches cause no page fault, neither in a guest nor in its host.
     #[test]
     fn prefetches_change_nothing_in_memory(
         config in configs(&[]),
@@ -571,7 +571,7 @@ proptest! {
         let eager = settings()[1];
         for (config, policy) in [&config, &guests[0], &guests[1]].iter().zip(["base", "thp", "base"]) {
             let config = with(config, eager);
-            let machines = ["conventional", "atp"].map(|of| machine(of, &config, policy));
+            let machines = ["conventional", "atp"].map(|hardware| machine(hardware, &config, policy));
             let counters = counted(&config, machines.into(), &actions);
             let mut found = differences(&counters[0], &counters[1]);
             found.retain(|(component, ..)| component.starts_with("os") || component.starts_with("host.os"));
@@ -606,12 +606,12 @@ fn compared_events_occur() {
 
 const FIRST: u64 = 0x40_0000_0000;
 
-/// Runs loads of one of three instructions each at these pages.
+/// Runs loads, each of one of three instructions, at these pages.
 fn loads(loads: impl Iterator<Item = (usize, u64)>) -> Action {
     run_loads(loads.map(|(instruction, page)| load(instruction, FIRST + (page << 12))).collect())
 }
 
-/// The counters of both designs in the last of these actions, after all of so many pages have been touched.
+/// The counters of both designs in the last of these actions, after loads of all `pages` pages.
 fn after_touching(
     pages: u64,
     (policy, settings): (&str, &[&str]),
@@ -621,7 +621,9 @@ fn after_touching(
     let mapping = run_loads(vec![map(FIRST, pages)]);
     let touch = loads((0..pages).map(|page| (2, page)));
     let actions = [&[mapping, touch][..], last].concat();
-    ["conventional", "atp"].map(|of| counted_last(&config, || machine(of, &config, policy), &actions))
+    ["conventional", "atp"].map(|hardware| {
+        counted_last(&config, || machine(hardware, &config, policy), &actions)
+    })
 }
 
 fn get(counters: &Counters, component: &str, counter: &'static str) -> u64 {
@@ -635,7 +637,7 @@ fn walks(counters: &Counters) -> u64 {
 /// Walks for prefetches.
 fn prefetches(counters: &Counters) -> u64 {
     let all = ["prefetches_h2p", "prefetches_masp", "prefetches_stp"];
-    all.iter().map(|of| get(counters, "atp", of)).sum()
+    all.iter().map(|counter| get(counters, "atp", counter)).sum()
 }
 
 /// Passes over pages in order save most walks, natively and in a guest, as most pages are free.
@@ -693,7 +695,6 @@ fn pages_in_no_order_are_not_prefetched() {
     assert!(get(&counters, "atp", "chosen_none") > 1950);
 }
 
-/// Huge pages in order, as base pages.
 #[test]
 fn huge_pages_are_prefetched_as_base_pages_are() {
     let pass = || loads((0..100).map(|huge| (0, huge * 512)));

@@ -31,7 +31,7 @@ pub struct Miss {
     pub first: u64,
     /// Its size. Predictions are of pages of the same size.
     pub size: PageSize,
-    /// The address of the instruction, of data.
+    /// The address of the instruction, for an access to data.
     pub site: Option<u64>,
     /// The number of base pages of the address space.
     pub reach_pages: u64,
@@ -62,14 +62,14 @@ impl Miss {
 struct Instruction {
     /// The page of its last miss.
     last: u64,
-    /// From the miss before to that one.
+    /// The distance from the miss before to the last one.
     distance: Option<i64>,
 }
 
 /// The prefetchers that are on, with the misses that they remember.
 pub struct Predictors {
     is_on: [bool; 3],
-    /// The page of the last miss, and the distance to it from the one before: H2P.
+    /// For H2P: the page of the last miss, and the distance to it from the miss before.
     last: Option<u64>,
     distance: Option<i64>,
     /// MASP.
@@ -97,7 +97,7 @@ impl Predictors {
         SetArray::<Instruction>::most_bytes(Self::table(settings))
     }
 
-    /// The predictions of each prefetcher at a miss. All of them remember it.
+    /// The predictions of each prefetcher at a miss, which trains all of them.
     pub fn predict(&mut self, miss: &Miss) -> [Predicted; 3] {
         let stride = 1 << miss.size.base_shift();
         let mut predicted = [self.h2p(miss), self.masp(miss), {

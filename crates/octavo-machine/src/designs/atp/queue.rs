@@ -11,7 +11,7 @@ pub struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty queue for so many pages.
+    /// An empty queue for `capacity` pages.
     pub fn new(capacity: u64) -> Self {
         let capacity = capacity as usize;
         Queue { entries: VecDeque::with_capacity(capacity), capacity }
@@ -21,7 +21,7 @@ impl<T> Queue<T> {
         self.entries.iter().position(|(pages, _)| pages.contains(&page))
     }
 
-    /// Whether it has the page that holds a base page.
+    /// Whether the queue has a page that holds a base page.
     pub fn holds(&self, page: u64) -> bool {
         self.position(page).is_some()
     }
@@ -32,7 +32,8 @@ impl<T> Queue<T> {
         Some(value)
     }
 
-    /// Adds a page, given by its base pages, unless its first base page is there. Returns whether that evicted one.
+    /// Adds a page, given by its base pages, unless the queue holds its first base page. Returns whether the oldest
+    /// page was evicted.
     pub fn push(&mut self, pages: Pages, value: T) -> bool {
         if self.holds(pages.start) {
             return false;
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_page_is_evicted_and_a_page_that_is_there_stays_where_it_is() {
+    fn oldest_page_is_evicted_and_a_held_page_keeps_its_place() {
         let mut queue = Queue::new(2);
         assert!(!queue.push(1..2, 'a'));
         assert!(!queue.push(2..3, 'b'));

@@ -12,7 +12,7 @@ pub struct AtpSettings {
     pub entries: u64,
     /// Cycles of its look-up.
     pub lookup_cycles: u32,
-    /// Whether prefetchers follow misses that hit it, too.
+    /// Whether prefetchers follow misses that hit the queue, too.
     pub follow_hits: bool,
     /// Whether H2P is on.
     pub h2p: bool,
@@ -38,7 +38,7 @@ pub struct AtpSettings {
     pub sampler_entries: u64,
     /// Bits of the counter of a free distance.
     pub distance_bits: u64,
-    /// Distances whose counter is above that are prefetched.
+    /// Pages at distances whose counter is above this value are prefetched.
     pub threshold: u64,
 }
 
@@ -89,21 +89,21 @@ impl DesignSettings for AtpSettings {
     const TABLE: &'static str = "atp";
 
     fn check(&self, _: &MachineConfig, _: &IsLater<'_>) -> Result<(), InvalidValue> {
-        let of = |name: &str, value, least, most| {
+        let check = |name: &str, value, least, most| {
             check_range(&format!("atp.{name}"), value, least, most)
         };
-        of("entries", self.entries, 0, MAX_ENTRIES)?;
+        check("entries", self.entries, 0, MAX_ENTRIES)?;
         check_range("atp.lookup_cycles", self.lookup_cycles, 0, MAX_CYCLES)?;
-        of("masp_sets", self.masp_sets, 1, MAX_SETS)?;
-        of("masp_ways", self.masp_ways, 1, MAX_WAYS)?;
-        of("fake_entries", self.fake_entries, 1, MAX_ENTRIES)?;
-        of("enable_bits", self.enable_bits, 0, MAX_BITS)?;
-        of("select_1_bits", self.select_1_bits, 1, MAX_BITS)?;
-        of("select_2_bits", self.select_2_bits, 1, MAX_BITS)?;
-        of("sampler_entries", self.sampler_entries, 1, MAX_ENTRIES)?;
+        check("masp_sets", self.masp_sets, 1, MAX_SETS)?;
+        check("masp_ways", self.masp_ways, 1, MAX_WAYS)?;
+        check("fake_entries", self.fake_entries, 1, MAX_ENTRIES)?;
+        check("enable_bits", self.enable_bits, 0, MAX_BITS)?;
+        check("select_1_bits", self.select_1_bits, 1, MAX_BITS)?;
+        check("select_2_bits", self.select_2_bits, 1, MAX_BITS)?;
+        check("sampler_entries", self.sampler_entries, 1, MAX_ENTRIES)?;
         // A counter of one bit would be halved at each count.
-        of("distance_bits", self.distance_bits, 2, MAX_BITS)?;
-        of("threshold", self.threshold, 0, (1 << self.distance_bits) - 1)
+        check("distance_bits", self.distance_bits, 2, MAX_BITS)?;
+        check("threshold", self.threshold, 0, (1 << self.distance_bits) - 1)
     }
 }
 
@@ -127,9 +127,9 @@ mod tests {
             ("distance_bits=1", "give a whole number from 2 to 16"),
             ("threshold=1024", "give a whole number from 0 to 1023"),
         ] {
-            let refused = resolve("skylake", &[&format!("atp.{setting}")]).map(|_| ());
-            let said = refused.unwrap_err().to_string();
-            assert!(said.contains("atp.") && said.contains(advice), "{said}");
+            let result = resolve("skylake", &[&format!("atp.{setting}")]).map(|_| ());
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains("atp.") && message.contains(advice), "{message}");
         }
     }
 }

@@ -57,7 +57,7 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
 
 /// The walker of a core, with its page-structure caches.
 struct ChampSimWalker {
-    /// The table one level below that an address below the entry used last.
+    /// For each entry, the table one level below that an address in its reach used last.
     caches: WalkCaches<FrameNumber>,
 }
 
@@ -76,21 +76,21 @@ impl ChampSimWalker {
 }
 
 impl Walker for ChampSimWalker {
-    fn plan(&mut self, table: &dyn HardwareTable, of: Asid, page: PageNumber, plan: &mut WalkPlan) {
+    fn plan(&mut self, table: &dyn HardwareTable, asid: Asid, page: PageNumber, plan: &mut WalkPlan) {
         let table: &dyn Any = table;
         let table = table.downcast_ref::<Tables>().expect("the tables of this design");
         let Some(root) = table.root() else { return };
         let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
         let (mut level, mut first) = (tables::BELOW_ROOT, root);
         for (cached, ..) in CACHES.iter().rev() {
-            if let Some(table) = self.caches.at(of, addr, *cached) {
+            if let Some(table) = self.caches.at(asid, addr, *cached) {
                 (level, first) = (cached - 1, table);
             }
         }
         plan.probe(tables::entry(first, page, level));
         for level in (1..=level).rev() {
-            let Some(found) = table.of(page, level) else { return };
-            self.caches.fill(of, addr, level + 1, found.frame);
+            let Some(found) = table.table_of(page, level) else { return };
+            self.caches.fill(asid, addr, level + 1, found.frame);
             plan.wait();
             let at = tables::entry(found.frame, page, level);
             plan.probe(at);
@@ -101,8 +101,8 @@ impl Walker for ChampSimWalker {
         }
     }
 
-    fn invalidate(&mut self, of: Asid, range: AddrRange) {
-        self.caches.invalidate(of, range);
+    fn invalidate(&mut self, asid: Asid, range: AddrRange) {
+        self.caches.invalidate(asid, range);
     }
 
     fn clear(&mut self) {
@@ -110,11 +110,11 @@ impl Walker for ChampSimWalker {
     }
 
     fn report(&self, component: &str, counters: &mut Counters) {
-        for (level, of) in self.caches.counters() {
+        for (level, counts) in self.caches.counters() {
             let cache = format!("{component}.pscl{level}");
-            counters.add(&cache, "accesses", of.accesses());
-            counters.add(&cache, "hits", of.hits);
-            counters.add(&cache, "misses", of.misses);
+            counters.add(&cache, "accesses", counts.accesses());
+            counters.add(&cache, "hits", counts.hits);
+            counters.add(&cache, "misses", counts.misses);
         }
     }
 }

@@ -20,10 +20,10 @@ pub struct Tables {
     exhausted: Option<OutOfMemory>,
 }
 
-/// A table, and what its one entry is.
+/// A table with its one entry.
 #[derive(Clone, Copy)]
 pub struct Table {
-    /// Its place.
+    /// The frame of the table.
     pub frame: FrameNumber,
     /// Whether the entry is that of a page, not of the next table.
     pub has_page: bool,
@@ -39,7 +39,7 @@ fn number(page: PageNumber, level: u8) -> u64 {
     page.raw() >> (INDEX_BITS * (level - 1))
 }
 
-/// The place that the index of a level selects in a table.
+/// The address of the entry that the index of a level selects in a table.
 pub fn entry(table: FrameNumber, page: PageNumber, level: u8) -> PhysAddr {
     let index = number(page, level) & ((1 << INDEX_BITS) - 1);
     PhysAddr::new(table.start().raw() + index * ENTRY_BYTES)
@@ -59,7 +59,7 @@ impl Tables {
     }
 
     /// The table with the entry of a page on a level from 1 to [`BELOW_ROOT`], if any.
-    pub fn of(&self, page: PageNumber, level: u8) -> Option<Table> {
+    pub fn table_of(&self, page: PageNumber, level: u8) -> Option<Table> {
         self.tables.get(&(level, number(page, level))).copied()
     }
 
@@ -79,8 +79,8 @@ impl HardwareTable for Tables {
                 self.tables.insert(key, Table { frame, has_page: false });
             }
         }
-        let of_page = (level_of(size), number(page, level_of(size)));
-        self.tables.entry(of_page).and_modify(|table| table.has_page = true);
+        let page_key = (level_of(size), number(page, level_of(size)));
+        self.tables.entry(page_key).and_modify(|table| table.has_page = true);
     }
 
     fn unmap(&mut self, page: PageNumber, size: PageSize, frames: &mut Frames) {

@@ -18,21 +18,21 @@ pub struct ClusterConfig {
     replacement: Replacement,
     /// Base pages of a cluster: a power of two.
     pub pages: u64,
-    /// The fewest that an entry is filled with.
+    /// The fewest pages with which an entry is filled.
     pub min_pages: u64,
 }
 
 impl ClusterConfig {
-    /// An array of so many sets and ways, where a cache line has `of_line` page-table entries; `None` if it would be
-    /// empty.
+    /// An array of `sets` sets of `ways` ways, where a cache line has `line_entries` page-table entries; `None` if it
+    /// would be empty.
     pub fn new(
         (sets, ways): (u64, u64),
         replacement: Replacement,
         settings: &ClusteredTlbSettings,
-        of_line: u64,
+        line_entries: u64,
     ) -> Option<Self> {
         let geometry = Geometry::new(sets, ways).ok()?;
-        let pages = settings.cluster_pages.min(of_line);
+        let pages = settings.cluster_pages.min(line_entries);
         let min_pages = settings.min_pages.min(pages);
         Some(ClusterConfig { geometry, replacement, pages, min_pages })
     }
@@ -45,8 +45,8 @@ pub enum ClusterArray {
     Clusters(Clusters),
 }
 
-/// An array of clusters, which the number of the cluster indexes. The entries of a cluster have no page in common;
-/// their keys are pages of it, whichever are free.
+/// An array of clusters, indexed by the number of the cluster. The entries of a cluster have no page in common. The key
+/// of an entry is any page of the cluster that is not the key of another entry.
 pub struct Clusters {
     /// Base pages of a cluster.
     pages: u64,
@@ -110,8 +110,8 @@ impl Clusters {
         Some((Asid::of(key), parts(key).0, translation))
     }
 
-    /// Clears pages of the entry with this key, if there is one, and frees it if none are left. Returns whether it
-    /// did.
+    /// Clears pages of the entry with this key, if there is one, and removes the entry if no pages are left. Returns
+    /// whether the entry was removed.
     fn clear_pages(&mut self, set: usize, key: u64, gone: Subpages) -> bool {
         let Some(entry) = self.sets.probe_mut(set, key) else { return false };
         entry.subpages = entry.subpages.without(gone);

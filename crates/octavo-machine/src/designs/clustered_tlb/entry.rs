@@ -61,8 +61,8 @@ impl Subpages {
     /// The low bits of the frame of the page at a position, if it is valid.
     #[inline(always)]
     pub fn get(self, at: u64) -> Option<u64> {
-        let of_page = self.0 >> (BITS * at);
-        (of_page & VALID != 0).then_some(u64::from(of_page & (VALID - 1)))
+        let bits = self.0 >> (BITS * at);
+        (bits & VALID != 0).then_some(u64::from(bits & (VALID - 1)))
     }
 
     /// The number of valid pages.
@@ -83,7 +83,7 @@ impl Subpages {
         Subpages(self.0 & !gone)
     }
 
-    /// With the frames of `host`, whose pages are the frames of these.
+    /// Translates the frames of a guest's pages by `host`, whose positions are these frames.
     pub fn translated_by(self, host: Subpages) -> Subpages {
         let pages = (0..u64::from(u32::BITS) / BITS).filter_map(|at| Some((at, host.get(self.get(at)?)?)));
         pages.collect()

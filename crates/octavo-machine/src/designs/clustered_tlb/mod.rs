@@ -1,6 +1,6 @@
 //! Clustered TLB (Pham, Bhattacharjee, Eckert and Loh, "Increasing TLB Reach by Exploiting Clustering in Page
 //! Translations", HPCA 2014): a part of the second level holds *clusters*, aligned groups of eight pages whose frames
-//! lie in one aligned group of eight frames, in any order. CoLT needs them in the same order.
+//! lie in one aligned group of eight frames, in any order. CoLT requires the same order.
 //!
 //! - An entry has the numbers of both groups, and for each page of the group a valid bit and the low three bits of
 //!   its frame. It has one set of permissions and one dirty bit.
@@ -64,7 +64,7 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     })
 }
 
-/// The TLBs of a machine without the ways that hold clusters, and these.
+/// The TLBs of a machine without the ways that hold clusters, and the array of clusters in these ways.
 fn split(config: &MachineConfig) -> (TlbConfig, Option<ClusterConfig>) {
     let settings = config.designs.get::<ClusteredTlbSettings>();
     let mut tlb = config.tlb.clone();
@@ -77,8 +77,8 @@ fn split(config: &MachineConfig) -> (TlbConfig, Option<ClusterConfig>) {
         if array.ways != Ways::Full {
             array.ways = Ways::Of(all - ways);
         }
-        let of_line = config.cache.line_bytes / ENTRY_BYTES;
-        ClusterConfig::new((sets, ways), array.replacement, settings, of_line)
+        let line_entries = config.cache.line_bytes / ENTRY_BYTES;
+        ClusterConfig::new((sets, ways), array.replacement, settings, line_entries)
     });
     (tlb, clusters)
 }
@@ -90,7 +90,7 @@ fn own_state(config: &MachineConfig) -> Vec<Part> {
     let larger = arrays.filter_map(|array| array.geometry().ok()).map(|geometry| {
         SetArray::<ClusterEntry>::most_bytes(geometry) - SetArray::<Payload>::most_bytes(geometry)
     });
-    let clusters = clusters.map(|of| SetArray::<ClusterEntry>::most_bytes(of.geometry));
+    let clusters = clusters.map(|array| SetArray::<ClusterEntry>::most_bytes(array.geometry));
     let bytes = larger.chain(clusters).sum();
     vec![Part { setting: "the second level of clustered_tlb".to_owned(), bytes }]
 }
@@ -107,8 +107,8 @@ impl OfWalk for ClusterEntry {
         if walked.size > PageSize::BASE {
             return alone;
         }
-        let of_tables = env.tables(page).map(|(table, page)| subpages_in(table, page, pages));
-        let subpages = of_tables.reduce(|own, of_host| own.translated_by(of_host)).unwrap_or_default();
+        let seen = env.tables(page).map(|(table, page)| subpages_in(table, page, pages));
+        let subpages = seen.reduce(|own, host| own.translated_by(host)).unwrap_or_default();
         if subpages.count() < min_pages {
             return alone;
         }
@@ -116,21 +116,21 @@ impl OfWalk for ClusterEntry {
     }
 }
 
-/// The pages of the cluster of a mapped base page that a walk to it sees in its group of frames; of a larger page,
-/// which holds the whole cluster, all.
+/// The pages of a base page's cluster that a walk to the mapped page sees in the page's group of frames. A larger page
+/// holds its whole cluster.
 fn subpages_in(table: &PageTable, page: PageNumber, pages: u64) -> Subpages {
     let Some(entries) = table.neighbour_entries(page, pages as usize) else {
         return (0..pages).map(|at| (at, at)).collect();
     };
     let own = entries[(page.raw() % pages) as usize];
-    let of_cluster = (0..pages).zip(entries).filter(|(_, other)| {
+    let seen = (0..pages).zip(entries).filter(|(_, other)| {
         other.is_page(1)
             && other.size(1) == PageSize::BASE
             && other.frame(1).raw() / pages == own.frame(1).raw() / pages
             && other.rights() == own.rights()
             && other.used() == own.used()
     });
-    of_cluster.map(|(at, other)| (at, other.frame(1).raw() % pages)).collect()
+    seen.map(|(at, other)| (at, other.frame(1).raw() % pages)).collect()
 }
 
 #[cfg(test)]
@@ -144,7 +144,8 @@ mod tests {
             let config = resolve("skylake", settings).unwrap().into_config();
             let (tlb, clusters) = split(&config);
             let array = &tlb.l2.unwrap().arrays["main"];
-            let ways_of = |of: ClusterConfig| (of.geometry.entries(), of.geometry.ways());
+            let ways_of =
+                |array: ClusterConfig| (array.geometry.entries(), array.geometry.ways());
             ((array.entries, array.ways.of(array.entries)), clusters.map(ways_of))
         };
         assert_eq!(split(&[]), ((1152, 9), Some((384, 3))));
@@ -160,8 +161,7 @@ mod tests {
     #[test]
     fn invalid_settings_are_rejected_with_one_sentence() {
         let sentence = |setting: &str| {
-            let refused = resolve("skylake", &[setting]).map(|_| ()).unwrap_err();
-            refused.to_string()
+            resolve("skylake", &[setting]).map(|_| ()).unwrap_err().to_string()
         };
         for (setting, advice) in [
             ("ways_percent=100", "give a whole number from 0 to 99"),
@@ -170,8 +170,8 @@ mod tests {
             ("min_pages=0", "give a whole number from 1 to 8"),
             ("min_pages=9", "give a whole number from 1 to 8"),
         ] {
-            let said = sentence(&format!("clustered_tlb.{setting}"));
-            assert!(said.contains("clustered_tlb.") && said.contains(advice), "{said}");
+            let message = sentence(&format!("clustered_tlb.{setting}"));
+            assert!(message.contains("clustered_tlb.") && message.contains(advice), "{message}");
         }
     }
 }

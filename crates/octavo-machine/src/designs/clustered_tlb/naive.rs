@@ -4,9 +4,9 @@
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
-//! - The conventional part is looked up first; where it has the page, the clusters are not used.
-//! - A cluster is filled beside earlier ones of the same pages, which lose the pages that it has.
-//! - A page whose store found it clean leaves both parts before it is filled again.
+//! - The conventional part is looked up first; if it has the page, the clusters are not used.
+//! - A new cluster takes its pages from earlier entries of the same cluster.
+//! - A page that a store finds clean is removed from both parts before it is filled again.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ use crate::front::LineAccess;
 use crate::machine::AnyMachine;
 use crate::tlb::{L1Tlb, Lookup, Tlb, TlbEntry, Translation};
 
-/// A cluster: its pages with their frames, all in one aligned group, and what all of them permit.
+/// A cluster: its pages with their frames, all in one aligned group, and their common permissions.
 struct Cluster {
     asid: Asid,
     frames: BTreeMap<u64, FrameNumber>,
@@ -46,7 +46,7 @@ struct Cluster {
 struct Second {
     pages: Tlb,
     latency_cycles: u32,
-    /// The clusters of each set, the one that was used last at the end.
+    /// The clusters of each set, the most recently used one at the end.
     sets: Vec<Vec<Cluster>>,
     ways: usize,
 }
@@ -174,19 +174,19 @@ impl Naive {
     }
 }
 
-/// The frame of a page by a table, if its entry is in the line of that of `own`, is alike, and names a frame of the same
-/// group.
+/// The frame of a page by a table, if its entry is in the line of the entry of `own` and alike, and the frame is in the
+/// same group.
 fn alike(
     (table, own): (&PageTable, PageNumber),
     (_, other): (&PageTable, PageNumber),
     pages: u64,
 ) -> Option<FrameNumber> {
-    let (of_own, of_other) = (table.leaf(own)?, table.leaf(other)?);
-    let (frame, expected) = (of_other.frame_of(other), of_own.frame_of(own));
+    let (own_leaf, other_leaf) = (table.leaf(own)?, table.leaf(other)?);
+    let (frame, expected) = (other_leaf.frame_of(other), own_leaf.frame_of(own));
     let is_in_line = other.raw() / pages == own.raw() / pages;
     let is_in_group = frame.raw() / pages == expected.raw() / pages;
-    let is_alike = of_own.size == of_other.size
-        && of_own.rights == of_other.rights
+    let is_alike = own_leaf.size == other_leaf.size
+        && own_leaf.rights == other_leaf.rights
         && table.used(own) == table.used(other);
     (is_in_line && is_in_group && is_alike).then_some(frame)
 }
@@ -224,12 +224,12 @@ impl Design for Naive {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.l1.invalidate(of.asid, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.l1.invalidate(space.asid, pages);
         if let Some(second) = &mut self.second {
-            second.pages.invalidate(of.asid, pages);
+            second.pages.invalidate(space.asid, pages);
         }
-        self.remove_from_clusters(of.asid, |page| pages.contains(&page));
+        self.remove_from_clusters(space.asid, |page| pages.contains(&page));
     }
 
     fn flush(&mut self) {
@@ -243,9 +243,9 @@ impl Design for Naive {
     fn report(&self, counters: &mut Counters) {
         self.l1.report(counters);
         let Some(second) = &self.second else { return };
-        let mut of_pages = Counters::default();
-        second.pages.report("tlb.l2", &mut of_pages);
-        for (component, counter, value) in of_pages.iter() {
+        let mut page_counters = Counters::default();
+        second.pages.report("tlb.l2", &mut page_counters);
+        for (component, counter, value) in page_counters.iter() {
             let value = match (component, counter) {
                 ("tlb.l2", "hits") => value + self.hits,
                 ("tlb.l2", "misses") => value - self.hits,
@@ -254,7 +254,7 @@ impl Design for Naive {
             counters.add(component, counter, value);
         }
         if second.ways > 0 {
-            let accesses = of_pages.get("tlb.l2", "accesses").unwrap();
+            let accesses = page_counters.get("tlb.l2", "accesses").unwrap();
             counters.add("tlb.l2.clusters", "accesses", accesses);
             counters.add("tlb.l2.clusters", "hits", self.hits);
             counters.add("tlb.l2.clusters", "misses", accesses - self.hits);
@@ -272,7 +272,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     made.unwrap()
 }
 
-/// Settings of the design: percent of the ways, pages of a cluster, and the fewest of one.
+/// Settings of the design: percent of the ways, pages of a cluster, and the fewest pages of an entry.
 const SETTINGS: [(u64, u64, u64); 4] = [(25, 8, 2), (67, 8, 1), (50, 4, 3), (25, 2, 2)];
 
 fn with_settings(
@@ -349,8 +349,9 @@ const FIRST: u64 = 0x1000_0000;
 const OTHERS: u64 = 0x1010_0000;
 const PAGES: u64 = 64;
 
-/// The walks of loads of [`PAGES`] pages, one after the other, whose frames were given in this order to the pages of each
-/// group of eight. Pages elsewhere that had frames before move the groups; the number of walks is that of the best place.
+/// The walks of loads of [`PAGES`] pages, one after the other. Before, the pages of each group of eight got their
+/// frames in this order. Pages elsewhere that got frames before these shift the groups of frames; the result is the
+/// number of walks at the best shift.
 fn walks_of_a_pass(hardware: &str, order: [u64; 8]) -> u64 {
     let config = tiny(&["tlb.l2.main.entries=96", "tlb.l2.main.ways=12"]);
     let page = |number: u64| FIRST + (number << 12);

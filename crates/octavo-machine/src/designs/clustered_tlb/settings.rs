@@ -12,7 +12,7 @@ pub struct ClusteredTlbSettings {
     pub ways_percent: u64,
     /// Base pages of a cluster.
     pub cluster_pages: u64,
-    /// The fewest pages of a cluster that are held as one. The requested page of a smaller one is held alone.
+    /// The fewest pages of a cluster that share an entry. Of fewer, only the requested page is held.
     pub min_pages: u64,
 }
 

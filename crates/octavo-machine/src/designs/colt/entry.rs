@@ -116,7 +116,7 @@ impl Translation<RunEntry> {
 
 /// An array of runs.
 pub enum RunArray {
-    /// Single pages, without their runs: an invalidation would not find these.
+    /// Single pages, without their runs: an invalidation would not find the runs.
     Pages(PageArray<RunEntry>),
     Groups(Groups),
     /// Runs of any length, merged with runs that they continue. An evicted run is lost: no other array could
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_and_run_leave_each_other_alone() {
+    fn page_and_run_do_not_change_each_other() {
         assert_eq!(size_of::<RunEntry>(), size_of::<TlbEntry>());
         // Frames have at most 48 bits.
         let page = |frame| TlbEntry::new(FrameNumber::new(frame), PageSize::BASE, true, true);

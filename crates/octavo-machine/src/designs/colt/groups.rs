@@ -169,7 +169,7 @@ mod tests {
 
     use crate::tlb::{Entry, TlbEntry};
 
-    /// An instruction TLB still holds a run of which a store has changed one page since.
+    /// Runs may overlap: an instruction TLB still holds a run after a store has changed one of its pages.
     #[test]
     fn fill_removes_overlapping_runs() {
         let config = TlbArray {

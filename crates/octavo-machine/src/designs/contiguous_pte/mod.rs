@@ -1,27 +1,29 @@
 //! Shipping hardware with a *contiguous hint* in page-table entries: the contiguous bit of arm64 (bit 52) and the N bit
-//! of RISC-V's Svnapot (bit 63, with `1000` in the lowest bits of the page number). Sixteen entries of 4 KiB pages that
-//! have it map an aligned block of 64 KiB to aligned contiguous memory with equal permissions, and a TLB may hold the
+//! of RISC-V's Svnapot (bit 63, with `1000` in the lowest bits of the page number). Sixteen entries of 4 KiB pages with
+//! the hint map an aligned block of 64 KiB to aligned contiguous memory with equal permissions, and a TLB may hold the
 //! block as one page (Linux, `Documentation/arch/arm64/hugetlbpage.rst`; RISC-V privileged specification, "Svnapot").
 //!
-//! - The arrays of 4 KiB pages, in both levels, also hold pages of a block's size, one entry each. A walk reads one entry
-//!   of the block, and fills the whole.
-//! - The operating system sets and removes the hint as Linux does for arm64 (`arch/arm64/mm/contpte.c`). Blocks whose
-//!   entries are all written at once by an operation have it from the start. Where an operation writes the last entry of
-//!   a block that is contiguous then, the block is *folded*; where a part of it is unmapped, moved or given other
+//! - The arrays of 4 KiB pages, in both levels, also hold pages of a block's size, one entry each. A walk reads one
+//!   entry of the block, and fills the whole block.
+//! - The operating system sets and removes the hint as Linux does for arm64 (`arch/arm64/mm/contpte.c`). A block whose
+//!   entries one operation writes all at once has the hint from the start. When an operation writes the last entry of a
+//!   block that is then contiguous, the block is *folded*; when a part of it is unmapped, moved or given other
 //!   permissions, it is *unfolded*. Both rewrite all entries of the block (`entries_written`) and invalidate its range,
-//!   which is a shootdown. Frames of a block must have been allocated together, so that pages that lie side by side by
-//!   chance are not folded: with the policy `base` none are. Parts of a huge page that was split are.
-//! - Hardware sets accessed and dirty bits in the entry that it reads; those of a block are the *or* of its entries. A
-//!   TLB entry has one dirty bit, that of the entry that was read, so that a store to a clean block walks once more.
+//!   which is a shootdown. Frames of a block must have been allocated together, so that pages that are contiguous by
+//!   chance are not folded: none are with the policy `base`, but parts of a split huge page are.
+//! - Hardware sets accessed and dirty bits in the entry that it reads; the bits of a block are the *or* of those of its
+//!   entries. A TLB entry has one dirty bit, that of the entry that was read, so that a store to a clean block walks
+//!   once more.
 //! - An invalidation of any page drops the entry of its block.
 //!
-//! Assumptions: hardware always uses the hint, which it may ignore. The policy decides what is contiguous: `mthp` maps
-//! runs of 16 KiB to 2 MiB at a fault; the named design has those up to 64 KiB. The same with hardware without the hint
-//! is `conventional+mthp:largest=64KiB`. Work of the operating system is counted and takes no cycles, as elsewhere. In a
-//! guest both operating systems set hints, and a TLB entry covers the smaller of what both tables say of a page; the nested
-//! TLB holds blocks of the host's table. A change of mappings counts as one operation: kernels that change permissions page
-//! by page unfold and fold a block on the way. A page that becomes writable by a store after a fork may fold its block,
-//! which it does not in Linux. Blocks of 2 MiB pages (32 MiB) and granules of 16 and 64 KiB are left out.
+//! Assumptions: hardware always uses the hint, although it may ignore it. The policy decides what is contiguous: `mthp`
+//! maps runs of 16 KiB to 2 MiB at a fault; the named design uses runs up to 64 KiB. The same policy without the hint
+//! is `conventional+mthp:largest=64KiB`. Work of the operating system is counted and takes no cycles, as elsewhere. In
+//! a guest, both operating systems set hints, a TLB entry covers the smaller of the blocks or pages in both tables, and
+//! the nested TLB holds blocks of the host's table. A change of mappings counts as one operation; kernels that change
+//! permissions page by page unfold and fold a block on the way. A page that becomes writable by a store after a fork
+//! may fold its block, which does not happen in Linux. Blocks of 2 MiB pages (32 MiB) and granules of 16 and 64 KiB are
+//! left out.
 
 #[cfg(test)]
 mod naive;

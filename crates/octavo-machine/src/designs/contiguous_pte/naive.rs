@@ -295,8 +295,8 @@ impl Design for Naive {
         Some(FrameNumber::new(held.frame_of(page.raw())))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.first.iter_mut().chain(&mut self.second).for_each(|level| level.drop_all(of.asid, pages));
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.first.iter_mut().chain(&mut self.second).for_each(|level| level.drop_all(space.asid, pages));
     }
 
     fn flush(&mut self) {
@@ -473,7 +473,7 @@ fn one_walk_fills_a_block() {
 fn invalid_settings_are_rejected() {
     for entries in [0, 3, 128] {
         let setting = format!("contiguous_pte.entries={entries}");
-        let refused = crate::config::resolve("skylake", &[setting]).map(|_| ()).unwrap_err().to_string();
-        assert!(refused.contains("give a power of two from 1 to 64"), "{refused}");
+        let message = crate::config::resolve("skylake", &[setting]).map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("give a power of two from 1 to 64"), "{message}");
     }
 }

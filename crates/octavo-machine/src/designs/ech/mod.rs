@@ -122,8 +122,8 @@ impl SectionCache {
         self.entries.push((of, key, sections));
     }
 
-    fn invalidate(&mut self, of: Asid, keys: std::ops::RangeInclusive<u64>) {
-        self.entries.retain(|entry| entry.0 != of || !keys.contains(&entry.1));
+    fn invalidate(&mut self, asid: Asid, keys: std::ops::RangeInclusive<u64>) {
+        self.entries.retain(|entry| entry.0 != asid || !keys.contains(&entry.1));
     }
 }
 
@@ -200,14 +200,14 @@ impl Walker for CuckooWalker {
         }
     }
 
-    fn invalidate(&mut self, of: Asid, range: AddrRange) {
+    fn invalidate(&mut self, asid: Asid, range: AddrRange) {
         if range.is_empty() {
             return;
         }
         let base = |addr: u64| PageNumber::new(addr >> PageSize::BASE.log2());
         let (first, last) = (base(range.start().raw()), base(range.end().raw() - 1));
         for (level, cache) in self.cached.iter_mut().enumerate() {
-            cache.invalidate(of, section(first, level).0..=section(last, level).0);
+            cache.invalidate(asid, section(first, level).0..=section(last, level).0);
         }
     }
 

@@ -165,12 +165,12 @@ impl Cached {
         Planned { groups, background, entry: found.map(|found| found.at) }
     }
 
-    fn invalidate(&mut self, of: Asid, pages: &Range<u64>) {
+    fn invalidate(&mut self, asid: Asid, pages: &Range<u64>) {
         for (level, entries) in self.entries.iter_mut().enumerate() {
             let pages_of_entry = SECTION_PAGES[level] * SECTIONS;
             entries.retain(|(process, number, _)| {
                 let (first, after) = (number * pages_of_entry, (number + 1) * pages_of_entry);
-                *process != of || after <= pages.start || first >= pages.end
+                *process != asid || after <= pages.start || first >= pages.end
             });
         }
     }
@@ -286,7 +286,7 @@ impl Naive {
             let process = env.process();
             env.delivering(
                 |env| env.with_os(|os| os.fault(process, page, access.kind())),
-                |of, pages| self.invalidate(of, pages),
+                |space, pages| self.invalidate(space, pages),
             )?;
         };
         self.cycles += u64::from(cycles);
@@ -317,9 +317,9 @@ impl Design for Naive {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.conventional.invalidate(of, pages);
-        self.cached.invalidate(of.asid, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.conventional.invalidate(space, pages);
+        self.cached.invalidate(space.asid, pages);
     }
 
     fn flush(&mut self) {
@@ -385,9 +385,9 @@ impl Walker for Planner {
         self.log.lock().unwrap().push((self.side, page, planned));
     }
 
-    fn invalidate(&mut self, of: Asid, range: AddrRange) {
+    fn invalidate(&mut self, asid: Asid, range: AddrRange) {
         let pages = range.start().raw() >> 12..range.end().raw().div_ceil(4096);
-        self.cached.invalidate(of, &pages);
+        self.cached.invalidate(asid, &pages);
     }
 
     fn clear(&mut self) {

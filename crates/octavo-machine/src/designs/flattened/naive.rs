@@ -203,12 +203,12 @@ impl Walker for NaiveWalker {
         }
     }
 
-    fn invalidate(&mut self, of: Asid, range: AddrRange) {
+    fn invalidate(&mut self, of_asid: Asid, range: AddrRange) {
         let (start, end) = (range.start().raw() >> 12, range.end().raw().div_ceil(4096));
         for (entries, (level, _)) in self.cached.iter_mut().zip(WALK_CACHES) {
             let pages = pages_of_entry(level);
             entries.retain(|(asid, number)| {
-                *asid != of || (number + 1) * pages <= start || end <= number * pages
+                *asid != of_asid || (number + 1) * pages <= start || end <= number * pages
             });
         }
     }

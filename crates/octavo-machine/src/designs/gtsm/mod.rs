@@ -223,15 +223,15 @@ impl Design for Gtsm {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.l1.invalidate(of.asid, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.l1.invalidate(space.asid, pages);
         if let Some(l2) = &mut self.l2 {
-            l2.invalidate(of.asid, pages);
+            l2.invalidate(space.asid, pages);
         }
         let numbers = pages.start / PAGES..pages.end.div_ceil(PAGES);
         let number = |key: u64| key & Asid::ONLY.tag(u64::MAX);
         self.bitmaps
-            .invalidate_if(|key, _| Asid::of(key) == of.asid && numbers.contains(&number(key)));
+            .invalidate_if(|key, _| Asid::of(key) == space.asid && numbers.contains(&number(key)));
     }
 
     fn flush(&mut self) {

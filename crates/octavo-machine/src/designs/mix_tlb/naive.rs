@@ -332,8 +332,8 @@ impl Design for Naive {
         Some(FrameNumber::new(held.frame_of(page.raw())))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.first.iter_mut().chain(&mut self.second).for_each(|level| level.drop_all(of.asid, pages));
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.first.iter_mut().chain(&mut self.second).for_each(|level| level.drop_all(space.asid, pages));
     }
 
     fn flush(&mut self) {

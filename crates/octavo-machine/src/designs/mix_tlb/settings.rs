@@ -58,9 +58,9 @@ mod tests {
             ("bundle_pages=12", "give a power of two from 1 to 128"),
             ("bundle_pages=256", "give a power of two from 1 to 128"),
         ] {
-            let refused = resolve("skylake", &[&format!("mix_tlb.{setting}")]).map(|_| ());
-            let said = refused.unwrap_err().to_string();
-            assert!(said.contains("mix_tlb.") && said.contains(advice), "{said}");
+            let result = resolve("skylake", &[&format!("mix_tlb.{setting}")]).map(|_| ());
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains("mix_tlb.") && message.contains(advice), "{message}");
         }
     }
 }

@@ -245,7 +245,7 @@ impl Perforated {
             }
             let answer = env.delivering(
                 |env| walk::use_part(env, page, access.kind()),
-                |of, pages| self.invalidate(of, pages),
+                |space, pages| self.invalidate(space, pages),
             )?;
             if let PartAccess::Page(part) = answer {
                 if !is_cached {
@@ -269,7 +269,7 @@ impl Perforated {
         self.counts.hole_walks += 1;
         let answer = env.delivering(
             |env| walk::walk_hole(env, page, access.kind(), continues_walk),
-            |of, pages| self.invalidate(of, pages),
+            |space, pages| self.invalidate(space, pages),
         )?;
         let PartAccess::Page(translation) = answer else { return Some(None) };
         self.fill_l2(env.asid(), page, translation);
@@ -308,7 +308,7 @@ impl Perforated {
     ) -> Option<bool> {
         let is_kept = env.delivering(
             |env| walk::read_bitmap(env, page, translation, continues_walk),
-            |of, pages| self.invalidate(of, pages),
+            |space, pages| self.invalidate(space, pages),
         )?;
         let asid = env.asid();
         let own = page.raw() / WORD_PAGES * WORD_PAGES;
@@ -373,13 +373,13 @@ impl Design for Perforated {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        let is_whole = self.l2.as_ref().is_some_and(|l2| l2.has_perforated_in(of.asid, pages));
-        let targeted = self.remove_entries(of.asid, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        let is_whole = self.l2.as_ref().is_some_and(|l2| l2.has_perforated_in(space.asid, pages));
+        let targeted = self.remove_entries(space.asid, pages);
         if is_whole {
             self.counts.flushes += 1;
             self.counts.targeted += targeted;
-            self.counts.flushed += targeted + self.remove_entries(of.asid, &EVERYTHING);
+            self.counts.flushed += targeted + self.remove_entries(space.asid, &EVERYTHING);
         }
     }
 

@@ -171,7 +171,7 @@ impl Table {
     }
 
     /// Drops the entries of these base pages. Returns their number.
-    fn invalidate(&mut self, of: Asid, pages: &Pages) -> u64 {
+    fn invalidate(&mut self, asid: Asid, pages: &Pages) -> u64 {
         let mut dropped = 0;
         for (array, size) in self.sizes.iter_mut().zip(SIZES) {
             let order = size.base_shift();
@@ -179,12 +179,12 @@ impl Table {
             if numbers.end - numbers.start > array.len() as u64 {
                 let number = |key: u64| key & Asid::ONLY.tag(u64::MAX);
                 dropped += array
-                    .invalidate_if(|key, _| Asid::of(key) == of && numbers.contains(&number(key)));
+                    .invalidate_if(|key, _| Asid::of(key) == asid && numbers.contains(&number(key)));
                 continue;
             }
             for number in numbers {
                 let set = array.geometry().set_of(number);
-                dropped += usize::from(array.invalidate(set, of.tag(number)).is_some());
+                dropped += usize::from(array.invalidate(set, asid.tag(number)).is_some());
             }
         }
         dropped as u64
@@ -341,13 +341,13 @@ impl Design for PomTlb {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.tlbs.invalidate(of, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.tlbs.invalidate(space, pages);
         let mut table = self.table();
-        if table.is_first(self.core, of.process, pages)
-            && let Some(of) = tag(of.process)
+        if table.is_first(self.core, space.process, pages)
+            && let Some(asid) = tag(space.process)
         {
-            let dropped = table.invalidate(of, pages);
+            let dropped = table.invalidate(asid, pages);
             drop(table);
             self.counts.invalidated += dropped;
         }

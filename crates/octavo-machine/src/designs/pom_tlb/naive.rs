@@ -183,13 +183,13 @@ impl Design for Naive {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.conventional.invalidate(of, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.conventional.invalidate(space, pages);
         let mut received = self.received.lock().unwrap();
         let times = |core: &[(ProcessId, Pages)]| {
-            core.iter().filter(|one| **one == (of.process, pages.clone())).count()
+            core.iter().filter(|one| **one == (space.process, pages.clone())).count()
         };
-        received[self.core].push((of.process, pages.clone()));
+        received[self.core].push((space.process, pages.clone()));
         let own = times(&received[self.core]);
         let others = received.iter().enumerate().filter(|(core, _)| *core != self.core);
         if others.map(|(_, core)| times(core)).any(|others| others >= own) {
@@ -200,7 +200,7 @@ impl Design for Naive {
             set.retain(|(process, number, _)| {
                 let (first, after) =
                     (number << size.base_shift(), (number + 1) << size.base_shift());
-                *process != of.process || after <= pages.start || first >= pages.end
+                *process != space.process || after <= pages.start || first >= pages.end
             });
             self.invalidated += (before - set.len()) as u64;
         }

@@ -343,8 +343,8 @@ impl<T: Translator> Design for Softvm<T> {
         self.access_caches(env, access, addr)
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &vmas::Pages) {
-        self.pending_invalidations.push((of.process, pages.clone()));
+    fn invalidate(&mut self, space: AddressSpace, pages: &vmas::Pages) {
+        self.pending_invalidations.push((space.process, pages.clone()));
     }
 
     fn apply_invalidations(&mut self, env: &Env) {

@@ -159,8 +159,8 @@ impl Design for Physical {
         }
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &vmas::Pages) {
-        self.pending_invalidations.push((of.process, pages.clone()));
+    fn invalidate(&mut self, space: AddressSpace, pages: &vmas::Pages) {
+        self.pending_invalidations.push((space.process, pages.clone()));
     }
 
     fn apply_invalidations(&mut self, _env: &Env) {

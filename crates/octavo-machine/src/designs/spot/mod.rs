@@ -211,8 +211,8 @@ impl Design for Spot {
         Some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.tlbs.invalidate(of, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.tlbs.invalidate(space, pages);
     }
 
     fn flush(&mut self) {

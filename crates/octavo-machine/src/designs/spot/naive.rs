@@ -170,8 +170,8 @@ impl Design for Naive {
         Some(walked.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.conventional.invalidate(of, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.conventional.invalidate(space, pages);
     }
 
     fn flush(&mut self) {

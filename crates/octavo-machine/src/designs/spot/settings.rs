@@ -54,9 +54,9 @@ mod tests {
             ("run_pages=300000000", "give a whole number from 0 to 268435456"),
             ("flush_cycles=1001", "give a whole number from 0 to 1000"),
         ] {
-            let refused = resolve("skylake", &[&format!("spot.{setting}")]).map(|_| ());
-            let said = refused.unwrap_err().to_string();
-            assert!(said.contains("spot.") && said.contains(advice), "{said}");
+            let result = resolve("skylake", &[&format!("spot.{setting}")]).map(|_| ());
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains("spot.") && message.contains(advice), "{message}");
         }
     }
 }

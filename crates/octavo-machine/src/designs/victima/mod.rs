@@ -303,8 +303,8 @@ impl Design for Victima {
     }
 
     /// The environment drops the blocks.
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.tlbs.invalidate(of, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.tlbs.invalidate(space, pages);
     }
 
     fn flush(&mut self) {

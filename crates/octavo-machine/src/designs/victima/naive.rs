@@ -271,8 +271,8 @@ impl Design for Naive {
         env.stopped().is_none().then_some(translation.frame_of(page))
     }
 
-    fn invalidate(&mut self, of: AddressSpace, pages: &Pages) {
-        self.conventional.invalidate(of, pages);
+    fn invalidate(&mut self, space: AddressSpace, pages: &Pages) {
+        self.conventional.invalidate(space, pages);
     }
 
     fn flush(&mut self) {

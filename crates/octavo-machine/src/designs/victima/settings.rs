@@ -99,9 +99,9 @@ mod tests {
             ("bypass_misses=1001", "give a whole number from 0 to 1000"),
             ("window_instructions=0", "give a whole number from 1 to"),
         ] {
-            let refused = resolve("skylake", &[&format!("victima.{setting}")]).map(|_| ());
-            let said = refused.unwrap_err().to_string();
-            assert!(said.contains("victima.") && said.contains(advice), "{said}");
+            let result = resolve("skylake", &[&format!("victima.{setting}")]).map(|_| ());
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains("victima.") && message.contains(advice), "{message}");
         }
     }
 }
