@@ -69,10 +69,9 @@ impl OfWalk for TlbEntry {
 pub struct Conventional<E: Entry = TlbEntry, F: Entry = E> {
     l1: L1Tlb<E>,
     l2: Option<Tlb<F>>,
-    /// Settings of the entries that walks make.
+    /// Settings of the entries that walks fill.
     settings: EntrySettings<F>,
-    /// Whether a second-level hit fills the whole page into the first level, of which the second holds a
-    /// part.
+    /// Whether a second-level hit on a part of a page fills the whole page into the first level.
     fills_whole_pages: bool,
     /// Vector bits known to first-level entries, if pages have parts with bits of their own.
     parts: Option<Box<KnownPartBits>>,
@@ -159,7 +158,7 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
     ) {
         let Some(parts) = &mut self.parts else { return };
         let (side, asid) = (self.l1.side(access), env.asid());
-        let record_use = match self.l1.entry_size(access, translation.size) {
+        let is_new = match self.l1.entry_size(access, translation.size) {
             Some(size) => {
                 parts.remove_entry(side, asid, page, size);
                 let part = translation.part(page, size).page();
@@ -167,7 +166,7 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
             }
             None => parts.has_parts(translation.whole().size),
         };
-        if record_use {
+        if is_new {
             env.mark_part(page, access.is_store(), has_walked);
         }
     }
@@ -283,7 +282,7 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
         self.l2.as_mut()
     }
 
-    /// The page that the last fill of the second level evicted, if any, once.
+    /// Returns, once, the page that the last fill of the second level evicted.
     pub fn take_evicted_from_l2(&mut self) -> Option<Evicted<F>> {
         self.evicted_from_l2.take()
     }
@@ -315,7 +314,8 @@ impl<E: Entry + From<F>, F: OfWalk + From<E>> Conventional<E, F> {
         self.handle_eviction(evicted, access);
     }
 
-    /// Fills an evicted first-level page into a victim second level.
+    /// Drops the known vector bits of an evicted first-level entry, and fills it into a second level that holds
+    /// victims.
     fn handle_eviction(
         &mut self,
         evicted: Option<Evicted<E>>,

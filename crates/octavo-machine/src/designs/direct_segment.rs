@@ -103,7 +103,9 @@ impl DirectSegment {
     /// Applies the invalidations of walks to the segments: the TLBs have applied them to themselves only.
     #[inline(always)]
     fn invalidate_segments(&mut self, env: &Env) {
-        env.repeat_delivery(|of, pages| invalidate_segment(&mut self.segments, of.asid, pages));
+        env.repeat_delivery(|space, pages| {
+            invalidate_segment(&mut self.segments, space.asid, pages);
+        });
     }
 
     /// Considers the range of a walked page as a new segment.

@@ -11,12 +11,12 @@ const MAX_ENTRIES: u64 = 8;
 /// Bytes of a page-table entry.
 const ENTRY_BYTES: u64 = 8;
 
-/// The number of page-table entries that a line of so many bytes shows.
+/// The number of page-table entries that a line of `line_bytes` bytes shows.
 pub fn entries(line_bytes: u64) -> u64 {
     MAX_ENTRIES.min(line_bytes / ENTRY_BYTES)
 }
 
-/// The translation of a base page by the line, of so many entries, that a walk to a page reads last, if it shows an
+/// The translation of `other` by the last line, of `entries` entries, that a walk to `page` reads, if the line shows an
 /// accessed page there. In a guest, the lines of both tables must show one.
 pub fn seen(env: &Env, page: PageNumber, other: PageNumber, entries: u64) -> Option<Translation> {
     let mut tables = env.tables(page);
@@ -24,8 +24,8 @@ pub fn seen(env: &Env, page: PageNumber, other: PageNumber, entries: u64) -> Opt
     let own = seen_in(table, page, other, entries)?;
     match tables.next() {
         None => Some(own),
-        Some((table, behind)) => {
-            let backing = seen_in(table, behind, guest_page(own.frame_of(other)), entries)?;
+        Some((table, backed_page)) => {
+            let backing = seen_in(table, backed_page, guest_page(own.frame_of(other)), entries)?;
             Some(env.compose(other, own, backing))
         }
     }
@@ -47,6 +47,6 @@ fn seen_in(
         && entry.is_page(level)
         && entry.size(level) == size
         && is_accessed;
-    let of_entry = || TlbEntry::new(entry.frame(level), size, entry.rights().write, is_dirty);
-    is_seen.then(|| Translation { size, entry: of_entry() })
+    let tlb_entry = || TlbEntry::new(entry.frame(level), size, entry.rights().write, is_dirty);
+    is_seen.then(|| Translation { size, entry: tlb_entry() })
 }

@@ -575,8 +575,8 @@ impl Env {
         done
     }
 
-    /// Has `invalidate` apply again the invalidations that the running core has had since the last access: for a
-    /// part of a design that its TLBs' walks do not reach.
+    /// Has `invalidate` apply the invalidations since the last access again: for parts of a design beside the TLBs that
+    /// have walked.
     #[inline(always)]
     pub(crate) fn repeat_delivery(&self, mut invalidate: impl FnMut(AddressSpace, &Pages)) {
         for invalidation in &self.pending_invalidations {

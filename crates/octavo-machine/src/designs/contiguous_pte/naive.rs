@@ -1,11 +1,11 @@
-//! The slow, obvious twin: TLBs are lists of held pages in order of last use, and what an entry covers is asked of the
+//! The slow, obvious twin: TLBs are lists of held pages in order of last use, and the range of an entry is found in the
 //! page tables, page by page. The tests compare every counter of both, and check laws of the design.
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
 //! - An array is searched for 4 KiB pages first, then for larger ones.
-//! - A page whose store found it clean leaves the level that had it and the second level, with its block, before it is
-//!   filled again.
+//! - A page that a store finds clean is removed, with its block, from the level that held it and from the second level
+//!   before it is filled again.
 
 use octavo_config::{Fill, FirstLevel, MachineConfig, PageSizes, TlbConfig, TlbLevel, TlbsHold};
 use octavo_hw::Asid;
@@ -48,7 +48,7 @@ impl Held {
         self.asid == asid && self.first < pages.end && pages.start < self.first + self.pages
     }
 
-    /// The aligned part of so many base pages that holds one.
+    /// The aligned part of `pages` base pages that holds a base page.
     fn part(&self, page: u64, pages: u64) -> Held {
         let first = page / pages * pages;
         Held { first, pages, frame: self.frame_of(first), ..*self }
@@ -57,9 +57,9 @@ impl Held {
 
 struct Array {
     name: String,
-    /// Base pages of the pages that it holds, in ascending order.
+    /// Numbers of base pages of the page sizes that the array holds, in ascending order.
     sizes: Vec<u64>,
-    /// The held pages of each set, the one that was used last at the end.
+    /// The held pages of each set, the most recently used one at the end.
     sets: Vec<Vec<Held>>,
     ways: usize,
     hits: u64,
@@ -99,14 +99,14 @@ impl Level {
         }
     }
 
-    /// Looks a page up for a store or another access and its repeats: what is held, and whether it permits the access.
+    /// Looks a page up for a store or another access and its repeats: the entry, and whether it permits the access.
     fn look_up(&mut self, asid: Asid, page: u64, (stores, lookups): (bool, u64)) -> Option<(Held, bool)> {
         for array in &mut self.arrays {
             for pages in array.sizes.clone() {
                 let sets = array.sets.len() as u64;
                 let set = &mut array.sets[(page / pages % sets) as usize];
-                let is_it = |held: &Held| held.pages == pages && held.overlaps(asid, &(page..page + 1));
-                if let Some(at) = set.iter().position(is_it) {
+                let is_match = |held: &Held| held.pages == pages && held.overlaps(asid, &(page..page + 1));
+                if let Some(at) = set.iter().position(is_match) {
                     let held = set.remove(at);
                     set.push(held);
                     let serves = !stores || held.is_writable && held.is_dirty;
@@ -120,7 +120,7 @@ impl Level {
         None
     }
 
-    /// Fills a page, or its largest part that an array holds, and returns what has given way.
+    /// Fills a page, or its largest part that an array holds, and returns the evicted entry.
     fn fill(&mut self, page: u64, held: Held, lookups: u64) -> Option<Held> {
         let repeats = lookups.saturating_sub(1);
         let mut best: Option<(usize, u64)> = None;
@@ -155,8 +155,8 @@ impl Level {
     fn report(&self, component: &str, counters: &mut Counters) {
         let hits = self.uncached + self.arrays.iter().map(|array| array.hits).sum::<u64>();
         let accesses = hits + self.misses;
-        let of_arrays = self.arrays.iter().map(|array| (format!("{component}.{}", array.name), array.hits));
-        for (component, hits) in of_arrays.chain([(component.to_owned(), hits)]) {
+        let arrays = self.arrays.iter().map(|array| (format!("{component}.{}", array.name), array.hits));
+        for (component, hits) in arrays.chain([(component.to_owned(), hits)]) {
             counters.add(&component, "accesses", accesses);
             counters.add(&component, "hits", hits);
             counters.add(&component, "misses", accesses - hits);
@@ -187,7 +187,7 @@ impl Naive {
         }
     }
 
-    /// The page or block of a table that holds a mapped base page: its first page, and the frame of each.
+    /// The page or block of a table that holds a mapped base page: its first page, and the frames of all its pages.
     fn covered(&self, table: &PageTable, page: PageNumber) -> (u64, Vec<FrameNumber>) {
         let leaf = table.leaf(page).unwrap();
         let pages = match table.is_folded(page) {
@@ -201,9 +201,9 @@ impl Naive {
         let frames: Vec<_> = (first..first + pages)
             .map(PageNumber::new)
             .map(|other| {
-                let of = table.leaf(other).unwrap();
-                assert_eq!((of.size, of.rights), (leaf.size, leaf.rights));
-                of.frame_of(other)
+                let part = table.leaf(other).unwrap();
+                assert_eq!((part.size, part.rights), (leaf.size, leaf.rights));
+                part.frame_of(other)
             })
             .collect();
         assert!(frames[0].raw().is_multiple_of(pages), "a block is aligned in memory");
@@ -211,7 +211,7 @@ impl Naive {
         (first, frames)
     }
 
-    /// Walks to a page: what a TLB may hold of it.
+    /// Walks to a page. Returns the entry that a TLB may hold for it.
     fn walked(&mut self, env: &mut Env, page: PageNumber, access: LineAccess, is_clean: bool) -> Option<Held> {
         let walked = self.walk(env, page, access, is_clean)?;
         let covered: Vec<_> = env.tables(page).map(|(table, page)| self.covered(table, page)).collect();
@@ -221,10 +221,10 @@ impl Naive {
         let first = page.raw() / pages * pages;
         let frame = walked.frame_of(page);
         if !is_half {
-            // The page in the table that is asked last, and the distance from it to the first page.
-            let (_, of) = env.tables(page).last().unwrap();
+            // The page number in the last table, and its distance from the first page there.
+            let (_, last_page) = env.tables(page).last().unwrap();
             let (start, frames) = covered.last().unwrap();
-            assert_eq!(frame, frames[(of.raw() - start) as usize]);
+            assert_eq!(frame, frames[(last_page.raw() - start) as usize]);
         }
         let (is_writable, is_dirty) = (walked.entry.is_writable(), walked.entry.is_dirty());
         let frame = frame.raw() - (page.raw() - first);
@@ -318,7 +318,7 @@ fn naive(config: &MachineConfig, policy: &str) -> Box<dyn AnyMachine> {
     let mut config = config.clone();
     if let Some(tlb) = config.host.as_mut().and_then(|host| host.tlb.as_mut()) {
         let size = PageSize::from_log2(12 + block.ilog2() as u8).unwrap();
-        // Pages of a block's size are in the nested TLB as in the others.
+        // The nested TLB holds pages of a block's size, too.
         tlb.arrays.values_mut().for_each(|array| {
             if let PageSizes::List(sizes) = &mut array.page_sizes
                 && sizes.contains(&PageSize::BASE)
@@ -347,7 +347,7 @@ fn compare_one(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]
     twins::compare(config, [machine("contiguous_pte", config, policy), naive(config, policy)], actions)
 }
 
-/// As [`compare_one`], with blocks of several sizes and, in a host that has base pages, also with runs.
+/// As [`compare_one`], with blocks of several sizes; a host of base pages gets runs instead.
 fn compare(config: &MachineConfig, actions: &[(usize, Action)]) -> Result<(), TestCaseError> {
     for (entries, policy) in [(16, "mthp"), (4, "mthp:largest=64KiB"), (64, "thp"), (16, "base")] {
         let mut config = with_entries(config, entries);
@@ -391,7 +391,7 @@ proptest! {
         }
     }
 
-    /// Without runs, nothing is contiguous; what the operating system does is the same with and without hints.
+    /// Without runs nothing is contiguous, and the operating system does the same with and without hints.
     #[test]
     fn base_pages_have_no_hint(config in configs(&[]), actions in actions()) {
         let machines = ["conventional", "contiguous_pte"].map(|hardware| machine(hardware, &config, "base"));
@@ -420,7 +420,7 @@ fn compared_events_occur() {
     }
 }
 
-/// The start of the pages of the tests below, and the pages.
+/// The start of the pages of the tests below, and their number.
 const FIRST: u64 = 0x1000_0000;
 const PAGES: u64 = 64;
 
@@ -428,8 +428,8 @@ fn range(first: u64, pages: u64) -> AddrRange {
     AddrRange::new(VirtAddr::new(first), pages << 12)
 }
 
-/// Walks of a pass over [`PAGES`] pages from an address on, whose frames come in runs of 64 KiB, and how often blocks were
-/// unfolded before it, by `change`.
+/// Walks of a pass over [`PAGES`] pages from an address on, whose frames come in runs of 64 KiB, and the number of
+/// blocks that `change` unfolded before it.
 fn pass(hardware: &str, settings: &[&str], start: u64, change: &[Event]) -> [u64; 2] {
     let config = tiny(&[&["tlb.l2.main.entries=96", "tlb.l2.main.ways=12"], settings].concat());
     let loads = |start: u64| references(ItemKind::Load, (0..PAGES).map(move |page| start + (page << 12)));
@@ -455,7 +455,7 @@ fn one_walk_fills_a_block() {
         let blocks = |start, change: &[Event]| pass("contiguous_pte", settings, start, change);
         assert_eq!(pass("conventional", settings, FIRST, &[]), [PAGES, 0]);
         assert_eq!(blocks(FIRST, &[]), [PAGES / 16, 0]);
-        // A page that is read-only splits its block, and no other.
+        // A read-only page unfolds its own block alone.
         assert_eq!(blocks(FIRST, &[protect(FIRST + (20 << 12), 1)]), [PAGES / 16 - 1 + 16, 1]);
         assert_eq!(blocks(FIRST, &[protect(FIRST + (16 << 12), 16)]), [PAGES / 16, 0]);
         // Moved by a whole block, the pages keep their blocks; moved by one page more, they have none.
@@ -465,8 +465,8 @@ fn one_walk_fills_a_block() {
         assert_eq!(blocks(shifted, &[Event::Remap { from, to: to(shifted) }]), [PAGES, 0]);
     }
     // A host of base pages backs each page of a block by a page of its own.
-    let of_base = ["host.policy=base", "host.memory.bytes=4GiB"];
-    assert_eq!(pass("contiguous_pte", &of_base, FIRST, &[]), [PAGES, 0]);
+    let base_host = ["host.policy=base", "host.memory.bytes=4GiB"];
+    assert_eq!(pass("contiguous_pte", &base_host, FIRST, &[]), [PAGES, 0]);
 }
 
 #[test]

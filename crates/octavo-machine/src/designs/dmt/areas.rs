@@ -14,20 +14,20 @@ pub const LEVELS: usize = 2;
 /// The content of a register: a part of the address space, and where the entries of its pages lie.
 pub struct Part {
     pub pages: Pages,
-    /// By level, from the first page of that size in the part on.
+    /// By level. Each is made with the first page of its size in the part.
     pub teas: [Option<Tea>; LEVELS],
 }
 
-/// A translation entry area (TEA): the nodes of a level side by side, by number.
+/// A translation entry area (TEA): contiguous nodes of a level, by number.
 #[derive(Clone)]
 pub struct Tea {
     pub nodes: Range<u64>,
-    /// The place of the first of several nodes; `None` where a single node is the area, wherever it lies.
+    /// The frame reserved for the first of several nodes; `None` if the area is a single node, wherever it is.
     pub start: Option<FrameNumber>,
 }
 
-/// The mappings of a process, as they were when they or what is beside them were last mapped, unmapped or moved, that may
-/// have entry areas.
+/// The mappings of a process that may have entry areas, as they were when they or their neighbours were last mapped,
+/// unmapped or moved.
 #[derive(Default)]
 pub struct LargeMappings(Vec<Pages>);
 
@@ -35,7 +35,7 @@ pub fn overlap(one: &Pages, other: &Pages) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// The least range that has both.
+/// The smallest range that contains both.
 pub fn hull(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
     one.start.min(other.start)..one.end.max(other.end)
 }
@@ -45,25 +45,25 @@ pub fn len(of: &Range<u64>) -> u64 {
     of.end - of.start
 }
 
-/// The nodes of a level that map pages.
+/// The numbers of the nodes of a level that map these pages.
 pub fn nodes_of(pages: &Pages, level: u8) -> Range<u64> {
     let number = |page| key(level, PageNumber::new(page)).1;
     number(pages.start)..number(pages.end - 1) + 1
 }
 
 impl Tea {
-    /// The reserved place of a node, if the area has several.
+    /// The frame reserved for a node, if the area has several nodes.
     pub fn place(&self, number: u64) -> Option<FrameNumber> {
         let start = self.start.filter(|_| self.nodes.contains(&number))?;
         Some(start.plus(number - self.nodes.start))
     }
 
-    /// The reserved frames; none where a single node is the area.
+    /// The reserved frames; none if the area is a single node.
     pub fn frames(&self) -> Range<u64> {
         self.start.map_or(0..0, |start| start.raw()..start.raw() + len(&self.nodes))
     }
 
-    /// The entry that hardware reads for a base page: none beyond the area, or where there is no node yet.
+    /// The entry that hardware reads for a base page; `None` outside the area, or if a single node does not exist yet.
     pub fn entry(&self, level: u8, page: PageNumber, nodes: &Nodes) -> Option<PhysAddr> {
         let (_, number) = key(level, page);
         let of_single = || nodes.frame((level, number)).filter(|_| self.is_single(number));
@@ -76,8 +76,8 @@ impl Tea {
         self.start.is_none() && self.nodes.contains(&number)
     }
 
-    /// The nodes of the area as it grows to have `needed` and a node outside: at least twice as many as before, in the
-    /// direction of that node.
+    /// The nodes of the area after it has grown to contain `needed` and the node `number` outside it: at least twice as
+    /// many as before, extended in the direction of that node.
     pub fn grown(&self, needed: &Range<u64>, number: u64) -> Range<u64> {
         let most = hull(&self.nodes, needed);
         let more = len(&self.nodes);
@@ -89,7 +89,7 @@ impl Tea {
 }
 
 impl Part {
-    /// Whether the part and a mapping outside may be one part.
+    /// Whether the part and a mapping outside it occupy enough of the addresses around both to be one part.
     pub fn may_merge(&self, mapping: &Pages, rules: &DmtSettings) -> bool {
         let both = u128::from(len(&self.pages) + len(mapping));
         let all = u128::from(len(&hull(&self.pages, mapping)));
@@ -97,8 +97,8 @@ impl Part {
     }
 }
 
-/// The part whose entry area a node is in, if any: the one that has its place, or else the first of those that are the
-/// node alone.
+/// The part whose entry area a node is in, if any: the part that has reserved the node's frame, else the first part
+/// whose area is the node alone.
 pub fn owner(parts: &[Part], (level, number): NodeKey, frame: FrameNumber) -> Option<usize> {
     let teas = || {
         let of_level = |part: &Part| part.teas[usize::from(level) - 1].clone();
@@ -116,7 +116,7 @@ impl LargeMappings {
         self.0.iter().find(|pages| pages.contains(&page.raw()))
     }
 
-    /// Notes what is mapped in a range, and beside it, now.
+    /// Updates the mappings in a range and beside it.
     pub fn update(&mut self, pages: &Pages, vmas: &Vmas, min_pages: u64) {
         let ends = [pages.start.saturating_sub(1), pages.start, pages.end.saturating_sub(1), pages.end];
         let touched = ends.into_iter().filter_map(|page| vmas.find(PageNumber::new(page)));

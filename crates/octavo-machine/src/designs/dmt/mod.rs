@@ -1,42 +1,45 @@
 //! Direct memory translation (DMT; Zhang, Jia, Chai, Liu, Kim and Xu, "Direct Memory Translation for Virtualized Clouds",
-//! ASPLOS 2024): the last-level entries of a large mapping lie side by side, so that hardware computes the address of a
+//! ASPLOS 2024): the last-level entries of a large mapping are contiguous, so that hardware computes the address of a
 //! page's entry, and a walk is one read.
 //!
-//! - Page tables are the radix trees of x86-64. For a large mapping the operating system reserves a *translation entry area*
-//!   (TEA), contiguous memory with a place for each node of level 1: 4 KiB for each 2 MiB. The page number times 8 is the
-//!   distance of an entry from the first. Pages of 2 MiB have an area of their own, for nodes of level 2.
-//! - A core has registers, each with the bounds of a part of the address space and the first entries of its areas. On a miss
-//!   of the second-level TLB in such a part, hardware reads the entries of both sizes together, as far as the part has
-//!   areas for both; the slower read counts. An address outside is *uncovered*: the radix tree is walked, through the walk caches.
-//! - Mappings share an area, and a register, where they are nearly all of the addresses from the first to the last. Smaller
-//!   mappings have none, nor has a mapping for which no register is left.
-//! - A mapping that grows beyond its area gets another one, twice as long, into which the nodes move: each is 512 entries
-//!   copied.
-//! - In a guest, both tables are such. A walk is then a read of the guest's entry, and one of the host's for the page: two
-//!   reads, if the guest's area lies side by side in the host's memory, where the guest has placed it by a hypercall (*pvDMT*,
-//!   `dmt.paravirtual`); three if not, as the host's table then translates the address of the guest's entry.
+//! - Page tables are the radix trees of x86-64. For a large mapping the operating system reserves a *translation entry
+//!   area* (TEA), contiguous memory with a place for each node of level 1: 4 KiB for each 2 MiB. The distance of an
+//!   entry from the first is 8 bytes for each page between them. Pages of 2 MiB have an area of their own, for nodes of
+//!   level 2.
+//! - A core has registers, each with the bounds of a part of the address space and the first entries of its areas. On a
+//!   miss of the second-level TLB in such a part, hardware reads the entries of both sizes together, if the part has
+//!   areas for both; the slower read counts. An address in no part is *uncovered*: the radix tree is walked, through
+//!   the walk caches.
+//! - Mappings share an area and a register if they occupy nearly all addresses from the first to the last. Small
+//!   mappings have no area, nor has a mapping for which no register is left.
+//! - A mapping that grows beyond its area gets a new one, twice as long, into which the nodes move. Each move copies
+//!   512 entries.
+//! - In a guest, both tables have areas. A walk reads the guest's entry and the host's entry of the page: two reads, if
+//!   the guest has made its area contiguous in the host's memory by a hypercall (*pvDMT*, `dmt.paravirtual`). Otherwise
+//!   it takes three reads, as the host's table must translate the address of the guest's entry.
 //!
-//! Where the reads in an area do not find the page, the walk goes on in the radix tree, which finds it elsewhere or ends
-//! in a page fault. So each reference to a covered page that is not there yet costs a read more than on a machine
-//! without areas, unless the area has no place for it.
+//! If the reads in an area do not find the page, the walk continues in the radix tree, which finds it elsewhere or ends
+//! in a page fault. A reference to a covered page that is not mapped yet thus costs one more read than on a machine
+//! without areas, unless the area has no place for the entry.
 //!
-//! Assumptions: the paper's abstract was read, and the authors' kernel and evaluation (`xlab-uiuc/dmt`, commit 80328c2); the text of
-//! the paper was not available. Of the kernel are the number of registers, the smallest mapping, the share of addresses for
-//! mappings to share an area, that registers go to mappings as pages of them are first used, that an area is made then, for
-//! all of the mapping, and that it doubles as it grows. Of the evaluation is what a walk reads: one entry, two for
-//! pvDMT, three for DMT in a guest. The kernel has no areas of level 2, so those are from others' accounts of the paper, as is that
-//! both sizes are read together; here an area of level 2 is made with the first page of 2 MiB, and one of level 1 with the first
-//! node, so that a part with pages of one size has a single read. The walk after a read that finds nothing is assumed. The kernel
-//! grows an area in place where the frames behind it are free: here all nodes always move. Nodes that exist move into a new
-//! area, too, where the kernel leaves them outside. Nodes of level 2 that are in the area of another
-//! mapping stay there. Where an area needs a single node, that node is the area, wherever it is, and mappings share it. An
-//! area takes a 64th of memory at most, and lasts until nothing is mapped in its part, where the kernel frees it with its
-//! last node. A mapping counts as it was when it, or one beside it, was last mapped, unmapped or moved: `mprotect` and
-//! `madvise`, which split it, leave it whole; one that `mremap` has moved, or that grows to the least size, has an area
-//! from its next node on. Registers are those of the running process, and change at no cost. Moving a node flushes no TLB,
-//! as it changes no translation, and walk caches follow a node that has moved at no cost; the kernel flushes the TLB
-//! entries of the mapping. The operating system's work takes no time. The host places an area of a guest if the guest has
-//! used none of its frames before, and if it has the memory.
+//! Assumptions: the paper's abstract and the authors' kernel and evaluation (`xlab-uiuc/dmt`, commit 80328c2) were
+//! available, the text of the paper was not. From the kernel are the number of registers, the smallest mapping, the
+//! share of addresses for mappings to share an area, that registers go to mappings as their pages are first used, that
+//! an area is made then, for the whole mapping, and that it doubles as it grows. From the evaluation are the reads of a
+//! walk: one entry, two for pvDMT, three for DMT in a guest. The kernel has no areas of level 2; these, and that both
+//! sizes are read together, are from other authors' accounts of the paper. Here an area of level 2 is made with the
+//! first page of 2 MiB, and one of level 1 with the first node, so that a part with pages of one size has a single
+//! read. The walk after a read that finds nothing is assumed. The kernel grows an area in place if the frames after it
+//! are free; here all nodes always move. Existing nodes move into a new area, too; the kernel leaves them outside.
+//! Nodes of level 2 that are in the area of another mapping stay there. If an area needs a single node, that node is
+//! the area, wherever it is, and mappings share it. An area takes a 64th of memory at most, and lasts until nothing is
+//! mapped in its part; the kernel frees it with its last node. A mapping counts as it was when it, or one beside it,
+//! was last mapped, unmapped or moved: `mprotect` and `madvise`, which split it, leave it whole; a mapping that
+//! `mremap` has moved, or that grows to the least size, has an area from its next node on. Registers are those of the
+//! running process, and change at no cost. Moving a node flushes no TLB, as it changes no translation, and walk caches
+//! follow a moved node at no cost; the kernel flushes the TLB entries of the mapping. The operating system's work takes
+//! no time. The host backs an area of a guest contiguously if the guest has used none of its frames before, and if the
+//! host has the memory.
 //! Pages of 1 GiB have no area. Nested guests, in which DMT reads three entries, are left out.
 
 mod areas;

@@ -71,7 +71,6 @@ struct Tables {
     exhausted: Option<OutOfMemory>,
 }
 
-/// The base pages that a node of a level maps.
 fn meet(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
@@ -115,7 +114,7 @@ impl Tables {
         self.areas(level).iter().any(|area| area.start.is_none() && area.nodes.start == number)
     }
 
-    /// The first frame of so many side by side for entries, which a guest asks its host to back so.
+    /// Notes a run of frames for entries, which a guest asks its host to back contiguously.
     fn note(&self, first: u64, count: u64, frames: &mut Frames) {
         if self.of.paravirtual {
             frames.note_contiguous_tables(FrameNumber::new(first), count);
@@ -139,7 +138,7 @@ impl Tables {
         }
     }
 
-    /// Whether pages in a node's addresses are smaller than these.
+    /// Whether a node is the root or has entries.
     fn is_needed(&self, (level, number): NodeKey) -> bool {
         level == self.levels || has_entries(&self.pages, (level, number))
     }
@@ -151,8 +150,8 @@ impl Tables {
         (page < first + pages).then_some(level)
     }
 
-    /// The register whose part of the address space a large mapping is in or reaches into; or else with which it fills
-    /// enough of the addresses between.
+    /// The register whose part of the address space a large mapping overlaps; else one with which it occupies enough of
+    /// the addresses from the first to the last.
     fn register_of(&self, mapping: &Range<u64>) -> Option<usize> {
         let reaches = self.registers.iter().position(|of| meet(&of.pages, mapping));
         reaches.or_else(|| {
@@ -246,7 +245,7 @@ impl Tables {
         }
     }
 
-    /// Frees the places of an area that has gone, but those with nodes.
+    /// Frees the places of a removed area that have no node.
     fn free_places(&self, area: &Area, frames: &mut Frames) {
         let nodes: BTreeSet<u64> = self.nodes.values().copied().collect();
         for place in area.places().into_iter().filter(|place| !nodes.contains(place)) {
@@ -506,7 +505,7 @@ proptest! {
     }
 }
 
-/// Plays actions on the design and on one with ordinary radix trees. Only what the design alone counts differs.
+/// Plays actions on the design and on ordinary radix trees. Only counters of the design alone may differ.
 fn compare_to_radix(
     config: &MachineConfig,
     policy: &str,

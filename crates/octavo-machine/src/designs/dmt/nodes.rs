@@ -1,4 +1,4 @@
-//! The nodes of a radix tree, and where they lie.
+//! The nodes of a radix tree, and their frames.
 
 use octavo_os::page_table::{INDEX_BITS, Step};
 use octavo_types::{FrameNumber, PageNumber, PhysAddr};
@@ -59,7 +59,7 @@ impl Node {
 }
 
 impl Nodes {
-    /// No nodes of a tree of so many levels.
+    /// A tree of `levels` levels without nodes.
     pub fn new(levels: u8) -> Self {
         Nodes { levels, all: FxHashMap::default(), emptied: Vec::new() }
     }

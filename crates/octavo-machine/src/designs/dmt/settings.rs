@@ -1,10 +1,10 @@
-//! `[dmt]`: which mappings have translation entry areas, and how those of a guest are read.
+//! `[dmt]`: which mappings have translation entry areas, and how a guest's areas are read.
 
 use octavo_config::check::{IsLater, check_pages, check_range};
 use octavo_config::{DesignSettings, InvalidValue, MachineConfig, written};
 use serde::{Deserialize, Serialize};
 
-/// Mappings with translation entry areas, and what reads of those need.
+/// Mappings with translation entry areas, and the reads of a guest's areas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DmtSettings {
@@ -13,7 +13,8 @@ pub struct DmtSettings {
     /// The fewest bytes of a mapping with an entry area.
     #[serde(with = "written::bytes")]
     pub min_bytes: u64,
-    /// Mappings share an entry area where they are at least so many percent of the addresses from the first to the last.
+    /// Mappings share an entry area if they occupy at least this percentage of the addresses from the first to the
+    /// last.
     pub min_occupancy_percent: u64,
     /// Whether pages of 2 MiB have entry areas of their own.
     pub huge: bool,

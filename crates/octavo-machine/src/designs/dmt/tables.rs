@@ -1,6 +1,6 @@
 //! The page table of a process: a radix tree, some of whose nodes of levels 1 and 2 are in translation entry areas.
 //!
-//! A node's place serves the one node that maps its addresses. Whether it is there follows from the node's frame.
+//! A place in an area serves only the node that maps its addresses. The node's frame shows whether the node is there.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::areas::{LEVELS, LargeMappings, Part, Tea, hull, len, nodes_of, overla
 use super::nodes::{NodeKey, Nodes, key};
 use super::settings::DmtSettings;
 
-/// An entry area takes one of so many parts of memory at most.
+/// An entry area takes at most one part in this many of memory.
 const SHARE_OF_MEMORY: u64 = 64;
 /// Entries of a node.
 const ENTRIES: u64 = 512;
@@ -43,14 +43,14 @@ struct Counts {
 pub enum Way {
     /// At one of these addresses, which are read together.
     InArea([Option<PhysAddr>; LEVELS]),
-    /// At none of them: the radix tree has it, or it is missing.
+    /// At none of these addresses: the radix tree has it, or it is missing.
     OutsideArea([Option<PhysAddr>; LEVELS]),
     /// No register has the address.
     Uncovered,
 }
 
 impl Tables {
-    /// An empty table of so many levels: a root.
+    /// An empty table of `levels` levels: a root.
     pub fn new(rules: DmtSettings, levels: u8, frames: &mut Frames) -> Self {
         let mut table = Tables {
             rules,
@@ -107,7 +107,7 @@ impl Tables {
         }
     }
 
-    /// Frees the frame in which a node was: its place stays reserved.
+    /// Frees the frame of a removed node, unless it is a place in an area, which stays reserved.
     fn free_node(&mut self, level: u8, frame: FrameNumber, frames: &mut Frames) {
         let is_place = |part: &Part| {
             let tea = part.teas.get(usize::from(level) - 1).and_then(Option::as_ref);
@@ -120,14 +120,15 @@ impl Tables {
         }
     }
 
-    /// Asks the host of a guest to back frames of an entry area side by side.
+    /// Asks the host of a guest to back frames of an entry area contiguously.
     fn note_run(&self, start: FrameNumber, count: u64, frames: &mut Frames) {
         if self.rules.paravirtual {
             frames.note_contiguous_tables(start, count);
         }
     }
 
-    /// Has the entry area of a level have the node of a base page, if its mapping is large and a register is free.
+    /// Makes or grows the entry area of a level so that it contains the node of a base page, if the page's mapping is
+    /// large and has, or gets, a register.
     fn prepare(&mut self, level: u8, page: PageNumber, frames: &mut Frames) {
         let Some(mapping) = self.mappings.find(page).cloned() else { return };
         let (number, of_level) = (key(level, page).1, usize::from(level) - 1);
@@ -163,14 +164,14 @@ impl Tables {
         }
     }
 
-    /// The part that a mapping is in or reaches into, or else one with which it may be one part.
+    /// The part that a mapping overlaps, else one that the mapping may join.
     fn part_of(&self, mapping: &Pages) -> Option<usize> {
         let reaches = self.parts.iter().position(|part| overlap(&part.pages, mapping));
         let merges = || self.parts.iter().position(|part| part.may_merge(mapping, &self.rules));
         reaches.or_else(merges)
     }
 
-    /// An entry area for nodes, with a run of frames, if they are several. `None` where there is no such memory.
+    /// An entry area for nodes, with a run of frames if they are several. `None` if memory has no such run.
     fn reserve(&mut self, nodes: Range<u64>, frames: &mut Frames) -> Option<Tea> {
         let count = len(&nodes);
         if count == 1 {
@@ -185,7 +186,7 @@ impl Tables {
         Some(Tea { nodes, start: Some(start) })
     }
 
-    /// Replaces the entry area of a part, and moves the nodes that exist: but those of other areas.
+    /// Replaces the entry area of a part, and moves the existing nodes into it, except nodes of other areas.
     fn move_to(&mut self, at: usize, level: u8, tea: Tea, frames: &mut Frames) {
         let of_level = usize::from(level) - 1;
         for number in tea.nodes.clone() {
@@ -194,7 +195,7 @@ impl Tables {
             if owner.is_some_and(|owner| owner != at) {
                 continue;
             }
-            // A node that is an area alone moves where the host backs it for that.
+            // A node that is an area alone moves to a frame that the host can back for it.
             let place = match tea.place(number) {
                 Some(place) => Some(place),
                 None => frames.allocate_surplus_run(1, Owner::PageTable),
@@ -220,7 +221,7 @@ impl Tables {
         }
     }
 
-    /// Frees the places of an entry area that has gone. A node at one keeps the frame.
+    /// Frees the places of a removed entry area. A node in a place keeps its frame.
     fn release(&mut self, level: u8, tea: &Tea, frames: &mut Frames) {
         for number in tea.nodes.clone() {
             let Some(place) = tea.place(number) else { continue };

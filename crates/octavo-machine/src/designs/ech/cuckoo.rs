@@ -44,7 +44,7 @@ pub struct Cuckoo<V> {
     growing: Option<Growing<V>>,
     entries: u64,
     random: u64,
-    /// The keys put anywhere since the last [`Cuckoo::take_placed`].
+    /// The keys placed or moved since the last [`Cuckoo::take_placed`].
     placed: Vec<u64>,
 }
 
@@ -135,7 +135,7 @@ impl<V: Copy> Cuckoo<V> {
         Some((way, contents))
     }
 
-    /// Adds a key that is not there. While the table grows, one entry more moves.
+    /// Adds a key that is not there. While the table grows, this also moves one entry.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl<V: Copy> Cuckoo<V> {
         }
     }
 
-    /// The keys put anywhere since the last call, some of them more than once.
+    /// The keys placed or moved since the last call, some of them more than once.
     pub fn take_placed(&mut self) -> Vec<u64> {
         mem::take(&mut self.placed)
     }
@@ -196,19 +196,19 @@ impl<V: Copy> Cuckoo<V> {
         }
     }
 
-    fn way(&self, of: Place) -> &Way<V> {
-        match (&self.growing, of.is_new) {
-            (Some(growing), true) => &growing.ways[of.way],
-            _ => &self.ways[of.way],
+    fn way(&self, place: Place) -> &Way<V> {
+        match (&self.growing, place.is_new) {
+            (Some(growing), true) => &growing.ways[place.way],
+            _ => &self.ways[place.way],
         }
     }
 
-    fn slot(&mut self, of: Place) -> &mut Slot<V> {
-        let ways = match (&mut self.growing, of.is_new) {
+    fn slot(&mut self, place: Place) -> &mut Slot<V> {
+        let ways = match (&mut self.growing, place.is_new) {
             (Some(growing), true) => &mut growing.ways,
             _ => &mut self.ways,
         };
-        &mut ways[of.way].slots[of.index]
+        &mut ways[place.way].slots[place.index]
     }
 
     /// A random way.
@@ -265,8 +265,8 @@ impl<V: Copy> Cuckoo<V> {
         Ok(())
     }
 
-    /// Moves everything, with an entry that has no place, to a table large enough. This happens where many
-    /// keys have equal hashes, and to tables of two ways, of which half is full.
+    /// Moves all entries, and one that has no place, to a table that is large enough. This happens if many keys have
+    /// equal hashes, and to tables of two ways that are half full.
     fn rebuild(&mut self, homeless: (u64, V), frames: &mut Frames) -> Result<(), OutOfMemory> {
         let mut all: Vec<(u64, V)> =
             self.all_ways().flat_map(|way| way.slots.iter().flatten().copied()).collect();
@@ -395,7 +395,7 @@ mod tests {
                     }
                 }
                 let now = held(&table);
-                let contents: BTreeMap<_, _> = now.iter().map(|(key, of)| (*key, of.2)).collect();
+                let contents: BTreeMap<_, _> = now.iter().map(|(key, place)| (*key, place.2)).collect();
                 prop_assert_eq!(&contents, &map);
                 prop_assert_eq!(table.entries, map.len() as u64);
                 prop_assert_eq!(frames.used_frames(Owner::PageTable), table.frames());
@@ -419,7 +419,7 @@ mod tests {
                     assert_eq!(frames.used_frames(Owner::PageTable), table.frames());
                     inserted.is_err()
                 });
-                // Two ways hold half of their entries at least until they have no place for one.
+                // Two ways are nearly half full before an entry has no place.
                 prop_assert!(inserted > Some(((ways as u64) << start) * 2 / 5));
                 table.free(&mut frames);
             }
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    /// This many keys that have the same place in every way of tables with up to `entries` entries.
+    /// `count` keys that have the same place in every way of tables with up to `entries` entries.
     fn colliding(ways: usize, entries: u64, count: usize) -> Vec<u64> {
         let mask = entries - 1;
         let collides = |key: &u64| (0..ways).all(|way| hash(way, *key) & mask == 5 & mask);
@@ -447,7 +447,7 @@ mod tests {
                 assert_eq!(frames.used_frames(Owner::PageTable), table.frames());
             }
             assert!(table.ways[0].slots.len() as u64 > entries);
-            // It stays a table: other keys find places, and it grows again.
+            // The table still works: other keys find places, and it grows again.
             for key in 1 << 40..(1 << 40) + 3000 {
                 table.insert(key, 0, &mut frames).unwrap();
             }

@@ -1,26 +1,26 @@
 //! Elastic cuckoo page tables (Skarlatos, Kokolis, Xu and Torrellas, "Elastic Cuckoo Page Tables: Rethinking
-//! Virtual Memory Translation for Parallelism", ASPLOS 2020; nested: Stojkovic et al., ASPLOS 2022): hashed page
-//! tables whose entries a walk reads side by side, not one after another.
+//! Virtual Memory Translation for Parallelism", ASPLOS 2020; nested: Stojkovic et al., ASPLOS 2022): hashed page tables
+//! whose entries a walk reads in parallel, not one after another.
 //!
 //! - Each process has a table for each page size, of [`WAYS`](tables::WAYS) ways. An entry is a line with eight
 //!   consecutive pages. A key has one place in each way ([`cuckoo`]). A table more than 60% full grows to four
 //!   times its size: each insertion moves one entry, and a key still has one place in each way.
 //! - *Walk tables* say which page sizes a section of 2 MiB, and one of 1 GiB, has, and which way holds the page
 //!   that fills it. A walker caches their entries, for 64 sections each: [`LOWER`] and [`UPPER`] of them.
-//! - A walk is one group of parallel probes. The cached sections limit the group: *direct*, one way of one
-//!   size; *size*, all ways of one size; *partial*, all ways of two sizes; and *complete*, all ways of all sizes.
-//!   A walk to which they leave no size is complete: they have changed since. Another one that finds nothing
-//!   probes all ways of all sizes in a second group, before a page fault.
+//! - A walk is one group of parallel probes. The cached sections limit it: *direct*, one way of one size; *size*, all
+//!   ways of one size; *partial*, all ways of two sizes; and *complete*, all ways of all sizes. If they rule out all
+//!   sizes, they are stale, and the walk is complete. Any other walk that finds nothing probes all ways of all sizes in
+//!   a second group, before a page fault.
 //! - In a guest, both tables are elastic cuckoo tables: a walk is the host's group for the guest's entries, the
 //!   guest's group, and the host's group for the page.
 //!
-//! Assumptions: tables of 4 KiB and 2 MiB pages begin with 16,384 entries a way, in a small memory with no more
-//! than a 2,048th of it, and walk tables with a fourth and an eighth of that; those of 1 GiB pages begin with
-//! 64, and tables do not shrink. Ways are contiguous in memory where it has such blocks. Hashing and the look-up
-//! of cached sections take [`START_CYCLES`] cycles together. An entry of a walk table that is not cached is read
-//! beside the walk, all its ways, and delays nothing; so it is after a walk by stale sections. An invalidation
-//! drops the cached sections of its pages. The operating system's work on the tables costs no cycles. In a guest
-//! the addresses of walk tables are translated as those of other tables, by the nested TLB.
+//! Assumptions: tables of 4 KiB and 2 MiB pages begin with 16,384 entries a way, in a small memory with at most a
+//! 2,048th of it, and walk tables with a fourth and an eighth of that; tables of 1 GiB pages begin with 64 entries, and
+//! tables do not shrink. Ways are contiguous in memory if it has such blocks. Hashing and the look-up of cached
+//! sections take [`START_CYCLES`] cycles together. An entry of a walk table that is not cached is read in the
+//! background of the walk, in all its ways, and delays nothing; the same holds after a walk by stale sections. An
+//! invalidation drops the cached sections of its pages. The operating system's work on the tables costs no cycles. In a
+//! guest, the addresses of walk tables are translated like those of other tables, by the nested TLB.
 
 mod cuckoo;
 #[cfg(test)]
@@ -76,7 +76,7 @@ struct CuckooWalker {
     counts: Counts,
 }
 
-/// Walks by what was known, and those repeated because that was stale.
+/// Walks by their probes, and walks repeated because cached sections were stale.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     direct: u64,
@@ -86,7 +86,7 @@ struct Counts {
     repeated: u64,
 }
 
-/// Entries of a walk table, the one used last at the end.
+/// Entries of a walk table, the most recently used one at the end.
 #[derive(Default)]
 struct SectionCache {
     entries: Vec<(Asid, u64, Sections)>,
@@ -102,9 +102,9 @@ enum Probed {
 }
 
 impl SectionCache {
-    fn look_up(&mut self, of: Asid, page: PageNumber, level: usize) -> Option<Section> {
+    fn look_up(&mut self, asid: Asid, page: PageNumber, level: usize) -> Option<Section> {
         let (key, section) = section(page, level);
-        let found = self.entries.iter().position(|entry| (entry.0, entry.1) == (of, key));
+        let found = self.entries.iter().position(|entry| (entry.0, entry.1) == (asid, key));
         self.lookups.hits += u64::from(found.is_some());
         self.lookups.misses += u64::from(found.is_none());
         let entry = self.entries.remove(found?);
@@ -112,14 +112,14 @@ impl SectionCache {
         Some(entry.2[section])
     }
 
-    /// Replaces an entry by what the walk table holds now.
-    fn refill(&mut self, of: Asid, key: u64, now: Option<Sections>, most: usize) {
-        self.entries.retain(|entry| (entry.0, entry.1) != (of, key));
+    /// Replaces an entry by the current contents of the walk table.
+    fn refill(&mut self, asid: Asid, key: u64, now: Option<Sections>, most: usize) {
+        self.entries.retain(|entry| (entry.0, entry.1) != (asid, key));
         let Some(sections) = now else { return };
         if self.entries.len() == most {
             self.entries.remove(0);
         }
-        self.entries.push((of, key, sections));
+        self.entries.push((asid, key, sections));
     }
 
     fn invalidate(&mut self, asid: Asid, keys: std::ops::RangeInclusive<u64>) {
@@ -142,8 +142,8 @@ impl CuckooWalker {
     /// The probes that the cached sections of a base page demand.
     fn probes(lower: Option<Section>, upper: Option<Section>) -> [Probed; 3] {
         use Probed::{All, No, Way};
-        let of_flag = |has| if has { All } else { No };
-        let of_upper = match upper {
+        let all_if = |has| if has { All } else { No };
+        let from_upper = match upper {
             Some(Section { way: 0, .. }) => No,
             Some(Section { way, .. }) => Way(way - 1),
             None => All,
@@ -151,17 +151,17 @@ impl CuckooWalker {
         match (lower, upper) {
             (Some(Section { has_base: true, .. }), _) => [All, No, No],
             (Some(Section { way: way @ 1.., .. }), _) => [No, Way(way - 1), No],
-            (Some(_), _) => [No, No, of_upper],
-            (None, Some(Section { way: 1.., .. })) => [No, No, of_upper],
-            (None, Some(upper)) => [of_flag(upper.has_base), of_flag(upper.has_huge), No],
+            (Some(_), _) => [No, No, from_upper],
+            (None, Some(Section { way: 1.., .. })) => [No, No, from_upper],
+            (None, Some(upper)) => [all_if(upper.has_base), all_if(upper.has_huge), No],
             (None, None) => [All; 3],
         }
     }
 
     fn count(&mut self, probed: [Probed; 3]) {
         let Counts { direct, size, partial, complete, .. } = &mut self.counts;
-        let ways = probed.iter().any(|of| matches!(of, Probed::Way(_)));
-        let sizes = probed.iter().filter(|of| **of == Probed::All).count();
+        let ways = probed.iter().any(|probes| matches!(probes, Probed::Way(_)));
+        let sizes = probed.iter().filter(|probes| **probes == Probed::All).count();
         match (ways, sizes) {
             (true, _) => *direct += 1,
             (_, 1) => *size += 1,
@@ -172,11 +172,11 @@ impl CuckooWalker {
 }
 
 impl Walker for CuckooWalker {
-    fn plan(&mut self, table: &dyn HardwareTable, of: Asid, page: PageNumber, plan: &mut WalkPlan) {
+    fn plan(&mut self, table: &dyn HardwareTable, asid: Asid, page: PageNumber, plan: &mut WalkPlan) {
         let table: &dyn Any = table;
         let table = table.downcast_ref::<Tables>().expect("the tables of this design");
         plan.start_cycles = START_CYCLES;
-        let known = [0, 1].map(|level| self.cached[level].look_up(of, page, level));
+        let known = [0, 1].map(|level| self.cached[level].look_up(asid, page, level));
         let expected = Self::probes(known[0], known[1]);
         let is_unexpected = expected == [Probed::No; 3];
         let probed = if is_unexpected { [Probed::All; 3] } else { expected };
@@ -195,7 +195,7 @@ impl Walker for CuckooWalker {
             if is_repeated || is_unexpected || known[level].is_none() {
                 plan.background.extend(table.walk_places(page, level));
                 let (key, _) = section(page, level);
-                self.cached[level].refill(of, key, table.sections(page, level), most);
+                self.cached[level].refill(asid, key, table.sections(page, level), most);
             }
         }
     }
@@ -235,8 +235,8 @@ impl Walker for CuckooWalker {
 
 /// Adds the probes of a walk, which are issued together.
 fn probe(table: &Tables, page: PageNumber, probed: [Probed; 3], plan: &mut WalkPlan) {
-    for (size, of) in probed.into_iter().enumerate() {
-        match of {
+    for (size, probes) in probed.into_iter().enumerate() {
+        match probes {
             Probed::No => {}
             Probed::Way(way) => {
                 table.places(page, size).skip(usize::from(way)).take(1).for_each(|at| plan.probe(at));

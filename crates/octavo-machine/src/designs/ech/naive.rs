@@ -1,18 +1,18 @@
 //! The slow, obvious twin of elastic cuckoo page tables. The tests compare every counter of both.
 //!
-//! Where entries lie the twin takes from the tables, since ways are chosen at random. The walker's cached
-//! sections are lists. Natively the twin computes sections from the operating system's record, and walks by
-//! itself: it reads, waits, has faults served and counts. In a guest it is a walker, and the walks that it has
-//! planned give the cycles of machines whose reads all take equally long.
+//! The twin takes the places of entries from the tables, since ways are chosen at random. The walker's cached sections
+//! are lists. Natively the twin computes sections from the operating system's record, and walks by itself: it reads,
+//! waits, has faults served and counts. In a guest it is a walker, and the walks that it has planned give the cycles of
+//! machines whose reads all take equally long.
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
 //! - A walk looks both levels of sections up, once.
-//! - A cached section of 2 MiB decides between its sizes whatever that of 1 GiB says. Without pages it leaves
-//!   1 GiB, unless the section of 1 GiB rules that out.
-//! - Where cached sections rule all sizes out, they have changed: the walk is complete, and reads walk tables.
-//! - Probes go from small sizes to large ones and from the first way to the last; reads beside the walk, from
-//!   the lower walk table to the upper one, come after both groups.
+//! - A cached section of 2 MiB decides between its sizes, whatever the section of 1 GiB says. Without pages it leaves 1
+//!   GiB, unless the section of 1 GiB rules that out.
+//! - If cached sections rule all sizes out, they are stale: the walk is complete, and reads walk tables.
+//! - Probes go from small sizes to large ones and from the first way to the last. Background reads, from the lower walk
+//!   table to the upper one, come after both groups.
 //! - What a walk reads of walk tables replaces what is cached; an entry without pages is not cached.
 //! - An invalidation drops cached entries that have sections of its pages.
 
@@ -86,10 +86,10 @@ fn number(page: PageNumber, level: usize) -> u64 {
 }
 
 impl Cached {
-    fn look_up(&mut self, of: Asid, page: PageNumber, level: usize) -> Option<Section> {
+    fn look_up(&mut self, asid: Asid, page: PageNumber, level: usize) -> Option<Section> {
         let entries = &mut self.entries[level];
-        let tag = (of, number(page, level));
-        let Some(place) = entries.iter().position(|(of, number, _)| (*of, *number) == tag) else {
+        let tag = (asid, number(page, level));
+        let Some(place) = entries.iter().position(|(asid, number, _)| (*asid, *number) == tag) else {
             self.misses[level] += 1;
             return None;
         };
@@ -100,25 +100,25 @@ impl Cached {
         Some(entries.last().unwrap().2[section as usize])
     }
 
-    fn replace(&mut self, of: Asid, page: PageNumber, level: usize, now: Option<Vec<Section>>) {
+    fn replace(&mut self, asid: Asid, page: PageNumber, level: usize, now: Option<Vec<Section>>) {
         let entries = &mut self.entries[level];
-        let tag = (of, number(page, level));
-        entries.retain(|(of, number, _)| (*of, *number) != tag);
+        let tag = (asid, number(page, level));
+        entries.retain(|(asid, number, _)| (*asid, *number) != tag);
         entries.extend(now.map(|sections| (tag.0, tag.1, sections)));
         if entries.len() > CACHED[level] {
             entries.remove(0);
         }
     }
 
-    /// Plans a walk. `now` gives what the walk tables hold, by level.
+    /// Plans a walk. `now` gives the current contents of the walk tables, by level.
     fn plan(
         &mut self,
-        of: Asid,
+        asid: Asid,
         page: PageNumber,
         tables: &Tables,
         now: impl Fn(usize) -> Option<Vec<Section>>,
     ) -> Planned {
-        let [lower, upper] = [0, 1].map(|level| self.look_up(of, page, level));
+        let [lower, upper] = [0, 1].map(|level| self.look_up(asid, page, level));
         let is_small = lower.is_some_and(|lower| lower.has_base);
         let direct = match (lower, upper) {
             (Some(lower), _) if lower.way > 0 => Some((1, lower.way)),
@@ -159,7 +159,7 @@ impl Cached {
         for (level, cached) in [lower, upper].into_iter().enumerate() {
             if cached.is_none() || is_repeated || is_unexpected {
                 background.extend(tables.walk_places(page, level));
-                self.replace(of, page, level, now(level));
+                self.replace(asid, page, level, now(level));
             }
         }
         Planned { groups, background, entry: found.map(|found| found.at) }
@@ -234,7 +234,7 @@ struct Naive {
 }
 
 impl Naive {
-    /// Reads what a walk of the running process' tables reads. Returns its latency and the page's entry.
+    /// Makes the reads of a walk of the running process' tables. Returns their latency and the page's entry.
     fn read(&mut self, env: &mut Env, page: PageNumber) -> (u32, Option<PhysAddr>) {
         self.walks += 1;
         let record = &env.os().memory().process(env.process()).table;
@@ -358,11 +358,11 @@ enum Side {
 }
 
 thread_local! {
-    /// How many walkers of guests are to be made before those of hosts, and the log of both.
+    /// The number of guests' walkers to be made before those of hosts, and the log of both.
     static NEXT: RefCell<(u32, Log)> = RefCell::default();
 }
 
-/// A walker that plans walks as the twin does, and reports them. Natively [`Naive`] walks, and it does nothing.
+/// A walker that plans walks as the twin does, and logs them. Natively it is idle, as [`Naive`] walks by itself.
 struct Planner {
     side: Side,
     log: Log,
@@ -371,10 +371,10 @@ struct Planner {
 }
 
 impl Walker for Planner {
-    fn plan(&mut self, table: &dyn HardwareTable, of: Asid, page: PageNumber, plan: &mut WalkPlan) {
+    fn plan(&mut self, table: &dyn HardwareTable, asid: Asid, page: PageNumber, plan: &mut WalkPlan) {
         let tables = tables(table);
         let now = |level| tables.sections(page, level).map(|sections| sections.to_vec());
-        let planned = self.cached.plan(of, page, tables, now);
+        let planned = self.cached.plan(asid, page, tables, now);
         for group in &planned.groups {
             group.iter().for_each(|at| plan.probe(*at));
             plan.wait();
@@ -474,13 +474,13 @@ proptest! {
     #[test]
     fn groups_take_their_slowest_probe_in_a_guest(
         cores in 1u32..3,
-        of_host in prop::sample::select(&["base", "thp"]),
+        host_policy in prop::sample::select(&["base", "thp"]),
         policy in prop::sample::select(&["base", "thp"]),
         actions in actions(),
     ) {
         let mut config = uniform(&GUEST);
         config.core.count = cores;
-        config.host.as_mut().unwrap().policy = of_host.to_owned();
+        config.host.as_mut().unwrap().policy = host_policy.to_owned();
         let (counters, walks) = planned(&config, policy, &actions);
         let cost = Cost::of(&walks);
         let get = |component, counter| value(&counters, component, counter);
@@ -559,7 +559,7 @@ impl Cost {
             for at in &walk.background {
                 cost.read(&mut walks, *at);
             }
-            // Another walk of the guest's follows if this one ended in a fault.
+            // If this walk ended in a fault, another one of the guest follows.
             if let Some((Side::Host, page, _)) = walks.peek() {
                 cost.cycles += cost.host_walks(&mut walks, *page);
             }
@@ -614,7 +614,7 @@ fn mixed_pages() -> (Vec<Step>, Vec<u64>) {
     (maps.collect(), first.flat_map(|at| [at, at + (8 << 20)]).collect())
 }
 
-/// Two processes load and store mixed pages; a mapping goes; a third process begins.
+/// Two processes load and store mixed pages; a mapping is removed; a third process begins.
 fn mixed_events() -> Vec<(usize, Action)> {
     let (maps, pages) = mixed_pages();
     let pass = |kind| run(references(kind, pages.clone().into_iter()).collect());
@@ -697,10 +697,10 @@ fn walks_find_pages_while_tables_grow() {
 
 #[test]
 fn second_pass_in_a_guest_costs_its_groups() {
-    for of_host in ["base", "thp"] {
+    for host_policy in ["base", "thp"] {
         for policy in ["base", "thp"] {
             let mut config = uniform(&GUEST);
-            config.host.as_mut().unwrap().policy = of_host.to_owned();
+            config.host.as_mut().unwrap().policy = host_policy.to_owned();
             let (maps, pages) = mixed_pages();
             let pass = run(references(ItemKind::Store, pages.into_iter()).collect());
             let actions = [run(maps), pass.clone(), pass].map(|action| (0, action));
@@ -716,8 +716,7 @@ fn second_pass_in_a_guest_costs_its_groups() {
     }
 }
 
-/// Where nothing of a walk is cached but sections, a radix tree is read four times, one after another, and these
-/// tables once.
+/// If only sections are cached, a radix tree is read four times, one after another, and these tables once.
 #[test]
 fn one_group_takes_the_place_of_four_reads() {
     let mut config = uniform(&[]);

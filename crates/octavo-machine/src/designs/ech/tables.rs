@@ -22,9 +22,9 @@ const PAGE_ENTRY_BYTES: u64 = ENTRY_BYTES / PAGES_PER_ENTRY as u64;
 pub const SECTIONS: usize = 64;
 /// Entries of a way at first: tables of pages.
 pub const ENTRIES: u64 = 1 << 14;
-/// A small memory gives a table at first no more than this part of itself.
+/// A table begins with at most one part in this many of a small memory.
 const SHARE: u64 = 1 << 11;
-/// The fewest entries of a way: one frame of them.
+/// The fewest entries of a way: they fill one frame.
 const FEWEST: u64 = 64;
 
 /// The record of a section in a walk table: of 2 MiB in the lower table, of 1 GiB in the upper one.
@@ -52,7 +52,7 @@ pub struct Tables {
     exhausted: Option<OutOfMemory>,
 }
 
-/// Where an entry of a page is.
+/// The place of a page's entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The index of the page's size in [`SIZES`].
@@ -63,7 +63,7 @@ pub struct Found {
     pub at: PhysAddr,
 }
 
-/// The number of a base page's page of a size.
+/// The number of the page of a size that holds a base page.
 pub fn number(page: PageNumber, size: PageSize) -> u64 {
     page.raw() >> size.base_shift()
 }
@@ -160,7 +160,7 @@ impl Tables {
         self.record(page, size, way, frames)
     }
 
-    /// Records the way of an entry that has moved, for its pages: only of pages larger than 4 KiB.
+    /// Records the new way of a moved entry for its pages, if they are larger than 4 KiB.
     fn record_ways(
         &mut self,
         key: u64,
@@ -173,7 +173,7 @@ impl Tables {
         for part in parts {
             let number = key * u64::from(PAGES_PER_ENTRY) + u64::from(part);
             let page = PageNumber::new(number << SIZES[size].base_shift());
-            self.change(page, size - 1, frames, |of| of.way = way as u8 + 1)?;
+            self.change(page, size - 1, frames, |section| section.way = way as u8 + 1)?;
         }
         Ok(())
     }
@@ -187,12 +187,12 @@ impl Tables {
         frames: &mut Frames,
     ) -> Result<(), OutOfMemory> {
         if size > 0 {
-            self.change(page, size - 1, frames, |of| of.way = way as u8 + 1)?;
+            self.change(page, size - 1, frames, |section| section.way = way as u8 + 1)?;
         }
         for level in size..2 {
-            let of = (SIZES[size], SIZES[level + 1], number(page, SIZES[level + 1]));
-            *self.smaller.entry(of).or_insert(0) += 1;
-            self.change(page, level, frames, |of| *flag(of, size) = true)?;
+            let counted = (SIZES[size], SIZES[level + 1], number(page, SIZES[level + 1]));
+            *self.smaller.entry(counted).or_insert(0) += 1;
+            self.change(page, level, frames, |section| *flag(section, size) = true)?;
         }
         Ok(())
     }
@@ -209,21 +209,21 @@ impl Tables {
             table.remove(key);
         }
         if size > 0 {
-            self.change(page, size - 1, frames, |of| of.way = 0)?;
+            self.change(page, size - 1, frames, |section| section.way = 0)?;
         }
         for level in size..2 {
-            let of = (SIZES[size], SIZES[level + 1], number(page, SIZES[level + 1]));
-            let count = self.smaller.get_mut(&of).expect("it was counted");
+            let counted = (SIZES[size], SIZES[level + 1], number(page, SIZES[level + 1]));
+            let count = self.smaller.get_mut(&counted).expect("it was counted");
             *count -= 1;
             if *count == 0 {
-                self.smaller.remove(&of);
-                self.change(page, level, frames, |of| *flag(of, size) = false)?;
+                self.smaller.remove(&counted);
+                self.change(page, level, frames, |section| *flag(section, size) = false)?;
             }
         }
         Ok(())
     }
 
-    /// Changes what a walk table knows of a section. Empty entries are removed.
+    /// Changes the record of a section in a walk table. Empty entries are removed.
     fn change(
         &mut self,
         page: PageNumber,
@@ -264,14 +264,14 @@ fn part(page: PageNumber, size: PageSize) -> u32 {
     (number(page, size) % u64::from(PAGES_PER_ENTRY)) as u32
 }
 
-/// Whether a section has pages of a size smaller than the section.
-fn flag(of: &mut Section, size: usize) -> &mut bool {
-    if size == 0 { &mut of.has_base } else { &mut of.has_huge }
+/// The flag of a section for pages of a size smaller than the section.
+fn flag(section: &mut Section, size: usize) -> &mut bool {
+    if size == 0 { &mut section.has_base } else { &mut section.has_huge }
 }
 
 /// The index of a page size.
 fn size_of(size: PageSize) -> usize {
-    SIZES.iter().position(|of| *of == size).expect("a page size of x86-64")
+    SIZES.iter().position(|other| *other == size).expect("a page size of x86-64")
 }
 
 impl HardwareTable for Tables {
@@ -322,7 +322,7 @@ mod tests {
         SIZES.into_iter().find(|size| pages.contains(&(*size, page.raw() >> size.base_shift())))
     }
 
-    /// The entry of a walk table by the set of pages; ways by `way`.
+    /// The entry of a walk table, computed from the set of pages; `way` gives the ways of pages.
     fn expected(
         pages: &Pages,
         page: PageNumber,

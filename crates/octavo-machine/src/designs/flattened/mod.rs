@@ -5,22 +5,22 @@
 //! - Levels 4 and 3 are *merged* in one node, and so are levels 2 and 1: 262,144 entries in an aligned block of 2 MiB, found
 //!   by 18 bits of the address. A bit of the entry above, and one beside the root's address, says whether a node is
 //!   merged, so that each node is one or the other by itself.
-//! - The operating system merges a node when it makes it, if memory has a free block for it then, and else makes two
-//!   levels of nodes. With five levels, level 5 has nodes of its own.
+//! - The operating system makes a merged node if memory has a free block for it then, and otherwise two levels of
+//!   nodes. With five levels, level 5 has nodes of its own.
 //! - A page of 2 MiB below a merged node of levels 2 and 1 has 512 equal entries, all of which the operating system writes
 //!   (`entries_written`). One of 1 GiB has one entry in the merged node of levels 4 and 3.
-//! - In a guest, both tables are such: a walk reads (2 + 1) × (2 + 1) - 1 = 8 entries, not 24.
+//! - In a guest, both tables are flattened: a walk reads (2 + 1) × (2 + 1) - 1 = 8 entries, not 24.
 //! - Nodes take memory (`page_table_bytes`): 2 MiB for the root, and 2 MiB for each 1 GiB of addresses that has pages.
 //!
 //! The paper's other half, lines of page tables that data caches keep in phases of many TLB misses, is left out.
 //!
-//! Assumptions: the paper's abstract and a summary of it were read, which state the above. Which pairs of levels are merged
-//! is a choice of the operating system there; here it is a setting. A block is allocated as one of data, of memory that the
-//! operation under way does not need. A node stays where it is, merged or not, until an operation leaves it empty: it is not
-//! freed and made again where pages of other sizes replace its only page. The entry of a merged node counts as one of the
-//! lower of its levels: the machine's walk cache of level 3 holds what leads to merged nodes of levels 2 and 1, and its
-//! caches of levels 2 and 4 hold what ordinary nodes need. The accessed and dirty bits of a 2 MiB page are taken as those of
-//! all its entries. Clearing a node costs no time, as other work of the operating system.
+//! Assumptions: the above is from the paper's abstract and a summary of the paper. There the operating system chooses
+//! which pairs of levels are merged; here it is a setting. A block is allocated like one of data, from memory that the
+//! operation under way does not need. A node stays where it is, merged or not, until an operation leaves it empty: it
+//! is not freed and made again where pages of another size replace its only page. The entry of a merged node counts as
+//! an entry of the lower of its levels: the machine's walk cache of level 3 holds the entries that lead to merged nodes
+//! of levels 2 and 1, and its caches of levels 2 and 4 those that lead to ordinary nodes. All entries of a 2 MiB page
+//! share its accessed and dirty bits. Clearing a node costs no time, like other work of the operating system.
 
 #[cfg(test)]
 mod naive;

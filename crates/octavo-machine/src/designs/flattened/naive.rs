@@ -1,8 +1,8 @@
 //! The slow, obvious twin: page tables as maps, from a level and the number of a region to the block of its node, and walk
 //! caches as lists. The tests compare the counters of both.
 //!
-//! A node lives from the first operation that needs it to the one that leaves it empty, so that all nodes have the same
-//! places in memory, also where pages of other sizes replace a page.
+//! A node exists from the first operation that needs it to the one that leaves it empty. All nodes then have the same
+//! places in memory as the design's, also where pages of another size replace a page.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl Node {
 }
 
 struct Tables {
-    of: FlattenedSettings,
+    settings: FlattenedSettings,
     /// Sizes in base pages, by first base page.
     pages: MappedPages,
     /// By level and number of the region. A merged node has the upper of its levels.
@@ -78,15 +78,15 @@ fn region(level: u8, page: u64) -> u64 {
 }
 
 impl Tables {
-    fn new(of: FlattenedSettings, frames: &mut Frames) -> Tables {
+    fn new(settings: FlattenedSettings, frames: &mut Frames) -> Tables {
         let mut tables =
-            Tables { of, pages: BTreeMap::new(), nodes: BTreeMap::new(), exhausted: None };
+            Tables { settings, pages: BTreeMap::new(), nodes: BTreeMap::new(), exhausted: None };
         tables.add_node(ROOT_LEVEL, 0, frames);
         tables
     }
 
     fn add_node(&mut self, level: u8, region: u64, frames: &mut Frames) {
-        let block = match level == 4 && self.of.upper || level == 2 && self.of.lower {
+        let block = match level == 4 && self.settings.upper || level == 2 && self.settings.lower {
             true => frames.allocate_free(Order::of(PageSize::HUGE), Owner::PageTable).ok(),
             false => None,
         };
@@ -170,17 +170,17 @@ struct NaiveWalker {
 }
 
 impl Walker for NaiveWalker {
-    fn plan(&mut self, table: &dyn HardwareTable, of: Asid, page: PageNumber, plan: &mut WalkPlan) {
+    fn plan(&mut self, table: &dyn HardwareTable, asid: Asid, page: PageNumber, plan: &mut WalkPlan) {
         let (table, page) = ((table as &dyn Any).downcast_ref::<Tables>().unwrap(), page.raw());
         let mut way = table.way(page);
         for (cache, (level, _)) in WALK_CACHES.into_iter().enumerate() {
             let entries = &mut self.cached[cache];
-            let key = (of, page / pages_of_entry(level));
+            let key = (asid, page / pages_of_entry(level));
             if let Some(at) = entries.iter().position(|entry| *entry == key) {
                 entries.remove(at);
                 entries.push(key);
                 self.hits[cache] += 1;
-                way.retain(|(of_entry, _)| *of_entry < level);
+                way.retain(|(entry_level, _)| *entry_level < level);
                 break;
             }
             self.misses[cache] += 1;
@@ -192,8 +192,8 @@ impl Walker for NaiveWalker {
         let (last, above) = way.split_last().unwrap();
         plan.entry = is_mapped(&table.pages, page).then_some(last.1);
         for (level, _) in above {
-            let cache = WALK_CACHES.iter().position(|(of, _)| of == level).unwrap();
-            let key = (of, page / pages_of_entry(*level));
+            let cache = WALK_CACHES.iter().position(|(cached_level, _)| cached_level == level).unwrap();
+            let key = (asid, page / pages_of_entry(*level));
             let entries = &mut self.cached[cache];
             entries.retain(|entry| *entry != key);
             entries.push(key);
@@ -203,12 +203,12 @@ impl Walker for NaiveWalker {
         }
     }
 
-    fn invalidate(&mut self, of_asid: Asid, range: AddrRange) {
+    fn invalidate(&mut self, asid: Asid, range: AddrRange) {
         let (start, end) = (range.start().raw() >> 12, range.end().raw().div_ceil(4096));
         for (entries, (level, _)) in self.cached.iter_mut().zip(WALK_CACHES) {
             let pages = pages_of_entry(level);
-            entries.retain(|(asid, number)| {
-                *asid != of_asid || (number + 1) * pages <= start || end <= number * pages
+            entries.retain(|(entry_asid, number)| {
+                *entry_asid != asid || (number + 1) * pages <= start || end <= number * pages
             });
         }
     }
@@ -248,16 +248,16 @@ const NO_BLOCKS: &str =
 
 /// The machine with memory that does not run out, fragmented so, and small walk caches.
 fn roomy(config: &MachineConfig, fragmentation: Option<&str>) -> MachineConfig {
-    let of = |key: &str| fragmentation.map(|kind| format!("{key}memory.fragmentation={kind}"));
-    let (own, of_host) = (of(""), of("host."));
+    let setting = |key: &str| fragmentation.map(|kind| format!("{key}memory.fragmentation={kind}"));
+    let (guest, host) = (setting(""), setting("host."));
     let bytes = if fragmentation.is_some() { "2GiB" } else { "16GiB" };
-    let (bytes, of_guest) = (format!("memory.bytes={bytes}"), format!("host.memory.bytes={bytes}"));
+    let (bytes, host_bytes) = (format!("memory.bytes={bytes}"), format!("host.memory.bytes={bytes}"));
     let walk_caches = &SMALL_WALK_CACHES[..if config.host.is_some() { 8 } else { 4 }];
     let mut settings: Vec<&str> = walk_caches.to_vec();
-    settings.extend([Some(bytes.as_str()), own.as_deref()].into_iter().flatten());
+    settings.extend([Some(bytes.as_str()), guest.as_deref()].into_iter().flatten());
     if config.host.is_some() {
         settings.splice(0..0, GUEST);
-        settings.extend([Some(of_guest.as_str()), of_host.as_deref()].into_iter().flatten());
+        settings.extend([Some(host_bytes.as_str()), host.as_deref()].into_iter().flatten());
     }
     let roomy = tiny(&settings);
     let host = config.host.clone().zip(roomy.host).map(|(host, roomy)| HostConfig {
@@ -274,8 +274,8 @@ fn merging(config: &MachineConfig, upper: bool, lower: bool) -> MachineConfig {
     config
 }
 
-/// Plays actions on the design and its twin, and compares all counters, with large pages but the number of entries written:
-/// the twin's operating system knows of no pages that have several.
+/// Plays actions on the design and its twin, and compares all counters; with large pages, all but the number of entries
+/// written, since every page of the twin has one entry.
 fn compare(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<Counters, TestCaseError> {
     let machines = [machine("flattened", config, policy), naive(config, policy)];
     let has_large = policy != "base" || config.host.as_ref().is_some_and(|host| host.policy != "base");
@@ -291,7 +291,7 @@ fn compare(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) ->
     Ok(design)
 }
 
-/// Plays actions on the design and on one with ordinary radix trees, and compares all counters.
+/// Plays actions on the design and on ordinary radix trees, and compares all counters.
 fn compare_to_radix(config: &MachineConfig, policy: &str, actions: &[(usize, Action)]) -> Result<(), TestCaseError> {
     let machines = ["flattened", "conventional"].map(|hardware| machine(hardware, config, policy));
     twins::compare(config, machines, actions).map(|_| ())
@@ -381,7 +381,7 @@ fn second_pass(hardware: &str, settings: &[&str], policy: &str) -> (u64, u64) {
 fn walks_read_one_entry_where_a_radix_tree_takes_two() {
     assert_eq!(second_pass("conventional", &[], "base"), (400, 200));
     assert_eq!(second_pass("flattened", &[], "base"), (200, 200));
-    // An entry of either page: with 2 MiB, a radix tree reads as few.
+    // With pages of 2 MiB, a radix tree reads as few entries.
     for hardware in ["conventional", "flattened"] {
         assert_eq!(second_pass(hardware, &[], "thp"), (200, 200), "{hardware}");
     }

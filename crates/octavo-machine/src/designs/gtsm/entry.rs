@@ -53,8 +53,8 @@ mod tests {
     #[test]
     fn gapped_page_translates_its_base_pages() {
         let (page, chunk) = (PageNumber::new(512 * 7), FrameNumber::new(1024 * 9));
-        let of = Gapped { page, chunk, rights: RW, used: (true, false) };
-        let translation = Translation::gapped(&of, true);
+        let gapped = Gapped { page, chunk, rights: RW, used: (true, false) };
+        let translation = Translation::gapped(&gapped, true);
         assert!(translation.is_gapped() && translation.chunk() == chunk);
         let plain = TlbEntry::new(chunk, PageSize::HUGE, true, true);
         assert!(!Translation { size: PageSize::HUGE, entry: plain }.is_gapped());
@@ -63,11 +63,13 @@ mod tests {
         // The third sub-block of the page is the sixth of the chunk.
         assert_eq!((part.size, part.entry.frame()), (PageSize::BASE, chunk.plus(5 * 16 + 8)));
         assert!(part.entry.permits(true) && !part.is_gapped());
-        assert!(!Translation::gapped(&of, false).part_of_chunk(page, blocks).entry.permits(true));
+        assert!(
+            !Translation::gapped(&gapped, false).part_of_chunk(page, blocks).entry.permits(true)
+        );
     }
 
     #[test]
-    fn part_of_a_larger_page_is_no_gapped_page() {
+    fn part_of_a_larger_page_is_not_a_gapped_page() {
         for log2 in PageSize::HUGE.log2()..=PageSize::LARGEST.log2() {
             let size = PageSize::from_log2(log2).unwrap();
             let (page, frame) = (PageNumber::new(0), FrameNumber::new(0));

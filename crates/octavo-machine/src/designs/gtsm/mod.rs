@@ -101,8 +101,8 @@ pub struct Gtsm {
 fn adapt(config: &MachineConfig) -> MachineConfig {
     let mut machine = config.clone();
     let entries = config.designs.get::<GtsmSettings>().walk_cache_entries;
-    let of_host = machine.host.iter_mut().flat_map(|host| host.walk_caches.values_mut());
-    let caches = machine.walker.caches.values_mut().chain(of_host);
+    let host_caches = machine.host.iter_mut().flat_map(|host| host.walk_caches.values_mut());
+    let caches = machine.walker.caches.values_mut().chain(host_caches);
     for cache in caches.filter(|cache| entries > 0 && (2..=3).contains(&cache.level)) {
         (cache.entries, cache.ways) = (entries, Ways::Full);
     }
@@ -259,19 +259,19 @@ mod tests {
         let walk_caches = |setting| {
             let config = crate::resolve("skylake", &["host=usual", setting]);
             let config = config.unwrap().into_config();
-            let made = adapt(&config);
+            let adapted = adapt(&config);
             let of_host = |config: &MachineConfig| config.host.clone().unwrap().walk_caches;
             let caches = |config: &MachineConfig| [config.walker.caches.clone(), of_host(config)];
-            [0, 1].map(|whose| {
-                let is_own = |level: u8| {
-                    let of = |config: &MachineConfig| {
-                        let caches = &caches(config)[whose];
+            [0, 1].map(|table| {
+                let changed = |level: u8| {
+                    let cache = |config: &MachineConfig| {
+                        let caches = &caches(config)[table];
                         *caches.values().find(|cache| cache.level == level).unwrap()
                     };
-                    let (given, made) = (of(&config), of(&made));
-                    (given != made).then_some((made.entries, made.ways))
+                    let (given, adapted) = (cache(&config), cache(&adapted));
+                    (given != adapted).then_some((adapted.entries, adapted.ways))
                 };
-                [2, 3, 4].map(is_own)
+                [2, 3, 4].map(changed)
             })
         };
         let paper = Some((32, Ways::Full));

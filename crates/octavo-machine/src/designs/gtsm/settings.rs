@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GtsmSettings {
-    /// Entries of the walk caches of levels 2 and 3, fully associative, in place of those that the machine has of
-    /// these levels; 0 leaves them as they are.
+    /// Entries of the walk caches of levels 2 and 3, fully associative, in place of the machine's; 0 keeps the
+    /// machine's.
     pub walk_cache_entries: u64,
     /// Bitmaps of chunks that a walker keeps, fully associative, LRU: one at least.
     pub bitmap_entries: u64,

@@ -15,7 +15,7 @@ pub struct Pages;
 
 impl CompositePages for Pages {
     fn entry(&self, table: &PageTable, page: PageNumber) -> Option<Translation> {
-        table.gapped(page).map(|of| Translation::gapped(&of, of.used.1))
+        table.gapped(page).map(|gapped| Translation::gapped(&gapped, gapped.used.1))
     }
 
     fn is_composite(&self, translation: &Translation) -> bool {
@@ -61,7 +61,7 @@ impl CompositePages for Pages {
         env.report_table_reads("bitmap_references", counters);
     }
 
-    /// Of an operating system whose page tables have gapped pages.
+    /// Only for an operating system whose page tables have gapped pages.
     fn report_memory(&self, component: &str, memory: &Memory, counters: &mut Counters) {
         if !memory.frames.chunk_bitmaps().are_reserved() {
             return;

@@ -15,7 +15,7 @@ use crate::tlb::{EntryArray, Evicted, Translation, size_of};
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     pub settings: MixTlbSettings,
-    /// Whether a bundle is a run of superpages, instead of any in its group.
+    /// Whether a bundle must be a run of superpages, or may be any superpages of its group.
     pub has_runs: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct Mix {
 pub struct MixArray {
     sets: SetArray<MixEntry>,
     mix: Mix,
-    /// Superpages of the aligned group that a bundle lies in.
+    /// The number of superpages of the aligned group that holds a bundle.
     group: u64,
     fills: u64,
     filled_pages: u64,
@@ -37,11 +37,11 @@ impl MixArray {
         self.sets.geometry().set_of(page)
     }
 
-    /// The key of the bundle with a base page, in the set of that.
+    /// The key of the bundle that holds a base page, in the page's set.
     fn bundle_of(&self, asid: Asid, page: PageNumber) -> Option<u64> {
         let end = PageNumber::new(page.raw() + 1);
-        let is_it = |&(key, entry): &(u64, &MixEntry)| holds(key, entry, asid, page, end);
-        self.sets.set(self.set_of(page.raw())).find(is_it).map(|(key, _)| key)
+        let is_match = |&(key, entry): &(u64, &MixEntry)| holds(key, entry, asid, page, end);
+        self.sets.set(self.set_of(page.raw())).find(is_match).map(|(key, _)| key)
     }
 
     /// The sets of the base pages between the first and the last superpage of a bundle, each once.
@@ -133,8 +133,8 @@ impl EntryArray<MixEntry> for MixArray {
         self.sets.touch(slot);
     }
 
-    /// Fills a base page, or a superpage with its bundle. Only what a base page evicts is returned: no level holds
-    /// victims of this one, and a level drops all that it remembers when a superpage is filled.
+    /// Fills a base page, or a superpage with its bundle. Returns only an entry that a base page has evicted: no level
+    /// holds victims of this one, and a level drops all remembered pages when a superpage is filled.
     fn fill(
         &mut self,
         asid: Asid,

@@ -5,7 +5,7 @@ use octavo_types::PageNumber;
 use super::array::MixArray;
 use crate::tlb::{Entry, TlbEntry};
 
-/// The most superpages of a bundle, which are in an aligned group of as many.
+/// The most superpages of a bundle, and the size of the aligned group that holds them.
 pub const MAX_MEMBERS: u64 = 128;
 
 /// A page and, if it is a superpage, the superpages that share its entry.
@@ -48,8 +48,8 @@ impl MixEntry {
         in_group.fold(0, |members, other| members | 1 << position(other))
     }
 
-    /// The bundle of a superpage, of which it is the `number`th of its size, with only the superpages of an aligned group
-    /// of `group`, and if `is_run` only those that follow one another without a gap.
+    /// The bundle of superpage `number` (by number of its size), cut to its aligned group of `group` superpages and, if
+    /// `is_run`, to the superpages that adjoin it without a gap.
     pub fn cut(self, number: u64, group: u64, is_run: bool) -> Self {
         let at = position(number);
         let group_mask = (u128::MAX >> (MAX_MEMBERS - group)) << (at / group * group);
@@ -63,12 +63,13 @@ impl MixEntry {
         MixEntry { members, ..self }
     }
 
-    /// The number of the first superpage of the bundle of `number`.
+    /// The number of the first superpage of the bundle that holds superpage `number`.
     pub fn first(self, number: u64) -> u64 {
         number - position(number) + u64::from(self.members.trailing_zeros())
     }
 
-    /// Whether a bundle whose first superpage is `first` holds one of a range of base pages; 2^`order` are a superpage.
+    /// Whether a bundle whose first superpage is `first` overlaps a range of base pages; a superpage has 2^`order` base
+    /// pages.
     pub fn overlaps(self, first: u64, order: u8, from: PageNumber, end: PageNumber) -> bool {
         let group = first - position(first);
         let last = (end.raw() - 1) >> order;
@@ -92,17 +93,17 @@ mod tests {
 
     #[test]
     fn bundles_are_cut_to_groups_and_runs() {
-        let of = |members| MixEntry { page: TlbEntry::default(), members };
+        let bundle = |members| MixEntry { page: TlbEntry::default(), members };
         let members = 0b1011_0111u128;
-        assert_eq!(of(members).cut(128 + 2, 128, false).members, members);
-        assert_eq!(of(members).cut(128 + 2, 4, false).members, 0b0111);
-        assert_eq!(of(members).cut(128 + 2, 128, true).members, 0b0111);
-        assert_eq!(of(members).cut(5, 128, true).members, 0b11_0000);
-        assert_eq!(of(members).cut(5, 2, true).members, 0b11_0000);
-        assert_eq!(of(members).cut(7, 8, true).members, 1 << 7);
-        assert_eq!(of(u128::MAX).cut(127, 128, true).members, u128::MAX);
-        assert_eq!(of(0).cut(127, 1, true).members, 1 << 127);
-        assert_eq!(of(0b1100).first(128 + 3), 128 + 2);
+        assert_eq!(bundle(members).cut(128 + 2, 128, false).members, members);
+        assert_eq!(bundle(members).cut(128 + 2, 4, false).members, 0b0111);
+        assert_eq!(bundle(members).cut(128 + 2, 128, true).members, 0b0111);
+        assert_eq!(bundle(members).cut(5, 128, true).members, 0b11_0000);
+        assert_eq!(bundle(members).cut(5, 2, true).members, 0b11_0000);
+        assert_eq!(bundle(members).cut(7, 8, true).members, 1 << 7);
+        assert_eq!(bundle(u128::MAX).cut(127, 128, true).members, u128::MAX);
+        assert_eq!(bundle(0).cut(127, 1, true).members, 1 << 127);
+        assert_eq!(bundle(0b1100).first(128 + 3), 128 + 2);
         assert!(MixEntry::is_run(u128::MAX) && MixEntry::is_run(0b110) && !MixEntry::is_run(0b101));
     }
 
