@@ -39,7 +39,7 @@ pub trait OutsideLevel: Send {
 /// Makes the level of a core.
 pub type MakeLevel = Arc<dyn Fn() -> Called<Box<dyn OutsideLevel>> + Send + Sync>;
 
-/// The hardware as far as the machine's size and the fit of policies are concerned.
+/// Stands for the hardware in the machine's footprint and in the fit of policies.
 pub(super) const HARDWARE: TranslationHardware = TranslationHardware::new("outside", refuse);
 
 fn refuse(_: &MachineConfig, _: &Setup, _: &OsConfig) -> MachineResult {
@@ -69,8 +69,8 @@ struct Outside {
     level: Box<dyn OutsideLevel>,
     latency_cycles: u32,
     lookups: Lookups,
-    /// Pages that were filled and not invalidated since, by address space, size and first base page; with pages that
-    /// the level has evicted.
+    /// Pages that were filled and not invalidated since, by address space, size and first base page, including pages
+    /// that the level has evicted.
     filled: BTreeMap<(Asid, PageSize, u64), TlbEntry>,
     /// The error of a call in which the machine cannot stop.
     failed: Option<String>,
@@ -101,9 +101,10 @@ impl Outside {
         Ok(Some(Translation { size, entry }))
     }
 
-    fn fill(&mut self, asid: Asid, page: PageNumber, of: Translation) -> Called<()> {
-        self.filled.insert((asid, of.size, first_page(page, of.size)), of.entry);
-        self.level.fill(asid, page, of.size)
+    fn fill(&mut self, asid: Asid, page: PageNumber, translation: Translation) -> Called<()> {
+        let Translation { size, entry } = translation;
+        self.filled.insert((asid, size, first_page(page, size)), entry);
+        self.level.fill(asid, page, size)
     }
 
     fn drop_pages(&mut self, asid: Asid, pages: &Pages) -> Called<()> {
@@ -118,7 +119,7 @@ impl Outside {
         self.level.invalidate(asid, pages)
     }
 
-    /// Serves what the first level does not.
+    /// Serves an access that the first level does not.
     #[inline(never)]
     fn serve(
         &mut self,

@@ -10,7 +10,7 @@ pub type NodeKey = (u8, u64);
 /// Mapped pages: their sizes, by their first pages, in base pages.
 pub type MappedPages = BTreeMap<u64, u64>;
 
-/// The base pages in the part of the address space that a node of a level has.
+/// The number of base pages in the part of the address space that a node of a level covers.
 pub fn pages_of_node(level: u8) -> u64 {
     512u64.pow(u32::from(level))
 }
@@ -20,12 +20,12 @@ pub fn key(level: u8, page: u64) -> NodeKey {
     (level, page / pages_of_node(level))
 }
 
-/// The place of the entry for a base page in a node of a level that lies in a frame.
+/// The address of the entry for a base page in a node of a level that is in this frame.
 pub fn entry(frame: u64, level: u8, page: u64) -> PhysAddr {
     PhysAddr::new(frame * 4096 + page / pages_of_node(level - 1) % 512 * 8)
 }
 
-/// Whether a node has entries: pages in its part that are smaller than that.
+/// Whether a node has entries: pages in its part of the address space that are smaller than the part.
 pub fn has_entries(pages: &MappedPages, (level, number): NodeKey) -> bool {
     let part = pages_of_node(level);
     pages.range(number * part..(number + 1) * part).any(|(_, size)| *size < part)

@@ -139,7 +139,7 @@ pub fn designs() -> Vec<&'static NamedDesign> {
 
 /// The table of the machine description that designs with this hardware may set for themselves, if there is one.
 pub fn own_table(hardware: &TranslationHardware) -> Option<&'static str> {
-    let is_of = |family: &&Family| family.hardware.iter().any(|of| of.name == hardware.name);
+    let is_of = |family: &&Family| family.hardware.iter().any(|other| other.name == hardware.name);
     Some(families().find(is_of)?.settings?.name)
 }
 
@@ -182,9 +182,9 @@ impl Requirement {
 pub const RANGES: Requirement = Requirement { capability: policy::RANGES, is_of_host: true };
 
 impl Sizes {
-    /// The hardware whose page tables support these sizes, of that which `fits`, as `the hardware NAME or NAME`.
+    /// The hardware that `fits` and whose page tables support these sizes, as `the hardware NAME or NAME`.
     pub fn remedy(self, fits: impl Fn(&TranslationHardware) -> bool) -> String {
-        let names = hardware().filter(|of| of.sizes == self && fits(of)).map(|of| of.name);
+        let names = hardware().filter(|one| one.sizes == self && fits(one)).map(|one| one.name);
         format!("the hardware {}", names.collect::<Vec<_>>().join(" or "))
     }
 

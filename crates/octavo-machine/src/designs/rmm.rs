@@ -168,9 +168,9 @@ impl Rmm {
         let translation = self.walk(env, page, access, held.is_clean())?;
         let asid = env.asid();
         self.conventional.fill_l2(asid, page, translation, held);
-        if let Some((ranges, of_host)) = env.ranges() {
+        if let Some((ranges, host_ranges)) = env.ranges() {
             self.walks += 1;
-            self.reads += references(ranges, of_host);
+            self.reads += references(ranges, host_ranges);
             if let Some(range) = env.range(page)
                 && range.pages.end - range.pages.start > 1
             {
@@ -183,10 +183,10 @@ impl Rmm {
     }
 }
 
-/// Lines that a walk of the range table reads. In a guest each of them, and finally the page, is translated
+/// Lines that a walk of the range table reads. In a guest, each of these lines, and finally the page, is translated
 /// through the host's range table.
-fn references(ranges: u64, of_host: Option<u64>) -> u64 {
-    let backing = of_host.map_or(0, levels);
+fn references(ranges: u64, host_ranges: Option<u64>) -> u64 {
+    let backing = host_ranges.map_or(0, levels);
     (levels(ranges) + 1) * (backing + 1) - 1
 }
 
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn nested_range_walk_reads_each_level_through_the_host() {
-        let of = [(1, None), (129, None), (1, Some(1)), (129, Some(1)), (129, Some(129))];
-        assert_eq!(of.map(|(own, host)| references(own, host)), [1, 2, 3, 5, 8]);
+        let cases = [(1, None), (129, None), (1, Some(1)), (129, Some(1)), (129, Some(129))];
+        assert_eq!(cases.map(|(own, host)| references(own, host)), [1, 2, 3, 5, 8]);
     }
 }

@@ -98,7 +98,7 @@ impl Part {
 }
 
 /// The part whose entry area a node is in, if any: the part that has reserved the node's frame, else the first part
-/// whose area is the node alone.
+/// with the node alone as its area.
 pub fn owner(parts: &[Part], (level, number): NodeKey, frame: FrameNumber) -> Option<usize> {
     let teas = || {
         let of_level = |part: &Part| part.teas[usize::from(level) - 1].clone();

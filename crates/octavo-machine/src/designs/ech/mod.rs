@@ -1,6 +1,6 @@
 //! Elastic cuckoo page tables (Skarlatos, Kokolis, Xu and Torrellas, "Elastic Cuckoo Page Tables: Rethinking
 //! Virtual Memory Translation for Parallelism", ASPLOS 2020; nested: Stojkovic et al., ASPLOS 2022): hashed page tables
-//! whose entries a walk reads in parallel, not one after another.
+//! with entries that a walk reads in parallel, not one after another.
 //!
 //! - Each process has a table for each page size, of [`WAYS`](tables::WAYS) ways. An entry is a line with eight
 //!   consecutive pages. A key has one place in each way ([`cuckoo`]). A table more than 60% full grows to four

@@ -2,8 +2,9 @@
 //! 2017): one set-associative TLB holds pages of all sizes. Separate TLBs leave entries of one size unused while those
 //! of another size overflow.
 //!
-//! - The index bits of the smallest page select the set for every look-up, whose page size is not known yet. The base
-//!   pages of a superpage (2 MiB, 1 GiB) therefore look in many sets, and the superpage has a *mirror* in each of them.
+//! - The index bits of the smallest page size select the set in every look-up, since the page size is not known yet.
+//!   The base pages of a superpage (2 MiB, 1 GiB) therefore look in many sets, and the superpage has a *mirror* in each
+//!   of them.
 //! - Contiguous superpages share an entry, a *bundle*, which pays for the mirrors: as many superpages as there are sets
 //!   take as many entries as they would without mirrors. The page-table entries in the line that a walk reads show which
 //!   neighbours are contiguous, accessed, and alike in permissions and dirty bit.
@@ -11,20 +12,20 @@
 //!   in the second level it is a run of them (a length).
 //! - 4 KiB pages have an entry each, so that without superpages this is a plain set-associative TLB.
 //!
-//! The text of the paper was not available, except for its abstract. These points are from memory of it: bitmaps in the
-//! first level and lengths in the second, as many superpages of a bundle as sets, and mirrors that a miss fills. Also
-//! from memory: the dirty bit of a bundle is set only if it is set in all of its superpages; here all are alike.
+//! Only the abstract of the paper was available. From memory are bitmaps in the first level and lengths in the second,
+//! as many superpages of a bundle as sets, mirrors that a miss fills, and a dirty bit of a bundle that is set only if
+//! it is set in all of its superpages; here all are alike.
 //!
-//! Assumptions: each level has one TLB with the entries of all of its arrays, in as many sets as the array of 4 KiB pages
-//! has; entries that do not make a whole way are left out. Its replacement policy is that of this array. A miss writes
-//! mirrors in all sets at no cost (`mix_tlb.fill=all`), or one in the set that was looked up (`probed`), so that each set
-//! misses by itself. A fill merges with a bundle of the group that the set holds and that it continues, removes other
-//! bundles with a superpage in common, and makes the entry the most recently used one of each set. A bundle has no more
-//! than 128 superpages, and a power of two where the number of sets is none. A hit in the second level fills the part of
-//! its bundle that fits a bundle of the first. An invalidation of a superpage, and a store to a clean one, drop all
-//! bundles with it whole. A second level that holds victims is filled by walks as well. In a guest a bundle has the
-//! neighbours that the guest's line and the host's line show to be contiguous; the nested TLB is the machine's. Energy is
-//! not modelled.
+//! Assumptions: each level has one TLB with the entries of all of its arrays, in as many sets as the array of 4 KiB
+//! pages has; entries that do not make a whole way are left out. Its replacement policy is that of this array. A miss
+//! writes mirrors in all sets at no cost (`mix_tlb.fill=all`), or one in the set that was looked up (`probed`), so that
+//! each set misses by itself. A fill merges with a bundle of the group that the set holds and that it continues,
+//! removes other bundles with a superpage in common, and makes the entry the most recently used one of each set. A
+//! bundle has at most 128 superpages, and a power of two if the number of sets is not one. A hit in the second level
+//! fills the part of its bundle that fits a bundle of the first. An invalidation of a superpage, and a store to a clean
+//! one, drop all bundles with this superpage whole. A second level that holds victims is filled by walks as well. In a
+//! guest, a bundle has the neighbours that the guest's line and the host's line show to be contiguous; the nested TLB
+//! is the machine's. Energy is not modelled.
 
 mod array;
 mod entry;
@@ -90,8 +91,8 @@ fn adapt(config: &MachineConfig) -> MachineConfig {
 
 /// Puts the entries of all arrays of a level into the sets of the array of base pages.
 fn unite(level: &mut TlbLevel) {
-    let of_base = level.arrays.values().find(|array| array.page_sizes.hold(PageSize::BASE));
-    let Some(array) = of_base.or_else(|| level.arrays.values().next()) else { return };
+    let base_array = level.arrays.values().find(|array| array.page_sizes.hold(PageSize::BASE));
+    let Some(array) = base_array.or_else(|| level.arrays.values().next()) else { return };
     let (sets, replacement) = (array.entries / array.ways.of(array.entries), array.replacement);
     let ways = level.arrays.values().map(|array| array.entries).sum::<u64>() / sets;
     let sizes = [&[PageSize::BASE], &Sizes::X86.list()[..]].concat();
@@ -122,8 +123,8 @@ impl OfWalk for MixEntry {
         if order > 0 {
             let seen = SEEN.min(env.line_bytes() / ENTRY_BYTES);
             let number = page.raw() >> order;
-            let of_tables = env.tables(page).map(|(table, page)| seen_in(table, page, order, seen));
-            let both = of_tables.reduce(|one, other| one & other).unwrap_or_default();
+            let per_table = env.tables(page).map(|(table, page)| seen_in(table, page, order, seen));
+            let both = per_table.reduce(|one, other| one & other).unwrap_or_default();
             let members = (0..2 * SEEN).filter(|at| both >> at & 1 != 0);
             let members = members.map(|at| number.wrapping_add(at).wrapping_sub(SEEN));
             entry.members = MixEntry::members_of(number, members);
@@ -132,8 +133,8 @@ impl OfWalk for MixEntry {
     }
 }
 
-/// Which neighbours of a mapped page of 2^`order` base pages continue it by a table: bit [`SEEN`] is the page, the bits
-/// below are those before it. They are among the entries of the line that a walk reads, or parts of a larger page.
+/// The neighbours of a mapped page of 2^`order` base pages that continue it in a table, as bits: bit [`SEEN`] is the
+/// page, lower bits are pages before it. They are in the line that a walk reads, or parts of the same larger page.
 fn seen_in(table: &PageTable, page: PageNumber, order: u8, seen: u64) -> u16 {
     let bit = |at: u64, own: u64| 1u16 << (SEEN + at - own);
     let alone = bit(0, 0);

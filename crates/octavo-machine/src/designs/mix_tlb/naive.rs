@@ -4,9 +4,9 @@
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
-//! - Entries of a set that hold superpages of one group stay apart where they differ in anything but the superpages, and
-//!   in the second level where there is a gap between them.
-//! - A filled entry that takes others up is written in their place, as one that is used last.
+//! - Entries of a set with superpages of one group are not merged if they differ in anything but the superpages or, in
+//!   the second level, if there is a gap between them.
+//! - A filled entry that merges others replaces them, and is the most recently used one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ impl Held {
         self.frames[&(page / self.base_pages)] + page % self.base_pages
     }
 
-    /// The first frame of page number 0, if pages went on to there.
+    /// The frame of page 0, if contiguous pages extended that far.
     fn origin(&self) -> i128 {
         let (number, frame) = self.frames.first_key_value().unwrap();
         i128::from(*frame) - i128::from(number * self.base_pages)
@@ -62,14 +62,14 @@ impl Held {
     }
 
     fn is_alike(&self, other: &Held) -> bool {
-        let of = |held: &Held| (held.origin(), held.is_writable, held.is_dirty);
-        of(self) == of(other)
+        let kind = |held: &Held| (held.origin(), held.is_writable, held.is_dirty);
+        kind(self) == kind(other)
     }
 }
 
 /// A level of a TLB.
 struct Level {
-    /// The entries of each set, the one that was used last at the end.
+    /// The entries of each set, the most recently used one at the end.
     sets: Vec<Vec<Held>>,
     ways: usize,
     /// The most superpages of an entry.
@@ -87,8 +87,8 @@ struct Level {
 impl Level {
     fn new(config: &TlbLevel, settings: MixTlbSettings, has_runs: bool) -> Self {
         // The machines of the tests name the array of base pages first.
-        let (_, of_base) = config.arrays.first().unwrap();
-        let sets = of_base.entries / of_base.ways.of(of_base.entries);
+        let (_, base_array) = config.arrays.first().unwrap();
+        let sets = base_array.entries / base_array.ways.of(base_array.entries);
         let entries: u64 = config.arrays.values().map(|array| array.entries).sum();
         let mut group = 1;
         while 2 * group <= sets && 2 * group <= settings.bundle_pages {
@@ -113,7 +113,7 @@ impl Level {
         (page % self.sets.len() as u64) as usize
     }
 
-    /// Looks a page up for a store or another access and its repeats: what is held, and whether it permits the access.
+    /// Looks a page up for a store or another access and its repeats: the entry, and whether it permits the access.
     fn look_up(&mut self, asid: Asid, page: u64, (stores, lookups): (bool, u64)) -> Option<(Held, bool)> {
         let set = self.set_of(page);
         let set = &mut self.sets[set];
@@ -164,7 +164,7 @@ impl Level {
 
     fn fill_set(&mut self, set: usize, mut held: Held) {
         let (group, has_runs) = (self.group, self.has_runs);
-        let group_of = |of: &Held| of.frames.keys().min().unwrap() / group;
+        let group_of = |held: &Held| held.frames.keys().min().unwrap() / group;
         let set = &mut self.sets[set];
         let is_near = |other: &Held| {
             (other.asid, other.base_pages) == (held.asid, held.base_pages)
@@ -232,7 +232,7 @@ impl Naive {
         }
     }
 
-    /// Walks to a page: what a TLB may hold of it.
+    /// Walks to a page. Returns the entry that a TLB may hold for it.
     fn walked(&mut self, env: &mut Env, page: PageNumber, access: LineAccess, is_clean: bool) -> Option<Held> {
         let walked = self.walk(env, page, access, is_clean)?;
         let base_pages = walked.size.bytes() >> 12;
@@ -242,11 +242,11 @@ impl Naive {
         for number in own.saturating_sub(7)..own + 8 {
             let other = PageNumber::new(number * base_pages + page.raw() % base_pages);
             let distance = number as i64 - own as i64;
-            let of: Vec<_> = env.tables(page).collect();
-            let of_other: Vec<_> = env.tables(other).collect();
-            let pairs = of.iter().zip(&of_other);
+            let own_tables: Vec<_> = env.tables(page).collect();
+            let other_tables: Vec<_> = env.tables(other).collect();
+            let pairs = own_tables.iter().zip(&other_tables);
             if base_pages > 1
-                && of.len() == of_other.len()
+                && own_tables.len() == other_tables.len()
                 && { pairs }.all(|(own, other)| continues(*own, *other, distance, base_pages))
             {
                 frames.insert(number, first_frame.wrapping_add_signed(distance * base_pages as i64));
@@ -275,8 +275,8 @@ impl Naive {
     }
 }
 
-/// Whether a page lies at a distance, in pages of so many base pages, from another one by a table, in virtual addresses and
-/// in memory; and has an entry in the same line that is alike, or is a part of the same larger page.
+/// Whether `other` continues `own` in a table: it is `distance` pages of `base_pages` base pages away, in virtual
+/// addresses and in memory, and has an equal entry in the same line, or is a part of the same larger page.
 fn continues(
     (table, own): (&PageTable, PageNumber),
     (_, other): (&PageTable, PageNumber),
@@ -284,8 +284,8 @@ fn continues(
     base_pages: u64,
 ) -> bool {
     let by = distance * base_pages as i64;
-    let (Some(of_own), Some(of_other)) = (table.leaf(own), table.leaf(other)) else { return false };
-    let pages = of_own.size.bytes() >> 12;
+    let (Some(own_leaf), Some(other_leaf)) = (table.leaf(own), table.leaf(other)) else { return false };
+    let pages = own_leaf.size.bytes() >> 12;
     let is_seen = if pages > base_pages {
         own.raw() / pages == other.raw() / pages
     } else {
@@ -294,8 +294,8 @@ fn continues(
     pages >= base_pages
         && is_seen
         && other.raw() == own.raw().wrapping_add_signed(by)
-        && of_other.frame_of(other).raw() == of_own.frame_of(own).raw().wrapping_add_signed(by)
-        && (of_other.size, of_other.rights) == (of_own.size, of_own.rights)
+        && other_leaf.frame_of(other).raw() == own_leaf.frame_of(own).raw().wrapping_add_signed(by)
+        && (other_leaf.size, other_leaf.rights) == (own_leaf.size, own_leaf.rights)
         && table.used(other) == table.used(own)
 }
 
@@ -362,29 +362,29 @@ const SETTINGS: [(MixFill, u64, [u64; 2]); 4] = [
     (MixFill::Probed, 1, [2, 2]),
 ];
 
-/// Plays actions on the design and its twin, and compares every counter. Returns those of the design, which are of the
-/// first of [`SETTINGS`].
+/// Plays actions on the design and its twin, and compares every counter. Returns the design's counters with the first
+/// of [`SETTINGS`].
 fn compare_all(
     config: &MachineConfig,
     policy: &str,
     actions: &[(usize, Action)],
 ) -> Result<Counters, TestCaseError> {
-    let mut of_first = None;
+    let mut first_counters = None;
     for (fill, bundle_pages, sets) in SETTINGS {
         let mut config = config.clone();
         config.designs.set(MixTlbSettings { fill, bundle_pages });
         let FirstLevel::Split { l1d, .. } = &mut config.tlb.first else { unreachable!() };
         let arrays = [Some((l1d, "4k")), config.tlb.l2.as_mut().map(|level| (level, "main"))];
-        for (of, sets) in arrays.into_iter().zip(sets) {
-            let Some((level, name)) = of else { continue };
+        for (named, sets) in arrays.into_iter().zip(sets) {
+            let Some((level, name)) = named else { continue };
             let array = &mut level.arrays[name];
             array.entries = sets * array.ways.of(array.entries);
         }
         let machines = [machine("mix_tlb", &config, policy), naive(&config, policy)];
         let counters = twins::compare(&config, machines, actions)?;
-        of_first.get_or_insert(counters);
+        first_counters.get_or_insert(counters);
     }
-    Ok(of_first.unwrap())
+    Ok(first_counters.unwrap())
 }
 
 fn compare(
@@ -397,7 +397,7 @@ fn compare(
 
 twins::equals_twin!(compare);
 
-/// The start of the superpages of the tests below, and how many.
+/// The start of the superpages of the tests below, and their number.
 const FIRST: u64 = 0x40_0000_0000;
 const SUPERPAGES: u64 = 20;
 
@@ -410,7 +410,7 @@ fn protect(superpage: u64, superpages: u64, bits: u64) -> Step {
     Step::Event(Event::Protect { range, protection })
 }
 
-/// Maps the superpages, and loads from each, so that they have frames side by side.
+/// Maps the superpages, and loads from each, so that their frames are contiguous.
 fn mapped() -> Vec<Step> {
     let first = (0..SUPERPAGES).map(|superpage| FIRST + (superpage << 21));
     [vec![map(FIRST, SUPERPAGES << 9)], references(ItemKind::Load, first).collect()].concat()
@@ -424,7 +424,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         let address = FIRST + (superpage << 21) + (page << 12);
         references(kind, [address].into_iter()).next().unwrap()
     });
-    let change = (superpage, 1u64..4, 0usize..4).prop_map(|(superpage, count, what)| match what {
+    let change = (superpage, 1u64..4, 0usize..4).prop_map(|(superpage, count, kind)| match kind {
         0 => Step::Event(Event::Unmap { range: range(superpage, 1) }),
         1 => protect(superpage, count, 1),
         _ => protect(superpage, count, 3),
@@ -495,8 +495,8 @@ fn compared_events_occur() {
     }
 }
 
-/// Walks of loads from all 4 KiB of so many superpages, of which the first level knows nothing, without a second level;
-/// and the entries that hold superpages after that.
+/// Walks of loads from all base pages of `superpages` superpages that the first level does not hold, without a second
+/// level; and the number of entries with superpages afterwards.
 fn walks_and_entries(settings: MixTlbSettings, sets: u64, superpages: u64) -> (u64, u64) {
     let mut config = tiny(&["tlb.l2=none", "tlb.l1d.2m=none", "memory.bytes=4GiB"]);
     config.designs.set(settings);
@@ -521,11 +521,11 @@ fn superpage_is_in_every_set_that_it_needs() {
 #[test]
 fn contiguous_superpages_take_as_many_entries_as_without_mirrors() {
     let entries = |sets, superpages| walks_and_entries(MixTlbSettings::default(), sets, superpages);
-    // A walk sees eight of them.
+    // A walk sees eight superpages.
     for (sets, walks) in [(2, 1), (4, 1), (8, 1), (16, 2)] {
         assert_eq!(entries(sets, sets), (walks, sets));
     }
-    // A bundle has no more of them than there are sets.
+    // A bundle has no more superpages than there are sets.
     assert_eq!(entries(8, 16), (2, 16));
     assert_eq!(entries(16, 20), (3, 32));
 }

@@ -84,14 +84,14 @@ mod tests {
         let (page, frame) = (PageNumber::new(512 * 7), FrameNumber::new(512 * 9));
         let region = Leaf { page, frame, size: PageSize::HUGE, rights };
         let step = Step { at: PhysAddr::new(0), level: 2 };
-        let of = PageWithHoles {
+        let holed = PageWithHoles {
             region,
             used: (true, true),
             filter: 0b1000_0010,
             hole_steps: [step; 2],
             is_hole: false,
         };
-        let translation = Translation::perforated(&of, true);
+        let translation = Translation::perforated(&holed, true);
         let other = PageNumber::new(page.raw() + 70);
         assert!(translation.is_perforated() && !Translation::of(&region, true).is_perforated());
         assert_eq!(translation.region(), Translation::of(&region, true));
@@ -103,7 +103,7 @@ mod tests {
         let part = translation.part_of_region(other);
         assert_eq!((part.size, part.entry.frame()), (PageSize::BASE, frame.plus(70)));
         assert!(part.entry.permits(true) && !part.is_perforated());
-        let clean = Translation::perforated(&of, false);
+        let clean = Translation::perforated(&holed, false);
         assert!(!clean.entry.permits(true) && clean.with_dirty() == translation);
     }
 

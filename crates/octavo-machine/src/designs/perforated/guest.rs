@@ -12,10 +12,9 @@
 //!   region. The page that backs it may still be a hole of the host.
 //! - A perforated guest page backed by base pages of the host is splintered: TLBs hold base pages, or the
 //!   guest half. The bits are then the guest's alone.
-//! - Until the bits are known, the walk only inspects the host's page behind the guest's region and demands
-//!   nothing: the base page may be a hole, and its place in the region may belong to another owner. If the
-//!   host has mapped nothing there, the bits are not cached, since a later mapping may have holes without an
-//!   invalidation.
+//! - Until the bits are known, the walk only inspects the host's page behind the guest's region and does not have the
+//!   host map one: the base page may be a hole, and its place in the region may belong to another owner. If the host
+//!   has mapped nothing there, the bits are not cached, since a later mapping may have holes without an invalidation.
 
 use octavo_types::{Access, PageNumber, PageSize, PhysAddr};
 
@@ -26,14 +25,14 @@ use crate::tlb::Translation;
 
 /// The guest-physical page at a base page's place in the region of its page.
 fn region_page(env: &Env, page: PageNumber) -> Option<PageNumber> {
-    let own = own_page(env, page).map(|of| of.region);
+    let own = own_page(env, page).map(|perforated| perforated.region);
     Some(guest_page(own.or_else(|| env.table().leaf(page))?.frame_of(page)))
 }
 
 /// As [`read_bitmap`](super::walk::read_bitmap).
 pub fn read_bitmaps(env: &mut Env, page: PageNumber) -> Option<bool> {
-    if let Some(of) = own_page(env, page) {
-        let at = env.os().memory().frames.hole_bitmaps().line_of(of.region.frame);
+    if let Some(own) = own_page(env, page) {
+        let at = env.os().memory().frames.hole_bitmaps().line_of(own.region.frame);
         let (start, cost) = env
             .with_host_port(|host, port| host.place_by_register(guest_page(at.frame()), port))?;
         let at = PhysAddr::new(start.raw() + (at.raw() - at.frame().start().raw()));
@@ -54,13 +53,13 @@ pub fn read_bitmaps(env: &mut Env, page: PageNumber) -> Option<bool> {
 pub fn bitmap_word(env: &Env, page: PageNumber) -> u32 {
     let Some(backing) = region_page(env, page) else { return 0 };
     let bitmaps = env.os().memory().frames.hole_bitmaps();
-    let own = own_page(env, page).map_or(0, |of| bitmaps.word(of.region.frame_of(page)));
+    let own = own_page(env, page).map_or(0, |perforated| bitmaps.word(perforated.region.frame_of(page)));
     own | host::bitmap_word(env.host(), backing)
 }
 
 /// As [`use_part`](super::walk::use_part).
 pub fn use_part(env: &mut Env, page: PageNumber, kind: Access) -> Option<PartAccess> {
-    if own_page(env, page).is_some_and(|of| of.is_hole) {
+    if own_page(env, page).is_some_and(|perforated| perforated.is_hole) {
         return Some(PartAccess::Faulted);
     }
     let walk = env.table_walk(page);
@@ -112,13 +111,13 @@ pub fn walk_hole(
     }
     let mut entry = walk.steps().last().expect("a walk reads the root's entry").at;
     let own = own_page(env, page);
-    if let Some(of) = own.filter(|of| Translation::perforated(of, false).may_be_hole(page)) {
+    if let Some(own) = own.filter(|own| Translation::perforated(own, false).may_be_hole(page)) {
         let at = (env.asid(), page);
-        for step in hole_entries(&walk, of.hole_steps, env.walk_caches(), at, false) {
+        for step in hole_entries(&walk, own.hole_steps, env.walk_caches(), at, false) {
             env.read_guest_entry(step, &mut latency_cycles)?;
         }
-        if of.is_hole {
-            entry = of.hole_steps[1].at;
+        if own.is_hole {
+            entry = own.hole_steps[1].at;
         }
     }
     env.charge_walk_part(latency_cycles, continues_walk);

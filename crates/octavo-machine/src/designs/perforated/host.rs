@@ -57,9 +57,9 @@ fn walk_hole(
     let HostAccess { page, stores, is_new, .. } = *access;
     host.begin_part_walk(is_new);
     let walk = host.table().walk(page);
-    let Some(of) = page_of(host, page) else { return Ok(None) };
+    let Some(perforated) = page_of(host, page) else { return Ok(None) };
     let caches = host.walk_caches(port);
-    for at in hole_entries(&walk, of.hole_steps, caches, (Asid::ONLY, page), is_new) {
+    for at in hole_entries(&walk, perforated.hole_steps, caches, (Asid::ONLY, page), is_new) {
         *latency_cycles += host.read_entry(at, port);
     }
     use_part(host, page, stores, port, latency_cycles)
@@ -75,13 +75,13 @@ pub fn use_part(
     latency_cycles: &mut u32,
 ) -> Result<Option<Translation>, OutOfMemory> {
     let walk = host.table().walk(page);
-    let hole = page_of(host, page).filter(|of| of.is_hole);
+    let hole = page_of(host, page).filter(|perforated| perforated.is_hole);
     let Some(WalkedPage { translation, is_marked }) = host.finish_walk(&walk, page, stores) else {
         host.fault_in_walk(page, stores)?;
         return Ok(None);
     };
     let entry = walk.steps().last().expect("a walk reads the root's entry");
-    let at = hole.map_or(entry.at, |of| of.hole_steps[1].at);
+    let at = hole.map_or(entry.at, |perforated| perforated.hole_steps[1].at);
     *latency_cycles += host.write_if(is_marked, at, port);
     Ok(Some(translation))
 }
@@ -90,18 +90,18 @@ pub fn use_part(
 /// hole of it.
 pub fn is_in_large_page(host: &Host, page: PageNumber) -> bool {
     match page_of(host, page) {
-        Some(of) => !of.is_hole,
+        Some(perforated) => !perforated.is_hole,
         None => host.table().leaf(page).is_some_and(|leaf| leaf.size >= PageSize::HUGE),
     }
 }
 
 /// The first address of the host's perforated page that holds a guest-physical page, if any.
 pub fn region(host: &Host, page: PageNumber) -> Option<PhysAddr> {
-    page_of(host, page).map(|of| of.region.frame.start())
+    page_of(host, page).map(|perforated| perforated.region.frame.start())
 }
 
 /// The bitmap word of the host around a guest-physical page; 0 outside perforated pages.
 pub fn bitmap_word(host: &Host, page: PageNumber) -> u32 {
-    let frame = page_of(host, page).map(|of| of.region.frame_of(page));
+    let frame = page_of(host, page).map(|perforated| perforated.region.frame_of(page));
     frame.map_or(0, |frame| host.frames().hole_bitmaps().word(frame))
 }

@@ -50,7 +50,7 @@ pub use policy::{PERFORATED_PAGES, PerforatedConfig};
 use second_level::{EntryKinds, L2Entry, WORD_PAGES, second_level};
 use walk::PartAccess;
 
-/// Perforated pages, and its variants without filters.
+/// Perforated pages, and variants without filters.
 #[rustfmt::skip]
 pub const FAMILY: Family = Family {
     policies: &[PolicyEntry::new::<PerforatedConfig>("perforated", "huge pages, with holes where a region is not all free or not all used alike")],
@@ -113,7 +113,7 @@ pub struct Perforated {
 
 /// The outcome of a second-level look-up.
 enum L2Lookup {
-    /// As of other pages. A hole whose walk ended in a fault is a permission miss.
+    /// As for other pages. A hole whose walk ended in a fault is a permission miss.
     Complete(Lookup),
     /// The page is perforated, and the bitmap word is missing.
     BitmapMiss,
@@ -223,10 +223,10 @@ impl Perforated {
             if is_cached {
                 self.fill_l2(asid, page, translation);
             }
-            let look_up_hole =
+            let known =
                 if has_no_bits { None } else { self.look_up_hole(env, page, &translation) };
             has_no_bits = false;
-            let (is_hole, has_changed) = match look_up_hole {
+            let (is_hole, has_changed) = match known {
                 Some(is_hole) => (is_hole, false),
                 None => {
                     let (fetched, has_changed) = env
@@ -339,14 +339,14 @@ impl Perforated {
 
     /// Removes the entries that overlap any of these pages, and returns their number.
     fn remove_entries(&mut self, asid: Asid, pages: &Pages) -> u64 {
-        let of_second = self.l2.as_mut().map_or(0, |l2| l2.invalidate(asid, pages));
-        (self.l1.invalidate(asid, pages) + of_second) as u64
+        let removed_from_l2 = self.l2.as_mut().map_or(0, |l2| l2.invalidate(asid, pages));
+        (self.l1.invalidate(asid, pages) + removed_from_l2) as u64
     }
 }
 
 /// A page as the second level holds it.
-fn held(of: Translation) -> Translation<L2Entry> {
-    Translation { size: of.size, entry: L2Entry::of_page(of.entry) }
+fn held(translation: Translation) -> Translation<L2Entry> {
+    Translation { size: translation.size, entry: L2Entry::of_page(translation.entry) }
 }
 
 /// The bit of a base page in its bitmap word.

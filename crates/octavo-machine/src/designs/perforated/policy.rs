@@ -45,7 +45,7 @@ pub const PERFORATED_PAGES: Capability = Capability("pages of 2 MiB with holes")
 pub struct PerforatedConfig {
     /// Maximum unmovable share of a chosen region, in percent, exclusive.
     pub max_immovable_percent: u8,
-    /// Maximum number of its eighths with unmovable frames.
+    /// Maximum number of the region's eighths with unmovable frames.
     pub max_filter_bits: u8,
     /// When holes get a page.
     pub hole_pages: ReserveWhen,
@@ -183,7 +183,8 @@ impl PerforatedPolicy {
                 return memory.fill_hole(process, page, fault.vma.rights);
             }
         }
-        let place = memory.process(process).table.holes_of(page).map(|of| of.0.frame_of(page));
+        let place =
+            memory.process(process).table.holes_of(page).map(|(region, _)| region.frame_of(page));
         if place.is_some_and(|at| memory.frames.allocate_at(at, Order::BASE, Owner::Data)) {
             return memory.fill_hole(process, page, fault.vma.rights);
         }

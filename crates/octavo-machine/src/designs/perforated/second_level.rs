@@ -118,9 +118,9 @@ impl Tlb<L2Entry> {
         if pages.end - pages.start < huge {
             return false;
         }
-        self.arrays().flat_map(PageArray::entries).any(|(of, first, order, entry)| {
+        self.arrays().flat_map(PageArray::entries).any(|(entry_asid, first, order, entry)| {
             let is_inside = pages.start <= first.raw() && first.raw() + huge <= pages.end;
-            of == asid
+            entry_asid == asid
                 && is_inside
                 && matches!(entry, L2Entry::Page(page) if is_perforated(order, page))
         })

@@ -31,7 +31,7 @@ pub struct Pages;
 
 impl CompositePages for Pages {
     fn entry(&self, table: &PageTable, page: PageNumber) -> Option<Translation> {
-        table.page_with_holes(page).map(|of| Translation::perforated(&of, of.used.1))
+        table.page_with_holes(page).map(|own| Translation::perforated(&own, own.used.1))
     }
 
     fn is_composite(&self, translation: &Translation) -> bool {
@@ -89,12 +89,12 @@ impl CompositePages for Pages {
     }
 
     fn report_memory(&self, component: &str, memory: &Memory, counters: &mut Counters) {
-        let of = &memory.counters;
+        let counts = &memory.counters;
         for (name, value) in [
-            ("perforations", of.pages_with_holes),
-            ("punches", of.punches),
-            ("patches", of.patches),
-            ("hole_shootdowns", of.hole_shootdowns),
+            ("perforations", counts.pages_with_holes),
+            ("punches", counts.punches),
+            ("patches", counts.patches),
+            ("hole_shootdowns", counts.hole_shootdowns),
         ] {
             counters.add(component, name, value);
         }
@@ -116,17 +116,17 @@ pub fn hole_entries<'w>(
 ) -> impl Iterator<Item = PhysAddr> + use<'w> {
     let addr = page_start(page);
     let by_shadow = VirtAddr::new(addr.raw() | SHADOW);
-    let knows = caches.at(asid, by_shadow, LEVEL).is_some();
-    let from = match is_new && !knows {
+    let is_cached = caches.at(asid, by_shadow, LEVEL).is_some();
+    let from = match is_new && !is_cached {
         true => caches.deepest_from(asid, addr, LEVEL + 1).map_or(u8::MAX, |(level, ())| level),
         false => 0,
     };
     let above = walk.steps().iter().filter(move |step| LEVEL < step.level && step.level < from);
     above.clone().for_each(|step| caches.fill(asid, addr, step.level, ()));
-    if !knows {
+    if !is_cached {
         caches.fill(asid, by_shadow, LEVEL, ());
     }
-    above.map(|step| step.at).chain((!knows).then_some(shadow.at)).chain([last.at])
+    above.map(|step| step.at).chain((!is_cached).then_some(shadow.at)).chain([last.at])
 }
 
 /// Reads the line of the hole bitmap with the bits of the perforated page around a base page through the
@@ -171,7 +171,7 @@ pub fn use_part(env: &mut Env, page: PageNumber, kind: Access) -> Option<PartAcc
         return guest::use_part(env, page, kind);
     }
     let walk = env.table_walk(page);
-    if own_page(env, page).is_some_and(|of| !of.is_hole)
+    if own_page(env, page).is_some_and(|own| !own.is_hole)
         && let Some(WalkedPage { translation, is_marked }) = env.finish_walk(&walk, page, kind)
     {
         let entry = walk.steps().last().expect("a walk reads the root's entry");

@@ -1,27 +1,27 @@
 //! POM-TLB, a TLB in a part of memory (Ryoo, Gulur, Song and John, "Rethinking TLB Designs in Virtualized
-//! Environments", ISCA 2017): a third TLB level of 16 MiB (`pom_tlb.bytes`) that all cores share and that the data caches hold
-//! lines of.
+//! Environments", ISCA 2017): a third TLB level of 16 MiB (`pom_tlb.bytes`) that all cores share, with lines in the
+//! data caches.
 //!
 //! - It has a table for 4 KiB pages and one for 2 MiB pages, each set-associative with [`WAYS`] entries of
-//!   [`ENTRY_BYTES`] bytes to a set: a set fills a line of 64 bytes, so that one read gives all of it. An
-//!   entry has the process as part of its tag, so that a context switch keeps it.
-//! - After a miss of the second level, or a hit that does not permit the access, a predictor gives the size of the page, one bit for each of
-//!   [`PREDICTORS`] regions of 2 MiB, modulo; the set of that size is read through the data caches. A hit
-//!   fills the second and the first level. After a miss, also of a wrongly predicted size, the page table is
-//!   walked, and the page is written to the table and its size to the predictor.
+//!   [`ENTRY_BYTES`] bytes to a set: a set fills a line of 64 bytes, so that one read returns the whole set. The tag of
+//!   an entry includes the process, so that a context switch keeps it.
+//! - After a miss of the second level, or a hit that does not permit the access, a predictor gives the size of the
+//!   page, one bit for each of [`PREDICTORS`] regions of 2 MiB, modulo; the set of that size is read through the data
+//!   caches. A hit fills the second and the first level. After a miss, also of a wrongly predicted size, the page table
+//!   is walked, the page is written to its table, and its size to the predictor.
 //! - In a guest, entries translate guest-virtual to host-physical pages, so that a hit takes the place of a
 //!   whole two-dimensional walk. The tables lie in the host's memory.
-//! - An invalidation drops the entries of its pages from the tables, once: what a core writes afterwards stays
+//! - An invalidation drops the entries of its pages from the tables, once: entries that a core writes afterwards stay
 //!   when the other cores receive the same invalidation.
 //!
-//! Assumptions: each core has a predictor of its own, which expects small pages at first and which context
-//! switches and invalidations do not change. Every walked page is written and corrects it. Each table has half of the memory; they are a 64th of the machine's memory at most,
-//! rounded down to a power of two. The set is the page number modulo the number of sets; replacement is LRU. A
-//! page of 1 GiB is held in parts of 2 MiB, of which a hit fills one. Reads enter the caches where walks do, and begin after the
-//! second-level look-up; a first-level entry that does not permit a store is walked for at once. Where TLBs hold guest
-//! halves of translations, so do the tables. Writes of fills go through the caches off the critical path, and those of
-//! invalidations are counted only. The predictor of cache bypasses is left out: every read goes through the
-//! caches.
+//! Assumptions: each core has a predictor of its own, which expects small pages at first and which context switches and
+//! invalidations do not change. Every walked page is written to its table and corrects the predictor. Each table has
+//! half of the memory; together they take at most a 64th of the machine's memory, rounded down to a power of two. The
+//! set is the page number modulo the number of sets; replacement is LRU. A page of 1 GiB is held in parts of 2 MiB, of
+//! which a hit fills one. Reads enter the caches where walks do, and begin after the second-level look-up; a
+//! first-level entry that does not permit a store is walked for at once. If TLBs hold guest halves of translations, so
+//! do the tables. Writes of fills go through the caches off the critical path, and those of invalidations are only
+//! counted. The predictor of cache bypasses is left out: every read goes through the caches.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -67,7 +67,7 @@ pub const WAYS: u64 = 4;
 pub const ENTRY_BYTES: u64 = 16;
 /// Bits of the size predictor.
 pub const PREDICTORS: usize = 512;
-/// The part of memory that the tables take at most.
+/// The tables take at most one part in this many of memory.
 const SHARE: u64 = 64;
 const SET_BYTES: u64 = WAYS * ENTRY_BYTES;
 /// The page sizes of the tables.
@@ -121,7 +121,7 @@ struct Receipt {
 }
 
 impl Table {
-    /// Empty tables of so many bytes together in these frames.
+    /// Empty tables of `bytes` bytes together, in these frames.
     fn new(frames: &[FrameNumber], bytes: u64, instructions: Instructions) -> Self {
         let table = || SetArray::new(geometry(bytes), Replacement::Lru, instructions);
         Table { frames: frames.into(), sizes: [table(), table()], receipts: Vec::new() }
@@ -137,18 +137,18 @@ impl Table {
     }
 
     /// The translation of a base page by an entry of this size.
-    fn look_up(&mut self, size: usize, of: Asid, page: PageNumber) -> Option<Translation> {
+    fn look_up(&mut self, size: usize, asid: Asid, page: PageNumber) -> Option<Translation> {
         let (set, _) = self.place(size, page);
-        let entry = *self.sizes[size].look_up(set, key(size, of, page))?;
+        let entry = *self.sizes[size].look_up(set, key(size, asid, page))?;
         Some(Translation { size: SIZES[size], entry })
     }
 
     /// Puts a page, or the part of it that an entry holds, into its set. Returns the address of the line.
-    fn fill(&mut self, of: Asid, page: PageNumber, translation: Translation) -> PhysAddr {
+    fn fill(&mut self, asid: Asid, page: PageNumber, translation: Translation) -> PhysAddr {
         let size = usize::from(is_huge(&translation));
         let entry = translation.part(page, SIZES[size]).entry;
         let (set, at) = self.place(size, page);
-        self.sizes[size].insert(set, key(size, of, page), entry);
+        self.sizes[size].insert(set, key(size, asid, page), entry);
         at
     }
 
@@ -191,15 +191,15 @@ impl Table {
     }
 }
 
-fn key(size: usize, of: Asid, page: PageNumber) -> u64 {
-    of.tag(page.raw() >> SIZES[size].base_shift())
+fn key(size: usize, asid: Asid, page: PageNumber) -> u64 {
+    asid.tag(page.raw() >> SIZES[size].base_shift())
 }
 
 fn is_huge(translation: &Translation) -> bool {
     translation.size >= PageSize::HUGE
 }
 
-/// The tag of a process' entries; `None` where it has too high a number for one, and uses no table.
+/// The tag of a process' entries; `None` if its number is too high for one: the process then uses no table.
 fn tag(process: ProcessId) -> Option<Asid> {
     Asid::new(process.0)
 }
@@ -290,11 +290,11 @@ impl PomTlb {
 
     /// Reads the set of the predicted size.
     fn look_up(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
-        let Some(of) = tag(env.process()) else { return Lookup::Miss };
+        let Some(asid) = tag(env.process()) else { return Lookup::Miss };
         let size = usize::from(self.predicts_huge[region(page)]);
         let (at, found) = {
             let mut table = self.table();
-            (table.place(size, page).1, table.look_up(size, of, page))
+            (table.place(size, page).1, table.look_up(size, asid, page))
         };
         let latency_cycles = env.read_memory(at);
         env.charge_lookup(latency_cycles);
@@ -312,8 +312,8 @@ impl PomTlb {
     ) -> Option<Translation> {
         let translation = self.walk(env, page, access, is_clean)?;
         self.tlbs.fill_l2(env.asid(), page, translation, held);
-        if let Some(of) = tag(env.process()) {
-            let at = self.table().fill(of, page, translation);
+        if let Some(asid) = tag(env.process()) {
+            let at = self.table().fill(asid, page, translation);
             env.write_memory(at);
             self.counts.fills += 1;
             let predicted = &mut self.predicts_huge[region(page)];

@@ -1,5 +1,5 @@
-//! The slow, obvious twin of POM-TLB: its tables are lists in order of last use, its predictor is a map, its
-//! counts are plain. The tests compare every counter of both, and check laws of the design.
+//! The slow, obvious twin of POM-TLB: its tables are lists in order of last use, its predictor is a map, and its
+//! counters are plain numbers. The tests compare every counter of both, and check laws of the design.
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
@@ -273,11 +273,11 @@ proptest! {
             let hardware = ["conventional", "pom_tlb"];
             let machines = hardware.map(|hardware| machine(hardware, &config, policy));
             let counters = counted(&config, machines.into(), &actions);
-            let of_tlbs = |counters: &Counters| -> Vec<_> {
+            let tlb_counters = |counters: &Counters| -> Vec<_> {
                 let all = counters.iter().filter(|(component, ..)| component.starts_with("tlb.l"));
                 all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
             };
-            prop_assert_eq!(of_tlbs(&counters[0]), of_tlbs(&counters[1]));
+            prop_assert_eq!(tlb_counters(&counters[0]), tlb_counters(&counters[1]));
             let get = |at: usize, component, counter| counters[at].get(component, counter).unwrap();
             let [before, after] = [0, 1].map(|at| get(at, "walker", "walks"));
             let reads = get(1, "tlb.pom", "accesses");
@@ -332,10 +332,10 @@ fn four_pages_of_a_set_stay(config: &MachineConfig) {
     for (policy, size) in [("base", PageSize::BASE), ("thp", PageSize::HUGE)] {
         for (pages, hits) in [(4, 44), (5, 40)] {
             let first = 0x4000_0000;
-            let of_set = (0..pages).map(|page| first + page * sets * size.bytes());
+            let in_set = (0..pages).map(|page| first + page * sets * size.bytes());
             // Other sets' pages, which the TLBs hold afterwards.
             let others = (1..=40).map(|page| first + page * size.bytes());
-            let addresses: Vec<_> = of_set.chain(others).collect();
+            let addresses: Vec<_> = in_set.chain(others).collect();
             let maps = addresses.iter().map(|addr| map(*addr, size.bytes() >> 12));
             let pass = || references(ItemKind::Load, addresses.clone().into_iter());
             let runs = [run(maps.chain(pass()).collect()), run(pass().collect())];

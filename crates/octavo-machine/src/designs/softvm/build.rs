@@ -143,8 +143,8 @@ impl<T: Translator> Softvm<T> {
         let config = *machine.designs.get::<SoftvmConfig>();
         let line_bytes = machine.cache.line_bytes;
         // A TLB translates whole pages.
-        let of_tlb = PageSize::BASE.bytes();
-        let entry_bytes = if T::LOOKS_UP { of_tlb } else { config.kernel.protection_bytes };
+        let page_bytes = PageSize::BASE.bytes();
+        let entry_bytes = if T::LOOKS_UP { page_bytes } else { config.kernel.protection_bytes };
         let table = if T::READS_TABLES { config.kernel.table } else { TableKind::TwoTier };
         let event_injection = EventInjector::new(config.rates);
         Ok(Softvm {

@@ -49,12 +49,12 @@ impl EventInjector {
 
     /// The next due event, with a pseudo-random number.
     pub fn next(&mut self) -> Option<(InjectedEvent, u64)> {
-        for ((what, rate), done) in self.per_billion.iter().zip(&mut self.done) {
+        for ((event, rate), done) in self.per_billion.iter().zip(&mut self.done) {
             let due = u128::from(self.instructions) * u128::from(*rate) / 1_000_000_000;
             if u128::from(*done) < due {
                 *done += 1;
                 // The golden ratio spreads consecutive numbers far apart.
-                return Some((*what, done.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32));
+                return Some((*event, done.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32));
             }
         }
         None

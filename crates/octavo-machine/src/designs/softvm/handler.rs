@@ -1,10 +1,10 @@
 //! The miss handler: instructions fetched through the simulated caches, and loads of page-table entries that
 //! pass through them (sections 4.2 and 5.2).
 //!
-//! It runs at cacheable physical addresses, so that its own misses raise no exception. Each run fetches all
-//! of its instructions in order and then loads. There are two routines, one for program misses and one for
-//! misses of the first routine (step 2 of Figure 7); like PowerPC's exception vectors they are 256 bytes
-//! apart, or further if they are longer. The lines that they load belong to a frame that nothing else uses.
+//! The handler runs at cacheable physical addresses, so that its own misses raise no exception. Each run fetches all of
+//! its instructions in order and then loads. There are two routines, the first for program misses and the second for
+//! misses of the first (step 2 of Figure 7); like PowerPC's exception vectors they are 256 bytes apart, or further if
+//! they are longer. The lines that they load are recorded with a frame that nothing else uses.
 
 use octavo_hw::{GlobalAddr, L1Lookup, L2Lookup, VirtualCaches};
 use octavo_types::{FrameNumber, PhysAddr};
@@ -30,8 +30,10 @@ type Routine = Box<[(GlobalAddr, u32)]>;
 
 /// The handler's routines.
 pub struct Handler {
-    of_programs: Routine,
-    of_handlers: Routine,
+    /// For program misses.
+    first: Routine,
+    /// For misses of the first routine.
+    second: Routine,
     /// log2 of the bytes per page-table entry.
     page_log2: u32,
 }
@@ -43,7 +45,7 @@ impl Handler {
         let bytes = u64::from(instructions) * INSTRUCTION_BYTES;
         let apart = bytes.next_multiple_of(VECTOR_BYTES);
         let routine = |at| lines(at, instructions, line_log2);
-        Handler { of_programs: routine(VECTOR), of_handlers: routine(VECTOR + apart), page_log2 }
+        Handler { first: routine(VECTOR), second: routine(VECTOR + apart), page_log2 }
     }
 
     /// The global address of the UPTE of an address.
@@ -58,11 +60,11 @@ impl Handler {
     /// Translates an address: loads the UPTE by its virtual address. If it misses all caches, the second
     /// routine loads the root's entry and through it the UPTE, and the first routine goes on (Figure 7).
     pub fn translate(&self, caches: &mut VirtualCaches, events: &mut Events, addr: GlobalAddr) {
-        fetch(&self.of_programs, caches, events);
+        fetch(&self.first, caches, events);
         let entry = self.user_entry(addr);
         if load(caches, events, entry) == L2Lookup::Miss {
             events.data_misses += 1;
-            fetch(&self.of_handlers, caches, events);
+            fetch(&self.second, caches, events);
             load_physical(caches, events, self.root_entry(addr));
             events.entry_loads += 1;
             fill(caches, DATA, entry);
@@ -76,7 +78,7 @@ impl Handler {
         events: &mut Events,
         entries: impl IntoIterator<Item = PhysAddr>,
     ) {
-        fetch(&self.of_programs, caches, events);
+        fetch(&self.first, caches, events);
         for entry in entries {
             load_physical(caches, events, address_map::physical(entry));
         }
@@ -104,10 +106,10 @@ impl Handler {
         addr: GlobalAddr,
         is_mapped: bool,
     ) {
-        fetch(&self.of_programs, caches, events);
+        fetch(&self.first, caches, events);
         if !is_mapped {
             events.data_misses += 1;
-            fetch(&self.of_handlers, caches, events);
+            fetch(&self.second, caches, events);
             load_physical(caches, events, self.root_entry(addr));
         }
         load_physical(caches, events, self.user_entry(addr));
@@ -173,8 +175,8 @@ mod tests {
     fn routine_of_ten_instructions_spans_three_lines() {
         let handler = Handler::new(10, 4, 12);
         let at = |addr: u64| address_map::physical(PhysAddr::new(1 << 42 | addr));
-        assert_eq!(*handler.of_programs, [(at(0x1000), 3), (at(0x1010), 3), (at(0x1020), 1)]);
-        assert_eq!(handler.of_handlers[0], (at(0x1100), 3));
-        assert_eq!(Handler::new(65, 6, 12).of_handlers[0].0, at(0x1200));
+        assert_eq!(*handler.first, [(at(0x1000), 3), (at(0x1010), 3), (at(0x1020), 1)]);
+        assert_eq!(handler.second[0], (at(0x1100), 3));
+        assert_eq!(Handler::new(65, 6, 12).second[0].0, at(0x1200));
     }
 }

@@ -212,10 +212,10 @@ impl<T: Translator> Softvm<T> {
         env: &mut Env,
         page: (PageOf, GlobalAddr),
         leaf: (FrameNumber, bool),
-        how: (usize, bool),
+        usage: (usize, bool),
     ) -> Option<bool> {
         let aliases = self.config.kernel.aliases;
-        let claimed = self.pages.claim(&mut self.caches, page, leaf, how, aliases);
+        let claimed = self.pages.claim(&mut self.caches, page, leaf, usage, aliases);
         self.drain_swept();
         match claimed {
             Ok(may_store) => Some(may_store),
@@ -256,9 +256,9 @@ impl<T: Translator> Softvm<T> {
             self.event_injection.execute(access.lookups());
             return;
         }
-        while let Some((what, chance)) = self.event_injection.next() {
+        while let Some((event, chance)) = self.event_injection.next() {
             let Some(line) = self.pages.line_in_use(&self.caches, chance) else { continue };
-            match what {
+            match event {
                 InjectedEvent::Protection => self.pages.revoke_store(&mut self.caches, line),
                 InjectedEvent::Dma => self.pages.flush(&mut self.caches, line),
             }

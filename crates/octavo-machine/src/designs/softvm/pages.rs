@@ -236,7 +236,7 @@ impl Pages {
     fn pages_in(&self, (process, range): (ProcessId, &vmas::Pages)) -> Vec<PageOf> {
         let asked = range.end - range.start;
         let mut found: Vec<PageOf> = if asked > self.by_user.len() as u64 {
-            let is_in = |of: &PageOf| of.process == process && range.contains(&of.page.raw());
+            let is_in = |user: &PageOf| user.process == process && range.contains(&user.page.raw());
             self.by_user.keys().copied().filter(is_in).collect()
         } else {
             let pages = range.clone().map(|page| PageOf { process, page: PageNumber::new(page) });
@@ -298,9 +298,9 @@ impl Pages {
                 for user in users {
                     self.by_user.remove(&user);
                 }
-                let of_frame = self.by_frame.get_mut(&frame).expect("a page of it has lines");
-                of_frame.retain(|other| *other != at);
-                if of_frame.is_empty() {
+                let pages = self.by_frame.get_mut(&frame).expect("a page of it has lines");
+                pages.retain(|other| *other != at);
+                if pages.is_empty() {
                     self.by_frame.remove(&frame);
                 }
             }

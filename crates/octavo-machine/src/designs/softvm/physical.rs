@@ -77,8 +77,8 @@ impl Physical {
         let translation = self.resolve(env, page, access)?;
         // A page fault changes no VMA, so that regions stay valid.
         self.apply_pending();
-        let of = PageOf { process: env.process(), page };
-        let entry = Entry::new(of, translation.frame_of(page), translation.entry.is_writable());
+        let user = PageOf { process: env.process(), page };
+        let entry = Entry::new(user, translation.frame_of(page), translation.entry.is_writable());
         let parts = (&mut self.caches, &self.handler, &mut self.events);
         self.tlb.refill(parts, access.side(), addr, entry);
         self.write_back();

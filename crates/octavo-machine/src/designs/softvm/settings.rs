@@ -1,4 +1,4 @@
-//! `[softvm]`: the settings of machines with virtual caches, and what they must be like.
+//! `[softvm]`: the settings of machines with virtual caches, and their checks.
 
 use octavo_config::check::{
     IsLater, SizedArray, check_geometry, check_latency, check_range,
@@ -21,9 +21,9 @@ const MAX_TLB_ENTRIES: u64 = 65_536;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct SoftvmConfig {
-    /// The first level of virtual caches: one for instructions and one for data, each like this.
+    /// The first level of virtual caches: two equal ones, for instructions and for data.
     pub l1: VirtualCacheLevel,
-    /// The second level: the same.
+    /// The second level: two equal caches, too.
     pub l2: VirtualCacheLevel,
     /// Settings of the operating system.
     pub kernel: KernelConfig,
@@ -40,22 +40,22 @@ pub struct SoftvmConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SoftvmRates {
-    /// The right to store is taken from `kernel.protection_bytes` bytes (section 5.4, Table 5).
+    /// Store permission is revoked for `kernel.protection_bytes` bytes (section 5.4, Table 5).
     pub protections_per_billion: u32,
-    /// A page is transferred by a device, which has the caches flushed of it (section 4.3).
+    /// A device transfers a page, after the caches are flushed of its lines (section 4.3).
     pub dma_pages_per_billion: u32,
 }
 
-/// One virtual cache; there are two of each.
+/// A virtual cache. A level has two equal ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VirtualCacheLevel {
-    /// How much each holds: whole lines.
+    /// Bytes of each cache: whole lines.
     pub bytes: u64,
     /// Lines of a set.
     pub ways: Ways,
-    /// Bytes of a line; none for those of the level before, and `cache.line_bytes` before the first.
+    /// Bytes of a line; by default those of the level before, in the first level `cache.line_bytes`.
     pub line_bytes: Option<u64>,
-    /// Which line of a full set is evicted.
+    /// The replacement policy.
     pub replacement: Replacement,
 }
 
@@ -63,31 +63,31 @@ pub struct VirtualCacheLevel {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KernelConfig {
-    /// Instructions of the handler of a miss, of four bytes each, its loads among them.
+    /// Instructions of the miss handler, its loads among them, of four bytes each.
     pub handler_instructions: u32,
-    /// How the page tables are organised that the handler of a cache miss reads.
+    /// The organisation of the page tables that the miss handler reads.
     pub table: TableKind,
-    /// How the frame of a dirty line is known that is written back.
+    /// How the frame of a dirty line is found for a write-back.
     pub write_back: WriteBackTranslation,
-    /// When the lines of a page get a right that the page has got.
+    /// When the lines of a page get a permission that the page has gained.
     pub increase: IncreasedRights,
-    /// Where memory that is shared lies in the global address space.
+    /// The global addresses of shared memory.
     pub sharing: Sharing,
     /// The handling of synonyms: frames with several global addresses, one of which is stored to.
     pub aliases: Aliasing,
-    /// Bytes that are protected alike: a page, or down to a line (section 4.3). Each has an entry of its own
-    /// in the page table.
+    /// Bytes of a unit of protection: a page, or down to a line (section 4.3). Each unit has an entry of its own in the
+    /// page table.
     #[serde(with = "written::bytes")]
     pub protection_bytes: u64,
 }
 
-/// Where memory lies in the global address space that several may map (section 4.3, shared memory).
+/// The global addresses of memory that several processes may map (section 4.3, shared memory).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
     /// One address for all mappings.
     Global,
-    /// At an address for each mapping: each is another's alias.
+    /// One address for each mapping: they are aliases of one another.
     Aliased,
 }
 
@@ -95,13 +95,13 @@ pub enum Sharing {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aliasing {
-    /// The caches are swept for the others.
+    /// The caches are swept for lines of the other addresses.
     Sweep,
     /// The operating system would have refused such a mapping: the machine stops.
     Refuse,
 }
 
-/// How page tables are organised that the handler of a cache miss reads (sections 4.2 and 4.3).
+/// The organisation of the page tables that the miss handler reads (sections 4.2 and 4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TableKind {
@@ -111,21 +111,21 @@ pub enum TableKind {
     Hierarchical,
     /// An entry for each frame, found by a hash.
     Inverted,
-    /// A tree whose entries skip what is the same for all pages behind them.
+    /// A tree whose entries skip the address bits that are equal for all pages below them.
     Guarded,
 }
 
-/// How the frame of a dirty line is known that is written back (section 5.3).
+/// How the frame of a dirty line is found for a write-back (section 5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteBackTranslation {
     /// The handler translates its address again.
     Again,
-    /// The line has it.
+    /// The line keeps the frame.
     Kept,
 }
 
-/// When lines get a right that their page has got (section 5.4).
+/// When lines get a permission that their page has gained (section 5.4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IncreasedRights {
@@ -135,36 +135,36 @@ pub enum IncreasedRights {
     Eager,
 }
 
-/// Cycles of what happens beyond a hit in the first level (sections 5.2 and 5.4).
+/// Cycles of events beyond a hit in the first level (sections 5.2 and 5.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SoftvmCycles {
-    /// The second level is accessed.
+    /// An access to the second level.
     pub l2_cycles: u32,
-    /// Memory is accessed.
+    /// An access to memory.
     pub memory_cycles: u32,
-    /// The handler runs, and what it loads is in the first level.
+    /// A run of the handler whose loads hit the first level.
     pub handler_cycles: u32,
-    /// Hardware that translates behind the caches makes an address and looks for it in them: one step. The
-    /// paper says nothing of it; 2 is assumed.
+    /// A step of hardware that translates behind the caches: it computes an address and looks it up in them. The paper
+    /// gives no number; 2 is assumed.
     pub step_cycles: u32,
-    /// A sweep asks the first level for a line, and it is not there.
+    /// A sweep looks a line up in the first level and misses.
     pub check_l1_cycles: u32,
-    /// It is there, and is changed.
+    /// A sweep finds a line in the first level and changes it.
     pub change_l1_cycles: u32,
-    /// The same at the second level.
+    /// A sweep looks a line up in the second level and misses.
     pub check_l2_cycles: u32,
-    /// The same at the second level.
+    /// A sweep finds a line in the second level and changes it.
     pub change_l2_cycles: u32,
 }
 
-/// A TLB of the MIPS' kind, for instructions and data together (section 5.1).
+/// A unified TLB like that of MIPS (section 5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SoftTlbConfig {
-    /// How many entries it has.
+    /// Number of entries.
     pub entries: u64,
-    /// How many of them hold nothing but pages of page tables.
+    /// Number of entries reserved for pages of page tables.
     pub reserved: u64,
 }
 
@@ -219,7 +219,7 @@ impl Default for SoftTlbConfig {
     }
 }
 
-/// The same as it is written: what is not there is the paper's.
+/// [`SoftvmConfig`] as users write it; keys that are missing have the paper's values.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Written {
@@ -231,7 +231,7 @@ struct Written {
     rates: SoftvmRates,
 }
 
-/// A level, some of whose keys are there.
+/// A level with optional keys.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct WrittenLevel {
@@ -300,7 +300,7 @@ impl SoftvmConfig {
 }
 
 impl VirtualCacheLevel {
-    /// The cache with lines of so many bytes. [`SoftvmCycles`] has the cost of a hit.
+    /// The cache with lines of `line_bytes` bytes. [`SoftvmCycles`] has the cost of a hit.
     fn with_lines(&self, line_bytes: u64) -> CacheConfig {
         let VirtualCacheLevel { bytes, ways, replacement, .. } = *self;
         let prefetch = PrefetchConfig::default();
@@ -318,7 +318,7 @@ impl DesignSettings for SoftvmConfig {
         let l1 = Lines { key: "softvm.l1.line_bytes", bytes: l1_bytes, least: physical.bytes };
         let l2 = Lines { key: "softvm.l2.line_bytes", bytes: l2_bytes, least: l1_bytes };
         check_lines(&l1, &physical, is_later)?;
-        // Where the first level's lines are not said, they are the machine's.
+        // Without a setting, lines of the first level have the machine's size.
         let before = if softvm.l1.line_bytes.is_some() { &l1 } else { &physical };
         check_lines(&l2, before, is_later)?;
         let levels = [("softvm.l1", softvm.l1, l1_bytes), ("softvm.l2", softvm.l2, l2_bytes)];
@@ -387,43 +387,43 @@ fn check_protection(kernel: KernelConfig, l2_line_bytes: u64) -> Result<(), Inva
     Ok(())
 }
 
-/// The bytes of a cache's lines.
+/// The size of a cache's lines.
 struct Lines {
-    /// Where they are written.
+    /// The setting.
     key: &'static str,
     bytes: u64,
-    /// The fewest that they may be.
+    /// The fewest bytes allowed.
     least: u64,
 }
 
-/// Whether a level's lines hold whole ones of the level before it.
-fn check_lines(of: &Lines, before: &Lines, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
+/// Checks that lines of a level consist of whole lines of the level before it.
+fn check_lines(lines: &Lines, before: &Lines, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     let may_be =
-        |least: u64| of.bytes.is_power_of_two() && (least..=MAX_LINE_BYTES).contains(&of.bytes);
+        |least: u64| lines.bytes.is_power_of_two() && (least..=MAX_LINE_BYTES).contains(&lines.bytes);
     if may_be(before.bytes) {
         return Ok(());
     }
-    if may_be(before.least) && is_later(before.key, of.key) {
+    if may_be(before.least) && is_later(before.key, lines.key) {
         let advice =
-            format!("give a power of two from {} to {} ({})", before.least, of.bytes, of.key);
+            format!("give a power of two from {} to {} ({})", before.least, lines.bytes, lines.key);
         return Err(InvalidValue::new(before.key, before.bytes, advice));
     }
-    let (least, whose) = (before.bytes, before.key);
-    let advice = format!("give a power of two from {least} ({whose}) to {MAX_LINE_BYTES}");
-    Err(InvalidValue::new(of.key, of.bytes, advice))
+    let (least, key) = (before.bytes, before.key);
+    let advice = format!("give a power of two from {least} ({key}) to {MAX_LINE_BYTES}");
+    Err(InvalidValue::new(lines.key, lines.bytes, advice))
 }
 
 fn check_tlb(tlb: SoftTlbConfig, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     let SoftTlbConfig { entries, reserved } = tlb;
-    let (of_entries, of_reserved) = ("softvm.tlb.entries", "softvm.tlb.reserved");
-    check_range(of_entries, entries, 2, MAX_TLB_ENTRIES)?;
+    let (entries_key, reserved_key) = ("softvm.tlb.entries", "softvm.tlb.reserved");
+    check_range(entries_key, entries, 2, MAX_TLB_ENTRIES)?;
     if (1..entries).contains(&reserved) {
         return Ok(());
     }
-    if reserved > 0 && is_later(of_entries, of_reserved) {
+    if reserved > 0 && is_later(entries_key, reserved_key) {
         let advice = format!("give more than {reserved} (softvm.tlb.reserved)");
-        return Err(InvalidValue::new(of_entries, entries, advice));
+        return Err(InvalidValue::new(entries_key, entries, advice));
     }
     let advice = format!("give a whole number from 1 to {}, less than all entries", entries - 1);
-    Err(InvalidValue::new(of_reserved, reserved, advice))
+    Err(InvalidValue::new(reserved_key, reserved, advice))
 }
