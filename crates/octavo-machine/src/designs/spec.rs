@@ -106,7 +106,7 @@ impl DesignSpec {
         let (hardware, policy) = Self::parts(name)?;
         let (policy, usual) = policy.split_once(':').unwrap_or((policy, ""));
         let all = usual.split(':').chain(settings.split(':')).filter(|setting| !setting.is_empty());
-        Self::of(text, hardware, policy, all)
+        Self::from_parts(text, hardware, policy, all)
     }
 
     /// The names of hardware and policy of a design without settings.
@@ -124,7 +124,7 @@ impl DesignSpec {
         }
     }
 
-    fn of<'a>(
+    fn from_parts<'a>(
         name: &str,
         hardware: &str,
         policy: &str,
@@ -159,7 +159,7 @@ impl DesignSpec {
         Ok(DesignSpec { name: name.to_owned(), hardware, os, settings, outside: Some(make) })
     }
 
-    /// Builds its machine from the [machine](Self::machine) with its settings.
+    /// Builds the design's machine from the [machine](Self::machine) with its settings.
     pub fn make(&self, machine: &MachineConfig, setup: &Setup) -> MachineResult {
         match &self.outside {
             Some(make) => outside::machine(machine, setup, &self.os, make),
@@ -197,12 +197,12 @@ fn split<'a>(
     own: Option<&str>,
     settings: impl Iterator<Item = &'a str>,
 ) -> Result<(Vec<String>, Vec<&'a str>), SpecError> {
-    let (mut of_machine, mut of_policy) = (Vec::new(), Vec::new());
+    let (mut machine_settings, mut policy_settings) = (Vec::new(), Vec::new());
     for setting in settings {
         let key = setting.split_once('=').map_or("", |(key, _)| key);
         match key.split_once('.') {
-            None => of_policy.push(setting),
-            Some((table, _)) if own == Some(table) => of_machine.push(setting.to_owned()),
+            None => policy_settings.push(setting),
+            Some((table, _)) if own == Some(table) => machine_settings.push(setting.to_owned()),
             Some(_) => {
                 let except = |own| format!(", except for settings that begin with `{own}.`");
                 return Err(SpecError::SharedMachineSetting {
@@ -213,12 +213,13 @@ fn split<'a>(
             }
         }
     }
-    Ok((of_machine, of_policy))
+    Ok((machine_settings, policy_settings))
 }
 
 /// Rejects a policy whose pages the hardware cannot translate, or that lacks what the hardware requires.
 fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Result<(), SpecError> {
-    let unmet = |of: &TranslationHardware| of.needs.filter(|needs| !needs.is_met_by(&os.policy));
+    let unmet =
+        |other: &TranslationHardware| other.needs.filter(|needs| !needs.is_met_by(&os.policy));
     if let Some(requirement) = unmet(hardware) {
         return Err(SpecError::UnmetRequirement {
             hardware: hardware.name,
@@ -235,7 +236,7 @@ fn check_fit(hardware: &TranslationHardware, policy: &str, os: &OsConfig) -> Res
             hardware: hardware.name,
             policy: policy.to_owned(),
             size: size.to_string(),
-            remedy: registry::Sizes::All.remedy(|of| unmet(of).is_none()),
+            remedy: registry::Sizes::All.remedy(|other| unmet(other).is_none()),
         }),
     }
 }

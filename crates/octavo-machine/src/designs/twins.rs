@@ -73,7 +73,7 @@ pub enum Action {
     Change(Event),
 }
 
-/// Random actions, each with the place of its process among those that live.
+/// Random actions, each with a number that chooses its process among the live ones.
 pub fn actions() -> impl Strategy<Value = Vec<(usize, Action)>> {
     let range = (0u64..512, 1u64..600)
         .prop_map(|(page, pages)| AddrRange::new(VirtAddr::new((0x100 + page) << 12), pages << 12));
@@ -90,8 +90,8 @@ pub fn actions() -> impl Strategy<Value = Vec<(usize, Action)>> {
     prop::collection::vec((0usize..12, action), 1..8)
 }
 
-/// Cores, whether context switches flush, and the size of guest or native memory; how the second level is
-/// filled, if there is one.
+/// Random machines: number of cores, whether context switches flush, the size of guest or native memory, and how the
+/// second level is filled, if there is one.
 pub fn configs(settings: &'static [&'static str]) -> impl Strategy<Value = MachineConfig> {
     let bytes = prop_oneof![
         (18u32..27).prop_map(|log2| 1u64 << log2),
@@ -165,8 +165,8 @@ pub fn play(sim: &mut Sim, actions: &[(usize, Action)]) {
     // Live processes, each with the number of its next segment.
     let (mut live, mut begun) = (vec![(0, 0)], 1);
     sim.begun(&identity(0, None));
-    for (whose, action) in actions {
-        let at = whose % live.len();
+    for (choice, action) in actions {
+        let at = choice % live.len();
         let (process, first) = live[at];
         sim.switch_to(process);
         match action {
@@ -335,8 +335,8 @@ pub fn counted_last(
 /// mappings of 1 GiB; and 60 of 4 KiB in another region.
 pub fn fitting_pages() -> (Vec<Step>, Vec<u64>) {
     let (huge, small) = (0x40_0000_0000, 0x10_0800_0000);
-    let of_huge = (0..40).map(|page| huge + ((page % 2) << 30) + ((page / 2) << 21));
-    let addresses = of_huge.chain((0..60).map(|page| small + (page << 12)));
+    let huge_pages = (0..40).map(|page| huge + ((page % 2) << 30) + ((page / 2) << 21));
+    let addresses = huge_pages.chain((0..60).map(|page| small + (page << 12)));
     (vec![map(huge, 2 << 18), map(small, 60)], addresses.collect())
 }
 

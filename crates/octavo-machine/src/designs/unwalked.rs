@@ -42,7 +42,7 @@ fn walk_overlaps_no_lookup_of_an_earlier_access() {
     let page = 0x1000_0000_u64;
     let cycles = |kinds: &[ItemKind]| {
         let mut steps = vec![map(page, 1)];
-        // A line each, since references to one line are put together.
+        // Each reference has its own line, since references to one line are combined.
         let lines = (page..).step_by(64);
         steps.extend(
             kinds.iter().zip(lines).flat_map(|(kind, at)| references(*kind, [at].into_iter())),

@@ -119,8 +119,8 @@ impl Space {
         if !self.recent[block].has(line) {
             self.recent[block] = self.find(env.os().memory(), env.process(), line);
         }
-        // The parts of it, where they lie: a copy on the stack may lie in two lines of the cache, and would be slow
-        // to read again.
+        // Reads the fields in place: a copy of the region on the stack may span two cache lines, and would be slow to
+        // read back.
         let Region { offset, segment, register, .. } = self.recent[block];
         self.load(segment, register);
         GlobalAddr::new((line << self.line_log2).wrapping_add(offset))
@@ -153,13 +153,13 @@ impl Space {
         let page = line >> lines_log2;
         let (segment, number) = self.place(memory, process, page);
         let pages = self.around(memory, process, page);
-        let of = self.number(segment);
-        let global = start(of) + (number << PageSize::BASE.log2());
+        let global_segment = self.number(segment);
+        let global = start(global_segment) + (number << PageSize::BASE.log2());
         let region = Region {
             first: pages.start << lines_log2,
             lines: (pages.end - pages.start) << lines_log2,
             offset: global.wrapping_sub(page << PageSize::BASE.log2()),
-            segment: of,
+            segment: global_segment,
             register: segment.register(),
         };
         self.regions.push(region);
@@ -237,8 +237,8 @@ impl Space {
 }
 
 /// The first global address of a segment.
-fn start(of: SegmentNumber) -> u64 {
-    u64::from(of) << SEGMENT_LOG2
+fn start(segment: SegmentNumber) -> u64 {
+    u64::from(segment) << SEGMENT_LOG2
 }
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod tests {
     }
 
     /// The global address of an effective one, by lines of 16 bytes.
-    fn of(space: &mut Space, os: &Os, process: ProcessId, addr: u64) -> u64 {
+    fn global_addr(space: &mut Space, os: &Os, process: ProcessId, addr: u64) -> u64 {
         space.clear_regions();
         let region = space.find(os.memory(), process, addr >> 4);
         space.load(region.segment, region.register);
@@ -271,7 +271,7 @@ mod tests {
     fn effective_segments_map_to_distinct_global_segments() {
         let mut space = Space::new(16, Sharing::Global);
         let (os, processes) = os(2);
-        let mut addr = |number: usize, addr| of(&mut space, &os, processes[number], addr);
+        let mut addr = |number: usize, addr| global_addr(&mut space, &os, processes[number], addr);
         assert_eq!(addr(0, 0x7fff_ffff_e010), 0x0fff_e010);
         assert_eq!(addr(0, 0x7ffe_ffff_e010), 0x1fff_e010);
         assert_eq!(addr(1, 0x7fff_ffff_e010), 0x2fff_e010);
@@ -300,7 +300,7 @@ mod tests {
         map(1, 0x7fff_fffe_0000, 16, 0);
         map(1, 0x5000_0000, 1, 0x1_0001);
         let mut space = Space::new(16, Sharing::Global);
-        let mut addr = |number: usize, addr| of(&mut space, &os, processes[number], addr);
+        let mut addr = |number: usize, addr| global_addr(&mut space, &os, processes[number], addr);
         // The first 256 MiB of the file, and the next part.
         assert_eq!(addr(0, 0x1000_2010), 0x0fff_e010);
         assert_eq!(addr(0, 0x1000_4010), 0x1000_0010);

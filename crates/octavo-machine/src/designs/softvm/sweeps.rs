@@ -12,7 +12,7 @@ pub enum Kind {
     Protection,
     /// A page was unmapped or moved.
     Unmapped,
-    /// Another address of its frame is used.
+    /// Another address of the page's frame is used.
     Synonym,
     /// A store to a line of a page that gained store permission lazily: only this line is changed.
     Lazy,
@@ -41,7 +41,7 @@ pub struct Sweeps {
 }
 
 impl Sweeps {
-    /// Their cost in cycles: a line has one cost if it is present and changed, another if it is only checked
+    /// The cost in cycles: a line has one cost if it is present and changed, another if it is only checked
     /// ("an update is a check-and-modify").
     pub fn cycles(&self, cycles: &SoftvmCycles) -> u64 {
         let Swept { checked, changed, .. } = self.swept;

@@ -8,13 +8,13 @@ pub struct Table1 {
     /// Accesses that missed the TLB, by side and by the place that served them: first level, second level,
     /// memory.
     refilled: [[u64; 3]; 2],
-    /// By side, misses of the first level that no look-up of the TLB came before.
+    /// By side, first-level misses without a preceding look-up of the TLB.
     without_lookup: [u64; 2],
 }
 
 impl Table1 {
-    /// Counts a miss of the first level without a look-up of the TLB: of the second half of a reference, or of
-    /// an access that is made again.
+    /// Counts a first-level miss without a look-up of the TLB: of the second half of a reference, or of a repeated
+    /// access.
     pub fn add_without_lookup(&mut self, side: usize) {
         self.without_lookup[side] += 1;
     }

@@ -1,9 +1,9 @@
 //! A software-refilled TLB like MIPS's: the baseline of software-managed translation (section 5.1: "64
 //! entries, a random replacement policy, and 8 slots reserved for root PTEs").
 //!
-//! It holds program pages for instructions and data, and in its reserved slots pages of the page table. The
-//! handler of a miss loads the page-table entry by a virtual address; if no slot maps that address, a second
-//! routine loads the root's entry first.
+//! The TLB holds program pages for instructions and data, and in its reserved slots pages of the page table. The
+//! handler of a miss loads the page-table entry by a virtual address; if no slot maps that address, a second routine
+//! loads the root's entry first.
 
 use super::settings::SoftTlbConfig;
 use octavo_hw::{Geometry, GlobalAddr, Replacement, SetArray, VirtualCaches};
@@ -28,8 +28,8 @@ pub struct Entry {
 
 impl Entry {
     /// The entry of a page in `frame`.
-    pub fn new(of: PageOf, frame: FrameNumber, may_store: bool) -> Self {
-        Entry { process: of.process.0, page: of.page.raw(), frame, may_store }
+    pub fn new(page: PageOf, frame: FrameNumber, may_store: bool) -> Self {
+        Entry { process: page.process.0, page: page.page.raw(), frame, may_store }
     }
 
     fn is_of(&self, process: ProcessId, pages: &vmas::Pages) -> bool {
@@ -44,7 +44,7 @@ pub struct SoftTlb {
     /// The page looked up last on each side, if it is still present.
     recent: [Option<(u64, Entry)>; 2],
     lookups: [Lookups; 2],
-    of_tables: Lookups,
+    table_lookups: Lookups,
 }
 
 impl SoftTlb {
@@ -59,7 +59,7 @@ impl SoftTlb {
             tables: array(config.reserved),
             recent: [None; 2],
             lookups: [Lookups::default(); 2],
-            of_tables: Lookups::default(),
+            table_lookups: Lookups::default(),
         }
     }
 
@@ -103,12 +103,12 @@ impl SoftTlb {
         entry: Entry,
     ) {
         *if side == 0 { &mut events.fetch_misses } else { &mut events.data_misses } += 1;
-        let of_table = handler.user_entry(addr).raw() >> PageSize::BASE.log2();
-        let is_mapped = self.tables.look_up(0, of_table).is_some();
-        self.of_tables.hits += u64::from(is_mapped);
-        self.of_tables.misses += u64::from(!is_mapped);
+        let table_page = handler.user_entry(addr).raw() >> PageSize::BASE.log2();
+        let is_mapped = self.tables.look_up(0, table_page).is_some();
+        self.table_lookups.hits += u64::from(is_mapped);
+        self.table_lookups.misses += u64::from(!is_mapped);
         if !is_mapped {
-            self.tables.insert_missed(0, of_table, entry);
+            self.tables.insert_missed(0, table_page, entry);
         }
         handler.refill(caches, events, addr, is_mapped);
         self.programs.insert(0, addr.raw() >> PageSize::BASE.log2(), entry);
@@ -125,7 +125,7 @@ impl SoftTlb {
     pub fn report(&self, counters: &mut Counters) {
         self.lookups[0].report("tlb.l1i", counters);
         self.lookups[1].report("tlb.l1d", counters);
-        self.of_tables.report("tlb.tables", counters);
+        self.table_lookups.report("tlb.tables", counters);
     }
 
     /// Look-ups of a side.

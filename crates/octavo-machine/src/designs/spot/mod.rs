@@ -4,33 +4,37 @@
 //! page that misses the TLBs, and hides the page walk.
 //!
 //! - CA paging is the policy `ca` (`policy.rs`): a fault takes the frame that continues the mapping, if it is free.
-//! - SpOT has a small table by the address of the instruction that loads or stores: an *offset*, page number minus frame
-//!   number, and a *confidence* of two bits. A miss of the second-level TLB looks it up, beside the beginning of the walk.
-//!   With a confidence of 2 or 3, the instruction goes on at the page less the offset while the walk verifies it. If the frame
-//!   is wrong, all behind the instruction is flushed, and it waits for the walk.
-//! - After the walk, the entry's confidence rises by 1 if the offset is that of the page, and falls by 1 if it is not; at 0
-//!   the new offset replaces it, with confidence 1. An instruction without an entry takes one that is empty, or the one
-//!   used longest ago of those with confidence 0; without such an entry it gets none.
+//! - SpOT has a small table by the address of the instruction that loads or stores: an *offset*, page number minus
+//!   frame number, and a *confidence* of two bits. A miss of the second-level TLB looks it up, beside the beginning of
+//!   the walk. With a confidence of 2 or 3, the instruction continues at the page number minus the offset while the
+//!   walk verifies this frame. If the frame is wrong, all later instructions are flushed, and the instruction waits for
+//!   the walk.
+//! - After the walk, the entry's confidence rises by 1 if the offset is that of the page, and falls by 1 if it is not;
+//!   at 0 the new offset replaces it, with confidence 1. An instruction without an entry takes an empty one, or the
+//!   least recently used one with confidence 0; if there is none, it gets no entry.
 //! - A page is learned only if it lies in a contiguous run of more than 32 pages, which the operating system marks in
 //!   page-table entries; in a guest, both tables must do so.
-//! - In a guest, an offset is from guest-virtual to host-physical, so that a prediction hides a two-dimensional walk. Guest and
-//!   host have CA paging each by itself.
+//! - In a guest, an offset is from guest-virtual to host-physical, so that a prediction hides a two-dimensional walk.
+//!   Guest and host each have CA paging of their own.
 //!
 //! Walks read, fault and fill TLBs as usual, so that TLBs, caches and page tables are those of the conventional design: only
 //! time differs.
 //!
-//! **Time.** Added up, the walk of a right prediction takes no time, which is how the paper counts, and a wrong one costs its walk
-//! and a flush. Out of order, the instruction goes on at once, takes a walker, and commits after the walk; so a walk that lasts
-//! longer than the load can fill the reorder buffer. Behind a wrong prediction the core fetches again, as behind a mispredicted
-//! branch. Accesses to the page that follow before the walk ends go on at the predicted frame.
+//! **Time.** Where cycles are added up, the walk of a right prediction costs none, as the paper counts, and a wrong
+//! prediction costs its walk and a flush. Out of order, the instruction continues at once, takes a walker, and commits
+//! after the walk, so that a walk that is longer than the load can fill the reorder buffer. After a wrong prediction
+//! the core fetches again, as after a mispredicted branch. Accesses to the page that follow before the walk ends
+//! continue at the predicted frame.
 //!
-//! Assumptions: the paper's abstract was read, and the authors' kernel, which has CA paging; its text was not available. The table, its
-//! confidences and the run of 32 pages follow the summary in a later simulator (Virtuoso), the 8 sets of 4 entries and the hidden walk are
-//! from memory, and the cycles of a flush are assumed. The lowest bits of the instruction's address select the set. The mark follows a run at once and
-//! costs nothing; other runs change confidences, and no offsets. Fetches are not predicted, and stores are: they reach the cache after
-//! commit. A prediction for a page that faults is wrong, and costs no flush beside that of the fault. An entry belongs to its address space, and a context switch that
-//! flushes TLBs empties the table; other invalidations leave it, since walks verify. Nothing is read at a wrong frame. Where TLBs hold halves of
-//! translations of a guest, a prediction hides the walk, and the nested TLB is asked as usual.
+//! Assumptions: the paper's abstract and the authors' kernel, which has CA paging, were available, its text was not.
+//! The table, its confidences and the run of 32 pages follow the summary in a later simulator (Virtuoso), the 8 sets of
+//! 4 entries and the hidden walk are from memory, and the cycles of a flush are assumed. The lowest bits of the
+//! instruction's address select the set. The mark follows a run at once and costs nothing; pages of other runs change
+//! confidences, but no offsets. Fetches are not predicted; stores are, and reach the cache after commit. A prediction
+//! for a page that faults is wrong, and costs no flush beside that of the fault. An entry belongs to its address space,
+//! and a context switch that flushes TLBs empties the table; other invalidations leave it, since walks verify. Nothing
+//! is read at a wrong frame. If TLBs hold halves of translations of a guest, a prediction hides the walk, and the
+//! nested TLB is looked up as usual.
 
 #[cfg(test)]
 mod naive;
@@ -107,7 +111,7 @@ struct Counts {
     hidden_cycles: u64,
     /// Instructions that got an entry.
     fills: u64,
-    /// Misses after which there was no entry for the instruction.
+    /// Misses after which no entry was free for the instruction.
     without_room: u64,
     /// Misses of pages in runs that are too short.
     short_runs: u64,
@@ -161,10 +165,10 @@ impl Spot {
         let found = self.predictor.look_up(instruction);
         self.counts.lookups.hits += u64::from(found.is_some());
         self.counts.lookups.misses += u64::from(found.is_none());
-        let translation = match found.filter(|of| of.is_confident) {
+        let translation = match found.filter(|entry| entry.is_confident) {
             None => self.walk(env, page, access, false)?,
-            Some(of) => {
-                let frame = FrameNumber::new(page.raw().wrapping_sub(of.offset));
+            Some(entry) => {
+                let frame = FrameNumber::new(page.raw().wrapping_sub(entry.offset));
                 let flush_cycles = self.settings.flush_cycles;
                 let (translation, verified) =
                     self.walk_speculatively(env, page, access, (frame, flush_cycles))?;
@@ -185,7 +189,7 @@ impl Spot {
         let frame = env.frame(page).expect("a walk has found it");
         let is_in_long_run = env.tables(page).all(|(table, page)| {
             let range = table.ranges().and_then(|ranges| ranges.find(page));
-            range.is_some_and(|of| of.pages.end - of.pages.start > self.settings.run_pages)
+            range.is_some_and(|run| run.pages.end - run.pages.start > self.settings.run_pages)
         });
         self.counts.short_runs += u64::from(!is_in_long_run);
         let offset = page.raw().wrapping_sub(frame.raw());
@@ -222,17 +226,17 @@ impl Design for Spot {
 
     fn report(&self, counters: &mut Counters) {
         self.tlbs.report(counters);
-        let of = &self.counts;
-        of.lookups.report("spot", counters);
-        counters.add("spot", "predictions", of.right + of.wrong);
-        counters.add("spot", "right", of.right);
-        counters.add("spot", "wrong", of.wrong);
-        counters.add("spot", "cycles_hidden", of.hidden_cycles);
-        counters.add("spot", "faulted", of.faulted);
-        let flushes = of.wrong - of.faulted;
+        let counts = &self.counts;
+        counts.lookups.report("spot", counters);
+        counters.add("spot", "predictions", counts.right + counts.wrong);
+        counters.add("spot", "right", counts.right);
+        counters.add("spot", "wrong", counts.wrong);
+        counters.add("spot", "cycles_hidden", counts.hidden_cycles);
+        counters.add("spot", "faulted", counts.faulted);
+        let flushes = counts.wrong - counts.faulted;
         counters.add("spot", "cycles_flushes", flushes * u64::from(self.settings.flush_cycles));
-        counters.add("spot", "fills", of.fills);
-        counters.add("spot", "without_room", of.without_room);
-        counters.add("spot", "short_runs", of.short_runs);
+        counters.add("spot", "fills", counts.fills);
+        counters.add("spot", "without_room", counts.without_room);
+        counters.add("spot", "short_runs", counts.short_runs);
     }
 }

@@ -1,6 +1,6 @@
-//! The slow, obvious twin: the table as a list of instructions, runs measured page by page, free memory looked through frame by
-//! frame, and offsets of mappings as a list. The twin adds up the cycles of all walks; the comparison takes off what
-//! the design hides. The tests compare all other counters exactly.
+//! The slow, obvious twin: the table as a list of instructions, runs measured page by page, free memory searched frame
+//! by frame, and offsets of mappings as a list. The twin adds up the cycles of all walks; the comparison subtracts the
+//! hidden ones. The tests compare all other counters exactly.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ use crate::front::LineAccess;
 use crate::machine::AnyMachine;
 use crate::tlb::{Lookup, Translation};
 
-/// A line of the table.
+/// An entry of the table.
 struct Known {
     asid: Asid,
     site: u64,
@@ -45,7 +45,7 @@ struct Known {
 struct Naive {
     conventional: Conventional,
     settings: SpotSettings,
-    /// Of all sets.
+    /// The entries of all sets.
     known: Vec<Known>,
     time: u64,
     counts: [u64; 9],
@@ -67,23 +67,23 @@ fn mapped(table: &PageTable, page: u64) -> Option<(u64, Protection)> {
     Some((leaf.frame.raw() + page - leaf.page.raw(), leaf.rights))
 }
 
-/// The pages of the contiguous run around a page, as far as they are of interest.
+/// The number of pages of the contiguous run around a page, counted up to `enough` pages to either side.
 fn run_pages(table: &PageTable, page: u64, enough: u64) -> u64 {
     let (frame, rights) = mapped(table, page).unwrap();
     let continues = |other: u64| {
         let expected = frame as i64 + other as i64 - page as i64;
-        mapped(table, other).is_some_and(|of| of == (expected as u64, rights))
+        mapped(table, other).is_some_and(|found| found == (expected as u64, rights))
     };
-    let before = (0..page).rev().take(enough as usize).take_while(|of| continues(*of)).count();
-    let after = (page + 1..).take(enough as usize).take_while(|of| continues(*of)).count();
+    let before = (0..page).rev().take(enough as usize).take_while(|other| continues(*other)).count();
+    let after = (page + 1..).take(enough as usize).take_while(|other| continues(*other)).count();
     (before + 1 + after) as u64
 }
 
-/// Walks that have faulted, by the counters.
+/// The number of walks that have faulted, by the counters.
 fn faults(env: &Env) -> u64 {
     let mut counters = Counters::default();
     env.report(&mut counters);
-    ["walker", "walker.host"].map(|of| counters.get(of, "faulted").unwrap_or(0)).iter().sum()
+    ["walker", "walker.host"].map(|component| counters.get(component, "faulted").unwrap_or(0)).iter().sum()
 }
 
 impl Naive {
@@ -91,7 +91,7 @@ impl Naive {
         let (asid, site) = (env.asid(), env.site());
         self.time += 1;
         let time = self.time;
-        let entry = self.known.iter_mut().find(|of| (of.asid, of.site) == (asid, site));
+        let entry = self.known.iter_mut().find(|known| (known.asid, known.site) == (asid, site));
         self.counts[if entry.is_some() { HITS } else { MISSES }] += 1;
         let mut predicted = None;
         if let Some(entry) = entry {
@@ -114,7 +114,7 @@ impl Naive {
         let is_long = env.tables(page).all(|(table, page)| run_pages(table, page.raw(), most) >= most);
         self.counts[SHORT_RUNS] += u64::from(!is_long);
         let offset = page.raw() as i64 - frame;
-        match self.known.iter().position(|of| (of.asid, of.site) == (asid, site)) {
+        match self.known.iter().position(|known| (known.asid, known.site) == (asid, site)) {
             Some(at) if self.known[at].offset == offset => {
                 self.known[at].confidence = (self.known[at].confidence + 1).min(3);
             }
@@ -125,15 +125,16 @@ impl Naive {
             }
             None if is_long => {
                 let sets = self.settings.sets;
-                let of_set = |of: &Known| of.site % sets == site % sets;
-                if self.known.iter().filter(|of| of_set(of)).count() as u64 == self.settings.ways {
-                    let mut idle: Vec<u64> = self.known.iter().filter(|of| of_set(of) && of.confidence == 0).map(|of| of.time).collect();
+                let in_set = |known: &Known| known.site % sets == site % sets;
+                if self.known.iter().filter(|known| in_set(known)).count() as u64 == self.settings.ways {
+                    let idle = self.known.iter().filter(|known| in_set(known) && known.confidence == 0);
+                    let mut idle: Vec<u64> = idle.map(|known| known.time).collect();
                     idle.sort_unstable();
                     let Some(oldest) = idle.first().copied() else {
                         self.counts[WITHOUT_ROOM] += 1;
                         return Some(walked);
                     };
-                    self.known.retain(|of| of.time != oldest);
+                    self.known.retain(|known| known.time != oldest);
                 }
                 self.known.push(Known { asid, site, offset, confidence: 1, time });
                 self.counts[FILLS] += 1;
@@ -181,20 +182,20 @@ impl Design for Naive {
 
     fn report(&self, counters: &mut Counters) {
         self.conventional.report(counters);
-        let of = &self.counts;
+        let counts = &self.counts;
         for (counter, value) in [
-            ("accesses", of[HITS] + of[MISSES]),
-            ("hits", of[HITS]),
-            ("misses", of[MISSES]),
-            ("predictions", of[RIGHT] + of[WRONG]),
-            ("right", of[RIGHT]),
-            ("wrong", of[WRONG]),
-            ("cycles_hidden", of[HIDDEN]),
-            ("faulted", of[FAULTED]),
-            ("cycles_flushes", (of[WRONG] - of[FAULTED]) * u64::from(self.settings.flush_cycles)),
-            ("fills", of[FILLS]),
-            ("without_room", of[WITHOUT_ROOM]),
-            ("short_runs", of[SHORT_RUNS]),
+            ("accesses", counts[HITS] + counts[MISSES]),
+            ("hits", counts[HITS]),
+            ("misses", counts[MISSES]),
+            ("predictions", counts[RIGHT] + counts[WRONG]),
+            ("right", counts[RIGHT]),
+            ("wrong", counts[WRONG]),
+            ("cycles_hidden", counts[HIDDEN]),
+            ("faulted", counts[FAULTED]),
+            ("cycles_flushes", (counts[WRONG] - counts[FAULTED]) * u64::from(self.settings.flush_cycles)),
+            ("fills", counts[FILLS]),
+            ("without_room", counts[WITHOUT_ROOM]),
+            ("short_runs", counts[SHORT_RUNS]),
         ] {
             counters.add("spot", counter, value);
         }
@@ -210,7 +211,7 @@ struct NaiveCaConfig {
 
 impl PolicySettings for NaiveCaConfig {
     fn build(&self) -> Box<dyn Policy> {
-        Box::new(NaiveCa { of: *self, offsets: Vec::new(), rover: 0 })
+        Box::new(NaiveCa { config: *self, offsets: Vec::new(), rover: 0 })
     }
 
     fn required_sizes(&self) -> Vec<PageSize> {
@@ -219,7 +220,7 @@ impl PolicySettings for NaiveCaConfig {
 }
 
 struct NaiveCa {
-    of: NaiveCaConfig,
+    config: NaiveCaConfig,
     /// Process, page, and the distance from frame to page; the oldest first.
     offsets: Vec<(ProcessId, u64, i64)>,
     rover: u64,
@@ -227,16 +228,16 @@ struct NaiveCa {
 
 impl NaiveCa {
     fn of_mapping(&self, fault: &Fault) -> Vec<(ProcessId, u64, i64)> {
-        let is_of = |of: &&(ProcessId, u64, i64)| of.0 == fault.process && fault.mapping.contains(&of.1);
+        let is_of = |placed: &&(ProcessId, u64, i64)| placed.0 == fault.process && fault.mapping.contains(&placed.1);
         self.offsets.iter().filter(is_of).copied().collect()
     }
 
     /// The target of a page, if its mapping has an offset.
     fn target(&self, fault: &Fault, page: u64) -> Option<i64> {
         let all = self.of_mapping(fault);
-        let below = all.iter().filter(|of| of.1 <= page).max_by_key(|of| of.1);
-        let nearest = below.or_else(|| all.iter().min_by_key(|of| of.1));
-        nearest.map(|of| page as i64 - of.2)
+        let below = all.iter().filter(|placed| placed.1 <= page).max_by_key(|placed| placed.1);
+        let nearest = below.or_else(|| all.iter().min_by_key(|placed| placed.1));
+        nearest.map(|placed| page as i64 - placed.2)
     }
 
     /// All runs of free largest blocks, each with its frames, in the order of next fit.
@@ -260,7 +261,7 @@ impl NaiveCa {
 
     fn place(&mut self, memory: &Memory, fault: &Fault, (start, from): (u64, u64)) -> bool {
         let all = self.of_mapping(fault);
-        let next = all.iter().map(|of| of.1).filter(|page| *page > from).min();
+        let next = all.iter().map(|placed| placed.1).filter(|page| *page > from).min();
         let pages = next.unwrap_or(fault.mapping.end) - start;
         let block = memory.frames.shape().largest().frames();
         let wanted = pages.div_ceil(block) * block;
@@ -274,10 +275,10 @@ impl NaiveCa {
             return false;
         };
         self.rover = run.end.min(run.start + wanted);
-        self.offsets.retain(|of| (of.0, of.1) != (fault.process, from));
+        self.offsets.retain(|placed| (placed.0, placed.1) != (fault.process, from));
         let others = self.of_mapping(fault);
-        if others.len() == self.of.offsets {
-            self.offsets.retain(|of| *of != others[0]);
+        if others.len() == self.config.offsets {
+            self.offsets.retain(|placed| *placed != others[0]);
         }
         self.offsets.push((fault.process, from, start as i64 - run.start as i64));
         true
@@ -322,7 +323,7 @@ impl Policy for NaiveCa {
             fault.mapping.contains(&page)
                 && mapped(&memory.process(fault.process).table, page).is_none()
         });
-        if self.of.huge && is_whole && fault.vma.advice != Advice::NoHuge {
+        if self.config.huge && is_whole && fault.vma.advice != Advice::NoHuge {
             if self.map_huge(memory, fault, first) {
                 return Ok(());
             }
@@ -330,11 +331,11 @@ impl Policy for NaiveCa {
         }
         if self.of_mapping(fault).is_empty() {
             let start = fault.mapping.start;
-            let start = if self.of.huge { start / 512 * 512 } else { start };
+            let start = if self.config.huge { start / 512 * 512 } else { start };
             self.place(memory, fault, (start, page));
         }
         let mut taken = self.take(memory, fault, page, Order::BASE);
-        if taken.is_none() && !self.of.huge && self.place(memory, fault, (page, page)) {
+        if taken.is_none() && !self.config.huge && self.place(memory, fault, (page, page)) {
             taken = self.take(memory, fault, page, Order::BASE);
         }
         match taken {
@@ -351,7 +352,7 @@ impl Policy for NaiveCa {
     }
 
     fn moving(&mut self, _: &mut Memory, process: ProcessId, pages: &Pages) {
-        self.offsets.retain(|of| of.0 != process || !pages.contains(&of.1));
+        self.offsets.retain(|placed| placed.0 != process || !pages.contains(&placed.1));
     }
 
     fn ended(&mut self, memory: &mut Memory, process: ProcessId) {
@@ -395,7 +396,7 @@ fn compare_one(
         found.retain(|(component, counter, ..)| !is_of_time(component, counter));
         prop_assert_eq!(found, Vec::new());
     }
-    let get = |of: &Counters, component, counter| of.get(component, counter).unwrap();
+    let get = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
     let [hidden, flushes, predictions, right, wrong, accesses] =
         ["cycles_hidden", "cycles_flushes", "predictions", "right", "wrong", "accesses"]
             .map(|counter| get(&design, "spot", counter));
@@ -404,8 +405,8 @@ fn compare_one(
     prop_assert!(get(&design, "walker", "cycles_overlapped") <= all - hidden + flushes);
     prop_assert_eq!(right + wrong, predictions);
     prop_assert!(predictions <= get(&design, "spot", "hits"));
-    let of_second = design.get("tlb.l2", "misses");
-    prop_assert!(of_second.is_none_or(|misses| accesses <= misses), "{accesses} of {of_second:?}");
+    let l2_misses = design.get("tlb.l2", "misses");
+    prop_assert!(l2_misses.is_none_or(|misses| accesses <= misses), "{accesses} of {l2_misses:?}");
     Ok(design)
 }
 
@@ -455,7 +456,7 @@ proptest! {
             config.walker.start = WalkStart::WithLookup;
         }
         for policy in ["base", "thp", "ca"] {
-            let machines = ["conventional", "spot"].map(|of| machine(of, &config, policy));
+            let machines = ["conventional", "spot"].map(|hardware| machine(hardware, &config, policy));
             let counters = counted(&config, machines.into(), &actions);
             prop_assert_eq!(differences(&counters[0], &counters[1]), Vec::new());
             for (component, counter, value, _) in differences(&counters[1], &counters[0]) {
@@ -468,10 +469,10 @@ proptest! {
     #[test]
     fn predictions_change_no_other_count(config in configs(&[]), actions in actions()) {
         for policy in ["base", "ca"] {
-            let machines = ["conventional", "spot"].map(|of| machine(of, &config, policy));
+            let machines = ["conventional", "spot"].map(|hardware| machine(hardware, &config, policy));
             let counters = counted(&config, machines.into(), &actions);
             let found = differences(&counters[0], &counters[1]);
-            prop_assert!(found.iter().all(|of| ["cycles_walks", "cycles_overlapped"].contains(&of.1)), "{found:?}");
+            prop_assert!(found.iter().all(|one| ["cycles_walks", "cycles_overlapped"].contains(&one.1)), "{found:?}");
         }
     }
 }
@@ -517,18 +518,18 @@ fn one_instruction_in_one_run_is_predicted_after_two_misses() {
         let loads = run_loads(pages(FIRST).map(|at| load(0, at)).collect());
         let actions = [touch, loads];
         let [plain, counters] = ["conventional", "spot"]
-            .map(|of| counted_by(of, "ca:largest=4KiB", settings, &actions));
-        let of = |counter| get(&counters, counter);
-        assert_eq!((of("accesses"), of("misses"), of("fills")), (100, 1, 1), "guest: {guest}");
-        assert_eq!((of("right"), of("wrong"), of("cycles_flushes")), (98, 0, 0), "guest: {guest}");
+            .map(|hardware| counted_by(hardware, "ca:largest=4KiB", settings, &actions));
+        let count = |counter| get(&counters, counter);
+        assert_eq!((count("accesses"), count("misses"), count("fills")), (100, 1, 1), "guest: {guest}");
+        assert_eq!((count("right"), count("wrong"), count("cycles_flushes")), (98, 0, 0), "guest: {guest}");
         // Hidden cycles take no time.
-        let [all, left] = [&plain, &counters].map(|of| of.get("core", "cycles_walks").unwrap());
-        assert_eq!(left, all - of("cycles_hidden"), "guest: {guest}");
+        let [all, left] = [&plain, &counters].map(|one| one.get("core", "cycles_walks").unwrap());
+        assert_eq!(left, all - count("cycles_hidden"), "guest: {guest}");
         assert!(left * 2 < all, "guest: {guest}: {left} of {all}");
     }
 }
 
-/// Base pages of demand paging that are touched backwards lie side by side in no order of theirs.
+/// Base pages of demand paging that are touched backwards have no contiguous frames.
 #[test]
 fn without_contiguity_nothing_is_predicted() {
     let counted = |policy| {
@@ -543,7 +544,8 @@ fn without_contiguity_nothing_is_predicted() {
     assert_eq!(get(&counted("ca:largest=4KiB"), "right"), 96);
 }
 
-/// Two instructions in two mappings have an offset each; one that changes between them has no confidence.
+/// Two instructions in two mappings have an offset each; one instruction that alternates between them gains no
+/// confidence.
 #[test]
 fn each_instruction_has_its_own_offset() {
     let second = FIRST + (1 << 30);
@@ -560,8 +562,7 @@ fn each_instruction_has_its_own_offset() {
     assert_eq!(get(&counted([0, 0]), "right"), 0);
 }
 
-/// Walks that begin with the look-up hide it. Walks of right predictions do not, as the program waits for the
-/// look-up.
+/// A walk that begins with the look-up hides it, except the walk of a right prediction, which waits for the look-up.
 #[test]
 fn a_predicted_reference_waits_for_the_look_up() {
     let lookup_cycles = |start: &str| {
@@ -607,7 +608,7 @@ fn touch((os, process): &mut (Os, ProcessId), page: u64) -> (u64, u64) {
 
 const BASE_PAGES: CaConfig = CaConfig { largest: PageSize::BASE, offsets: 64 };
 
-/// In empty memory each mapping has one offset, in any order of touches; each is placed behind the one before.
+/// In empty memory each mapping has one offset, in any order of touches; each is placed after the one before.
 #[test]
 fn a_mapping_has_one_offset_in_empty_memory() {
     let mut system = system(1 << 15, BASE_PAGES, &[(5, 1500), (1 << 20, 100)]);
@@ -634,19 +635,19 @@ fn pages_of_both_sizes_have_one_offset() {
 
 /// A page of the largest size whose frames are taken gets a new offset for the rest of its mapping.
 #[test]
-fn taken_frames_place_the_rest_of_a_mapping_anew() {
+fn taken_frames_place_the_rest_of_a_mapping_again() {
     let mut huge = system(1 << 15, CaConfig::default(), &[(0x10000, 512 * 6)]);
     let mut base = system(1 << 15, BASE_PAGES, &[(0x10000, 512 * 6)]);
     for (system, pages) in [(&mut huge, 512), (&mut base, 1)] {
-        let (first, of_first) = touch(system, 0x10000);
-        assert_eq!((first, of_first), (0, pages));
+        let (first, size) = touch(system, 0x10000);
+        assert_eq!((first, size), (0, pages));
         let taken = FrameNumber::new(first + 512 + 1);
         let frames = &mut system.0.memory_mut().frames;
         assert!(frames.allocate_at(taken, Order::BASE, Owner::Background { movable: false }));
         let (second, _) = touch(system, 0x10000 + 513);
         let (third, _) = touch(system, 0x10000 + 1024);
         if pages == 512 {
-            // Behind the three blocks that the first search was for.
+            // After the three blocks that the first search was for.
             assert_eq!((second, third), (3 * 1024 + 1, 3 * 1024 + 512));
         } else {
             assert_eq!((second, third), (3 * 1024, 3 * 1024 + 511));

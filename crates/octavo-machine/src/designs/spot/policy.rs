@@ -1,17 +1,17 @@
 //! Contiguity-aware (CA) paging (Alverti et al., ISCA 2020): pages are allocated at faults, and each takes the frame that
 //! continues its mapping, so that a mapping has one offset between page and frame numbers, or few.
 //!
-//! - The first fault in a mapping *places* it: by next fit, in a run of free blocks of the largest order that is as long as
-//!   the mapping, or else in the longest one. Nothing is reserved, and the next search begins behind the mapping's frames.
-//! - A fault takes the frame at its page less the offset if that is free.
-//! - If it is not, a fault of a huge page places the rest of the mapping again, which adds an offset that holds from there
-//!   on: up to 64 of a mapping, the oldest of which is replaced. A fault of a base page takes any frame, unless there are no
-//!   huge pages: then it places the rest again as well.
+//! - The first fault in a mapping *places* it: by next fit, in a run of free blocks of the largest order that is as
+//!   long as the mapping, or else in the longest run. Nothing is reserved, and the next search begins after the
+//!   mapping's frames.
+//! - A fault takes the frame at its page number minus the offset, if that frame is free.
+//! - If it is not free, a fault of a huge page places the rest of the mapping again, which adds an offset that holds
+//!   from there on. A mapping has up to 64 offsets; a further one replaces the oldest. A fault of a base page takes any
+//!   frame, unless there are no huge pages: then it places the rest again as well.
 //! - An offset is chosen so that pages and frames have equal alignment. A fault maps 2 MiB where the mapping has room for it
 //!   and nothing there is mapped, as transparent huge pages do.
-//!
-//! - Page tables take the last free frames of memory. They would make holes in runs otherwise; Linux has what cannot be moved in
-//!   blocks of its own.
+//! - Page tables take the last free frames of memory, since they would make holes in runs otherwise. Linux has blocks
+//!   of their own for frames that cannot be moved.
 //!
 //! The authors' kernel does so. Where it leaves something open: the frames before an unaligned start of a mapping stay free; a mapping placed
 //! for lack of large blocks takes any frames, and is placed at a later fault; `khugepaged` does not run. A new mapping has no
@@ -67,11 +67,11 @@ impl PolicySettings for CaConfig {
 /// Contiguity-aware paging.
 struct Ca {
     config: CaConfig,
-    /// The frame from which the next run is looked for.
+    /// The frame from which the next search begins.
     next: u64,
-    /// By process and the page from which an offset holds.
+    /// Offsets, by process and the page from which they hold.
     placed: BTreeMap<(ProcessId, u64), Placed>,
-    /// Offsets so far.
+    /// Number of offsets made so far.
     made: u64,
 }
 
@@ -85,7 +85,7 @@ struct Placed {
 }
 
 impl Ca {
-    /// The offset that holds for a page of a mapping: that of the nearest page at or before it, or else behind it.
+    /// The offset that holds for a page of a mapping: that of the nearest page at or before it, or else after it.
     fn offset(&self, process: ProcessId, mapping: &Pages, page: u64) -> Option<u64> {
         let before = self.placed.range((process, mapping.start)..=(process, page)).next_back();
         let found =
@@ -93,18 +93,18 @@ impl Ca {
         found.map(|(_, placed)| placed.offset)
     }
 
-    /// Finds frames for the pages of a mapping from `start` on, whose offset is to hold from `from` on. `None` if no block of
-    /// the largest order is free.
+    /// Finds frames for the pages of a mapping from `start` on. Returns their offset, which holds from page `from` on;
+    /// `None` if no block of the largest order is free.
     fn place(&mut self, memory: &Memory, fault: &Fault, start: u64, from: u64) -> Option<u64> {
         let Fault { process, mapping, .. } = fault;
-        let behind = (*process, from + 1)..(*process, mapping.end);
-        let end = self.placed.range(behind).next().map_or(mapping.end, |((_, page), _)| *page);
+        let later = (*process, from + 1)..(*process, mapping.end);
+        let end = self.placed.range(later).next().map_or(mapping.end, |((_, page), _)| *page);
         let frame = self.next_fit(memory, end - start)?;
         let offset = start.wrapping_sub(frame);
         self.placed.remove(&(*process, from));
-        let of_mapping = (*process, mapping.start)..(*process, mapping.end);
-        if self.placed.range(of_mapping.clone()).count() >= self.config.offsets as usize {
-            let oldest = self.placed.range(of_mapping).min_by_key(|(_, placed)| placed.number);
+        let all_of_mapping = (*process, mapping.start)..(*process, mapping.end);
+        if self.placed.range(all_of_mapping.clone()).count() >= self.config.offsets as usize {
+            let oldest = self.placed.range(all_of_mapping).min_by_key(|(_, placed)| placed.number);
             let key = *oldest.expect("at least one").0;
             self.placed.remove(&key);
         }
@@ -113,8 +113,8 @@ impl Ca {
         Some(offset)
     }
 
-    /// The first frame of the first run of free blocks, from where the last search ended, that is long enough; otherwise of
-    /// the longest.
+    /// The first frame of the first run of free blocks that is long enough, from where the last search ended; otherwise
+    /// the first frame of the longest run.
     fn next_fit(&mut self, memory: &Memory, frames: u64) -> Option<u64> {
         let buddy = memory.frames.buddy();
         let (largest, next) = (buddy.largest(), self.next);
@@ -139,7 +139,7 @@ impl Ca {
         (!best.is_empty()).then_some(best.start)
     }
 
-    /// Maps a huge page. Returns whether it is there.
+    /// Maps a huge page. Returns whether that succeeded.
     fn fault_huge(&mut self, memory: &mut Memory, fault: &Fault, huge: &Pages) -> bool {
         let Fault { process, mapping, vma, .. } = fault;
         let map_at = |memory: &mut Memory, offset: u64| {
@@ -149,7 +149,7 @@ impl Ca {
         };
         let offset = match self.offset(*process, mapping, huge.start) {
             None => self.place_mapping(memory, fault, huge.start),
-            of_page => of_page,
+            placed => placed,
         };
         offset.is_some_and(|offset| map_at(memory, offset))
             || self
@@ -167,8 +167,8 @@ impl Ca {
     }
 
     fn drop_offsets(&mut self, process: ProcessId, pages: &Pages) {
-        let of_pages = (process, pages.start)..(process, pages.end);
-        while let Some((key, _)) = self.placed.range(of_pages.clone()).next() {
+        let range = (process, pages.start)..(process, pages.end);
+        while let Some((key, _)) = self.placed.range(range.clone()).next() {
             let key = *key;
             self.placed.remove(&key);
         }
@@ -200,7 +200,7 @@ impl Policy for Ca {
         };
         let offset = match self.offset(*process, mapping, page.raw()) {
             None => self.place_mapping(memory, fault, page.raw()),
-            of_page => of_page,
+            placed => placed,
         };
         let mut frame = offset.and_then(|offset| take(memory, offset));
         if frame.is_none() && self.config.largest == PageSize::BASE {

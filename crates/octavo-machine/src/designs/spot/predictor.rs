@@ -9,16 +9,16 @@ pub type Instruction = (Asid, u64);
 
 /// The largest confidence: two bits.
 const MOST_CONFIDENCE: u8 = 3;
-/// The confidence of a new offset. Higher ones give predictions.
+/// The confidence of a new offset. Only higher ones give predictions.
 const FIRST_CONFIDENCE: u8 = 1;
 
 #[derive(Clone, Copy)]
 struct Entry {
-    of: Instruction,
+    instruction: Instruction,
     /// Page number minus frame number, wrapping.
     offset: u64,
     confidence: u8,
-    /// The number of the last look-up that found it, or that it was filled after.
+    /// The number of the last look-up that found the entry, or after which it was filled.
     used: u64,
 }
 
@@ -27,7 +27,7 @@ struct Entry {
 pub struct Found {
     /// Page number minus frame number, wrapping.
     pub offset: u64,
-    /// Whether it gives predictions.
+    /// Whether the entry gives predictions.
     pub is_confident: bool,
 }
 
@@ -39,13 +39,13 @@ pub enum Learned {
     New,
     /// All entries of its set have confidence.
     NoRoom,
-    /// It has no entry, and gets none for this page.
+    /// The instruction has no entry, and gets none for a page of a short run.
     ShortRun,
 }
 
 /// The table of one core.
 pub struct Predictor {
-    /// Set by set.
+    /// All sets, one after another.
     entries: Vec<Option<Entry>>,
     sets: u64,
     ways: usize,
@@ -74,23 +74,28 @@ impl Predictor {
         &mut self.entries[first..first + self.ways]
     }
 
-    fn find(&mut self, of: Instruction) -> Option<&mut Entry> {
-        self.set(of).iter_mut().flatten().find(|entry| entry.of == of)
+    fn find(&mut self, instruction: Instruction) -> Option<&mut Entry> {
+        self.set(instruction).iter_mut().flatten().find(|entry| entry.instruction == instruction)
     }
 
     /// Looks an instruction up.
-    pub fn look_up(&mut self, of: Instruction) -> Option<Found> {
+    pub fn look_up(&mut self, instruction: Instruction) -> Option<Found> {
         self.lookups += 1;
         let now = self.lookups;
-        let entry = self.find(of)?;
+        let entry = self.find(instruction)?;
         entry.used = now;
         let is_confident = entry.confidence > FIRST_CONFIDENCE;
         Some(Found { offset: entry.offset, is_confident })
     }
 
-    /// Learns the offset of a page, which may lie in a run too short to be kept.
-    pub fn learn(&mut self, of: Instruction, offset: u64, is_in_long_run: bool) -> Learned {
-        if let Some(entry) = self.find(of) {
+    /// Learns the offset of a page. Offsets of pages in short runs are not kept.
+    pub fn learn(
+        &mut self,
+        instruction: Instruction,
+        offset: u64,
+        is_in_long_run: bool,
+    ) -> Learned {
+        if let Some(entry) = self.find(instruction) {
             if entry.offset == offset {
                 entry.confidence = MOST_CONFIDENCE.min(entry.confidence + 1);
             } else if entry.confidence > 0 {
@@ -103,10 +108,11 @@ impl Predictor {
         if !is_in_long_run {
             return Learned::ShortRun;
         }
-        let new = Entry { of, offset, confidence: FIRST_CONFIDENCE, used: self.lookups };
-        let gives_way = |place: &&mut Option<Entry>| place.is_none_or(|of| of.confidence == 0);
-        let places = self.set(of).iter_mut().filter(gives_way);
-        match places.min_by_key(|place| place.map_or(0, |of| of.used)) {
+        let new = Entry { instruction, offset, confidence: FIRST_CONFIDENCE, used: self.lookups };
+        let is_replaceable =
+            |place: &&mut Option<Entry>| place.is_none_or(|entry| entry.confidence == 0);
+        let places = self.set(instruction).iter_mut().filter(is_replaceable);
+        match places.min_by_key(|place| place.map_or(0, |entry| entry.used)) {
             Some(place) => {
                 *place = Some(new);
                 Learned::New

@@ -1,4 +1,4 @@
-//! `[spot]`: the table of offsets, and what a wrong prediction costs.
+//! `[spot]`: the table of offsets, and the cost of a wrong prediction.
 
 use octavo_config::check::{IsLater, check_range};
 use octavo_config::{DesignSettings, InvalidValue, MachineConfig};
@@ -12,7 +12,7 @@ pub struct SpotSettings {
     pub sets: u64,
     /// Entries of a set.
     pub ways: u64,
-    /// Only pages of longer runs are learned, in base pages.
+    /// Base pages of a run: only pages of longer runs are learned.
     pub run_pages: u64,
     /// Cycles of the flush after a wrong prediction, where cycles are added up.
     pub flush_cycles: u32,

@@ -7,10 +7,10 @@
 //! - A miss of the second-level TLB looks for the block of either size in the second-level cache, beside the page walk.
 //!   A hit ends the walk; it takes the latency of that cache and fills both TLB levels.
 //! - A walk to a page that is *costly* to translate fills the block with the line of page-table entries that it has
-//!   read. A page is costly whose walks, and whose walks that read memory, are between bounds; with many misses of the
-//!   second-level cache, all pages are. The counters of walks lie in unused bits of page-table entries.
-//! - A costly page that the second-level TLB evicts, and whose block is not there, is walked to in the background,
-//!   which fills its block.
+//!   read. A page is costly if the number of its walks, and of its walks that read memory, are between bounds; with
+//!   many misses of the second-level cache, all pages are costly. The counters of walks are in unused bits of
+//!   page-table entries.
+//! - When the second-level TLB evicts a costly page whose block is not there, a walk in the background fills the block.
 //! - A change of mappings drops the blocks of its pages. A block that another line evicts is lost.
 //! - In a guest, blocks translate guest-virtual to host-physical pages, so that a hit takes the place of a
 //!   two-dimensional walk.
@@ -19,17 +19,18 @@
 //! leave open is Octavo's choice. With three bits the counter of walks ends at 7, so that its upper bound of 12 never
 //! excludes a page.
 //!
-//! Assumptions: a walk that a hit ends leaves no trace, neither in counters nor in caches; one that goes on hides the
-//! look-up. The second-level cache replaces blocks by its own policy, as other lines; the paper's TLB-aware SRRIP,
-//! which favours them, is left out. An entry of the first level or of a block that does not permit a store is walked
-//! for. Every walk counts, and may fill a block. A walk whose block is there renews the pages that it has seen, which
-//! is not a use of the block. A block holds pages that are mapped and accessed; it is a copy, so that the line of
-//! page-table entries stays in the caches. A line of fewer than 64 bytes holds fewer pages. Pages of 1 GiB have no
-//! blocks. Blocks belong to the core that has walked, counters to the page. These saturate, begin with zeros where the
-//! page has another frame, and leave out walks in the background. Misses are counted over the last whole window of
-//! instructions. An evicted page of another address space is not walked to. A walk in the background
-//! takes a walker out of order, and no time added up. In a guest, a block has the pages of the guest's line whose frames the host's
-//! line shows. The blocks of guest-physical pages that the paper has for nested TLBs are left out.
+//! Assumptions: a walk that a hit ends changes neither counters nor caches; a walk that continues hides the look-up.
+//! The second-level cache replaces blocks by its own policy, like other lines; the paper's TLB-aware SRRIP, which
+//! favours them, is left out. If an entry of the first level or of a block does not permit a store, the page is walked
+//! for. Every walk counts, and may fill a block. If the block of a walked page is there, the walk renews the pages that
+//! it has seen in the block, which is not a use of the block. A block holds pages that are mapped and accessed; it is a
+//! copy, so that the line of page-table entries stays in the caches. A line of fewer than 64 bytes holds fewer pages.
+//! Pages of 1 GiB have no blocks. Blocks belong to the core that has walked, counters to the page. Counters saturate,
+//! begin at zero when the page gets another frame, and leave out walks in the background. Misses are counted over the
+//! last whole window of instructions. An evicted page of another address space is not walked to. Out of order, a walk
+//! in the background takes a walker; where cycles are added up, it takes none. In a guest, a block has the pages of the
+//! guest's line whose frames the host's line shows. The blocks of guest-physical pages that the paper has for nested
+//! TLBs are left out.
 
 mod predictor;
 mod settings;
@@ -85,7 +86,7 @@ fn make(config: &MachineConfig, setup: &Setup, os: &OsConfig) -> MachineResult {
     })
 }
 
-/// The contents of blocks, in a hash table that has just grown.
+/// The contents of blocks, in a hash table at its largest, just after it has grown.
 fn own_state(config: &MachineConfig) -> Vec<Part> {
     let lines = config.cache.l2.bytes / config.cache.line_bytes;
     let bytes = 4 * lines * (size_of::<TranslationWords>() as u64 + 9);
@@ -108,13 +109,13 @@ struct Victima {
 struct Counts {
     /// Blocks filled by walks.
     fills: u64,
-    /// Pages that they had then.
+    /// Pages of the filled blocks.
     filled_pages: u64,
     /// Blocks that walks have found and renewed.
     renewals: u64,
     /// Walks in the background.
     background_walks: u64,
-    /// Page-table entries that they have read.
+    /// Page-table entries that these walks have read.
     background_references: u64,
 }
 
@@ -170,7 +171,8 @@ impl Victima {
         Some(translation)
     }
 
-    /// Looks for a block with the page. A hit is charged; a look-up that does not suffice is hidden by the walk.
+    /// Looks for a block with the page. A hit is charged; a walk hides a look-up that misses or does not permit the
+    /// access.
     fn look_up(&mut self, env: &mut Env, page: PageNumber, access: LineAccess) -> Lookup {
         let found = SIZES.into_iter().find_map(|size| {
             let (number, at) = self.place(size, page);
@@ -212,7 +214,7 @@ impl Victima {
         Some(translation)
     }
 
-    /// Fills the block of a walked page, if it is there or the page is costly.
+    /// Renews the block of a walked page if it is there; otherwise fills it if the page is costly.
     fn fill_or_renew(&mut self, env: &mut Env, page: PageNumber, walked: Translation) {
         let (number, at) = self.place(walked.size, page);
         let is_costly = self.predictor.is_costly(env, page, walked);
@@ -259,14 +261,14 @@ impl Victima {
         self.counts.background_walks += 1;
         self.counts.background_references += references;
         let words = self.words(env, page, whole.size);
-        // In a guest, what TLBs hold of a page may be other than what both tables say of it.
+        // In a guest, TLBs may hold another translation of a page than both tables give.
         if words[at] != NONE {
             self.fill(env, whole.size, number, words);
         }
         Some(())
     }
 
-    /// The contents of the block of a page that a walk has found: the pages that it has seen.
+    /// The contents of the block of a walked page: the pages that the walk has seen.
     fn words(&self, env: &Env, page: PageNumber, size: PageSize) -> TranslationWords {
         let order = size.base_shift();
         let first = (page.raw() >> order) / self.pages * self.pages;
@@ -314,11 +316,11 @@ impl Design for Victima {
     fn report(&self, counters: &mut Counters) {
         self.tlbs.report(counters);
         self.lookups.report("tlb.blocks", counters);
-        let of = &self.counts;
-        counters.add("tlb.blocks", "fills", of.fills);
-        counters.add("tlb.blocks", "filled_pages", of.filled_pages);
-        counters.add("tlb.blocks", "renewals", of.renewals);
-        counters.add("tlb.blocks", "background_walks", of.background_walks);
-        counters.add("tlb.blocks", "background_references", of.background_references);
+        let counts = &self.counts;
+        counters.add("tlb.blocks", "fills", counts.fills);
+        counters.add("tlb.blocks", "filled_pages", counts.filled_pages);
+        counters.add("tlb.blocks", "renewals", counts.renewals);
+        counters.add("tlb.blocks", "background_walks", counts.background_walks);
+        counters.add("tlb.blocks", "background_references", counts.background_references);
     }
 }

@@ -1,14 +1,14 @@
-//! The slow, obvious twin of Victima: blocks are maps from pages to translations, which the second-level cache only
-//! has a place for; the counters of walks are plain numbers by page; a walk asks the page tables for each page of a
-//! block by itself. The tests compare every counter of both, and check laws of the design.
+//! The slow, obvious twin of Victima: blocks are maps from pages to translations, for which the second-level cache only
+//! holds lines; the counters of walks are plain numbers by page; a walk asks the page tables for each page of a block
+//! by itself. The tests compare every counter of both, and check laws of the design.
 //!
 //! Where the description of the design leaves a choice, the twin does this:
 //!
-//! - A second-level hit whose entry does not permit the access asks for no block. A block whose page does not permit
-//!   it is used, counted as a hit, and costs nothing; the walk goes on.
-//! - A walk counts before its page is asked about. Walks that set a dirty bit count, too.
-//! - The window of misses ends when a page is asked about. Evicted pages are asked about only if their block is not
-//!   there.
+//! - After a second-level hit whose entry does not permit the access, no block is looked up. A block whose page does
+//!   not permit it is used, counted as a hit, and costs nothing; the walk continues.
+//! - A walk is counted before the predictor is asked about its page. Walks that set a dirty bit count, too.
+//! - The window of misses ends when the predictor is asked about a page. It is asked about evicted pages only if their
+//!   block is not there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -92,7 +92,7 @@ impl Naive {
     }
 
     /// Whether a page is worth a block.
-    fn is_costly(&mut self, env: &Env, page: PageNumber, of: Translation) -> bool {
+    fn is_costly(&mut self, env: &Env, page: PageNumber, walked: Translation) -> bool {
         match self.settings.predictor {
             Predictor::Always => return true,
             Predictor::Never => return false,
@@ -106,10 +106,10 @@ impl Naive {
             let is_many = per_thousand > self.settings.bypass_misses as f64;
             self.window = (instructions, misses, is_many);
         }
-        let key = (env.process(), of.size, first_of(page, of.size));
+        let key = (env.process(), walked.size, first_of(page, walked.size));
         let known = self.walks.lock().unwrap().get(&key).copied();
         let (_, walks, from_memory) =
-            known.filter(|(frame, ..)| *frame == of.entry.frame()).unwrap_or_default();
+            known.filter(|(frame, ..)| *frame == walked.entry.frame()).unwrap_or_default();
         let VictimaSettings { frequency_min, frequency_max, cost_min, cost_max, .. } = self.settings;
         self.window.2
             || frequency_min <= walks && walks <= frequency_max && cost_min <= from_memory && from_memory <= cost_max
@@ -119,13 +119,13 @@ impl Naive {
         let key = (env.process(), walked.size, first_of(page, walked.size));
         let frame = walked.entry.frame();
         let mut all = self.walks.lock().unwrap();
-        let of_page = all.entry(key).or_insert((frame, 0, 0));
-        if of_page.0 != frame {
-            *of_page = (frame, 0, 0);
+        let counts = all.entry(key).or_insert((frame, 0, 0));
+        if counts.0 != frame {
+            *counts = (frame, 0, 0);
         }
         let most = |bits: u64| 2u64.pow(bits as u32) - 1;
-        of_page.1 = most(self.settings.frequency_bits).min(of_page.1 + 1);
-        of_page.2 = most(self.settings.cost_bits).min(of_page.2 + u64::from(read_memory));
+        counts.1 = most(self.settings.frequency_bits).min(counts.1 + 1);
+        counts.2 = most(self.settings.cost_bits).min(counts.2 + u64::from(read_memory));
     }
 
     /// The pages of the block of a mapped page that the walk to it has seen.
@@ -134,13 +134,13 @@ impl Naive {
         let first = self.number(page.raw(), size) * self.pages * (size.bytes() / 4096);
         let all = (0..self.pages).map(|at| first + at * (size.bytes() / 4096));
         let entry = |other: u64| {
-            let of_other: Vec<_> = env.tables(PageNumber::new(other)).collect();
-            if of_other.len() < own.len() {
+            let other_tables: Vec<_> = env.tables(PageNumber::new(other)).collect();
+            if other_tables.len() < own.len() {
                 return None;
             }
             let (mut frame, mut smallest) = (FrameNumber::default(), PageSize::LARGEST);
             let (mut is_writable, mut is_dirty) = (true, true);
-            for (own, other) in own.iter().zip(of_other) {
+            for (own, other) in own.iter().zip(other_tables) {
                 let (leaf, dirty) = self.shown(*own, other)?;
                 frame = leaf.frame_of(other.1);
                 smallest = smallest.min(leaf.size);
@@ -159,11 +159,11 @@ impl Naive {
         (table, own): (&PageTable, PageNumber),
         (_, other): (&PageTable, PageNumber),
     ) -> Option<(octavo_os::page_table::Leaf, bool)> {
-        let (of_own, of_other) = (table.leaf(own)?, table.leaf(other)?);
+        let (own_leaf, other_leaf) = (table.leaf(own)?, table.leaf(other)?);
         let (is_accessed, is_dirty) = table.used(other)?;
-        let line = |page: PageNumber| self.number(page.raw(), of_own.size);
-        let is_shown = of_own.size == of_other.size && line(own) == line(other) && is_accessed;
-        is_shown.then_some((of_other, is_dirty))
+        let line = |page: PageNumber| self.number(page.raw(), own_leaf.size);
+        let is_shown = own_leaf.size == other_leaf.size && line(own) == line(other) && is_accessed;
+        is_shown.then_some((other_leaf, is_dirty))
     }
 
     /// Puts a block into the cache, or renews it.
@@ -206,7 +206,7 @@ impl Naive {
         Some(translation)
     }
 
-    /// Keeps what the second level has evicted.
+    /// Walks in the background to a costly page that the second level has evicted.
     fn after_fills(&mut self, env: &mut Env) {
         let Some((asid, page, evicted)) = self.conventional.take_evicted_from_l2() else { return };
         let whole = evicted.whole();
@@ -380,7 +380,7 @@ proptest! {
         actions in actions(),
     ) {
         for policy in ["base", "thp"] {
-            let machines = ["conventional", "victima"].map(|of| machine(of, &config, policy));
+            let machines = ["conventional", "victima"].map(|hardware| machine(hardware, &config, policy));
             let counters = counted(&config, machines.into(), &actions);
             prop_assert_eq!(differences(&counters[0], &counters[1]), Vec::new());
             let own = differences(&counters[1], &counters[0]);
@@ -398,13 +398,13 @@ proptest! {
         let config = MachineConfig { memory: tiny(&[]).memory, ..config };
         let config = with(&config, settings()[0]);
         for policy in ["base", "thp"] {
-            let machines = ["conventional", "victima"].map(|of| machine(of, &config, policy));
+            let machines = ["conventional", "victima"].map(|hardware| machine(hardware, &config, policy));
             let counters = counted(&config, machines.into(), &actions);
-            let of_tlbs = |counters: &Counters| -> Vec<_> {
+            let tlb_counters = |counters: &Counters| -> Vec<_> {
                 let all = counters.iter().filter(|(component, ..)| component.starts_with("tlb.l"));
                 all.map(|(component, counter, value)| (component.to_owned(), counter, value)).collect()
             };
-            prop_assert_eq!(of_tlbs(&counters[0]), of_tlbs(&counters[1]));
+            prop_assert_eq!(tlb_counters(&counters[0]), tlb_counters(&counters[1]));
             let get = |at: usize, component, counter| counters[at].get(component, counter).unwrap();
             let [before, after] = [0, 1].map(|at| get(at, "walker", "walks"));
             prop_assert!(after <= before && before - after <= get(1, "tlb.blocks", "hits"));
@@ -473,7 +473,7 @@ fn hit_is_charged_once() {
 #[test]
 fn bounds_select_walks() {
     let page = || references(ItemKind::Load, [FIRST].into_iter());
-    // Each pass drops what is known of the page, and walks to it once.
+    // Each pass drops the page from TLBs and blocks, and walks to it once.
     let range = AddrRange::new(VirtAddr::new(FIRST), 4096);
     let filled = |settings: &[&str], passes: u64| {
         let config = tiny(&[&["victima.bypass_misses=1000", "victima.fill_on_eviction=false"], settings].concat());
@@ -489,8 +489,8 @@ fn bounds_select_walks() {
         counters.get("tlb.blocks", "fills").unwrap()
     };
     let settings = ["victima.cost_min=0", "victima.frequency_min=2", "victima.frequency_max=3"];
-    let of_passes: Vec<_> = (1..6).map(|passes| filled(&settings, passes)).collect();
-    assert_eq!(of_passes, [0, 1, 1, 0, 0]);
+    let fills_by_passes: Vec<_> = (1..6).map(|passes| filled(&settings, passes)).collect();
+    assert_eq!(fills_by_passes, [0, 1, 1, 0, 0]);
     // A counter of a bit ends at 1.
     let narrow = [&settings[..], &["victima.frequency_bits=1"]].concat();
     assert_eq!(filled(&narrow, 3), 0);
@@ -510,12 +510,12 @@ fn predictor_is_bypassed_while_the_cache_misses() {
     let short = "victima.window_instructions=1";
     assert!(fills("victima.bypass_misses=5", short) > 0);
     assert_eq!(fills("victima.bypass_misses=1000", "victima.window_instructions=1000"), 0);
-    // No window of so many instructions ends.
+    // No window of this length ends.
     assert_eq!(fills("victima.bypass_misses=0", "victima.window_instructions=1000"), 0);
 }
 
-/// Data has displaced the blocks of twelve pages that the TLBs hold still. When these give way to other pages, walks
-/// in the background fill their two blocks again.
+/// Data has evicted the blocks of twelve pages that the TLBs still hold. When the TLBs evict these pages, walks in the
+/// background fill their two blocks again.
 #[test]
 fn evicted_pages_are_walked_to_in_the_background() {
     let counted = |keeps: bool| {
@@ -533,8 +533,8 @@ fn evicted_pages_are_walked_to_in_the_background() {
         let make = || machine("victima", &config, "base");
         [2, 3].map(|count| counted_last(&config, make, &runs[..count]))
     };
-    let walks = |of: &Counters| of.get("walker", "walks").unwrap();
-    let background = |of: &Counters| of.get("tlb.blocks", "background_walks").unwrap();
+    let walks = |counters: &Counters| counters.get("walker", "walks").unwrap();
+    let background = |counters: &Counters| counters.get("tlb.blocks", "background_walks").unwrap();
     let [while_evicted, again] = counted(true);
     assert_eq!((background(&while_evicted), walks(&again)), (2, 0));
     let [while_evicted, again] = counted(false);

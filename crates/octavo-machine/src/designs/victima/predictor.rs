@@ -18,14 +18,14 @@ pub type SharedCounts = Arc<Mutex<WalkCounts>>;
 pub struct WalkCounts {
     /// By process, page size and number.
     pages: FxHashMap<(ProcessId, PageSize, u64), PageCounts>,
-    /// Counters of processes that have ended are removed when there are so many.
+    /// Counters of processes that have ended are removed when there are this many counters.
     many: usize,
 }
 
 /// The counters of one page.
 #[derive(Clone, Copy, Default)]
 struct PageCounts {
-    /// The frame that the entry names. With another one it is a new entry, whose counters are zero.
+    /// The frame in the page-table entry. With another frame, the entry is new and its counters are zero.
     frame: FrameNumber,
     /// Walks.
     frequency: u8,
@@ -33,12 +33,17 @@ struct PageCounts {
     cost: u8,
 }
 
-/// The fewest counters of which those of ended processes are removed.
+/// With fewer counters than this, none are removed.
 const FEW: usize = 1 << 16;
 
 impl WalkCounts {
     /// The counters of the page that a base page belongs to.
-    fn of(&mut self, env: &Env, page: PageNumber, translation: Translation) -> &mut PageCounts {
+    fn of_page(
+        &mut self,
+        env: &Env,
+        page: PageNumber,
+        translation: Translation,
+    ) -> &mut PageCounts {
         if self.pages.len() >= self.many.max(FEW) {
             let live: Vec<_> = env.os().memory().live().collect();
             self.pages.retain(|(process, ..), _| live.contains(process));
@@ -84,10 +89,10 @@ impl CostPredictor {
             *count = (u64::from(*count) + 1).min((1 << bits) - 1) as u8;
         };
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_page = counts.of(env, page, walked);
-        add(&mut of_page.frequency, frequency_bits);
+        let page_counts = counts.of_page(env, page, walked);
+        add(&mut page_counts.frequency, frequency_bits);
         if read_memory {
-            add(&mut of_page.cost, cost_bits);
+            add(&mut page_counts.cost, cost_bits);
         }
     }
 
@@ -101,14 +106,14 @@ impl CostPredictor {
     }
 
     fn is_within_bounds(&self, env: &Env, page: PageNumber, walked: Translation) -> bool {
-        let of = self.settings;
+        let settings = self.settings;
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let PageCounts { frequency, cost, .. } = *counts.of(env, page, walked);
-        (of.frequency_min..=of.frequency_max).contains(&u64::from(frequency))
-            && (of.cost_min..=of.cost_max).contains(&u64::from(cost))
+        let PageCounts { frequency, cost, .. } = *counts.of_page(env, page, walked);
+        (settings.frequency_min..=settings.frequency_max).contains(&u64::from(frequency))
+            && (settings.cost_min..=settings.cost_max).contains(&u64::from(cost))
     }
 
-    /// Whether the second-level cache has missed often. A window ends at the first question after its instructions.
+    /// Whether the second-level cache has missed often. A window ends at the first call after its instructions.
     fn is_bypassed(&mut self, env: &Env) -> bool {
         let (instructions, misses) = env.fetches_and_l2_misses();
         let (first, misses_before) = self.window_start;

@@ -14,15 +14,15 @@ pub struct VictimaSettings {
     pub frequency_bits: u64,
     /// The bits of the counter of a page's walks that read memory.
     pub cost_bits: u64,
-    /// The bounds between which the counter of walks of a costly page is.
+    /// The least walks of a costly page.
     pub frequency_min: u64,
-    /// The upper one.
+    /// The most walks of a costly page.
     pub frequency_max: u64,
-    /// The bounds between which the counter of walks that read memory is.
+    /// The least walks that read memory of a costly page.
     pub cost_min: u64,
-    /// The upper one.
+    /// The most walks that read memory of a costly page.
     pub cost_max: u64,
-    /// With more misses of the second-level cache than that in 1000 instructions, all pages are worth a block.
+    /// With more misses of the second-level cache than this in 1000 instructions, all pages are worth a block.
     pub bypass_misses: u64,
     /// Instructions over which these misses are counted.
     pub window_instructions: u64,
@@ -70,17 +70,17 @@ impl DesignSettings for VictimaSettings {
     const TABLE: &'static str = "victima";
 
     fn check(&self, _: &MachineConfig, _: &IsLater<'_>) -> Result<(), InvalidValue> {
-        let of = |name: &str, value, least, most| {
+        let check = |name: &str, value, least, most| {
             check_range(&format!("victima.{name}"), value, least, most)
         };
-        of("frequency_bits", self.frequency_bits, 1, MAX_BITS)?;
-        of("cost_bits", self.cost_bits, 1, MAX_BITS)?;
-        of("frequency_max", self.frequency_max, 0, MAX_COUNT)?;
-        of("frequency_min", self.frequency_min, 0, self.frequency_max)?;
-        of("cost_max", self.cost_max, 0, MAX_COUNT)?;
-        of("cost_min", self.cost_min, 0, self.cost_max)?;
-        of("bypass_misses", self.bypass_misses, 0, 1000)?;
-        of("window_instructions", self.window_instructions, 1, 1_000_000_000)
+        check("frequency_bits", self.frequency_bits, 1, MAX_BITS)?;
+        check("cost_bits", self.cost_bits, 1, MAX_BITS)?;
+        check("frequency_max", self.frequency_max, 0, MAX_COUNT)?;
+        check("frequency_min", self.frequency_min, 0, self.frequency_max)?;
+        check("cost_max", self.cost_max, 0, MAX_COUNT)?;
+        check("cost_min", self.cost_min, 0, self.cost_max)?;
+        check("bypass_misses", self.bypass_misses, 0, 1000)?;
+        check("window_instructions", self.window_instructions, 1, 1_000_000_000)
     }
 }
 

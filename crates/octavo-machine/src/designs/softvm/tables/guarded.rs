@@ -1,6 +1,6 @@
-//! A guarded page table (Liedtke, "Address space sparsity and fine granularity", 1995; section 4.3): a tree
-//! whose entries carry a *guard*, which holds the address bits common to all pages behind the entry. These
-//! bits need no nodes, so that a sparse space as large as the global one has few levels.
+//! A guarded page table (Liedtke, "Address space sparsity and fine granularity", 1995; section 4.3): a tree in which
+//! each entry carries a *guard*: the address bits common to all pages below the entry. These bits need no nodes, so
+//! that a sparse space as large as the global one has few levels.
 //!
 //! One table maps the global space. Nodes have sixteen entries of 16 bytes (guard and pointer), so that an
 //! address has ten digits of four bits above the page offset. A node exists wherever pages first differ in a
@@ -39,8 +39,8 @@ impl Prefix {
 
     /// Its first `digits` digits, and the next digit.
     fn split(self, digits: u32) -> (Prefix, u64) {
-        let backing = (self.0 - digits - 1) * DIGIT_LOG2;
-        let with_next = self.1 >> backing;
+        let shift = (self.0 - digits - 1) * DIGIT_LOG2;
+        let with_next = self.1 >> shift;
         (Prefix(digits, with_next >> DIGIT_LOG2), with_next & ((1 << DIGIT_LOG2) - 1))
     }
 
@@ -82,7 +82,7 @@ impl Guarded {
 
     /// Inserts a page, in place of larger and smaller ones.
     fn put(&mut self, page: Prefix) {
-        self.drop_behind(page);
+        self.drop_below(page);
         for digits in 0..page.0 {
             let (prefix, digit) = page.split(digits);
             let places = self.places.len() as u64;
@@ -94,10 +94,10 @@ impl Guarded {
         }
     }
 
-    fn drop_behind(&mut self, prefix: Prefix) {
+    fn drop_below(&mut self, prefix: Prefix) {
         let Some(next) = self.next.remove(&prefix) else { return };
         for digit in (0..1 << DIGIT_LOG2).filter(|digit| next >> digit & 1 == 1) {
-            self.drop_behind(prefix.then(digit));
+            self.drop_below(prefix.then(digit));
         }
     }
 }
@@ -117,8 +117,7 @@ mod tests {
         // A single page: the root's guard is all of its digits.
         assert_eq!(asked(0x12345, base), [0; 0]);
         assert_eq!(asked(0x12345, base), [0; 0]);
-        // A second page that differs in the last digit creates a node, which the first access searches in
-        // vain.
+        // A second page that differs in the last digit creates a node, which its first access does not load yet.
         assert_eq!(asked(0x12346, base), [0; 0]);
         assert_eq!(asked(0x12346, base), [0x60]);
         assert_eq!(asked(0x12345, base), [0x50]);

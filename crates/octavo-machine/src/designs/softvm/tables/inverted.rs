@@ -57,8 +57,8 @@ impl Inverted {
     /// Moves the entry of a frame to another page.
     fn put(&mut self, page: u64, anchor: u64, frame: FrameNumber) {
         if let Some(before) = self.pages.insert(frame, page) {
-            let of_before = self.anchor(before);
-            let chain = self.chains.get_mut(&of_before).expect("it was put there");
+            let old_anchor = self.anchor(before);
+            let chain = self.chains.get_mut(&old_anchor).expect("it was put there");
             chain.retain(|(_, held)| *held != frame);
         }
         self.chains.entry(anchor).or_default().insert(0, (page, frame));
@@ -74,11 +74,11 @@ mod tests {
         let mut table = Inverted::new(1 << 4);
         let addr = |page: u64| GlobalAddr::new(page << 12);
         let frame = FrameNumber::new;
-        let mut asked = |page, of| -> Vec<u64> {
-            table.loads(addr(page), frame(of)).iter().map(|at| at.raw()).collect()
+        let mut asked = |page, number| -> Vec<u64> {
+            table.loads(addr(page), frame(number)).iter().map(|at| at.raw()).collect()
         };
         let anchor = ANCHORS + 3 * 4;
-        let entry = |of: u64| ENTRIES + of * 16;
+        let entry = |number: u64| ENTRIES + number * 16;
         assert_eq!(asked(3, 7), [anchor]);
         assert_eq!(asked(3, 7), [anchor, entry(7)]);
         assert_eq!(asked(19, 8), [anchor, entry(7)], "a chain without it");

@@ -7,7 +7,7 @@
 //!   level ("a top-down hierarchical page table (as in the x86) would provide easy support for superpages",
 //!   section 4.3): a 2 MiB page ends the walk one level earlier.
 //! - *Inverted*: [an entry per frame](inverted), found by a hash.
-//! - *Guarded*: [a tree](guarded) whose entries skip the bits that all pages behind them share; it may end at
+//! - *Guarded*: [a tree](guarded) whose entries skip the bits that all pages below them share; it may end at
 //!   any level, too.
 
 mod guarded;
