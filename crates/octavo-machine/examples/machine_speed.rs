@@ -1,15 +1,16 @@
-//! Measures the cost of machines, beside a textbook simulator:
+//! Measures the time per reference of machines, beside a textbook simulator:
 //!
 //!     machine_speed [--references N] [--rounds N] [--designs base4k,thp,…] [--more spur,…]
 //!                   [--machine NAME] [--out-of-order] FILE.oct …
 //!
-//! The first references of each trace (32M by default) are held in memory as words. Every round decodes and
-//! plays them in turn on the textbook, the front without a machine, each design alone (including those of
-//! `--more`; designs with `/` between them are simulated together on one thread), with `--out-of-order` on cores that
-//! execute the instructions, and all designs of `--designs` together on as many threads as there are cores. Prints JSON
-//! in nanoseconds per reference: for one thread, the processor time as the sum over batches of the minimum over
-//! rounds (which suppresses interference); for all together, the minimum wall-clock time. The misses of the
-//! textbook and of `base4k` must be equal.
+//! The first references of each trace (32M by default) are held in memory as words. Every round decodes and plays them
+//! in turn on the textbook, on the front without a machine, on each design alone (those of `--more` included; designs
+//! with `/` between them are simulated together on one thread), and on all designs of `--designs` together, on as many
+//! threads as there are cores. `--out-of-order` simulates cores that execute the instructions.
+//!
+//! Prints nanoseconds per reference as JSON. One thread: processor time, the sum over batches of the minimum over
+//! rounds (which suppresses interference). All together: the minimum of the wall-clock time. The misses of the textbook
+//! and of `base4k` must be equal.
 
 mod textbook;
 #[path = "../../octavo-trace/examples/words/mod.rs"]
@@ -29,9 +30,9 @@ struct Options {
     references: u64,
     rounds: usize,
     machine: String,
-    /// Alone, and together.
+    /// Simulated alone, and all together.
     designs: Vec<String>,
-    /// Alone.
+    /// Simulated alone only.
     more: Vec<String>,
     /// Whether cores execute the instructions.
     out_of_order: bool,
@@ -79,14 +80,14 @@ fn main() {
                 }
             }
             let mut sim = Sim::new(&config(&options.designs)).expect("machines");
-            let from = Instant::now();
+            let start = Instant::now();
             words.play(&mut sim, &mut Vec::new());
             sim.finish();
-            together.push(from.elapsed().as_nanos() as u64);
+            together.push(start.elapsed().as_nanos() as u64);
         }
         let per_reference = |ns: u64| ns as f64 / references as f64;
         let mut sums = times.iter().map(|times| per_reference(times.iter().sum()));
-        let mut next = || sums.next().expect("as many");
+        let mut next = || sums.next().expect("one per column");
         let (decoding, textbook, front) = (next(), next(), next());
         let designs: serde_json::Map<_, _> =
             alone.iter().map(|&name| (name.clone(), json!(next()))).collect();
@@ -143,7 +144,10 @@ fn options() -> Options {
             _ => options.files.push(argument),
         }
     }
-    assert!(options.rounds > 0 && !options.files.is_empty(), "rounds, and traces");
+    assert!(
+        options.rounds > 0 && !options.files.is_empty(),
+        "at least one round and one trace are needed"
+    );
     options
 }
 

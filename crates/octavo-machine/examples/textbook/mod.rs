@@ -1,5 +1,5 @@
-//! The conventional path as a textbook has it: every reference looks its page and its line up, in
-//! sets whose entries know when they were used last. The engine's counts must be the same.
+//! A textbook model of the conventional path: every reference looks its page and its line up, in sets with a time of
+//! last use in each entry. The engine is compared with it: both must count the same.
 
 use octavo_config::{CacheLevel, MachineConfig, TlbLevel};
 use octavo_os::frames::{Frames, MemoryShape, Order};
@@ -9,7 +9,7 @@ use octavo_os::{Memory, Os, ProcessId};
 use octavo_trace::StreamConsumer;
 use octavo_types::{Access, Consumer, Event, Item, ItemKind, PageNumber, Segment, VirtAddr};
 
-/// An entry of a set; free where it has never been used.
+/// An entry of a set; `used` is the time of its last use, 0 if it is free.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     tag: u64,
@@ -40,12 +40,12 @@ impl Array {
         }
     }
 
-    fn of_level(level: &TlbLevel) -> Self {
+    fn tlb(level: &TlbLevel) -> Self {
         let array = &level.arrays[0];
         Array::new(array.entries, array.ways.of(array.entries))
     }
 
-    fn of_cache(level: &CacheLevel, line_bytes: u64) -> Self {
+    fn cache(level: &CacheLevel, line_bytes: u64) -> Self {
         let lines = level.bytes / line_bytes;
         Array::new(lines, level.ways.of(lines))
     }
@@ -71,7 +71,7 @@ impl Array {
         None
     }
 
-    /// Puts an entry in, and returns what gave way to it.
+    /// Inserts an entry and returns the evicted one.
     fn fill(&mut self, tag: u64, value: u64, flag: bool) -> Option<Entry> {
         self.now += 1;
         let now = self.now;
@@ -82,8 +82,8 @@ impl Array {
                 oldest = way;
             }
         }
-        let before = std::mem::replace(&mut set[oldest], Entry { tag, used: now, value, flag });
-        (before.used > 0).then_some(before)
+        let evicted = std::mem::replace(&mut set[oldest], Entry { tag, used: now, value, flag });
+        (evicted.used > 0).then_some(evicted)
     }
 
     fn remove(&mut self, tag: u64) {
@@ -95,13 +95,13 @@ impl Array {
     }
 }
 
-/// The machine.
+/// A machine with 4 KiB pages and one process.
 pub struct Textbook {
     os: Os,
     l1i: Array,
     l1d: Array,
     l2: Array,
-    /// By level of the page table, from 2.
+    /// Walk caches by level of the page table, from 2.
     walk_caches: Vec<(u8, Array)>,
     caches: [Array; 4],
     pub walks: u64,
@@ -119,7 +119,6 @@ const L1I: usize = 3;
 const LINE_LOG2: u8 = 6;
 
 impl Textbook {
-    /// One with 4 KiB pages.
     pub fn new(config: &MachineConfig) -> Self {
         let shape = MemoryShape::new(config.memory.bytes >> 12, Order::LINUX).expect("a memory");
         let format = Format { levels: config.page_table.levels, ..Format::default() };
@@ -127,16 +126,16 @@ impl Textbook {
         memory.spawn().expect("room for a page table");
         let line_bytes = config.cache.line_bytes;
         assert_eq!(line_bytes, 1 << LINE_LOG2, "lines of 64 bytes");
-        let cache = |level| Array::of_cache(level, line_bytes);
+        let cache = |level| Array::cache(level, line_bytes);
         let mut walk_caches: Vec<(u8, Array)> = (config.walker.caches.values())
-            .map(|of| (of.level, Array::new(of.entries, of.ways.of(of.entries))))
+            .map(|cache| (cache.level, Array::new(cache.entries, cache.ways.of(cache.entries))))
             .collect();
         walk_caches.sort_by_key(|(level, _)| *level);
         Textbook {
             os: Os::new(memory, Box::new(BasePages)),
-            l1i: Array::of_level(config.tlb.fetch()),
-            l1d: Array::of_level(config.tlb.data()),
-            l2: Array::of_level(config.tlb.l2.as_ref().expect("a second level")),
+            l1i: Array::tlb(config.tlb.fetch()),
+            l1d: Array::tlb(config.tlb.data()),
+            l2: Array::tlb(config.tlb.l2.as_ref().expect("a second level")),
             walk_caches,
             caches: [
                 cache(&config.cache.llc),
@@ -151,7 +150,7 @@ impl Textbook {
         }
     }
 
-    /// Misses by component, as the engine names it.
+    /// Misses by component name of the engine.
     pub fn misses(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("tlb.l1i", self.l1i.misses),
@@ -187,20 +186,21 @@ impl Textbook {
             entry.flag |= is_write;
             return;
         }
-        match behind(level) {
-            Some(behind) => self.access(behind, line, false),
+        match next_level(level) {
+            Some(next) => self.access(next, line, false),
             None => self.memory_reads += 1,
         }
-        self.take_in(level, line, is_write);
+        self.fill(level, line, is_write);
     }
 
-    fn take_in(&mut self, level: usize, line: u64, is_dirty: bool) {
-        let gone = self.caches[level].fill(line, 0, is_dirty);
-        if let (Some(gone), Some(behind)) = (gone.filter(|gone| gone.flag), behind(level)) {
-            let set = self.caches[behind].set(gone.tag);
-            match set.iter_mut().find(|entry| entry.used > 0 && entry.tag == gone.tag) {
+    fn fill(&mut self, level: usize, line: u64, is_dirty: bool) {
+        let evicted = self.caches[level].fill(line, 0, is_dirty);
+        let dirty = evicted.filter(|evicted| evicted.flag);
+        if let (Some(dirty), Some(next)) = (dirty, next_level(level)) {
+            let set = self.caches[next].set(dirty.tag);
+            match set.iter_mut().find(|entry| entry.used > 0 && entry.tag == dirty.tag) {
                 Some(entry) => entry.flag = true,
-                None => self.take_in(behind, gone.tag, true),
+                None => self.fill(next, dirty.tag, true),
             }
         }
     }
@@ -209,13 +209,13 @@ impl Textbook {
         let stores = kind == ItemKind::Store;
         let l1 = if kind == ItemKind::Fetch { &mut self.l1i } else { &mut self.l1d };
         let found = l1.look_up(page).map(|entry| (entry.value, entry.flag));
-        let was_there = found.is_some();
+        let is_hit = found.is_some();
         if let Some((frame, is_dirty)) = found
             && (is_dirty || !stores)
         {
             return frame;
         }
-        if !was_there && let Some(entry) = self.l2.look_up(page) {
+        if !is_hit && let Some(entry) = self.l2.look_up(page) {
             let (frame, is_dirty) = (entry.value, entry.flag);
             if is_dirty || !stores {
                 l1.fill(page, frame, is_dirty);
@@ -248,14 +248,17 @@ impl Textbook {
                     self.reads += 1;
                     self.access(L1D, step.at.raw() >> LINE_LOG2, false);
                     if walk.steps().len() > place + 1 {
-                        let cached = self.walk_caches.iter_mut().find(|(of, _)| *of == step.level);
+                        let cached =
+                            self.walk_caches.iter_mut().find(|(level, _)| *level == step.level);
                         if let Some((level, cache)) = cached {
                             cache.fill(page >> (9 * (*level - 1)), 0, false);
                         }
                     }
                 }
             }
-            if let Some(leaf) = walk.leaf.filter(|of| kind != ItemKind::Store || of.rights.write) {
+            if let Some(leaf) =
+                walk.leaf.filter(|leaf| kind != ItemKind::Store || leaf.rights.write)
+            {
                 let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
                 if table.mark(number, kind == ItemKind::Store) {
                     let last = walk.steps()[walk.steps().len() - 1].at.raw() >> LINE_LOG2;
@@ -297,7 +300,7 @@ impl Textbook {
     }
 }
 
-fn behind(level: usize) -> Option<usize> {
+fn next_level(level: usize) -> Option<usize> {
     match level {
         LLC => None,
         L2 => Some(LLC),
@@ -313,7 +316,7 @@ impl Consumer for Textbook {
                 self.reference(*kind, addr.raw(), *size_bytes);
                 continue;
             }
-            let addr = *addresses.next().expect("an address for each");
+            let addr = *addresses.next().expect("an address for each access");
             if *guarded && addr == VirtAddr::NULL {
                 continue;
             }
@@ -327,7 +330,7 @@ impl Consumer for Textbook {
     }
 
     fn event(&mut self, event: &Event) {
-        self.os.event(PROCESS, event).expect("room for what it does");
+        self.os.event(PROCESS, event).expect("room for its pages");
         self.apply_invalidations();
     }
 }
