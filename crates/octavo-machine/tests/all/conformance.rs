@@ -1,4 +1,4 @@
-//! The cases of `conformance/`: a machine, references, and what each does, counted by hand. The format is
+//! The cases of `conformance/`: a machine, references, and the effects of each, counted by hand. The format is
 //! described in `conformance/README.md`.
 
 mod case;
@@ -17,17 +17,17 @@ use octavo_types::{
     VirtAddr,
 };
 
-/// Where the instruction of every step is.
+/// The address of the instruction of every step.
 const CODE: VirtAddr = VirtAddr::new(0x40_0000);
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance")
 }
 
-/// A machine that plays steps.
+/// A machine that executes the steps of a case.
 struct Player {
     sim: Sim,
-    /// Instructions that do nothing, load, and store.
+    /// An instruction without data, a load, and a store.
     segments: [Segment; 3],
     before: Counters,
 }
@@ -82,7 +82,7 @@ impl Player {
         self.sim.execution(&self.segments[number], &words);
     }
 
-    /// Executes a step, and returns the counters of it.
+    /// Executes a step. Returns the difference that it made to the counters.
     fn step(&mut self, action: &str, numbers: &[u64]) -> Counters {
         let range = |bytes: u64| AddrRange::new(VirtAddr::new(numbers[0]), bytes);
         let protect = |bits| Event::Protect {
@@ -96,7 +96,7 @@ impl Player {
                 source: MapSource::Anonymous,
                 flags: 0x22,
             }),
-            // The beginning of one file, at any address.
+            // Maps the start of the same file, at any address.
             ("share", [_, bytes]) => self.sim.event(&Event::Map {
                 range: range(*bytes),
                 protection: Protection::from_bits(3),
@@ -122,9 +122,9 @@ impl Player {
         }
         self.sim.finish();
         let now = self.sim.machines()[0].counters();
-        let counted = now.since(&self.before);
+        let difference = now.since(&self.before);
         self.before = now;
-        counted
+        difference
     }
 }
 
@@ -187,12 +187,11 @@ const COUNTS: &[(&str, &str, &str)] = &[
     ("transferred", "softvm.dma", "pages"),
 ];
 
-/// Cycles that a line may name, and the counter of each.
+/// The kinds of cycles that a case line may name, with their counters.
 const CYCLES: [(&str, &str); 3] =
     [("lookup", "cycles_tlb_l2"), ("nested", "cycles_tlb_nested"), ("walk", "cycles_walks")];
 
-/// The effects of a step in the words of a case: all events, in the order of the lists above, and the other
-/// figures that the line asks for.
+/// The effects of a step in the words of a case: all events, and the other figures that the line asks for, sorted.
 fn effects(
     counted: &Counters,
     expected: &[String],
@@ -221,38 +220,39 @@ fn effects(
             let page = PageNumber::new(numbers[0] >> 12);
             let size = machine.leaf(page).map_or("none".to_owned(), |leaf| leaf.size.to_string());
             effects.push(format!("page {size}"));
-        } else if let Some((array, _)) = asked.strip_prefix("in ").and_then(|of| of.split_once(' '))
+        } else if let Some((array, _)) =
+            asked.strip_prefix("in ").and_then(|rest| rest.split_once(' '))
         {
             let hits = get(&format!("tlb.l1d.{array}"), "hits");
             effects.push(format!("in {array} {hits}"));
         } else if let Some((kind, _)) =
-            asked.strip_prefix("entries ").and_then(|of| of.split_once(' '))
+            asked.strip_prefix("entries ").and_then(|rest| rest.split_once(' '))
         {
             let kinds = ["4k", "2m", "perforated", "bitmap"];
             let counters = ["entries_4k", "entries_2m", "entries_perforated", "entries_bitmap"];
-            let at = kinds.iter().position(|of| *of == kind).expect("a kind of entry");
+            let at = kinds.iter().position(|known| *known == kind).expect("a kind of entry");
             let entries = machine.counters().get("tlb.l2.content", counters[at]).unwrap();
             effects.push(format!("entries {kind} {entries}"));
-        } else if let Some((what, _)) = asked.split_once(' ')
-            && ["checked", "changed"].contains(&what)
+        } else if let Some((verb, _)) = asked.split_once(' ')
+            && ["checked", "changed"].contains(&verb)
         {
-            let of = |counter| get("softvm.protection", counter);
-            let levels = match what {
-                "checked" => [of("l1_checked"), of("l2_checked")],
-                _ => [of("l1_changed"), of("l2_changed")],
+            let lines = |counter| get("softvm.protection", counter);
+            let levels = match verb {
+                "checked" => [lines("l1_checked"), lines("l2_checked")],
+                _ => [lines("l1_changed"), lines("l2_changed")],
             };
-            effects.push(format!("{what} {} and {}", levels[0], levels[1]));
-        } else if let Some((what, _)) = asked.split_once(" cycles ") {
+            effects.push(format!("{verb} {} and {}", levels[0], levels[1]));
+        } else if let Some((kind, _)) = asked.split_once(" cycles ") {
             let (_, counter) =
-                CYCLES.iter().find(|(name, _)| *name == what).expect("a kind of cycles");
-            effects.push(format!("{what} cycles {}", get("core", counter)));
+                CYCLES.iter().find(|(name, _)| *name == kind).expect("a kind of cycles");
+            effects.push(format!("{kind} cycles {}", get("core", counter)));
         } else if let Some((component, counter)) =
             asked.rsplit_once(' ').and_then(|(name, _)| name.split_once('/'))
         {
             let all = machine.counters();
             let (_, counter, _) = all
                 .iter()
-                .find(|(of, name, _)| *of == component && *name == counter)
+                .find(|(owner, name, _)| *owner == component && *name == counter)
                 .unwrap_or_else(|| panic!("no counter {counter} of {component}"));
             effects.push(format!("{component}/{counter} {}", get(component, counter)));
         } else if asked.starts_with("dirty ") {
@@ -268,12 +268,12 @@ fn effects(
     effects
 }
 
-/// The lines of a case with other effects than expected, with their effects.
+/// Plays a case with every instruction set. Returns one message per line with other effects than expected.
 fn failures(file: &str, case: &Case) -> Vec<String> {
     let mut failures = Vec::new();
     for instructions in Instructions::all() {
-        let mut fail = |place: String, what: String| {
-            failures.push(format!("{file}, {}, {place}, {instructions:?}: {what}", case.title));
+        let mut fail = |place: String, message: String| {
+            failures.push(format!("{file}, {}, {place}, {instructions:?}: {message}", case.title));
         };
         let mut player = Player::new(case, instructions);
         // Effects before the first line are not compared.
@@ -298,14 +298,14 @@ fn failures(file: &str, case: &Case) -> Vec<String> {
     failures
 }
 
-/// Plays all cases of a file, and lists all lines that fail.
+/// Plays all cases of a file; fails with a list of the lines that deviate.
 fn play(file: &str) {
     let text = fs::read_to_string(folder().join(file)).unwrap();
     let cases = cases(&text);
     assert!(!cases.is_empty(), "{file} has no case");
     for case in &cases {
-        let says = case.steps.iter().any(|step| step.expected.is_some());
-        assert!(says, "{file}, {}: no line says what it does", case.title);
+        let has_expectation = case.steps.iter().any(|step| step.expected.is_some());
+        assert!(has_expectation, "{file}, {}: no line says what it does", case.title);
     }
     let failures: Vec<String> = cases.iter().flat_map(|case| failures(file, case)).collect();
     assert!(failures.is_empty(), "{} lines fail:\n{}", failures.len(), failures.join("\n"));
@@ -314,10 +314,10 @@ fn play(file: &str) {
 // A test of each file, listed by `build.rs`.
 include!(concat!(env!("OUT_DIR"), "/conformance.rs"));
 
-/// The cases of `base4k` and `thp`, native and in guests, hold for a second level outside of the simulator. A case
-/// without a second level has no place for one.
+/// The cases of `base4k` and `thp`, native and in guests, also hold for an outside second level. Cases without a second
+/// level are left out.
 #[test]
-fn outside_level_does_what_the_native_one_does() {
+fn outside_level_has_the_effects_of_the_native_level() {
     let mut played = 0;
     for file in ["conventional.md", "nested.md"] {
         for mut case in cases(&fs::read_to_string(folder().join(file)).unwrap()) {
@@ -335,7 +335,7 @@ fn outside_level_does_what_the_native_one_does() {
     assert!(played >= 15, "{played} cases");
 }
 
-/// A hit that one line does not name, and a miss that another does not.
+/// The case has a hit that a line does not name, and a line that names a miss in place of a hit.
 #[test]
 fn every_deviating_line_is_reported() {
     let text = "# One\n\n```machine\nmachine = skylake\ndesign = base4k\n```\n\n```steps\n\

@@ -1,4 +1,4 @@
-//! Laws of the time that an out-of-order core takes, at the level of whole simulations.
+//! Laws of the cycles of an out-of-order core, tested by whole simulations.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use octavo_types::{AddrRange, Dependences, Event, Item, ItemKind, Segment, VirtA
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// An instruction's dependences: on some of the instructions before it, and registers read and written.
+/// The dependences of an instruction: on earlier instructions, and registers read and written.
 fn dependences() -> impl Strategy<Value = Dependences> {
     strategies::dependences(|| {
         prop_oneof![Just(0u64), (0u32..12).prop_map(|bit| 1 << bit), 0u64..4096]
     })
 }
 
-/// A segment whose items are changed by a function, and whose instructions have these dependences in turn.
+/// A copy of a segment with `change` applied to its items and these dependences given to its instructions in turn.
 fn changed(segment: &Segment, all: &[Dependences], change: impl Fn(Item) -> Item) -> Segment {
     let items: Vec<Item> = segment.items().iter().copied().map(change).collect();
     let dependences = all.iter().cycle().take(segment.instructions() as usize).copied().collect();
@@ -42,7 +42,7 @@ fn with_dependences(
     })
 }
 
-/// Streams of all kinds, and loads of few pages.
+/// Streams of all kinds, and streams of loads of few pages; with dependences.
 fn streams() -> impl Strategy<Value = RandomStream> {
     with_dependences(prop_oneof![stream(1..80).boxed(), few_pages(60, 1..150).boxed()])
 }
@@ -87,7 +87,7 @@ fn pipelines() -> impl Strategy<Value = PipelineConfig> {
         })
 }
 
-/// The counters of designs, with the number of the stream's instructions and data references.
+/// The counters of each design, and the numbers of instructions and of data references of the stream.
 fn counted(
     mut machine: MachineConfig,
     pipeline: Option<&PipelineConfig>,
@@ -108,13 +108,13 @@ fn get(counters: &Counters, component: &str, counter: &'static str) -> u64 {
     counters.get(component, counter).unwrap_or(0)
 }
 
-/// All counters but those of the core's time.
-fn others(counters: &Counters) -> BTreeMap<(String, &'static str), u64> {
-    let of_time = ["instructions", "cycles", "branches_taken", "branches_mispredicted", "traps"];
+/// All counters except those that the timing of the core determines.
+fn untimed(counters: &Counters) -> BTreeMap<(String, &'static str), u64> {
+    let timed = ["instructions", "cycles", "branches_taken", "branches_mispredicted", "traps"];
     counters
         .iter()
         .filter(|(component, counter, _)| {
-            !(*component == "core" && of_time.contains(counter)
+            !(*component == "core" && timed.contains(counter)
                 || *component == "core.stack"
                 || *component == "memory" && counter.starts_with("row_"))
         })
@@ -122,19 +122,19 @@ fn others(counters: &Counters) -> BTreeMap<(String, &'static str), u64> {
         .collect()
 }
 
-/// Checks that the parts of the stack add up.
-fn check_stack(counters: &Counters, of: &str) -> Result<(), TestCaseError> {
+/// Checks that the parts of the cycle stack add up to the cycles.
+fn check_stack(counters: &Counters, design: &str) -> Result<(), TestCaseError> {
     let parts = counters.iter().filter(|(component, ..)| *component == "core.stack");
     let sum: u64 = parts.map(|(.., cycles)| cycles).sum();
-    prop_assert_eq!(sum, get(counters, "core", "cycles"), "{}", of);
+    prop_assert_eq!(sum, get(counters, "core", "cycles"), "{}", design);
     Ok(())
 }
 
-/// Data caches that hold all lines.
+/// The machine with caches that hold all lines.
 fn with_large_caches(mut machine: MachineConfig) -> MachineConfig {
-    let of = &mut machine.cache;
+    let caches = &mut machine.cache;
     for (level, latency_cycles) in
-        [(&mut of.l1i, 4), (&mut of.l1d, 4), (&mut of.l2, 12), (&mut of.llc, 40)]
+        [(&mut caches.l1i, 4), (&mut caches.l1d, 4), (&mut caches.l2, 12), (&mut caches.llc, 40)]
     {
         *level = cache(1 << 14, 1, latency_cycles);
         level.ways = Ways::Full;
@@ -147,7 +147,7 @@ fn with_large_caches(mut machine: MachineConfig) -> MachineConfig {
     machine
 }
 
-/// Streams of references of at most 8 bytes: two lines each.
+/// Streams of references of at most 8 bytes, which touch at most two lines each.
 fn small_references() -> impl Strategy<Value = RandomStream> {
     (stream(1..120), vec(dependences(), 1..40)).prop_map(|(stream, all)| {
         let small = |item: Item| Item { size_bytes: item.size_bytes.min(8), ..item };
@@ -161,11 +161,11 @@ fn small_references() -> impl Strategy<Value = RandomStream> {
 proptest! {
     #![proptest_config(octavo_oracle::cases(60))]
 
-    /// Premises: data caches that hold everything, and room for everything under way. Slots, walkers and misses
-    /// are given in program order, so that an earlier instruction which asks sooner may delay a
-    /// later one on the critical path. Four instructions of at most 12 line accesses each never need more
-    /// than the 64 slots of a cycle; all else is in program order, and nothing comes sooner when something
-    /// before it comes later.
+    /// Ideal levels bound the cycles under two premises: data caches that hold all lines, and unlimited resources.
+    /// Limited slots, walkers and miss registers are given out in program order, so that an earlier instruction which
+    /// asks sooner may delay a later one on the critical path. Four instructions of at most 12 line accesses each never
+    /// need more than the 64 slots of a cycle. With all else in program order, a delay of one instruction makes no
+    /// later one earlier.
     #[test]
     fn perfect_levels_bound_cycles(stream in small_references(), mut pipeline in pipelines()) {
         let mut machine = with_large_caches(tiny());
@@ -176,64 +176,65 @@ proptest! {
         pipeline.outstanding = OutstandingMisses { l1d: 1023, l2: 1023, llc: 1023 };
         let names = ["perfect_l1", "perfect_l2", "base4k", "softvm_free", "softvm", "spur"];
         let (all, _) = counted(machine, Some(&pipeline), &names, &stream);
-        let cycles: Vec<u64> = all.iter().map(|of| get(of, "core", "cycles")).collect();
+        let cycles: Vec<u64> = all.iter().map(|counters| get(counters, "core", "cycles")).collect();
         prop_assert!(cycles[0] <= cycles[1] && cycles[1] <= cycles[2], "{cycles:?}");
         prop_assert!(cycles[3] <= cycles[4] && cycles[3] <= cycles[5], "{cycles:?}");
     }
 
-    /// Handlers overlap nothing: each is fetched when all before it is committed, and then its instruction again.
+    /// Handlers overlap nothing: each is fetched after all earlier instructions have committed, and its instruction is
+    /// fetched again after it.
     #[test]
     fn handlers_overlap_nothing(stream in small_references(), pipeline in pipelines()) {
         let names = ["softvm", "mips_virtual", "mips_physical"];
         let (all, _) = counted(tiny(), Some(&pipeline), &names, &stream);
-        for (name, of) in names.iter().zip(&all) {
-            let handled = get(of, "core", "cycles_handler") + get(of, "core", "cycles_write_backs");
-            let traps = get(of, "core", "traps");
+        for (name, counters) in names.iter().zip(&all) {
+            let handled = get(counters, "core", "cycles_handler") + get(counters, "core", "cycles_write_backs");
+            let traps = get(counters, "core", "traps");
             let alone = handled + traps * u64::from(pipeline.front_end_cycles);
-            prop_assert!(alone <= get(of, "core", "cycles"), "{}", name);
+            prop_assert!(alone <= get(counters, "core", "cycles"), "{}", name);
             prop_assert_eq!(traps > 0, alone > 0, "{}", name);
         }
     }
 
-    /// The instructions one after another, each step of each alone, take at least as long.
+    /// Serial execution of the instructions, with all steps of each in series, takes at least as long.
     #[test]
     fn serial_execution_takes_no_less(stream in small_references(), pipeline in pipelines()) {
         let machine = tiny();
         let l1d = u64::from(machine.cache.l1d.latency_cycles);
-        let of_caches = ["softvm", "spur", "mips_virtual", "mips_physical", "softvm_free"];
-        let names = [&["base4k", "thp", "perfect_l2", "rmm"], &of_caches[..]].concat();
+        let virtual_caches = ["softvm", "spur", "mips_virtual", "mips_physical", "softvm_free"];
+        let names = [&["base4k", "thp", "perfect_l2", "rmm"], &virtual_caches[..]].concat();
         let (all, [instructions, references]) = counted(machine, Some(&pipeline), &names, &stream);
-        for (name, of) in names.iter().zip(&all) {
-            let costs: u64 = of
+        for (name, counters) in names.iter().zip(&all) {
+            let costs: u64 = counters
                 .iter()
                 .filter(|(component, counter, _)| *component == "core" && counter.starts_with("cycles_"))
                 .map(|(.., cycles)| cycles)
                 .sum();
-            prop_assert_eq!(get(of, "core", "instructions"), instructions, "{}", name);
-            // Data before the first instruction of a segment is an entry of its own. Each is fetched, dispatched,
-            // executed and committed.
+            prop_assert_eq!(get(counters, "core", "instructions"), instructions, "{}", name);
+            // Data accesses before the first instruction of a segment are an entry of their own. Each entry is fetched,
+            // dispatched, executed and committed.
             let entries = instructions + stream.steps.len() as u64;
-            let each = u64::from(pipeline.front_end_cycles) + 4;
+            let entry_cycles = u64::from(pipeline.front_end_cycles) + 4;
             // A reference accesses two lines at most; a store enters the cache.
             let lines = references * 2;
-            let wrong = get(of, "core", "branches_mispredicted");
+            let mispredicted = get(counters, "core", "branches_mispredicted");
             // A handler is fetched, and then the instruction is fetched and dispatched again.
-            let traps = get(of, "core", "traps");
+            let traps = get(counters, "core", "traps");
             let serial = costs
-                + entries * each
+                + entries * entry_cycles
                 + lines * (l1d + 2 + u64::from(pipeline.forward_cycles))
-                + wrong * u64::from(pipeline.mispredict_cycles)
-                + traps * 2 * each;
-            let cycles = get(of, "core", "cycles");
+                + mispredicted * u64::from(pipeline.mispredict_cycles)
+                + traps * 2 * entry_cycles;
+            let cycles = get(counters, "core", "cycles");
             prop_assert!(cycles <= serial, "{}: {} > {}", name, cycles, serial);
         }
     }
 }
 
-/// Cycles that a read of far memory takes longer.
+/// Added latency of far memory, in cycles.
 const ADDED: u32 = 300;
 
-/// A machine all of whose memory is far, which changes no count of a machine without tiers.
+/// The machine with far memory only; the tier changes no other counter.
 fn all_far(mut machine: MachineConfig) -> MachineConfig {
     let memory = machine.host.as_mut().map_or(&mut machine.memory, |host| &mut host.memory);
     let tier = MemoryTier {
@@ -246,10 +247,10 @@ fn all_far(mut machine: MachineConfig) -> MachineConfig {
     machine
 }
 
-/// A chain of loads of 40 pages, each with its walk, and after them other lines of the same pages. Of the cold start,
-/// the walk and the line of the code come before all of them, so that every read of memory is on the critical path.
+/// Dependent loads of 40 pages, each with its walk, and then of other lines of the same pages. At the cold start, the
+/// walk and the read of the code come before all loads, so that every read of memory is on the critical path.
 #[test]
-fn a_chase_in_far_memory_takes_the_added_latency_longer_for_each_read() {
+fn every_read_of_dependent_loads_pays_the_added_latency_of_far_memory() {
     let steps: Vec<_> = (0..200).map(|number| (number * 7 % 40, 1, false)).collect();
     let stream = loads(&steps);
     let chain = Dependences::new(0, 1, 1);
@@ -272,13 +273,13 @@ fn a_chase_in_far_memory_takes_the_added_latency_longer_for_each_read() {
     }
 }
 
-/// Lines that dependent loads read at random, and that the last cache holds; loads between two events.
+/// Number of lines from which dependent loads read at random; lines of the last-level cache; loads between two events.
 const RANDOM_LINES: u64 = 4096;
 const LLC_LINES: u64 = 2048;
 const LOADS_OF_PART: u64 = 32;
 
-/// The share of random loads that the last-level cache serves, and the cycles of a load, where others fill a line
-/// every so many cycles.
+/// The share of random loads that hit the last-level cache, and the cycles per load. Other cores fill a line of the
+/// cache every `others_fill_every_cycles` cycles.
 fn random_loads(others_fill_every_cycles: u32) -> (f64, f64) {
     let mut machine = tiny();
     machine.cache.l1d = cache(1, 1, 4);
@@ -310,20 +311,21 @@ fn random_loads(others_fill_every_cycles: u32) -> (f64, f64) {
         }
         steps.push(Step::Segment(0, vec![next()]));
     }
-    let of = |steps: &[Step]| {
+    let llc_hits_and_cycles = |steps: &[Step]| {
         let stream = RandomStream { segments: vec![segment.clone()], steps: steps.to_vec() };
         let (all, _) = counted(machine.clone(), pipeline.as_ref(), &["base4k"], &stream);
         (get(&all[0], "cache.llc", "hits") as f64, get(&all[0], "core", "cycles") as f64)
     };
     let first = steps.len() * 16 / 48;
-    let (before, after) = (of(&steps[..first]), of(&steps));
+    let (before, after) = (llc_hits_and_cycles(&steps[..first]), llc_hits_and_cycles(&steps));
     ((after.0 - before.0) / measured as f64, (after.1 - before.1) / measured as f64)
 }
 
-/// A line is there if it was read again within the time T in which the cache is filled once: with a share h = 1 - exp(-x)
-/// of N lines, where T is x times N loads, N h lines are the program's and T / `every` those of others. (Che, Tung and Wang 2002.)
+/// A line is in the cache if it was read within the last T, the time in which the cache is filled once. With T = x
+/// times N loads, a share h = 1 - exp(-x) of the N lines is in the cache; it holds N h lines of the program and T /
+/// `every` lines of other cores (Che, Tung and Wang 2002).
 #[test]
-fn others_hold_the_share_of_the_last_cache_that_they_fill() {
+fn other_cores_hold_the_share_of_the_last_cache_that_they_fill() {
     let (alone, _) = random_loads(0);
     assert!((alone - LLC_LINES as f64 / RANDOM_LINES as f64).abs() < 0.01, "{alone}");
     let mut before = alone;
@@ -348,9 +350,10 @@ fn others_hold_the_share_of_the_last_cache_that_they_fill() {
 proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
 
-    /// Added up, each read of far memory costs the added latency more. (`pom_tlb` reads lines to write to them, at no cost.)
+    /// Each read of far memory adds the added latency to the charged cycles. (`pom_tlb` is left out: it reads lines in
+    /// order to write them, at no cost.)
     #[test]
-    fn each_read_of_far_memory_costs_the_added_latency_more(
+    fn charged_cycles_grow_by_the_added_latency_of_each_read(
         stream in streams(),
         pipeline in pipelines(),
         is_hosted in any::<bool>(),
@@ -359,9 +362,11 @@ proptest! {
         let names = ["base4k", "thp", "colt", "perforated", "gtsm", "tps", "rmm", "perfect_l2"];
         let (near, _) = counted(machine.clone(), Some(&pipeline), &names, &stream);
         let (far, _) = counted(all_far(machine), Some(&pipeline), &names, &stream);
-        let charged = |of: &Counters| -> u64 {
-            let all = of.iter().filter(|(of, counter, _)| *of == "core" && counter.starts_with("cycles_"));
-            all.map(|(.., cycles)| cycles).sum()
+        let charged = |counters: &Counters| -> u64 {
+            let parts = counters
+                .iter()
+                .filter(|(component, counter, _)| *component == "core" && counter.starts_with("cycles_"));
+            parts.map(|(.., cycles)| cycles).sum()
         };
         for ((name, near), far) in names.iter().zip(&near).zip(&far) {
             let reads = get(near, "memory", "reads");
@@ -374,7 +379,8 @@ proptest! {
 proptest! {
     #![proptest_config(octavo_oracle::cases(40))]
 
-    /// A stream decides by its dependences; intervals and the warm-up are those of the timing chosen.
+    /// With `Timing::ByStream`, a stream with dependences is timed out of order, any other additively; intervals and
+    /// the warm-up follow the chosen timing.
     #[test]
     fn dependences_choose_the_timing(
         stream in prop_oneof![stream(1..400), few_pages(60, 1..400)],
@@ -383,10 +389,10 @@ proptest! {
         pipeline in pipelines(),
         (warm_up, interval) in (0u64..1500, prop::option::of(1000u64..2000)),
     ) {
-        let bare = |item: Item| item;
+        let unchanged = |item: Item| item;
         let all = if is_dependent { all } else { Vec::new() };
         let segments: Vec<Segment> =
-            stream.segments.iter().map(|segment| changed(segment, &all, bare)).collect();
+            stream.segments.iter().map(|segment| changed(segment, &all, unchanged)).collect();
         let has_any = stream.steps.iter().any(|step| match step {
             Step::Segment(number, _) => !segments[*number].dependences().is_empty(),
             Step::Event(_) => false,
@@ -408,19 +414,19 @@ proptest! {
                 .collect();
             (format!("{counted:?}"), sim.has_dependences())
         };
-        let (decided, has_dependences) = play(Timing::ByStream);
+        let (chosen, has_dependences) = play(Timing::ByStream);
         prop_assume!(has_dependences == has_any, "dependences come late");
         let expected = if has_any { Timing::OutOfOrder } else { Timing::Additive };
-        prop_assert_eq!(decided, play(expected).0);
+        prop_assert_eq!(chosen, play(expected).0);
     }
 }
 
 proptest! {
     #![proptest_config(octavo_oracle::cases(16))]
 
-    /// Every design, native and with a host: the time changes no count, and its parts add up.
+    /// Every design, native and in a guest: timing changes no other counter, and the cycle stack adds up.
     #[test]
-    fn time_changes_no_count(
+    fn timing_changes_no_other_counter(
         stream in streams(),
         pipeline in pipelines(),
         cores in 1u32..4,
@@ -435,7 +441,7 @@ proptest! {
         let (without, _) = counted(machine.clone(), None, &names, &stream);
         let (with, [instructions, _]) = counted(machine, Some(&pipeline), &names, &stream);
         for ((name, with), without) in names.iter().zip(&with).zip(&without) {
-            prop_assert_eq!(others(with), others(without), "{}", name);
+            prop_assert_eq!(untimed(with), untimed(without), "{}", name);
             check_stack(with, name)?;
             prop_assert!(get(with, "core", "instructions") <= instructions, "{}", name);
         }
@@ -445,9 +451,9 @@ proptest! {
 proptest! {
     #![proptest_config(octavo_oracle::cases(40))]
 
-    /// A fast-forwarded warm-up changes no count but those of the core's time; without a warm-up not even those.
+    /// A fast-forwarded warm-up changes no counter except those of timing; without a warm-up, not even these.
     #[test]
-    fn fast_forward_changes_no_count(
+    fn fast_forward_changes_no_untimed_counter(
         stream in streams(),
         pipeline in pipelines(),
         warm_up in 0u64..200,
@@ -466,11 +472,11 @@ proptest! {
             sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
         };
         for ((name, fast), executed) in names.iter().zip(play(true)).zip(play(false)) {
-            prop_assert_eq!(others(&fast), others(&executed), "{}", name);
-            let instructions = |of| get(of, "core", "instructions");
+            prop_assert_eq!(untimed(&fast), untimed(&executed), "{}", name);
+            let instructions = |counters| get(counters, "core", "instructions");
             prop_assert_eq!(instructions(&fast), instructions(&executed), "{}", name);
             if warm_up == 0 {
-                let cycles = |of| get(of, "core", "cycles");
+                let cycles = |counters| get(counters, "core", "cycles");
                 prop_assert_eq!(cycles(&fast), cycles(&executed), "{}", name);
             }
             check_stack(&fast, name)?;
@@ -478,16 +484,16 @@ proptest! {
     }
 }
 
-/// The stream at other addresses.
+/// The stream with all addresses moved by `bytes`.
 fn moved(stream: &RandomStream, all: &[Dependences], bytes: u64) -> RandomStream {
-    let to = |addr: VirtAddr| addr.wrapping_add(bytes);
+    let move_addr = |addr: VirtAddr| addr.wrapping_add(bytes);
     let change = |item: Item| match item.kind {
-        ItemKind::Fetch => Item { addr: to(item.addr), ..item },
+        ItemKind::Fetch => Item { addr: move_addr(item.addr), ..item },
         _ => item,
     };
     let step = |step: &Step| match step {
         Step::Segment(number, addresses) => {
-            Step::Segment(*number, addresses.iter().copied().map(to).collect())
+            Step::Segment(*number, addresses.iter().copied().map(move_addr).collect())
         }
         Step::Event(event) => Step::Event(event.clone()),
     };
@@ -497,7 +503,7 @@ fn moved(stream: &RandomStream, all: &[Dependences], bytes: u64) -> RandomStream
     }
 }
 
-/// A stream of one thread, and then one of another.
+/// The first stream on one thread, and then the second on another.
 fn joined(first: &RandomStream, second: &RandomStream) -> RandomStream {
     let own = first.segments.len();
     let renumbered = second.steps.iter().cloned().map(|step| match step {
@@ -514,7 +520,7 @@ fn joined(first: &RandomStream, second: &RandomStream) -> RandomStream {
 proptest! {
     #![proptest_config(octavo_oracle::cases(40))]
 
-    /// Two threads on two cores that share no line take together what each takes alone.
+    /// Two threads that share no line, on two cores: their cycles add up to those of each thread alone.
     #[test]
     fn cores_of_a_machine_add_up(
         first in few_pages(40, 1..80),
@@ -527,7 +533,7 @@ proptest! {
         let mut machine = with_large_caches(tiny());
         machine.core.count = 2;
         machine.core.pipeline = Some(PipelineConfig { branches: BranchPrediction::Perfect, ..pipeline });
-        // A perfect first level: threads share the lines of page tables.
+        // A perfect first level, since the threads would share lines of page tables.
         let counters = |stream: &RandomStream| {
             let mut sim = Sim::new(&config(machine.clone(), &["perfect_l1"])).unwrap();
             play(&mut sim, stream);
@@ -546,7 +552,7 @@ proptest! {
 proptest! {
     #![proptest_config(octavo_oracle::cases(16))]
 
-    /// Machines that one or several threads play in groups count what each counts alone.
+    /// Machines that one or several host threads simulate in groups count the same as each alone.
     #[test]
     fn grouped_machines_count_what_each_counts_alone(
         stream in streams(),
@@ -570,7 +576,7 @@ proptest! {
             let outcomes = sim.machines().iter().map(|machine| format!("{:?}", machine.outcome()));
             outcomes.collect::<Vec<_>>()
         };
-        // A weaker filter would move instructions.
+        // Only designs with the same stream: another filter would move instructions.
         let shape = simulation(&["base4k"]).stream().clone();
         let names: Vec<&str> = designs()
             .iter()

@@ -37,8 +37,8 @@ fn get(counters: &Counters, component: &str, counter: &'static str) -> u64 {
     counters.get(component, counter).unwrap()
 }
 
-/// Two threads on two cores load the same page: each core walks for itself; and when the page is
-/// unmapped by one, the other is interrupted.
+/// Two threads on two cores load the same page: each core walks for itself; an unmapping on one core interrupts the
+/// other.
 #[test]
 fn cores_have_private_tlbs_and_receive_shootdowns() {
     let mut machine = tiny();
@@ -96,8 +96,8 @@ fn forked_children_copy_pages_on_store() {
         assert_eq!(get(&counters, "os", "copy_on_write_faults"), 1, "{address_spaces:?}");
         assert_eq!(get(&counters, "os", "bytes_copied"), 4096);
         assert_eq!(get(&counters, "os", "resident_bytes"), 2 * 4096);
-        // Parent: code and data; child: code and data, and data again for its own copy; the fork's
-        // invalidation; and, with flushes, code and data after each of three switches.
+        // Parent: code and data; child: code and data, and data again for its own copy; the invalidation by the fork;
+        // with flushes also code and data after each of three switches.
         let misses = get(&counters, "tlb.l1d", "misses");
         assert_eq!(misses, if address_spaces == AddressSpaces::Tagged { 3 } else { 4 });
         assert_eq!(sim.machines()[0].check(), Ok(()));
@@ -105,9 +105,9 @@ fn forked_children_copy_pages_on_store() {
     }
 }
 
-/// The child's stream names it before the first instruction, where it repeats its parent's mappings.
+/// The child's stream repeats its parent's mappings and `Present` events before its first instruction.
 #[test]
-fn forked_children_have_memory_that_is_present() {
+fn present_events_of_a_forked_child_are_not_counted_twice() {
     let mut sim = Sim::new(&config(tiny(), &["base4k"])).unwrap();
     let store = segment(&[ItemKind::Store]);
     let present = |sim: &mut Sim| {
@@ -134,7 +134,7 @@ fn forked_children_have_memory_that_is_present() {
     assert_eq!(get(&counters, "os", "present_bytes"), 4 * 4096, "named twice, there once");
 }
 
-/// Per-core figures are summed over cores.
+/// Counters of a core's own structures are summed over cores.
 #[test]
 fn segments_are_counted_over_all_cores() {
     let mut machine = tiny();

@@ -1,4 +1,4 @@
-//! Designs without work for their mechanism count what the conventional one does, counter for counter.
+//! Designs whose mechanism has nothing to do count the same as the conventional design, counter for counter.
 
 use crate::common::bounds::{self, listed};
 use crate::common::{level, tiny};
@@ -34,7 +34,7 @@ fn play_checked(stream: &RandomStream, machines: Vec<Box<dyn AnyMachine>>) -> Ve
     bounds::play_checked(&tiny(), stream, machines)
 }
 
-/// The counters of one machine for the components that another one has, too.
+/// The counters of one machine that the other machine also has.
 fn shared(counters: &Counters, other: &Counters) -> Vec<(String, &'static str, u64)> {
     listed(counters, |component, counter, _| other.get(component, counter).is_some())
 }
@@ -51,7 +51,7 @@ fn common_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> {
 proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
 
-    /// Tailored page sizes where all pages have 4 KiB.
+    /// Tailored page sizes with pages of 4 KiB only.
     #[test]
     fn designs_agree_without_large_pages(stream in stream(1..150)) {
         let config = tiny();
@@ -67,7 +67,7 @@ proptest! {
         }
     }
 
-    /// Bounds fault like the machine they bound, and never walk.
+    /// Ideal bounds take the same page faults as the machine that they bound, and never walk.
     #[test]
     fn ideal_bounds_map_the_same_pages(stream in stream(1..150)) {
         let config = tiny();
@@ -77,19 +77,19 @@ proptest! {
             machine(&config, "perfect_l1", &base),
             machine(&config, "perfect_l2", &base),
         ]);
-        let of = |at: usize, component: &str| -> Vec<_> {
-            let all = counted[at].iter().filter(|(of, ..)| *of == component);
+        let counters_of = |at: usize, component: &str| -> Vec<_> {
+            let all = counted[at].iter().filter(|(owner, ..)| *owner == component);
             all.map(|(_, counter, value)| (counter, value)).collect()
         };
         for (at, bound) in counted.iter().enumerate().skip(1) {
-            prop_assert_eq!(of(0, "os"), of(at, "os"));
+            prop_assert_eq!(counters_of(0, "os"), counters_of(at, "os"));
             prop_assert_eq!(bound.get("walker", "walks"), Some(0));
         }
-        prop_assert_eq!(of(0, "tlb.l1i"), of(2, "tlb.l1i"));
-        prop_assert_eq!(of(0, "tlb.l1d"), of(2, "tlb.l1d"));
+        prop_assert_eq!(counters_of(0, "tlb.l1i"), counters_of(2, "tlb.l1i"));
+        prop_assert_eq!(counters_of(0, "tlb.l1d"), counters_of(2, "tlb.l1d"));
     }
 
-    /// CoLT whose walks see only their own entry, and whose groups select no set.
+    /// CoLT with one entry per line and fully associative levels: walks read no neighbours, and groups select no set.
     #[test]
     fn colt_without_contiguity_equals_conventional(stream in stream(1..150)) {
         let mut config = tiny();
@@ -118,7 +118,7 @@ proptest! {
         }
     }
 
-    /// Redundant Memory Mappings and direct segments where the operating system makes no ranges.
+    /// Redundant Memory Mappings and direct segments under policies that create no ranges.
     #[test]
     fn range_designs_agree_without_ranges(stream in stream(1..150)) {
         let config = tiny();
@@ -131,11 +131,11 @@ proptest! {
             ]);
             for other in &counted[1..] {
                 let is_lookup = |counter: &str| counter == "cycles_tlb_l2";
-                let of = |one: &Counters, other: &Counters| {
+                let compared = |one: &Counters, other: &Counters| {
                     let all = shared(one, other).into_iter();
                     all.filter(|(_, counter, _)| !is_lookup(counter)).collect::<Vec<_>>()
                 };
-                prop_assert_eq!(of(other, &counted[0]), of(&counted[0], other));
+                prop_assert_eq!(compared(other, &counted[0]), compared(&counted[0], other));
             }
             // The range TLB is looked up with the second level, or alone if the first level has an entry that
             // does not permit the access.
@@ -148,7 +148,7 @@ proptest! {
         }
     }
 
-    /// A guest whose memory is all in 1 GiB pages, which the nested TLB always holds.
+    /// A guest with all memory in 1 GiB host pages, which always hit the nested TLB.
     #[test]
     fn guest_on_1gib_host_pages_equals_native(stream in stream(1..150)) {
         let mut alone = tiny();
@@ -176,23 +176,23 @@ proptest! {
                 _ => "hugetlb:all_anonymous=1GiB:nr_gigantic_pages=2",
             });
             let policy = policies().parse(known.policy).unwrap().policy;
-            // A guest's walker reads the page's entry for bits and holes that a native machine finds without,
-            // and need not look bits up again afterwards.
+            // In a guest the walker reads the page's entry also where a native machine finds hole bits without it; it
+            // then need not look the bits up again.
             let reads_more = known.hardware.starts_with("perforated");
             let counted = bounds::play_unchecked(&guest, &stream, vec![
                 machine(&alone, known.hardware, &policy),
                 machine(&guest, known.hardware, &policy),
             ]);
             // Guest pages have no gaps, and guest memory no chunk bitmaps.
-            let of_gaps = |component: &str, counter: &str| {
-                let is_told = ["gapped", "bitmap_bytes", "free_bytes"].contains(&counter);
-                known.hardware == "gtsm" && (is_told || component == "os.pages.gapped")
+            let is_gap_counter = |component: &str, counter: &str| {
+                let is_of_host = ["gapped", "bitmap_bytes", "free_bytes"].contains(&counter);
+                known.hardware == "gtsm" && (is_of_host || component == "os.pages.gapped")
             };
-            // Tables of a design lie in the host's memory.
+            // Tables of a design lie in host memory.
             let has_tables = counted[0].get("os", "design_table_bytes").is_some();
-            let of = |counters| {
+            let compared = |counters| {
                 let is_same = |component: &str, counter: &str| match component {
-                    other if of_gaps(other, counter) => false,
+                    other if is_gap_counter(other, counter) => false,
                     "os" if has_tables && ["design_table_bytes", "free_bytes"].contains(&counter) => {
                         false
                     }
@@ -204,10 +204,10 @@ proptest! {
                 };
                 listed(counters, |component, counter, _| is_same(component, counter))
             };
-            prop_assert_eq!(of(&counted[0]), of(&counted[1]), "{}", known.name);
+            prop_assert_eq!(compared(&counted[0]), compared(&counted[1]), "{}", known.name);
             let references = |machine: usize, walker| counted[machine].get(walker, "references");
             let [alone, nested] = [references(0, "walker"), references(1, "walker.guest")];
-            // Walks then differ with the content of the second level.
+            // Where a guest reads more, the content of the second level and therefore the walks differ.
             prop_assert!(alone == nested || reads_more, "{}", known.name);
             let marked = counted[0].get("walker", "marked");
             prop_assert_eq!(marked, counted[1].get("walker.guest", "marked"), "{}", known.name);
@@ -235,9 +235,9 @@ proptest! {
         let thp = (policies().by_name("thp").unwrap().usual)();
         let mut counted = play_checked(&stream, vec![small_blocks(&BaseConfig {}.into()), small_blocks(&thp)]);
         let thp = counted.pop().unwrap();
-        // They differ only in attempts to make huge pages.
-        let tried = ["fallbacks", "compactions", "frames_compacted"];
-        let others = |counters| listed(counters, |_, counter, _| !tried.contains(&counter));
+        // The policies differ only in attempts to make huge pages.
+        let attempts = ["fallbacks", "compactions", "frames_compacted"];
+        let others = |counters| listed(counters, |_, counter, _| !attempts.contains(&counter));
         prop_assert_eq!(others(&counted[0]), others(&thp));
     }
 }

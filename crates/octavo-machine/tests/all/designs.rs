@@ -49,27 +49,27 @@ proptest! {
 proptest! {
     #![proptest_config(octavo_oracle::cases(4))]
 
-    /// Outside the thread pool each machine plays batches at its own pace, while the front fills further ones; on a
-    /// pool thread all play a batch at once.
+    /// Outside of the thread pool, each machine plays batches at its own pace while the front fills further ones; on a
+    /// pool thread, all machines play each batch at once.
     #[test]
-    fn batches_that_wait_for_machines_count_as_batches_played_at_once(stream in stream(100..200)) {
+    fn queued_batches_count_the_same_as_batches_played_at_once(stream in stream(100..200)) {
         let counters = || {
             let mut sim = Sim::new(&config(tiny(), &["base4k", "thp"])).unwrap();
-            // Enough for more batches than may wait, where the stream has any references at all.
+            // Enough for more batches than the queue holds, unless the stream has no references.
             for _ in 0..500 {
                 play_on(&mut sim, &stream);
             }
             sim.finish();
             sim.machines().iter().map(|machine| machine.counters()).collect::<Vec<_>>()
         };
-        let (behind, at_once) = (counters(), rayon::scope(|_| counters()));
-        for (behind, at_once) in behind.iter().zip(&at_once) {
-            prop_assert!(behind.iter().eq(at_once.iter()));
+        let (queued, at_once) = (counters(), rayon::scope(|_| counters()));
+        for (queued, at_once) in queued.iter().zip(&at_once) {
+            prop_assert!(queued.iter().eq(at_once.iter()));
         }
     }
 }
 
-/// Fails as no level should.
+/// A second level that panics.
 struct Panics;
 
 impl OutsideLevel for Panics {
@@ -111,9 +111,9 @@ fn a_panic_of_a_machine_reaches_the_caller() {
 proptest! {
     #![proptest_config(octavo_oracle::cases(8))]
 
-    /// Other designs and other machines may be fed by the same stream.
+    /// Designs and machines that share a stream do not affect each other.
     #[test]
-    fn a_design_counts_alone_what_it_counts_beside_others(
+    fn designs_count_the_same_alone_and_together(
         stream in stream(1..200),
         timing in prop::sample::select(vec![Timing::Additive, Timing::OutOfOrder, Timing::ByStream]),
         interval in prop::option::of(1000u64..5000),
@@ -168,31 +168,31 @@ fn machines_that_want_different_streams_are_not_put_together() {
     let _ = Sim::of_several(&[config(tiny(), &["base4k"]), config(other, &["base4k"])]);
 }
 
-/// The policies that give huge pages as `thp` does have its limits.
+/// The policies with the settings of `thp` check their limits, too.
 #[test]
 fn limits_of_khugepaged_hold_in_every_policy_with_its_settings() {
     for name in ["thp", "perforated", "gtsm"] {
-        let refused = |setting| DesignSpec::parse(&format!("{name}:{setting}")).unwrap_err();
+        let rejected = |setting| DesignSpec::parse(&format!("{name}:{setting}")).unwrap_err();
         assert_eq!(
-            refused("max_ptes_none=512").to_string(),
+            rejected("max_ptes_none=512").to_string(),
             format!("{name}:max_ptes_none=512: policy {name}: max_ptes_none = 512: give 0 to 511")
         );
-        refused("pages_to_scan=0");
+        rejected("pages_to_scan=0");
     }
 }
 
 #[test]
 fn unsupported_vectors_are_rejected() {
-    let sentence = |machine, design| {
+    let message = |machine, design| {
         let error = Sim::new(&config(machine, &[design])).err().expect("a refusal");
         error.to_string()
     };
     assert_eq!(
-        sentence(tiny(), "tps:aliases=copies:vector_bits=16"),
+        message(tiny(), "tps:aliases=copies:vector_bits=16"),
         "vector_bits = 16: give 0: aliases that are full copies have no room for them"
     );
     assert_eq!(
-        sentence(hosted(tiny(), 32, false), "tps:vector_bits=2"),
+        message(hosted(tiny(), 32, false), "tps:vector_bits=2"),
         "vector_bits = 2: give 0: only machines without a guest support them"
     );
     let unknown = octavo_machine::designs::DesignSpec::parse("tps:vector_bits=3");

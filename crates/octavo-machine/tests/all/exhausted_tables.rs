@@ -1,4 +1,4 @@
-//! A page table without memory to grow stops the machine, also where background work has found no memory.
+//! A page table that cannot grow for lack of memory stops the machine, also if background work ran out of memory.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use proptest::prelude::*;
 
 use crate::common::{bounds, config, play, tiny};
 
-/// A table that never holds a page, and says so only after its second: as if background work had exhausted it.
+/// A table that holds no page and reports exhaustion from its second `map` on, as if background work had exhausted it.
 #[derive(Default)]
-struct Forgetful {
+struct EmptyTable {
     pages: u64,
 }
 
-impl HardwareTable for Forgetful {
+impl HardwareTable for EmptyTable {
     fn map(&mut self, _page: PageNumber, _size: PageSize, _frames: &mut Frames) {
         self.pages += 1;
     }
@@ -38,7 +38,7 @@ impl HardwareTable for Forgetful {
     fn free(self: Box<Self>, _frames: &mut Frames) {}
 }
 
-/// Finds nothing.
+/// A walker that finds no page.
 struct LostWalker;
 
 impl Walker for LostWalker {
@@ -56,15 +56,15 @@ proptest! {
 
     #[test]
     fn exhausted_tables_stop_the_machine(stream in stream(1..20)) {
-        let kind = tiny();
+        let machine_config = tiny();
         let machine = bounds::machine_with_tables(
-            &kind,
-            Arc::new(|_, _| Box::new(Forgetful::default())),
+            &machine_config,
+            Arc::new(|_, _| Box::new(EmptyTable::default())),
             || Box::new(LostWalker),
             BaseConfig {}.build(),
-            bounds::conventional(&kind),
+            bounds::conventional(&machine_config),
         );
-        let mut sim = octavo_machine::Sim::new(&config(kind, &[])).unwrap().with_machines(vec![machine]);
+        let mut sim = octavo_machine::Sim::new(&config(machine_config, &[])).unwrap().with_machines(vec![machine]);
         play(&mut sim, &stream);
         let machine = &sim.machines()[0];
         let walks = machine.counters().get("walker", "walks").unwrap();

@@ -1,4 +1,4 @@
-//! The footprint of machines bounds the memory that building them allocates.
+//! The footprint of machines bounds the memory allocated when they are built.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,7 +16,7 @@ thread_local! {
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts the bytes a thread has allocated and not freed.
+/// An allocator that counts the bytes that each thread has allocated and not freed.
 struct Counting;
 
 // SAFETY: delegates to the system allocator.
@@ -41,15 +41,15 @@ fn add(bytes: i64) {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The bytes allocated by building these machines, and their footprint.
-fn allocated_and_said(machine: MachineConfig, designs: &[&str]) -> (u64, u64) {
+/// The bytes that building the machines allocates, and their footprint.
+fn allocation_and_footprint(machine: MachineConfig, designs: &[&str]) -> (u64, u64) {
     let config = config(machine, designs);
-    let said = Footprint::of(&config).unwrap().bytes();
+    let footprint = Footprint::of(&config).unwrap().bytes();
     let before = ALLOCATED.get();
     let sim = Sim::new(&config).unwrap();
     let allocated = ALLOCATED.get().wrapping_sub(before);
     drop(sim);
-    (allocated, said)
+    (allocated, footprint)
 }
 
 /// Settings that make state large: each key with some values.
@@ -73,8 +73,8 @@ const LARGE: [(&str, &[u64]); 14] = [
 proptest! {
     #![proptest_config(octavo_oracle::cases(40))]
 
-    /// No design takes more than its footprint, except for state of fixed size; designs with all parts take
-    /// at least a third of it.
+    /// No design allocates more than its footprint, except for state of fixed size; designs with all parts allocate at
+    /// least a third of it.
     #[test]
     fn footprint_bounds_allocation(
         design in 0..designs().len(),
@@ -99,11 +99,11 @@ proptest! {
             texts.push("host.memory.bytes=64MiB".to_owned());
         }
         let Ok(machine) = machine.with_settings("--set", &texts) else { return Ok(()) };
-        let (allocated, said) = allocated_and_said(machine, &[designs()[design].name]);
-        let most = said + FIXED * u64::from(cores);
-        prop_assert!(allocated <= most, "{texts:?}: {allocated} bytes, {said} said");
+        let (allocated, footprint) = allocation_and_footprint(machine, &[designs()[design].name]);
+        let most = footprint + FIXED * u64::from(cores);
+        prop_assert!(allocated <= most, "{texts:?}: {allocated} bytes, footprint {footprint}");
         if ["conventional", "gtsm", "mips_virtual"].contains(&designs()[design].hardware) {
-            prop_assert!(said <= 3 * allocated, "{texts:?}: {allocated} bytes, {said} said");
+            prop_assert!(footprint <= 3 * allocated, "{texts:?}: {allocated} bytes, footprint {footprint}");
         }
     }
 }
@@ -121,27 +121,30 @@ fn footprint_has_the_table_of_a_region_prefetcher() {
         cross_pages: false,
     });
     let prefetch = PrefetchConfig { region, ..PrefetchConfig::default() };
-    let machine = |of| {
-        let mut machine = with_prefetchers(tiny(), [of, of]);
+    let machine = |prefetch| {
+        let mut machine = with_prefetchers(tiny(), [prefetch, prefetch]);
         machine.memory.bytes = 64 << 20;
         machine
     };
-    let (allocated, said) = allocated_and_said(machine(prefetch), &["base4k"]);
-    let (without, said_without) =
-        allocated_and_said(machine(PrefetchConfig::default()), &["base4k"]);
-    let (table, said) = (allocated - without, said - said_without);
+    let (allocated, footprint) = allocation_and_footprint(machine(prefetch), &["base4k"]);
+    let (without, footprint_without) =
+        allocation_and_footprint(machine(PrefetchConfig::default()), &["base4k"]);
+    let (table, footprint) = (allocated - without, footprint - footprint_without);
     assert!(table > 16 << 20);
-    assert!((table..2 * table).contains(&said), "{table} bytes, {said} said");
+    assert!((table..2 * table).contains(&footprint), "{table} bytes, footprint {footprint}");
 }
 
-/// GTSM has walk caches of its own in place of the machine's.
+/// GTSM replaces the walk caches of the machine.
 #[test]
 fn settings_that_a_design_replaces_take_no_memory() {
-    let said = |setting: &str| {
+    let footprint = |setting: &str| {
         let machine = tiny().with_settings("--set", &[setting]).unwrap();
         Footprint::of(&config(machine, &["gtsm"])).unwrap().bytes()
     };
-    assert_eq!(said("walker.caches.pde.entries=16384"), said("walker.caches.pde.entries=2"));
+    assert_eq!(
+        footprint("walker.caches.pde.entries=16384"),
+        footprint("walker.caches.pde.entries=2")
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Initially fragmented memory: it has the free blocks of the description, designs get no others, and
-//! background memory stays allocated.
+//! Initially fragmented memory: it has the free blocks of its description, designs get no other blocks, and background
+//! memory stays allocated.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn machine(fragmentation: FragmentationConfig) -> MachineConfig {
     machine
 }
 
-/// A mix of free blocks by size.
+/// A machine with these free blocks: bytes and number.
 fn mix(free_blocks: &[(u64, u64)], movable_share: f64) -> MachineConfig {
     let size = |&(bytes, blocks): &(u64, u64)| (PageSize::from_bytes(bytes).unwrap(), blocks);
     let free_blocks = free_blocks.iter().map(size).collect();
@@ -72,7 +72,7 @@ fn os(counters: &Counters, counter: &'static str) -> u64 {
     counters.get("os", counter).expect("a reported counter")
 }
 
-/// Pages of a size that are mapped.
+/// The number of mapped pages of a size.
 fn pages(counters: &Counters, size: &str) -> u64 {
     counters.get(&format!("os.pages.{size}"), "mapped").unwrap_or(0)
 }

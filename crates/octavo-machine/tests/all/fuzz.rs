@@ -1,6 +1,6 @@
-//! Processes that map, touch, unmap, move, protect, fork and exit at random, on machines of all designs at
-//! once, with much memory and with little, while the operating systems promote and merge in the background:
-//! every translation matches the page table, no frame is lost, and counts add up.
+//! Processes that map, touch, unmap, move, protect, fork and exit at random, on machines of all designs at once, with
+//! much or little memory, while the operating systems promote and merge in the background. Every translation matches
+//! the page table, no frame is lost, and counts add up.
 
 use crate::common::{
     any_size_first, check_laws, config, hosted, identity, stream_with_present, tiny,
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Designs besides the named ones.
+/// Designs with settings, in addition to the named designs.
 const OTHERS: [&str; 16] = [
     "perforated:scan_every_instructions=1:unused_are_holes=true",
     "perforated_all:scan_every_instructions=1:min_parts=0",
@@ -37,10 +37,10 @@ const OTHERS: [&str; 16] = [
 ];
 /// Maximum number of live processes.
 const MAX_LIVE: usize = 4;
-/// Steps of the processes of one machine in a long run.
+/// Steps of all processes of one machine in a long run.
 const STEPS_OF_A_MACHINE: u64 = 4000;
 
-/// A segment of `instructions` on one line, to make background work due.
+/// A segment of many instructions in one line, after which background work is due.
 fn long_segment(instructions: u64) -> Segment {
     let item = Item {
         kind: ItemKind::Fetch,
@@ -52,7 +52,7 @@ fn long_segment(instructions: u64) -> Segment {
     Segment::new(vec![item; instructions as usize], Vec::new()).unwrap()
 }
 
-/// Events that occurred on machines.
+/// Numbers of events on all machines.
 #[derive(Default, Debug)]
 struct EventCounts {
     forks: u64,
@@ -102,9 +102,9 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut EventCounts
     }
     let is_native = machine.host.is_none();
     // Policies that merge pages must observe every store.
-    let knows = |name: &&str| is_native || !name.contains("same_pages");
+    let is_possible = |name: &&str| is_native || !name.contains("same_pages");
     let named = designs().into_iter().map(|design| design.name);
-    let names: Vec<&str> = named.chain(OTHERS).filter(knows).collect();
+    let names: Vec<&str> = named.chain(OTHERS).filter(is_possible).collect();
     let mut sim = Sim::new(&config(machine, &names)).unwrap();
     let pieces = stream_with_present(1..200);
     let long = long_segment(1 << 12);
@@ -113,16 +113,16 @@ fn play(number: u64, runner: &mut TestRunner, steps: u64, seen: &mut EventCounts
     sim.begun(&identity(0, None));
     while done < steps {
         let draw = (0u32..100, any::<prop::sample::Index>());
-        let (what, whose) = draw.new_tree(runner).unwrap().current();
-        let at = whose.index(live.len());
+        let (action, index) = draw.new_tree(runner).unwrap().current();
+        let at = index.index(live.len());
         let process = live[at].0;
         sim.switch_to(process);
-        if what < 20 && live.len() < MAX_LIVE {
+        if action < 20 && live.len() < MAX_LIVE {
             sim.begun(&identity(begun, Some(process)));
             live.push((begun, 1));
             begun += 1;
             seen.forks += 1;
-        } else if what < 30 && live.len() > 1 {
+        } else if action < 30 && live.len() > 1 {
             sim.process_ended(&identity(process, None), &StreamEnd::PLAIN);
             live.remove(at);
         } else {

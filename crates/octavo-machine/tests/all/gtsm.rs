@@ -1,4 +1,4 @@
-//! Gapped pages without gaps, and with faults of any number and layout.
+//! Gapped pages: without gaps, and with memory faults of any number and layout.
 
 mod policy;
 
@@ -27,7 +27,7 @@ use proptest::prelude::*;
 enum FirstTouch {
     /// A gapped page of the first 32 sub-blocks of a chunk.
     NoGaps,
-    /// A 2 MiB page in the same place; one frame is reserved for each, like the deposited node.
+    /// A 2 MiB page in the same place. A frame is reserved for each, in place of the deposited node of a gapped page.
     Huge,
 }
 
@@ -61,46 +61,46 @@ fn gtsm(tlb: &TlbConfig, bitmap_entries: u64) -> Gtsm {
     Gtsm::new(tlb, &hardware, Instructions::PORTABLE).unwrap()
 }
 
-/// A machine in a guest of a host with gapped pages, each with a policy.
+/// A machine in a guest: `names` are the policies of the guest and of the host, which has gapped pages.
 fn in_guest<D: Design + 'static>(
     config: &MachineConfig,
     names: [&str; 2],
     mmu: D,
 ) -> Box<dyn AnyMachine> {
     let host = config.host.as_ref().unwrap();
-    let [own, behind] = names.map(|policy| policies().parse(policy).unwrap().policy.build());
+    let [own, host_os] = names.map(|policy| policies().parse(policy).unwrap().policy.build());
     let own = os(config.memory.bytes, config.page_table.levels, Format::default(), own);
-    let behind = os(host.memory.bytes, host.page_table.levels, format(), behind);
+    let host_os = os(host.memory.bytes, host.page_table.levels, format(), host_os);
     let env = Env::new(config, own, Instructions::PORTABLE).unwrap();
-    let env = env.in_guest(config, host, behind, Instructions::PORTABLE).unwrap();
+    let env = env.in_guest(config, host, host_os, Instructions::PORTABLE).unwrap();
     Box::new(Machine::new(env.checked(true), vec![mmu], Instructions::PORTABLE))
 }
 
 /// Whether a counter is reported only by a design with gapped pages.
-fn is_of_gaps(component: &str, counter: &str) -> bool {
+fn is_gap_counter(component: &str, counter: &str) -> bool {
     component.ends_with(".pages.gapped")
         || ["tlb.l2.gapped", "walker.cache.bitmap"].contains(&component)
         || ["gapped", "bitmap_references", "bitmap_bytes"].contains(&counter)
 }
 
-/// All counters except those of gapped pages and their bitmaps.
-fn beside_gaps(counters: &Counters) -> Vec<(String, &'static str, u64)> {
-    listed(counters, |component, counter, _| !is_of_gaps(component, counter))
+/// All counters except those of gapped pages and of their bitmaps.
+fn without_gap_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> {
+    listed(counters, |component, counter, _| !is_gap_counter(component, counter))
 }
 
 /// All counters except those of gapped pages, of pages and frames by kind, and of bitmap reads.
 fn comparable_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> {
-    let is_told = |component: &str, counter: &str| {
+    let is_compared = |component: &str, counter: &str| {
         !component.starts_with("os.pages")
-            && !is_of_gaps(component, counter)
+            && !is_gap_counter(component, counter)
             && !["page_table_bytes", "peak_page_table_bytes", "reserved_bytes", "cycles_overlapped"]
                 .contains(&counter)
             && !["cache", "memory", "core"].contains(&component.split('.').next().unwrap())
     };
-    listed(counters, |component, counter, _| is_told(component, counter))
+    listed(counters, |component, counter, _| is_compared(component, counter))
 }
 
-/// A small memory with faults.
+/// The machine with a small memory that has faults.
 fn with_faults(mut machine: MachineConfig, portion: f64, layout: HoleLayout) -> MachineConfig {
     machine.memory.bytes = 256 << 20;
     machine.memory.fragmentation = FragmentationConfig::Faults { portion, layout, seed: 1 };
@@ -110,7 +110,7 @@ fn with_faults(mut machine: MachineConfig, portion: f64, layout: HoleLayout) -> 
 proptest! {
     #![proptest_config(octavo_oracle::cases(30))]
 
-    /// Without gapped pages the design equals the conventional one.
+    /// Without gapped pages the counters equal those of the conventional design.
     #[test]
     fn gtsm_without_gapped_pages_equals_thp(stream in stream(1..150)) {
         let kind = tiny();
@@ -120,12 +120,12 @@ proptest! {
                 machine(&kind, format(), policy(), conventional(&kind)),
                 machine(&kind, format(), policy(), gtsm(&kind.tlb, 2)),
             ]);
-            prop_assert_eq!(beside_gaps(&counted[1]), beside_gaps(&counted[0]));
+            prop_assert_eq!(without_gap_counters(&counted[1]), without_gap_counters(&counted[0]));
             prop_assert_eq!(counted[1].get("walker", "bitmap_references"), Some(0));
         }
     }
 
-    /// The same holds in a guest, for any page sizes of both.
+    /// The same in a guest, for any combination of page sizes in guest and host.
     #[test]
     fn gtsm_without_gapped_pages_equals_thp_in_a_guest(
         stream in stream(1..150),
@@ -137,37 +137,37 @@ proptest! {
                 in_guest(&kind, policies, conventional(&kind)),
                 in_guest(&kind, policies, gtsm(&kind.tlb, 2)),
             ]);
-            prop_assert_eq!(beside_gaps(&counted[1]), beside_gaps(&counted[0]));
+            prop_assert_eq!(without_gap_counters(&counted[1]), without_gap_counters(&counted[0]));
             prop_assert_eq!(counted[1].get("walker", "bitmap_references"), Some(0));
         }
     }
 
-    /// In fault-free host memory GTSM equals huge pages, except for the location of base pages: the guest's
-    /// faults and the walks of its table are equal.
+    /// In fault-free host memory, GTSM equals huge pages except for the frames of base pages: page faults of the guest
+    /// and walks of its table are the same.
     #[test]
-    fn guest_has_huge_pages_without_faults(stream in stream(1..150)) {
+    fn gtsm_in_fault_free_host_memory_equals_thp(stream in stream(1..150)) {
         let kind = hosted(tiny(), 33, false);
         let designs = ["gtsm:gtsm.walk_cache_entries=0", "thp"];
         let mut sim = Sim::new(&config(kind, &designs)).unwrap();
         play(&mut sim, &stream);
         let [gtsm, thp] = [0, 1].map(|at| sim.machines()[at].counters());
-        let is_told = |component: &str, counter: &str| match component.split('.').next() {
+        let is_compared = |component: &str, counter: &str| match component.split('.').next() {
             Some("tlb") => !component.starts_with("tlb.nested"),
             Some("os") => true,
             _ if component == "walker" => ["walks", "faulted", "splintered"].contains(&counter),
             _ => component == "walker.guest" && ["references", "marked"].contains(&counter),
         };
-        let of = |counters| {
-            let mut all = beside_gaps(counters);
-            all.retain(|(component, counter, _)| is_told(component, counter));
+        let compared = |counters| {
+            let mut all = without_gap_counters(counters);
+            all.retain(|(component, counter, _)| is_compared(component, counter));
             all
         };
-        prop_assert_eq!(of(&gtsm), of(&thp));
+        prop_assert_eq!(compared(&gtsm), compared(&thp));
     }
 
     /// With faults in host memory, translations match both page tables, and faulty frames are never used.
     #[test]
-    fn host_without_faults_has_huge_pages(
+    fn translations_in_a_guest_are_checked_and_faulty_host_frames_unused(
         stream in stream(1..200),
         cores in 1u32..3,
         portion in prop_oneof![0.0..=0.05, Just(0.2)],
@@ -186,14 +186,14 @@ proptest! {
             prop_assert_eq!(machine.check(), Ok(()), "{}", name);
             let counters = machine.counters();
             check_laws(&counters)?;
-            let of_host = counters.get("host.os", "faulty_bytes").unwrap_or(0);
-            prop_assert_eq!(of_host, lost, "{}", name);
+            let host_faulty = counters.get("host.os", "faulty_bytes").unwrap_or(0);
+            prop_assert_eq!(host_faulty, lost, "{}", name);
             prop_assert_eq!(counters.get("os", "faulty_bytes"), None, "{}", name);
         }
     }
 
-    /// A gapless gapped page equals a 2 MiB page, counter for counter, where the first level holds base pages
-    /// of both, except for bitmap look-ups and the lines read for them.
+    /// If the first level holds base pages of both, a gapped page without gaps equals a 2 MiB page counter for counter,
+    /// except for bitmap look-ups and the lines that they read.
     #[test]
     fn gapless_gapped_page_equals_huge_page_plus_bitmap(
         touches in touches(),
@@ -211,12 +211,12 @@ proptest! {
         let more = |component, counter| {
             gaps.get(component, counter).unwrap() - huge.get(component, counter).unwrap()
         };
-        let of = |component, counter| gaps.get(component, counter).unwrap();
-        let read = of("walker", "bitmap_references");
-        let tlb_access = of("walker.cache.bitmap", "accesses");
-        prop_assert_eq!(tlb_access, of("tlb.l2.gapped", "hits") + of("tlb.l2", "misses"));
+        let get = |component, counter| gaps.get(component, counter).unwrap();
+        let read = get("walker", "bitmap_references");
+        let bitmap_lookups = get("walker.cache.bitmap", "accesses");
+        prop_assert_eq!(bitmap_lookups, get("tlb.l2.gapped", "hits") + get("tlb.l2", "misses"));
         prop_assert_eq!(more("cache.l1d", "accesses"), read);
-        // Eight chunks per line; the code is on one page, and data begin at page 0x100.
+        // A line has the bitmaps of eight chunks. The code is on one page; data begin at page 0x100.
         let pages = touches.iter().map(|(page, ..)| (0x100 + page) / 512).chain([0x400 / 512]);
         let pages: BTreeSet<u64> = pages.collect();
         let lines = (pages.len() as u64).div_ceil(8);
@@ -227,8 +227,8 @@ proptest! {
         }
     }
 
-    /// With any number of faults and any program, translations match the page table, and faulty frames are
-    /// never used.
+    /// With any number of faults and for any program, translations match the page table, and faulty frames are never
+    /// used.
     #[test]
     fn translations_are_checked_and_faulty_frames_unused(
         stream in stream(1..200),
@@ -244,7 +244,7 @@ proptest! {
         ];
         let mut sim = Sim::new(&config(kind, &designs)).unwrap();
         let faulty = |counters: &Counters| counters.get("os", "faulty_bytes").unwrap_or(0);
-        let before: Vec<u64> = sim.machines().iter().map(|of| faulty(&of.counters())).collect();
+        let before: Vec<u64> = sim.machines().iter().map(|machine| faulty(&machine.counters())).collect();
         play(&mut sim, &stream);
         // Clustered faults come in runs.
         let run = if is_clustered { 16.0 } else { 1.0 };
@@ -257,8 +257,8 @@ proptest! {
     }
 }
 
-/// 2% of faults leave no whole 2 MiB region: `thp` makes no huge page, and `gtsm` one per chunk until half of
-/// memory is used.
+/// Faults in 2% of frames leave no whole 2 MiB region: `thp` makes no huge page; `gtsm` makes one gapped page per
+/// chunk, until half of memory is used.
 #[test]
 fn gtsm_keeps_large_pages_despite_faults() {
     let kind = with_faults(tiny(), 0.02, HoleLayout::Dispersed);
@@ -266,18 +266,18 @@ fn gtsm_keeps_large_pages_despite_faults() {
     let mut sim = Sim::new(&config(kind, &["gtsm", "thp"])).unwrap();
     play(&mut sim, &loads(&touches));
     let [gtsm, thp] = [0, 1].map(|at| sim.machines()[at].counters());
-    let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+    let get = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
     let lost = (65_536.0f64 * 0.02).round() as u64 * 4096;
-    assert_eq!([&gtsm, &thp].map(|all| of(all, "os", "faulty_bytes")), [lost; 2]);
-    assert_eq!(of(&gtsm, "os", "bitmap_bytes"), 4096);
-    assert_eq!([&gtsm, &thp].map(|all| of(all, "os.pages.2MiB", "mapped")), [0; 2]);
+    assert_eq!([&gtsm, &thp].map(|all| get(all, "os", "faulty_bytes")), [lost; 2]);
+    assert_eq!(get(&gtsm, "os", "bitmap_bytes"), 4096);
+    assert_eq!([&gtsm, &thp].map(|all| get(all, "os.pages.2MiB", "mapped")), [0; 2]);
     // Data begin and end in the middle of regions.
-    assert!((39..=41).contains(&of(&gtsm, "os.pages.gapped", "mapped")));
-    assert!(of(&gtsm, "walker", "walks") * 10 < of(&thp, "walker", "walks"));
-    assert!(of(&gtsm, "walker", "bitmap_references") > 0);
+    assert!((39..=41).contains(&get(&gtsm, "os.pages.gapped", "mapped")));
+    assert!(get(&gtsm, "walker", "walks") * 10 < get(&thp, "walker", "walks"));
+    assert!(get(&gtsm, "walker", "bitmap_references") > 0);
 }
 
-/// Unsupported combinations are rejected with one sentence that names the remedy.
+/// Unsupported combinations are rejected by a message that names the fix.
 #[test]
 fn unsupported_combinations_are_rejected() {
     let machine = hosted(tiny(), 33, false);
@@ -297,11 +297,11 @@ fn unsupported_combinations_are_rejected() {
     );
     assert!(DesignSpec::parse("gtsm:gtsm.bitmap_entries=8").is_ok());
     // Faulty frames belong to host memory.
-    let of_guest = with_faults(machine, 0.02, HoleLayout::Dispersed);
+    let guest_faults = with_faults(machine, 0.02, HoleLayout::Dispersed);
     assert_eq!(
-        Sim::new(&config(of_guest.clone(), &["thp", "gtsm"])).err().unwrap().to_string(),
+        Sim::new(&config(guest_faults.clone(), &["thp", "gtsm"])).err().unwrap().to_string(),
         "memory.fragmentation = faults: with gtsm only host memory may have faults: give \
          host.memory.fragmentation instead"
     );
-    assert!(Sim::new(&config(of_guest, &["thp", "perforated"])).is_ok());
+    assert!(Sim::new(&config(guest_faults, &["thp", "perforated"])).is_ok());
 }

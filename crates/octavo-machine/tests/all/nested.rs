@@ -1,4 +1,4 @@
-//! Machines with a guest match the naive machine exactly, while the host promotes, compacts, copies and
+//! Machines with a guest match the naive machine exactly, while the host promotes, compacts and copies pages, and
 //! snapshots its virtual machine.
 
 mod gaps;
@@ -22,7 +22,7 @@ use policies::HostPolicy;
 use proptest::prelude::*;
 
 fn compare(
-    translates: NestedDesign,
+    design: NestedDesign,
     kind: Kind,
     stream: &RandomStream,
     asides: &SideEvents,
@@ -30,15 +30,15 @@ fn compare(
     let config = machine(kind);
     prop_assert_eq!(config.check(), Ok(()));
     let play_on = |instructions| {
-        let mut machine = translates.machine(&config, kind.policy, instructions);
+        let mut machine = design.machine(&config, kind.policy, instructions);
         play(&mut *machine, (&config, kind.policy), stream, asides);
         machine
     };
-    let machines: Vec<_> = Instructions::all().into_iter().map(|of| (of, play_on(of))).collect();
+    let machines: Vec<_> = Instructions::all().into_iter().map(|set| (set, play_on(set))).collect();
     if has_run_out(&*machines[0].1) {
         return Ok(machines[0].1.counters());
     }
-    let mut naive = translates.naive(&config, kind.policy);
+    let mut naive = design.naive(&config, kind.policy);
     play_naively(&mut naive, stream, asides);
     let expected = naive.counters();
     if naive.was_torn() {
@@ -47,45 +47,50 @@ fn compare(
     for (instructions, machine) in machines {
         prop_assert_eq!(machine.stopped(), None);
         prop_assert_eq!(machine.check(), Ok(()));
-        let (ours, of) = (machine.counters(), format!("{instructions}, {translates:?}, {kind:?}"));
-        prop_assert_eq!(translation_cycles(&ours), naive.translation_cycles(), "{}", of);
-        are_equal(&ours, &expected, &of)?;
+        let (ours, case) = (machine.counters(), format!("{instructions}, {design:?}, {kind:?}"));
+        prop_assert_eq!(translation_cycles(&ours), naive.translation_cycles(), "{}", case);
+        check_equal(&ours, &expected, &case)?;
     }
     Ok(expected)
 }
 
-/// Whether a machine's counters match the expected ones.
-fn are_equal(ours: &Counters, expected: &Counters, of: &str) -> Result<(), TestCaseError> {
+/// Checks that the counters of a machine match the expected ones.
+fn check_equal(ours: &Counters, expected: &Counters, case: &str) -> Result<(), TestCaseError> {
     let differ = expected.iter().filter_map(|(component, counter, value)| {
         let actual = ours.get(component, counter);
         let is_right = actual == Some(value);
         (!is_right).then(|| format!("{component} {counter}: {actual:?}, not {value}"))
     });
     let differ: Vec<String> = differ.collect();
-    prop_assert!(differ.is_empty(), "{of}: {differ:#?}");
+    prop_assert!(differ.is_empty(), "{case}: {differ:#?}");
     check_laws(ours)
 }
 
-/// Checks that a stream of one kind exercises all of these counters.
-fn makes(kind: Kind, stream: &RandomStream, asides: &SideEvents, what: &[(&str, &'static str)]) {
-    makes_of(NestedDesign::Conventional("thp"), kind, stream, asides, what);
-}
-
-fn makes_of(
-    translates: NestedDesign,
+/// Checks that none of these counters is 0 after a stream on a conventional machine.
+fn check_occur(
     kind: Kind,
     stream: &RandomStream,
     asides: &SideEvents,
-    what: &[(&str, &'static str)],
+    counters: &[(&str, &'static str)],
 ) {
-    let counted = compare(translates, kind, stream, asides).unwrap();
-    for (component, counter) in what {
+    check_occur_with(NestedDesign::Conventional("thp"), kind, stream, asides, counters);
+}
+
+fn check_occur_with(
+    design: NestedDesign,
+    kind: Kind,
+    stream: &RandomStream,
+    asides: &SideEvents,
+    counters: &[(&str, &'static str)],
+) {
+    let counted = compare(design, kind, stream, asides).unwrap();
+    for (component, counter) in counters {
         assert!(counted.get(component, counter) > Some(0), "{kind:?}: no {component} {counter}");
     }
 }
 
 proptest! {
-    // The host maps whole regions at once, whose pages are all compared.
+    // The host maps whole regions at once, and all of their pages are compared.
     #![proptest_config(octavo_oracle::cases(16))]
 
     #[test]
@@ -161,8 +166,8 @@ proptest! {
         }
     }
 
-    /// Virtual caches and software-refilled TLBs keep no page that the host has moved or write-protected:
-    /// every access is checked against both tables.
+    /// Virtual caches and software-refilled TLBs hold no page that the host has moved or write-protected: every access
+    /// is checked against both tables.
     #[test]
     fn softvm_observes_host_changes(
         stream in stream(1..120),
@@ -175,10 +180,10 @@ proptest! {
         softvm.l2.bytes = 1 << 18;
         config.designs.set(softvm);
         prop_assert_eq!(config.check(), Ok(()));
-        for translates in
+        for design in
             [NestedDesign::Software, NestedDesign::SoftwareTlb, NestedDesign::PhysicalSoftwareTlb]
         {
-            let mut machine = translates.machine(&config, kind.policy, Instructions::PORTABLE);
+            let mut machine = design.machine(&config, kind.policy, Instructions::PORTABLE);
             play(&mut *machine, (&config, kind.policy), &stream, &asides);
             prop_assert_eq!(machine.stopped(), None);
             prop_assert_eq!(machine.check(), Ok(()));
@@ -187,7 +192,7 @@ proptest! {
         }
     }
 
-    /// The front of a simulation filters out only indistinguishable references, with or without halves.
+    /// The front of a simulation filters out only references that cannot change a count, with or without guest halves.
     #[test]
     fn nested_simulations_match_the_naive_machine(stream in stream(1..120), kind in kind()) {
         let kind = Kind { policy: HostPolicy::Base, is_fragmented: false, ..kind };
@@ -216,23 +221,23 @@ fn compare_simulated(
     host_policy: &str,
     kind: Kind,
     designs: &[&str],
-    translate: &[NestedDesign],
+    nested: &[NestedDesign],
     stream: &RandomStream,
 ) -> Result<(), TestCaseError> {
     machine.host.as_mut().unwrap().policy = host_policy.to_owned();
     let mut sim = Sim::new(&config(machine.clone(), designs)).unwrap();
     sim.event(&octavo_machine::everything());
     crate::common::play(&mut sim, stream);
-    for (of, translates) in sim.machines().iter().zip(translate) {
-        let mut naive = translates.naive(&machine, kind.policy);
+    for (simulated, design) in sim.machines().iter().zip(nested) {
+        let mut naive = design.naive(&machine, kind.policy);
         play_naively(&mut naive, stream, &Vec::new());
-        are_equal(&of.counters(), &naive.counters(), &format!("{translates:?}, {kind:?}"))?;
+        check_equal(&simulated.counters(), &naive.counters(), &format!("{design:?}, {kind:?}"))?;
     }
     Ok(())
 }
 
-/// Two cores load one page each of the same guest. The host forks the virtual machine, so that both must drop
-/// all translations, which interrupts the core that is not running.
+/// Two cores load a page of the same guest. The host forks the virtual machine, so that both cores must drop all
+/// translations: the core that is not running is interrupted.
 #[test]
 fn invept_reaches_all_cores() {
     let kind = Kind {
@@ -272,22 +277,22 @@ fn invept_reaches_all_cores() {
     assert_eq!(machine.check(), Ok(()));
     let counters = machine.counters();
     let get = |component, counter| counters.get(component, counter).unwrap();
-    // The fork, and a copy of the page-table node of the code and of that of the data when the first core
-    // walks, since walkers may write to guest nodes.
+    // One INVEPT for the fork, and two for copies of the page-table nodes of code and data: the first core walks them,
+    // and walkers may write to guest nodes.
     assert_eq!((get("host.os", "invepts"), get("host.os", "cores_interrupted")), (3, 3));
     assert_eq!(get("host.os", "copy_on_write_faults"), 2);
     for side in ["tlb.l1i", "tlb.l1d", "tlb.l2"] {
         let walked = if side == "tlb.l2" { 4 } else { 2 };
         assert_eq!((side, get(side, "misses")), (side, walked));
     }
-    // The guest's walk caches stay: each of the four walks reads one guest entry. The host's table is walked
-    // for it and for the page, and again after each copy.
+    // The guest's walk caches are kept, so that each of the four walks reads one guest entry. The host's table is
+    // walked for the entry and for the page, and again after each copy.
     assert_eq!(get("walker.guest", "references"), 4);
     assert_eq!(get("walker.host", "walks"), 4 * 2 + 2);
 }
 
-/// Stores that pass twice through many pages of a heap, with background work in between.
-fn through_a_heap() -> (RandomStream, SideEvents) {
+/// Two passes of stores through many pages of a heap, with background work in between.
+fn heap_passes() -> (RandomStream, SideEvents) {
     use octavo_types::{Item, ItemKind, Segment, VirtAddr};
     let item = |kind, addr| Item {
         kind,
@@ -306,7 +311,7 @@ fn through_a_heap() -> (RandomStream, SideEvents) {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     use proptest::strategy::ValueTree;
     let index = prop::sample::Index::arbitrary();
-    let mut aside = |what| (index.new_tree(&mut runner).unwrap().current(), what);
+    let mut aside = |event| (index.new_tree(&mut runner).unwrap().current(), event);
     (stream, (0..8).map(|_| aside(SideEvent::Tick)).collect())
 }
 
@@ -326,27 +331,27 @@ const fn heap_kind(policy: HostPolicy, is_fragmented: bool, tlbs_hold: TlbsHold)
 /// No compared counter is always 0.
 #[test]
 fn compared_events_occur() {
-    let (stream, asides) = through_a_heap();
+    let (stream, asides) = heap_passes();
     let kind = heap_kind;
     let fills = [("tlb.nested", "hits"), ("tlb.nested", "misses"), ("walker.host", "marked")];
-    makes(kind(HostPolicy::Base, false, TlbsHold::Final), &stream, &asides, &fills);
+    check_occur(kind(HostPolicy::Base, false, TlbsHold::Final), &stream, &asides, &fills);
     let splintered = [("walker", "splintered"), ("walker.host.cache.l2", "hits")];
-    makes(kind(HostPolicy::Base, false, TlbsHold::Halves), &stream, &asides, &splintered);
+    check_occur(kind(HostPolicy::Base, false, TlbsHold::Halves), &stream, &asides, &splintered);
     let promoted = [("host.os", "invepts"), ("host.os", "promotions")];
-    makes(kind(HostPolicy::Promotes, false, TlbsHold::Final), &stream, &asides, &promoted);
-    makes(kind(HostPolicy::Promotes, false, TlbsHold::Halves), &stream, &asides, &promoted);
+    check_occur(kind(HostPolicy::Promotes, false, TlbsHold::Final), &stream, &asides, &promoted);
+    check_occur(kind(HostPolicy::Promotes, false, TlbsHold::Halves), &stream, &asides, &promoted);
     let compacted = [("host.os", "invepts"), ("host.os", "frames_compacted")];
-    makes(kind(HostPolicy::Compacts, true, TlbsHold::Final), &stream, &asides, &compacted);
+    check_occur(kind(HostPolicy::Compacts, true, TlbsHold::Final), &stream, &asides, &compacted);
     let copied = [("host.os", "invepts"), ("host.os", "copy_on_write_faults")];
-    makes(kind(HostPolicy::Snapshots, false, TlbsHold::Final), &stream, &asides, &copied);
-    makes(kind(HostPolicy::HugeSnapshots, true, TlbsHold::Halves), &stream, &asides, &copied);
-    let translates = NestedDesign::Perforated("perforated:max_filter_bits=8", Variant::Filtered);
+    check_occur(kind(HostPolicy::Snapshots, false, TlbsHold::Final), &stream, &asides, &copied);
+    check_occur(kind(HostPolicy::HugeSnapshots, true, TlbsHold::Halves), &stream, &asides, &copied);
+    let design = NestedDesign::Perforated("perforated:max_filter_bits=8", Variant::Filtered);
     let as_perforated = |policy| Kind {
         movable: false,
         is_guest_fragmented: true,
         ..kind(policy, true, TlbsHold::Final)
     };
-    let of_both = [
+    let both_sides = [
         ("walker", "hole_walks"),
         ("walker.guest", "bitmap_references"),
         ("walker.host", "bitmap_references"),
@@ -355,10 +360,10 @@ fn compared_events_occur() {
         ("tlb.l2.bitmap", "hits"),
         ("tlb.l2.content", "entries_perforated"),
     ];
-    makes_of(translates, as_perforated(HostPolicy::Perforated), &stream, &asides, &of_both);
+    check_occur_with(design, as_perforated(HostPolicy::Perforated), &stream, &asides, &both_sides);
     let patched = [("host.os", "invepts"), ("tlb.flushes", "made")];
     let reserving = Kind { is_fragmented: false, ..as_perforated(HostPolicy::Reserving) };
-    makes_of(translates, reserving, &stream, &asides, &patched);
+    check_occur_with(design, reserving, &stream, &asides, &patched);
     let splintered = [("walker", "splintered"), ("walker", "hole_walks")];
-    makes_of(translates, as_perforated(HostPolicy::Base), &stream, &asides, &splintered);
+    check_occur_with(design, as_perforated(HostPolicy::Base), &stream, &asides, &splintered);
 }

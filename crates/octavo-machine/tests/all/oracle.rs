@@ -22,7 +22,7 @@ use octavo_os::{Memory, Os};
 use octavo_types::{Consumer, Event, Instructions, Item, ItemKind, PageSize, Segment, VirtAddr};
 use proptest::prelude::*;
 
-/// The naive structures beside the conventional TLBs of a design, and its policy by name.
+/// The naive structures of a design in addition to conventional TLBs, and its policy.
 fn parts(design: &str) -> (ExtraHardware, PolicyConfig) {
     let (hardware, _) = design.split_once('+').unwrap();
     let extra = match hardware {
@@ -66,8 +66,8 @@ fn naive(config: &MachineConfig, extra: ExtraHardware, policy: &PolicyConfig) ->
     NaiveMachine::new(&config, Os::new(memory, policy.build()), extra)
 }
 
-/// Replaces the arrays of larger pages in the first-level data TLB by an any-size array of 32 entries, unless it has
-/// such an array.
+/// Replaces the arrays for large pages of the first-level data TLB by an array of 32 entries of any size, unless there
+/// is one.
 fn tailor(config: &mut MachineConfig) {
     let (FirstLevel::Split { l1d: data, .. } | FirstLevel::Unified { l1: data }) =
         &mut config.tlb.first;
@@ -91,29 +91,29 @@ fn compare(
         config.is_checked = instructions == Instructions::PORTABLE;
         let mut sim = Sim::new(&config).unwrap();
         play(&mut sim, stream);
-        for (design, machine_of) in designs.iter().zip(sim.machines()) {
-            if has_run_out(&**machine_of) {
+        for (design, simulated) in designs.iter().zip(sim.machines()) {
+            if has_run_out(&**simulated) {
                 continue;
             }
             let (extra, policy) = parts(design);
             let mut naive = naive(machine, extra, &policy);
-            let mut is_known = false;
+            let mut has_mappings = false;
             for step in &stream.steps {
                 match step {
                     Step::Segment(number, addresses) => {
-                        if !is_known {
+                        if !has_mappings {
                             naive.event(&octavo_machine::everything());
                         }
-                        is_known = true;
+                        has_mappings = true;
                         naive.segment(&stream.segments[*number], addresses);
                     }
                     Step::Event(event) => {
-                        is_known |= matches!(event, Event::Map { .. });
+                        has_mappings |= matches!(event, Event::Map { .. });
                         naive.event(event);
                     }
                 }
             }
-            let (ours, expected) = (machine_of.counters(), naive.counters());
+            let (ours, expected) = (simulated.counters(), naive.counters());
             for (component, counter, value) in expected.iter() {
                 prop_assert_eq!(
                     ours.get(component, counter),
@@ -134,7 +134,7 @@ fn compare(
 }
 
 /// Variants of the [tiny] machine.
-fn other(kind: u32) -> MachineConfig {
+fn variant(kind: u32) -> MachineConfig {
     let mut machine = tiny();
     match kind {
         0 => {
@@ -198,18 +198,18 @@ proptest! {
         stream in stream_with_present(1..120),
         kind in 0..=KINDS,
     ) {
-        let machine = if kind == KINDS { tiny() } else { other(kind) };
-        let others = [COLT, TAILORED, RANGES, PERFORATED, GAPPED].map(|of| of[0]);
+        let machine = if kind == KINDS { tiny() } else { variant(kind) };
+        let others = [COLT, TAILORED, RANGES, PERFORATED, GAPPED].map(|designs| designs[0]);
         let reserving = "conventional+reserved_thp";
         compare(&machine, &stream, &[CONVENTIONAL, &[reserving], &others].concat())?;
     }
 
     #[test]
     fn other_replacement_policies_match_the_naive_machine(stream in stream(1..120), kind in 0..KINDS) {
-        compare(&other(kind), &stream, CONVENTIONAL)?;
+        compare(&variant(kind), &stream, CONVENTIONAL)?;
     }
 
-    /// Local memory is full after some pages, or has none.
+    /// Local memory is used up after some pages, or there is none.
     #[test]
     fn machines_with_memory_tiers_match_the_naive_machine(
         stream in stream(1..120),
@@ -217,7 +217,7 @@ proptest! {
         local_frames in prop_oneof![Just(0u64), 1u64..60, 500u64..1600],
         near_frames in prop_oneof![1u64..20, 500u64..1600],
     ) {
-        let mut machine = if kind == KINDS { tiny() } else { other(kind) };
+        let mut machine = if kind == KINDS { tiny() } else { variant(kind) };
         // Victim levels are filled by walks.
         if let Some(l2) = &mut machine.tlb.l2 {
             l2.fill = Fill::All;
@@ -233,16 +233,16 @@ proptest! {
         compare(&tiny(), &stream, COLT)?;
     }
 
-    /// Pages touched in order are contiguous, and are passed through twice.
+    /// Pages touched in order are contiguous; the second pass hits their ranges.
     #[test]
     fn contiguous_pages_under_colt_match_the_naive_machine(
         pages in 20u64..80,
-        then in prop::collection::vec((0u64..80, 1usize..4, prop::bool::weighted(0.1)), 1..150),
+        others in prop::collection::vec((0u64..80, 1usize..4, prop::bool::weighted(0.1)), 1..150),
         kind in 0..=KINDS,
     ) {
         let in_order = (0..pages).map(|page| (page, 1, false));
-        let steps: Vec<_> = in_order.clone().chain(in_order).chain(then).collect();
-        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        let steps: Vec<_> = in_order.clone().chain(in_order).chain(others).collect();
+        let machine = if kind == KINDS { tiny() } else { variant(kind) };
         compare(&machine, &loads(&steps), COLT)?;
         let mut sim = Sim::new(&config(machine, &["colt_fa"])).unwrap();
         play(&mut sim, &loads(&steps));
@@ -253,7 +253,7 @@ proptest! {
 
     #[test]
     fn other_coalescing_machines_match_the_naive_machine(stream in stream(1..120), kind in 0..KINDS) {
-        compare(&other(kind), &stream, COLT)?;
+        compare(&variant(kind), &stream, COLT)?;
     }
 
     #[test]
@@ -263,7 +263,7 @@ proptest! {
         portion in prop_oneof![Just(0.0), Just(1.0)],
         is_clustered in any::<bool>(),
     ) {
-        let mut machine = if kind == KINDS { tiny() } else { other(kind) };
+        let mut machine = if kind == KINDS { tiny() } else { variant(kind) };
         // Victim levels are filled by walks.
         if let Some(l2) = &mut machine.tlb.l2 {
             l2.fill = Fill::All;
@@ -286,7 +286,7 @@ proptest! {
         portion in prop_oneof![Just(0.0), Just(0.02), Just(0.04)],
         (walk_cache_entries, bitmap_entries) in (0u64..4, 1u64..4),
     ) {
-        let mut machine = if kind == KINDS { tiny() } else { other(kind) };
+        let mut machine = if kind == KINDS { tiny() } else { variant(kind) };
         if let Some(l2) = &mut machine.tlb.l2 {
             l2.fill = Fill::All;
         }
@@ -303,11 +303,11 @@ proptest! {
         kind in 0..=KINDS,
         prefetchers in prefetchers(),
     ) {
-        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        let machine = if kind == KINDS { tiny() } else { variant(kind) };
         let machine = with_prefetchers(machine, prefetchers);
         compare(&machine, &stream, CONVENTIONAL)?;
         compare(&machine, &stream, &["colt+base", "rmm+eager", "tps+tps"])?;
-        // Counts do not depend on time.
+        // Counts do not depend on timing.
         let mut timed = machine.clone();
         timed.core.pipeline = resolve::<&str>("skylake", &[]).unwrap().into_config().core.pipeline;
         compare(&timed, &stream, CONVENTIONAL)?;
@@ -320,29 +320,29 @@ proptest! {
 
     #[test]
     fn other_range_machines_match_the_naive_machine(stream in stream(1..120), kind in 0..KINDS) {
-        compare(&other(kind), &stream, RANGES)?;
+        compare(&variant(kind), &stream, RANGES)?;
     }
 }
 
 proptest! {
-    // Their TLBs are larger than those of the machine: 30 cases take a second.
+    // The naive TLBs of these designs are larger than those of the machine: 30 cases take a second.
     #![proptest_config(octavo_oracle::cases(30))]
 
     #[test]
     fn tps_machines_match_the_naive_machine(stream in stream(1..120), kind in 0..=KINDS) {
-        compare(&if kind == KINDS { tiny() } else { other(kind) }, &stream, TAILORED)?;
+        compare(&if kind == KINDS { tiny() } else { variant(kind) }, &stream, TAILORED)?;
     }
 
-    /// Pages that grow as they are touched in order, and are stored to again.
+    /// Pages that grow as they are touched in order, and are then stored to.
     #[test]
     fn tps_vectors_match_the_naive_machine(
         pages in 20u64..80,
-        then in prop::collection::vec((0u64..80, 1usize..4, prop::bool::weighted(0.3)), 1..150),
+        others in prop::collection::vec((0u64..80, 1usize..4, prop::bool::weighted(0.3)), 1..150),
         kind in 0..=KINDS,
     ) {
         let in_order = (0..pages).map(|page| (page, 1, false));
-        let steps: Vec<_> = in_order.clone().chain(in_order).chain(then).collect();
-        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        let steps: Vec<_> = in_order.clone().chain(in_order).chain(others).collect();
+        let machine = if kind == KINDS { tiny() } else { variant(kind) };
         compare(&machine, &loads(&steps), TAILORED)?;
         let mut sim = Sim::new(&config(machine, &["tps:vector_bits=16"])).unwrap();
         play(&mut sim, &loads(&steps));
@@ -353,17 +353,17 @@ proptest! {
     }
 }
 
-/// Checks that machines of these designs exercise these counters, and match the naive machine, in two passes
-/// of loads.
-fn makes(machine: &MachineConfig, designs: &[&str], what: &[(&str, &'static str)]) {
+/// Checks that machines of these designs match the naive machine in two passes of loads, and that none of these
+/// counters is 0.
+fn check_occur(machine: &MachineConfig, designs: &[&str], compared: &[(&str, &'static str)]) {
     let pass = (0..2048).map(|page| (page, 1, false));
     let stream = loads(&pass.clone().chain(pass).collect::<Vec<_>>());
     compare(machine, &stream, designs).unwrap();
     let mut sim = Sim::new(&config(machine.clone(), designs)).unwrap();
     play(&mut sim, &stream);
-    for (design, of) in designs.iter().zip(sim.machines()) {
-        let counters = of.counters();
-        for (component, counter) in what {
+    for (design, machine) in designs.iter().zip(sim.machines()) {
+        let counters = machine.counters();
+        for (component, counter) in compared {
             assert!(
                 counters.get(component, counter) > Some(0),
                 "{design}: no {component} {counter}"
@@ -372,7 +372,7 @@ fn makes(machine: &MachineConfig, designs: &[&str], what: &[(&str, &'static str)
     }
 }
 
-/// Without these events a comparison would prove nothing.
+/// The comparisons are not vacuous: their events occur.
 #[test]
 fn compared_events_occur() {
     let mut machine = tiny();
@@ -385,7 +385,7 @@ fn compared_events_occur() {
         ("walker", "bitmap_references"),
         ("walker.cache.bitmap", "hits"),
     ];
-    makes(&machine, GAPPED, &gaps);
+    check_occur(&machine, GAPPED, &gaps);
     let holes = [
         ("os", "perforations"),
         ("tlb.l2.perforated", "hits"),
@@ -397,16 +397,16 @@ fn compared_events_occur() {
     let (in_whole, others): (Vec<&str>, Vec<&str>) =
         PERFORATED.iter().partition(|design| design.contains("unused_are_holes"));
     machine.memory.fragmentation = FragmentationConfig::Empty;
-    makes(&machine, &in_whole, &holes);
+    check_occur(&machine, &in_whole, &holes);
     machine.memory.fragmentation = FragmentationConfig::Holes {
         portion: 1.0,
         fraction: 0.2,
-        // With holes in all eighths, not all of these designs make perforated pages.
+        // With dispersed holes in all eighths of a page, some of these designs would make no perforated page.
         layout: HoleLayout::Clustered,
         holes: HoleKind::Immovable,
         seed: 1,
     };
-    makes(&machine, &others, &holes);
+    check_occur(&machine, &others, &holes);
     let mut machine = with_prefetchers(tiny(), eager_prefetchers());
     machine.core.pipeline = resolve::<&str>("skylake", &[]).unwrap().into_config().core.pipeline;
     let lines: Vec<_> = (0..2048)
@@ -425,8 +425,7 @@ fn compared_events_occur() {
     }
 }
 
-/// More references to one line than an access counts: executions of a loop, and a segment that fetches long
-/// from one line.
+/// More references to one line than one access can count: a loop, and a segment with many fetches from one line.
 #[test]
 fn long_runs_of_repeats_are_counted_exactly() {
     let item = |kind, size_bytes, addr| Item {
@@ -444,7 +443,7 @@ fn long_runs_of_repeats_are_counted_exactly() {
     steps.push(Step::Segment(1, Vec::new()));
     let segments = segments.map(|items| Segment::new(items, Vec::new()).unwrap()).to_vec();
     for kind in 0..=KINDS {
-        let machine = if kind == KINDS { tiny() } else { other(kind) };
+        let machine = if kind == KINDS { tiny() } else { variant(kind) };
         let stream = RandomStream { segments: segments.clone(), steps: steps.clone() };
         compare(&machine, &stream, CONVENTIONAL).unwrap();
     }

@@ -1,5 +1,5 @@
-//! Page tables, walks and page-size policies of the operating system match those of a naive one after every
-//! step of random programs.
+//! The operating system's page tables, walks and page-size policies match those of the naive operating system after
+//! every step of random programs.
 
 use crate::common::naive_os::{
     NaiveCounters, NaiveOs, NaivePage, NaivePolicy, NaiveShape, NaiveStep,
@@ -12,7 +12,7 @@ use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{Access, Event, FrameNumber, PageNumber, PageSize, Protection};
 use proptest::prelude::*;
 
-/// Base pages that the programs use: eight huge pages.
+/// Number of base pages that the programs use: eight huge pages.
 const PAGES: u64 = 8 * 512;
 
 fn op() -> impl Strategy<Value = Op> {
@@ -46,7 +46,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Thresholds of promotion.
+/// Promotion thresholds.
 fn percent() -> impl Strategy<Value = u64> {
     prop::sample::select(vec![100, 75, 50])
 }
@@ -55,34 +55,34 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(), 1..60)
 }
 
-/// How nodes are merged, and of how many blocks of 2 MiB background memory has a frame.
-struct Merged {
+/// Whether nodes are merged, and the number of 2 MiB blocks in which background memory holds a frame.
+struct Merging {
     merges_levels: bool,
     held_blocks: u64,
 }
 
-/// The operating system under test beside the naive one.
+/// The operating system under test, and the naive one.
 struct Pair {
     os: Os,
     naive: NaiveOs,
-    turn: usize,
-    /// The walks that had an entry behind an alias.
+    steps: usize,
+    /// Walks that read a true entry after an alias entry.
     alias_walks: u64,
 }
 
 impl Pair {
     fn new(policy: &str, naive: NaivePolicy, frames: u64, levels: u8) -> Self {
-        let merged = Merged { merges_levels: false, held_blocks: 0 };
-        Self::with_merged_nodes(policy, naive, (frames, merged), levels)
+        let merging = Merging { merges_levels: false, held_blocks: 0 };
+        Self::with_merging(policy, naive, (frames, merging), levels)
     }
 
-    fn with_merged_nodes(
+    fn with_merging(
         policy: &str,
         naive: NaivePolicy,
-        (frames, merged): (u64, Merged),
+        (frames, merging): (u64, Merging),
         levels: u8,
     ) -> Self {
-        let Merged { merges_levels, held_blocks } = merged;
+        let Merging { merges_levels, held_blocks } = merging;
         let config = policies().parse(policy).unwrap().policy;
         let is_tailored = matches!(naive, NaivePolicy::Tps { .. });
         let sizes: Vec<PageSize> = match is_tailored {
@@ -104,7 +104,7 @@ impl Pair {
         held.into_iter().for_each(|frame| naive.hold(frame));
         os.spawn().unwrap();
         naive.spawn();
-        Pair { os, naive, turn: 0, alias_walks: 0 }
+        Pair { os, naive, steps: 0, alias_walks: 0 }
     }
 
     fn event(&mut self, process: u16, event: &Event) {
@@ -113,9 +113,9 @@ impl Pair {
     }
 
     fn step(&mut self, op: &Op) -> Result<(), TestCaseError> {
-        self.turn += 1;
+        self.steps += 1;
         let live = self.naive.live();
-        let process = live[self.turn % live.len()];
+        let process = live[self.steps % live.len()];
         match *op {
             Op::Map { at, pages, source } => self.event(process, &map(at, pages, source)),
             Op::Unmap { at, pages } => {
@@ -153,7 +153,7 @@ impl Pair {
         self.compare()
     }
 
-    /// A load or store, by the walks of both.
+    /// A load or store: walks both page tables, and faults if needed.
     fn touch(&mut self, process: u16, page: u64, store: bool) -> Result<(), TestCaseError> {
         let (id, number) = (ProcessId(process), PageNumber::new(page));
         let access = if store { Access::Store } else { Access::Load };
@@ -179,7 +179,8 @@ impl Pair {
             .collect();
         let expected = table.walk(page);
         prop_assert_eq!(&steps, &expected, "the walk to page {} of {}", page, process);
-        self.alias_walks += u64::from(expected.windows(2).any(|of| of[0].level == of[1].level));
+        self.alias_walks +=
+            u64::from(expected.windows(2).any(|pair| pair[0].level == pair[1].level));
         let leaf = walk.leaf.map(|leaf| (leaf.page.raw(), leaf.frame.raw(), leaf.rights));
         let expected = table.find(page);
         let used = expected.map_or((false, false), |(_, page)| (page.accessed, page.dirty));
@@ -189,33 +190,34 @@ impl Pair {
         Ok(())
     }
 
-    /// Compares all pages of all processes, what the policies have counted, and the shootdowns since the last
-    /// comparison.
+    /// Compares all pages of all processes, the counters, and the shootdowns since the last comparison.
     fn compare(&mut self) -> Result<(), TestCaseError> {
         let invalidations = self.os.take_invalidations();
-        let mut invalidations: Vec<_> =
-            invalidations.iter().map(|of| (of.process.0, of.pages.start, of.pages.end)).collect();
+        let mut invalidations: Vec<_> = invalidations
+            .iter()
+            .map(|one| (one.process.0, one.pages.start, one.pages.end))
+            .collect();
         let expected = self.naive.take_invalidations();
         let mut expected: Vec<_> =
             expected.iter().map(|(process, pages)| (*process, pages.start, pages.end)).collect();
-        // They take effect together, at the end of the step.
+        // Invalidations take effect together at the end of a step, so that their order does not matter.
         invalidations.sort_unstable();
         expected.sort_unstable();
         prop_assert_eq!(invalidations, expected);
-        let of = self.os.memory().counters;
+        let ours = self.os.memory().counters;
         let counters = NaiveCounters {
-            faults: of.faults,
-            faults_unmapped: of.faults_unmapped,
-            copy_on_write_faults: of.copy_on_write_faults,
-            bytes_zeroed: of.bytes_zeroed,
-            bytes_copied: of.bytes_copied,
-            bytes_read: of.bytes_read,
-            promotions: of.promotions,
-            splits: of.splits,
-            shootdowns: of.shootdowns,
-            bytes_mapped_untouched: of.bytes_mapped_untouched,
-            bytes_present: of.bytes_present,
-            fallbacks: of.fallbacks,
+            faults: ours.faults,
+            faults_unmapped: ours.faults_unmapped,
+            copy_on_write_faults: ours.copy_on_write_faults,
+            bytes_zeroed: ours.bytes_zeroed,
+            bytes_copied: ours.bytes_copied,
+            bytes_read: ours.bytes_read,
+            promotions: ours.promotions,
+            splits: ours.splits,
+            shootdowns: ours.shootdowns,
+            bytes_mapped_untouched: ours.bytes_mapped_untouched,
+            bytes_present: ours.bytes_present,
+            fallbacks: ours.fallbacks,
         };
         prop_assert_eq!(counters, self.naive.counters);
         let reserved = self.os.memory().frames.used_frames(Owner::Reserved);
@@ -278,7 +280,7 @@ proptest! {
         Pair::new("thp", NaivePolicy::Thp, FRAMES, levels).play(&ops)?;
     }
 
-    /// With free blocks for all nodes, for few of them and for none.
+    /// Enough free blocks for all nodes, for few of them, or for none.
     #[test]
     fn merged_nodes_match_the_naive_system(
         ops in ops(),
@@ -287,8 +289,8 @@ proptest! {
         free_blocks in prop_oneof![1 => Just(FRAMES >> 9), 3 => 0u64..20],
     ) {
         let (policy, naive) = if huge { ("thp", NaivePolicy::Thp) } else { ("base", NaivePolicy::Base) };
-        let merged = Merged { merges_levels: true, held_blocks: (FRAMES >> 9) - free_blocks };
-        Pair::with_merged_nodes(policy, naive, (FRAMES, merged), levels).play(&ops)?;
+        let merging = Merging { merges_levels: true, held_blocks: (FRAMES >> 9) - free_blocks };
+        Pair::with_merging(policy, naive, (FRAMES, merging), levels).play(&ops)?;
     }
 
     #[test]
@@ -308,7 +310,7 @@ proptest! {
     }
 }
 
-/// A program that shares, splits, grows, moves and breaks what it has reserved.
+/// A program that shares, splits, extends and moves memory, and breaks its reservations.
 fn busy(pages: u64) -> Vec<Op> {
     let touch = |at, pages, store| Op::Touch { at, pages, store };
     vec![
@@ -326,7 +328,7 @@ fn busy(pages: u64) -> Vec<Op> {
     ]
 }
 
-/// Without these events a comparison would prove nothing.
+/// The comparisons are not vacuous: their events occur.
 #[test]
 fn compared_events_occur() {
     let busy_pages = 1500;
@@ -337,13 +339,16 @@ fn compared_events_occur() {
     ] {
         let mut pair = Pair::new(policy, naive, 1 << 12, 4);
         pair.play(&busy(busy_pages)).unwrap();
-        let of = pair.naive.counters;
-        assert!(of.splits > 0 && of.copy_on_write_faults > 0 && of.shootdowns > 0, "{of:?}");
-        assert_eq!(naive == NaivePolicy::Thp, of.promotions == 0, "{of:?}");
+        let counts = pair.naive.counters;
+        assert!(
+            counts.splits > 0 && counts.copy_on_write_faults > 0 && counts.shootdowns > 0,
+            "{counts:?}"
+        );
+        assert_eq!(naive == NaivePolicy::Thp, counts.promotions == 0, "{counts:?}");
         assert_eq!(pair.alias_walks > 0, policy == "tps");
     }
     let mut pair = Pair::new("tps", NaivePolicy::Tps { percent: 100 }, 1 << 12, 4);
-    // The second mapping has no memory of its own left, and the first loses its own.
+    // The second mapping gets no memory of its own, and the first loses its reservation.
     pair.play(&[
         Op::Map { at: 0, pages: 2048, source: Source::Anonymous },
         Op::Map { at: 2048, pages: 2048, source: Source::Anonymous },
@@ -355,7 +360,7 @@ fn compared_events_occur() {
     ])
     .unwrap();
     assert!(pair.naive.counters.fallbacks > 0 && pair.naive.broken_reservations() > 0);
-    // The heap grows into what is reserved past its end, and becomes one page.
+    // The heap grows into the reservation past its end, and becomes one page.
     let mut pair = Pair::new("tps", NaivePolicy::Tps { percent: 100 }, 1 << 12, 4);
     for part in 0..4 {
         let at = 512 + part * 128;

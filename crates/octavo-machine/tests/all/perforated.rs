@@ -1,5 +1,5 @@
-//! Perforated pages at their extremes: without holes, and with holes only, native and in a guest; and their
-//! memory overhead.
+//! Perforated pages in limiting cases: without holes and with holes only, native and in a guest; and their memory
+//! overhead.
 
 mod machines;
 
@@ -22,10 +22,10 @@ use proptest::prelude::*;
 
 /// All counters except those of perforated pages, and of pages and frames by kind.
 fn comparable_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> {
-    let is_told = |component: &str, counter: &str| {
-        let of_frames =
+    let is_compared = |component: &str, counter: &str| {
+        let frame_counters =
             ["page_table_bytes", "peak_page_table_bytes", "reserved_bytes", "bitmap_bytes"];
-        let of_holes = [
+        let hole_counters = [
             "perforations",
             "entries_written",
             "hole_walks",
@@ -42,15 +42,17 @@ fn comparable_counters(counters: &Counters) -> Vec<(String, &'static str, u64)> 
         !component.starts_with("os.pages")
             && !component.starts_with("host.os.pages")
             && !components.contains(&component)
-            && ![&of_frames[..], &of_holes, &["punches", "patches"]].concat().contains(&counter)
+            && ![&frame_counters[..], &hole_counters, &["punches", "patches"]]
+                .concat()
+                .contains(&counter)
     };
-    listed(counters, |component, counter, _| is_told(component, counter))
+    listed(counters, |component, counter, _| is_compared(component, counter))
 }
 
 proptest! {
     #![proptest_config(octavo_oracle::cases(40))]
 
-    /// Without perforated pages the design equals the conventional one.
+    /// Without perforated pages the counters equal those of the conventional design.
     #[test]
     fn perforated_design_without_perforated_pages_equals_thp(stream in stream(1..150)) {
         let kind = tiny();
@@ -68,7 +70,7 @@ proptest! {
         }
     }
 
-    /// Memory with holes of any kind, under any program.
+    /// For memory with holes of any kind, and any program.
     #[test]
     fn translations_match_page_tables_and_frames_are_conserved(
         stream in stream(1..200),
@@ -98,7 +100,7 @@ proptest! {
             "conventional+perforated",
         ];
         if let Some(caches_halves) = halves {
-            // The host's memory is like the guest's.
+            // Host memory is fragmented like guest memory.
             kind = hosted(kind, 29, caches_halves);
         }
         let mut sim = Sim::new(&config(kind, &designs)).unwrap();
@@ -109,7 +111,7 @@ proptest! {
         }
     }
 
-    /// Bitmap entries never match pages of 32 base pages.
+    /// Bitmap entries have the tag size of 128 KiB pages; supporting this page size changes no count.
     #[test]
     fn second_level_holds_no_pages_of_bitmap_word_size(stream in stream(1..200)) {
         let mut kind = tiny();
@@ -133,8 +135,8 @@ proptest! {
         prop_assert_eq!(&counted[0], &counted[1]);
     }
 
-    /// A perforated page without holes equals a 2 MiB page, counter for counter, where the first level holds
-    /// base pages of both.
+    /// If the first level holds base pages of both, a perforated page without holes equals a 2 MiB page counter for
+    /// counter.
     #[test]
     fn perforated_page_without_holes_equals_huge_page(touches in touches()) {
         let kind = with_small_first();
@@ -146,7 +148,7 @@ proptest! {
         prop_assert!(counted[0].get("tlb.l2.perforated", "filtered") > Some(0));
     }
 
-    /// The same holds in a guest where both have such pages.
+    /// The same in a guest, if guest and host have such pages.
     #[test]
     fn perforated_page_without_holes_equals_huge_page_in_a_guest(touches in touches(), halves in any::<bool>()) {
         let kind = hosted(with_small_first(), 33, halves);
@@ -159,8 +161,8 @@ proptest! {
         prop_assert_eq!(counted[0].get("walker", "splintered"), Some(0));
     }
 
-    /// In a guest, pages of 512 holes, each also a hole of the host, equal base pages. A walk that finds the
-    /// page first reads one more guest entry.
+    /// In a guest, pages of 512 holes equal base pages, if each hole is also a hole of the host. A walk that has to
+    /// find the perforated page first reads one more guest entry.
     #[test]
     fn all_hole_pages_equal_base_pages_plus_bitmaps_in_a_guest(touches in touches()) {
         let mut kind = hosted(tiny(), 33, false);
@@ -171,7 +173,7 @@ proptest! {
             guest(&kind, FirstTouch::Base, conventional(&kind)),
         ]);
         let [holes, base] = &counted[..] else { unreachable!() };
-        let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+        let get = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
         for (component, counter) in [
             ("tlb.l1d", "hits"),
             ("tlb.l1d", "misses"),
@@ -182,23 +184,22 @@ proptest! {
             ("walker.guest", "marked"),
             ("os", "faults"),
         ] {
-            prop_assert_eq!(of(holes, component, counter), of(base, component, counter), "{}", counter);
+            prop_assert_eq!(get(holes, component, counter), get(base, component, counter), "{}", counter);
         }
-        let references = |counters| of(counters, "walker.guest", "references");
-        let found = of(holes, "walker", "walks") - of(holes, "os", "perforations");
+        let references = |counters| get(counters, "walker.guest", "references");
+        let found = get(holes, "walker", "walks") - get(holes, "os", "perforations");
         prop_assert_eq!(references(holes) - references(base), found);
-        prop_assert_eq!(of(holes, "tlb.l2.perforated", "filtered"), 0);
-        prop_assert!(of(holes, "walker.host", "hole_walks") > 0);
+        prop_assert_eq!(get(holes, "tlb.l2.perforated", "filtered"), 0);
+        prop_assert!(get(holes, "walker.host", "hole_walks") > 0);
         let pages = touches.iter().map(|(page, ..)| 0x100 + page).chain([0x400]);
         let words: BTreeSet<u64> = pages.map(|page| page / 32).collect();
-        prop_assert!(of(holes, "walker.guest", "bitmap_references") >= words.len() as u64);
+        prop_assert!(get(holes, "walker.guest", "bitmap_references") >= words.len() as u64);
         // The bitmap fits into one guest page.
-        prop_assert_eq!(of(holes, "walker.bitmap_register", "misses"), 1);
+        prop_assert_eq!(get(holes, "walker.bitmap_register", "misses"), 1);
     }
 
-    /// A page of 512 holes equals 512 base pages plus the traffic of its bitmap: each second-level miss is a
-    /// hit of the page, a bitmap look-up and an equally long walk. A walk that must find the page first reads
-    /// one entry more.
+    /// A page of 512 holes equals 512 base pages plus the traffic of its bitmap: each second-level miss is a hit of the
+    /// page, a bitmap look-up and a walk of equal length. A walk that has to find the page first reads one more entry.
     #[test]
     fn all_hole_page_equals_base_pages_plus_bitmaps(touches in touches()) {
         let mut kind = tiny();
@@ -209,27 +210,27 @@ proptest! {
             machine(&kind, Box::new(FirstTouch::Base), conventional(&kind)),
         ]);
         let [holes, base] = &counted[..] else { unreachable!() };
-        let of = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
+        let get = |counters: &Counters, component, counter| counters.get(component, counter).unwrap();
         for component in ["tlb.l1d", "tlb.l1i", "tlb.l1d.4k"] {
             for counter in ["hits", "misses"] {
-                prop_assert_eq!(of(holes, component, counter), of(base, component, counter));
+                prop_assert_eq!(get(holes, component, counter), get(base, component, counter));
             }
         }
         for (component, counter) in
             [("walker", "walks"), ("walker", "faulted"), ("walker", "marked"), ("os", "faults")]
         {
-            prop_assert_eq!(of(holes, component, counter), of(base, component, counter), "{}", counter);
+            prop_assert_eq!(get(holes, component, counter), get(base, component, counter), "{}", counter);
         }
-        let extra = of(holes, "walker", "references") - of(base, "walker", "references");
-        prop_assert_eq!(extra, of(holes, "os", "faults"));
-        // No filter rules out a hole, and nothing is read twice.
-        prop_assert_eq!(of(holes, "tlb.l2.perforated", "filtered"), 0);
+        let extra = get(holes, "walker", "references") - get(base, "walker", "references");
+        prop_assert_eq!(extra, get(holes, "os", "faults"));
+        // The filter excludes no hole, and no bitmap word is read twice.
+        prop_assert_eq!(get(holes, "tlb.l2.perforated", "filtered"), 0);
         // The code is on another page; data begin at page 0x100.
         let pages = touches.iter().map(|(page, ..)| 0x100 + page).chain([0x400]);
         let words: BTreeSet<u64> = pages.map(|page| page / 32).collect();
-        let fetched = of(holes, "walker", "bitmap_references");
+        let fetched = get(holes, "walker", "bitmap_references");
         prop_assert_eq!(fetched, words.len() as u64);
-        prop_assert_eq!(fetched, of(holes, "tlb.l2.content", "entries_bitmap"));
+        prop_assert_eq!(fetched, get(holes, "tlb.l2.content", "entries_bitmap"));
     }
 }
 
@@ -249,17 +250,17 @@ fn overheads_match_the_paper() {
     let mut sim = Sim::new(&config(kind, &["perforated", "thp"])).unwrap();
     play(&mut sim, &loads(&touches));
     let counters = sim.machines()[0].counters();
-    let of = |component, counter| counters.get(component, counter).unwrap();
-    assert_eq!(of("os", "bitmap_bytes"), 32 << 10);
-    assert!((of("os", "bitmap_bytes") as f64) < 0.000_031 * f64::from(1u32 << 30));
+    let get = |component, counter| counters.get(component, counter).unwrap();
+    assert_eq!(get("os", "bitmap_bytes"), 32 << 10);
+    assert!((get("os", "bitmap_bytes") as f64) < 0.000_031 * f64::from(1u32 << 30));
     // One level-2 node for the data, and one for the code.
-    assert!((1..=2).contains(&(of("os", "shadow_bytes") / 4096)));
-    assert!(of("os.pages.perforated", "mapped") >= 19);
-    assert_eq!(of("os.pages.2MiB", "mapped"), 0);
-    assert!(of("tlb.l2.perforated", "filtered") > 0 && of("walker", "hole_walks") > 0);
+    assert!((1..=2).contains(&(get("os", "shadow_bytes") / 4096)));
+    assert!(get("os.pages.perforated", "mapped") >= 19);
+    assert_eq!(get("os.pages.2MiB", "mapped"), 0);
+    assert!(get("tlb.l2.perforated", "filtered") > 0 && get("walker", "hole_walks") > 0);
     let thp = sim.machines()[1].counters();
     assert_eq!(thp.get("os.pages.2MiB", "mapped"), Some(0));
-    assert!(of("walker", "references") < thp.get("walker", "references").unwrap());
+    assert!(get("walker", "references") < thp.get("walker", "references").unwrap());
 }
 
 /// Parent and child share a region and its bitmap: a hole punched by the child looks like a hole to the
@@ -300,12 +301,12 @@ fn processes_sharing_a_region_have_separate_holes() {
         sim.finish();
         assert_eq!(sim.machines()[0].check(), Ok(()));
         let counters = sim.machines()[0].counters();
-        let of = |component, counter| counters.get(component, counter).unwrap();
-        [of("os", "punches"), of("os", "copy_on_write_faults"), of("os", "bytes_copied")]
+        let get = |component, counter| counters.get(component, counter).unwrap();
+        [get("os", "punches"), get("os", "copy_on_write_faults"), get("os", "bytes_copied")]
     };
     assert_eq!(counted(&mut sim), [2, 1, 4096]);
     sim.switch_to(0);
-    // In the eighth with a hole of the parent, and in another one.
+    // Page 7 is in the eighth with a hole of the parent, page 100 in another eighth.
     sim.execution(&load, &[1, at(7)]);
     assert_eq!(counted(&mut sim), [3, 1, 4096]);
     sim.execution(&load, &[1, at(7)]);

@@ -91,7 +91,7 @@ fn presets_round_trip_through_their_texts() {
         for text in [resolved.toml(), &machine.to_toml()] {
             let again = resolve_text("again.toml", text, &NO_SETTINGS).unwrap();
             assert_eq!(again.config(), machine, "{name}");
-            // Arrays keep their order, too, which `==` does not look at.
+            // The JSON text also shows the order of arrays, which `==` ignores.
             assert_eq!(again.json(), resolved.json(), "{name}");
         }
     }
@@ -115,7 +115,7 @@ fn setting_every_key_to_its_value_changes_nothing() {
 #[test]
 fn skylake_is_the_baseline_of_the_papers() {
     let machine = preset("skylake");
-    let of = |sizes: &[&str]| {
+    let sizes_of = |sizes: &[&str]| {
         PageSizes::List(sizes.iter().map(|size| size.parse::<PageSize>().unwrap()).collect())
     };
     let arrays = |level: usize| {
@@ -125,8 +125,9 @@ fn skylake_is_the_baseline_of_the_papers() {
         };
         level.arrays.iter().map(array).collect::<Vec<_>>()
     };
-    let array =
-        |name: &str, entries, ways, sizes: &[&str]| (name.to_owned(), entries, ways, of(sizes));
+    let array = |name: &str, entries, ways, sizes: &[&str]| {
+        (name.to_owned(), entries, ways, sizes_of(sizes))
+    };
     assert_eq!(
         arrays(0),
         [array("4k", 128, Ways::Of(8), &["4KiB"]), array("2m", 8, Ways::Full, &["2MiB"])]

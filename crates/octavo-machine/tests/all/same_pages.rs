@@ -1,5 +1,5 @@
-//! Same-page merging on whole machines: with any translation hardware, the operating system observes exactly
-//! the pages that are stored to.
+//! Same-page merging on whole machines: with any translation hardware, the operating system knows exactly which pages
+//! were stored to.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const DATA: VirtAddr = VirtAddr::new(0x1000_0000);
 const PAGES: u64 = 1024;
 const OPTION: &str = "same_pages=all:same_pages_every_instructions=1";
 
-/// All hardware without requirements, with base pages, and with each kind of huge page.
+/// All hardware without requirements with base pages; and designs with each kind of huge page.
 fn designs() -> (Vec<String>, Vec<String>) {
     let base = hardware().filter(|hardware| hardware.needs.is_none());
     let base = base.map(|hardware| format!("{}+base:{OPTION}", hardware.name)).collect();
@@ -28,7 +28,7 @@ fn item(kind: ItemKind, addr: VirtAddr) -> Item {
     Item { kind, guarded: false, atomic: false, size_bytes: 8, addr }
 }
 
-/// Segments of a load, a store, and many instructions.
+/// A simulation, and segments of a load, a store, and many instructions.
 struct Player {
     sim: Sim,
     segments: [Segment; 3],
@@ -46,14 +46,13 @@ impl Player {
         let file = MapSource::File { path: "code".to_owned(), offset_bytes: 0 };
         sim.event(&map(CODE, 4096, 5, file));
         sim.event(&map(DATA, PAGES << 12, 3, MapSource::Anonymous));
-        let of = |data: Option<ItemKind>, fetches| {
+        let segment = |data: Option<ItemKind>, fetches| {
             let mut items = vec![item(ItemKind::Fetch, CODE); fetches];
             items.extend(data.map(|kind| item(kind, VirtAddr::NULL)));
             Segment::new(items, Vec::new()).unwrap()
         };
-        let data = [of(Some(ItemKind::Load), 1), of(Some(ItemKind::Store), 1)];
-        let [load, store] = data;
-        Player { sim, segments: [load, store, of(None, 4096)] }
+        let [load, store] = [ItemKind::Load, ItemKind::Store].map(|kind| segment(Some(kind), 1));
+        Player { sim, segments: [load, store, segment(None, 4096)] }
     }
 
     fn touch(&mut self, page: u64, stores: bool, offset: u64) {
@@ -62,13 +61,13 @@ impl Player {
         self.sim.execution(&self.segments[number], &[number as u64, addr]);
     }
 
-    /// Lets the operating system merge pages.
-    fn wait(&mut self) {
+    /// Executes instructions until the operating system has merged pages.
+    fn run_merging(&mut self) {
         (0..257).for_each(|_| self.sim.execution(&self.segments[2], &[2]));
         self.sim.finish();
     }
 
-    /// The counter of each machine.
+    /// Checks all machines, and returns a counter of each.
     fn counted(&self, counter: &'static str) -> Vec<u64> {
         let machines = self.sim.machines().iter();
         let reported = machines.map(|machine| {
@@ -83,8 +82,8 @@ impl Player {
 proptest! {
     #![proptest_config(octavo_oracle::cases(12))]
 
-    /// Pages touched, directly or in a touched huge page, and never stored to are merged; a later store makes
-    /// them private again.
+    /// Pages that are touched (by themselves or with their huge page) and never stored to are merged; a later store
+    /// unmerges them.
     #[test]
     fn pages_never_stored_to_are_merged(
         touches in prop::collection::vec((0..PAGES, any::<bool>(), 0u64..4088), 1..80),
@@ -95,13 +94,13 @@ proptest! {
         let stored = touches.iter().filter(|(_, stores, _)| *stores).map(|(page, ..)| *page);
         let stored: BTreeSet<u64> = stored.collect();
         let touched: BTreeSet<u64> = pages.collect();
-        let wanted = |designs: &[String], touched: u64| -> Result<(), TestCaseError> {
+        let check = |designs: &[String], touched: u64| -> Result<(), TestCaseError> {
             let names: Vec<&str> = designs.iter().map(String::as_str).collect();
             let mut player = Player::new(&names);
             for (page, stores, offset) in &touches {
                 player.touch(*page, *stores, *offset);
             }
-            player.wait();
+            player.run_merging();
             let expected = touched - stored.len() as u64;
             prop_assert_eq!(player.counted("pages_merged"), vec![expected; names.len()]);
             let saved = expected.saturating_sub(1) << 12;
@@ -109,14 +108,14 @@ proptest! {
             for (page, ..) in &touches {
                 player.touch(*page, true, 0);
             }
-            player.wait();
+            player.run_merging();
             let unmerged = touches.iter().map(|(page, ..)| *page).collect::<BTreeSet<_>>();
             let unmerged = unmerged.difference(&stored).count() as u64;
             prop_assert_eq!(player.counted("pages_unmerged"), vec![unmerged; names.len()]);
             prop_assert_eq!(player.counted("pages_merged"), vec![expected; names.len()]);
             Ok(())
         };
-        wanted(&base, touched.len() as u64)?;
-        wanted(&huge, regions.len() as u64 * 512)?;
+        check(&base, touched.len() as u64)?;
+        check(&huge, regions.len() as u64 * 512)?;
     }
 }

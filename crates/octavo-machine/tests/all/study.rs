@@ -19,7 +19,7 @@ fn preset(name: &str) -> MachineConfig {
     machine
 }
 
-/// Look-ups that missed in the first levels for code and data, and in the second level.
+/// Misses counted by the study: in the first levels for code and for data, and in the second level.
 fn studied(machine: &MachineConfig, page_size: PageSize, random: &RandomStream) -> [u64; 3] {
     let mut study = Study::new(&StudyConfig {
         sizes: Sizes::new(vec![PageSize::BASE]),
@@ -36,8 +36,8 @@ fn studied(machine: &MachineConfig, page_size: PageSize, random: &RandomStream) 
     study.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);
     let total = study.total();
     let misses = |curves: &[MachineCurve], level| -> u64 {
-        let of = curves.iter().filter(|of| of.page_size == page_size && of.level == level);
-        of.map(|of| of.misses).sum()
+        let found = |curve: &&MachineCurve| curve.page_size == page_size && curve.level == level;
+        curves.iter().filter(found).map(|curve| curve.misses).sum()
     };
     let (fetch, data) = (&total.fetch_machine, &total.data_machine);
     [misses(fetch, 1), misses(data, 1), misses(fetch, 2) + misses(data, 2)]
@@ -51,11 +51,11 @@ fn compare(
 ) -> Result<(), TestCaseError> {
     let mut sim = Sim::new(&config(machine.clone(), &[design])).unwrap();
     play(&mut sim, random);
-    let of = &*sim.machines()[0];
-    if has_run_out(of) {
+    let simulated = &*sim.machines()[0];
+    if has_run_out(simulated) {
         return Ok(());
     }
-    let counters = of.counters();
+    let counters = simulated.counters();
     let misses = |level| counters.get(level, "misses").unwrap();
     let expected = ["tlb.l1i", "tlb.l1d", "tlb.l2"].map(misses);
     prop_assert_eq!(studied(machine, page_size, random), expected, "{}", machine.name);
@@ -67,7 +67,7 @@ fn without_events(random: RandomStream) -> RandomStream {
     RandomStream { steps: random.steps.into_iter().filter(is_segment).collect(), ..random }
 }
 
-/// The stream with additional permission changes and private files among its memory events.
+/// The stream with more kinds of permissions, and with private and shared mappings of files.
 fn with_rights(random: RandomStream) -> RandomStream {
     let mut number = 0u64;
     let steps = random.steps.into_iter().map(|step| match step {
@@ -86,8 +86,8 @@ fn with_rights(random: RandomStream) -> RandomStream {
     RandomStream { steps: steps.collect(), ..random }
 }
 
-/// A store to a page of a private file copies the page, and the next fetch from it is a miss. The store comes
-/// among executions that the study takes many at once.
+/// A store to a page of a private file copies the page, so that the next fetch from it misses. The store comes among
+/// executions that the study handles many at a time.
 #[test]
 fn a_store_that_copies_a_page_ends_its_translation_for_code() {
     let at = VirtAddr::new;

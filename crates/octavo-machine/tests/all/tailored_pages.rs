@@ -7,12 +7,12 @@ use octavo_machine::{Sim, resolve};
 use octavo_oracle::strategies::{RandomStream, few_pages, loads};
 use proptest::prelude::*;
 
-/// Presets with less memory, which is made sooner.
+/// The presets with less memory, so that machines are built faster.
 fn presets() -> impl Iterator<Item = MachineConfig> {
     preset_names().map(|name| resolve(name, &["memory.bytes=64MiB"]).unwrap().into_config())
 }
 
-/// First-level misses of data under 4 KiB pages, and under tailored ones.
+/// First-level data misses with 4 KiB pages, and with tailored pages.
 fn misses(machine: &MachineConfig, stream: &RandomStream) -> [u64; 2] {
     let mut sim = Sim::new(&config(machine.clone(), &["base4k", "tps"])).unwrap();
     play(&mut sim, stream);
@@ -23,7 +23,7 @@ fn misses(machine: &MachineConfig, stream: &RandomStream) -> [u64; 2] {
     [0, 1].map(|at| sim.machines()[at].counters().get(level, "misses").unwrap())
 }
 
-/// The array for data that compares whole page numbers of several sizes, if there is one.
+/// The fully associative first-level data array for several page sizes, if there is one.
 fn array_of_all_sizes(machine: &MachineConfig) -> Option<&TlbArray> {
     let mut arrays = machine.tlb.data().arrays.values();
     arrays.find(|array| {
@@ -37,7 +37,7 @@ fn any_size_arrays_keep_all_entries() {
     let mut seen = 0;
     for machine in presets() {
         let Some(array) = array_of_all_sizes(&machine) else { continue };
-        // Other pages of 8 KiB, as many as there are entries, three times.
+        // Three rounds over one page in each of as many 8 KiB as the array has entries.
         let round: Vec<_> = (0..array.entries).map(|page| (2 * page, 1, false)).collect();
         let stream = loads(&[&round[..], &round, &round].concat());
         let cold = array.entries;
@@ -50,7 +50,7 @@ fn any_size_arrays_keep_all_entries() {
 proptest! {
     #![proptest_config(octavo_oracle::cases(12))]
 
-    /// Premise: no page grows, since of two that lie in the same 8 KiB one alone is used.
+    /// Premise: no page grows, since only one of the two pages of each 8 KiB is touched.
     #[test]
     fn tailored_4kib_pages_miss_like_base_pages(
         pages in prop::collection::vec(0u64..200, 1..400),
@@ -62,9 +62,9 @@ proptest! {
         }
     }
 
-    /// Where an array has masks, pages that grow never miss more, either. Premises: it replaces the
-    /// entry used least recently, and nothing is shot down. (Then each entry that was used since a
-    /// page was used last stands for a page that was, and no two of them for the same one.)
+    /// In an array with masks, growing pages add no misses. Premises: LRU replacement, and no shootdowns. (Each entry
+    /// that was used since the last use of a page then stands for a page that was used since, and no two entries for
+    /// the same page.)
     #[test]
     fn growing_tailored_pages_do_not_add_misses(
         stream in few_pages(300, 1..400),

@@ -1,4 +1,4 @@
-//! Laws of the cost of translation: a machine that translates better never takes more cycles.
+//! Laws of the cost of translation: better translation never takes more cycles.
 
 use crate::common::bounds;
 use crate::common::{cache, config, hosted, level, play, tiny, translation_cycles};
@@ -11,16 +11,17 @@ use octavo_oracle::strategies::{RandomStream, few_pages, stream};
 use octavo_types::{Instructions, PageSize};
 use proptest::prelude::*;
 
-/// The bounds, and hardware whose first level is the machine's own, under policies that make neither
-/// perforated pages nor pages with gaps, of which the first level holds base pages alone. (CoLT's first level
-/// holds runs, that of tailored pages any size, and a direct segment spares the first level look-ups.)
+/// The ideal bounds, and hardware with the same first level and the same pages in it, under policies that make no
+/// perforated or gapped pages (of these the first level holds base pages). Left out: CoLT and tailored pages, since
+/// their first levels hold runs and pages of any size, and direct segments, since they replace look-ups of the first
+/// level.
 const BOUNDS_AND_OTHERS: [&str; 6] =
     ["perfect_l1", "perfect_l2", "conventional", "rmm", "perforated", "gtsm"];
-/// The hardware without bitmaps and shadow nodes in memory: each page has the same frame on all of it.
-const OF_EQUAL_FRAMES: [&str; 4] = ["perfect_l1", "perfect_l2", "conventional", "rmm"];
+/// The hardware without bitmaps and shadow nodes in memory, so that pages have the same frames on all of it.
+const WITH_EQUAL_FRAMES: [&str; 4] = ["perfect_l1", "perfect_l2", "conventional", "rmm"];
 const POLICIES: [&str; 3] = ["base", "thp", "eager"];
 
-/// A machine with this hardware, however well it fits the policy.
+/// A machine with this hardware and policy, without a check that they fit together.
 fn machine(config: &MachineConfig, hardware: &str, policy: &str) -> Box<dyn AnyMachine> {
     let start = config.memory.start().unwrap().into();
     let host_start = config.host.as_ref().map(|host| host.memory.start().unwrap().into());
@@ -30,29 +31,29 @@ fn machine(config: &MachineConfig, hardware: &str, policy: &str) -> Box<dyn AnyM
     TranslationHardware::by_name(hardware).unwrap().make(config, &setup, &policy).unwrap()
 }
 
-/// A stream, and how many of its instructions are not counted.
+/// A stream, and the number of instructions of its warm-up.
 #[derive(Clone, Debug)]
 struct WarmedStream {
     stream: RandomStream,
     warm_up_instructions: u64,
 }
 
-/// Streams of all kinds, and loads of few pages in a second pass, where walks find in the caches what they
-/// read: they may be shorter than look-ups then.
+/// Streams of all kinds, and two passes of loads of few pages. In the second pass walks hit the caches, so that they
+/// may be shorter than look-ups.
 fn streams() -> impl Strategy<Value = WarmedStream> {
     let cold = stream(1..120).prop_map(|stream| WarmedStream { stream, warm_up_instructions: 0 });
     let warm = few_pages(60, 100..300).prop_map(in_two_passes);
     prop_oneof![cold, warm]
 }
 
-/// A stream each of whose steps is an instruction.
+/// A stream of one instruction per step, played twice; the first pass is the warm-up.
 fn in_two_passes(stream: RandomStream) -> WarmedStream {
     let warm_up_instructions = stream.steps.len() as u64;
     let steps = [&stream.steps[..], &stream.steps[..]].concat();
     WarmedStream { stream: RandomStream { steps, ..stream }, warm_up_instructions }
 }
 
-/// The counters of machines, each named by its hardware; none where one has run out of memory.
+/// The counters of machines with these kinds of hardware; `None` if one has run out of memory.
 fn counted(
     config: &MachineConfig,
     warmed: &WarmedStream,
@@ -64,8 +65,8 @@ fn counted(
     setup.warm_up_instructions = warmed.warm_up_instructions;
     let mut sim = Sim::new(&setup).unwrap().with_machines(machines);
     play(&mut sim, &warmed.stream);
-    let has_all = sim.machines().iter().all(|machine| machine.stopped().is_none());
-    has_all.then(|| sim.machines().iter().map(|machine| machine.counters()).collect())
+    let have_all_played = sim.machines().iter().all(|machine| machine.stopped().is_none());
+    have_all_played.then(|| sim.machines().iter().map(|machine| machine.counters()).collect())
 }
 
 /// All cycles beyond those of the instructions.
@@ -73,7 +74,7 @@ fn all_cycles(counters: &Counters) -> u64 {
     counters.iter().filter(|(component, ..)| *component == "core").map(|(.., cycles)| cycles).sum()
 }
 
-/// The least that a walk takes: one entry, found in the first cache that is asked.
+/// The cycles of the shortest walk: one entry, a hit in the first cache that it accesses.
 fn shortest_walk(machine: &MachineConfig) -> u32 {
     let entry = match machine.walker.pte_entry {
         PteEntry::L1d => machine.cache.l1d.latency_cycles,
@@ -108,7 +109,7 @@ prop_compose! {
         if !has_walk_caches {
             machine.walker.caches.clear();
         }
-        // TLBs that hold halves of translations hold larger pages than a bound's do.
+        // With guest halves, TLBs would hold larger pages than those of a bound.
         if is_guest { hosted(machine, 31, false) } else { machine }
     }
 }
@@ -116,7 +117,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(octavo_oracle::cases(40))]
 
-    /// Premise: the same first level and the same pages in it.
+    /// Premise: the same first level with the same pages.
     #[test]
     fn perfect_levels_bound_translation_cycles(
         machine in machines(),
@@ -131,9 +132,9 @@ proptest! {
         prop_assert!(Some(&cycles[1]) <= least, "{BOUNDS_AND_OTHERS:?}: {cycles:?}");
     }
 
-    /// Premise: caches from which walks evict nothing. (Where they are small, a walk that takes a
-    /// line's place may let it be used in a later level, which keeps it longer then.) And the same
-    /// frames. (A frame that is used again, after its page was unmapped, still has lines in the caches.)
+    /// Premises: caches so large that walks evict nothing, and the same frames. (In small caches, a walk that evicts a
+    /// line may move its use to the next level, which then keeps it longer. A frame that is reused after its page was
+    /// unmapped still has lines in the caches.)
     #[test]
     fn perfect_levels_bound_total_cycles(
         machine in machines(),
@@ -141,17 +142,17 @@ proptest! {
         policy in prop::sample::select(&POLICIES[..]),
     ) {
         let mut machine = machine;
-        let of = &mut machine.cache;
-        for (level, latency_cycles) in [(&mut of.l1i, 4), (&mut of.l1d, 4), (&mut of.l2, 12), (&mut of.llc, 40)] {
+        let caches = &mut machine.cache;
+        for (level, latency_cycles) in [(&mut caches.l1i, 4), (&mut caches.l1d, 4), (&mut caches.l2, 12), (&mut caches.llc, 40)] {
             *level = cache(1 << 20, 1, latency_cycles);
             level.ways = Ways::Full;
         }
-        let counted = counted(&machine, &warmed, &OF_EQUAL_FRAMES, policy);
+        let counted = counted(&machine, &warmed, &WITH_EQUAL_FRAMES, policy);
         prop_assume!(counted.is_some());
         let cycles: Vec<u64> = counted.unwrap().iter().map(all_cycles).collect();
         prop_assert!(cycles[0] <= cycles[1], "{cycles:?}");
         let least = cycles[2..].iter().min();
-        prop_assert!(Some(&cycles[1]) <= least, "{OF_EQUAL_FRAMES:?}: {cycles:?}");
+        prop_assert!(Some(&cycles[1]) <= least, "{WITH_EQUAL_FRAMES:?}: {cycles:?}");
     }
 
     /// Premise: a look-up takes no longer than the shortest walk.
@@ -169,12 +170,12 @@ proptest! {
         let perfect = counted(&machine, &warmed, &["perfect_l2"], policy);
         let none = counted(&without, &warmed, &["conventional"], policy);
         prop_assume!(perfect.is_some() && none.is_some());
-        let cycles = [perfect, none].map(|of| translation_cycles(&of.unwrap()[0]));
+        let cycles = [perfect, none].map(|counted| translation_cycles(&counted.unwrap()[0]));
         prop_assert!(cycles[0] <= cycles[1], "{cycles:?}");
     }
 
-    /// The same of a second level that has all pages after a first pass. Loads alone: a first store
-    /// to a page walks to mark it.
+    /// The same for a second level that holds all pages after a first pass. Loads only: the first store to a page walks
+    /// to mark it.
     #[test]
     fn missing_second_level_costs_at_least_one_that_always_hits(
         machine in machines(),
@@ -195,7 +196,7 @@ proptest! {
         prop_assert!(translation_cycles(hits) <= translation_cycles(none));
     }
 
-    /// Walks that start with the look-up hide some of it, and change nothing else.
+    /// Walks that start with the look-up hide part of its cycles, and change no other counter.
     #[test]
     fn concurrent_walk_start_never_costs_more(
         machine in machines(),
@@ -222,10 +223,10 @@ proptest! {
             };
             prop_assert_eq!(others(after), others(with), "{}", name);
             prop_assert!(translation_cycles(with) <= translation_cycles(after), "{}", name);
-            // A look-up that hits is never hidden.
+            // The cycles of a look-up that hits are never hidden.
             let hits = with.get("tlb.l2", "hits").unwrap_or(0);
-            let each = u64::from(machine.tlb.l2.as_ref().unwrap().hit_latency_cycles);
-            prop_assert!(with.get("core", "cycles_tlb_l2").unwrap_or(0) >= hits * each, "{}", name);
+            let lookup_cycles = u64::from(machine.tlb.l2.as_ref().unwrap().hit_latency_cycles);
+            prop_assert!(with.get("core", "cycles_tlb_l2").unwrap_or(0) >= hits * lookup_cycles, "{}", name);
         }
     }
 }

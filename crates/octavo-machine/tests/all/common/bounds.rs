@@ -1,4 +1,4 @@
-//! Builders of designs at their extremes, where their counters must equal another design's.
+//! Builders of machines for tests of limiting cases: designs whose counters must equal another design's.
 
 use octavo_config::{FirstLevel, MachineConfig};
 use octavo_machine::designs::{Conventional, Sizes};
@@ -11,7 +11,7 @@ use octavo_os::{Memory, Os};
 use octavo_types::Instructions;
 use proptest::prelude::*;
 
-use super::{config, play, tiny};
+use super::{play, tiny};
 
 /// An operating system with page tables of this format and number of levels.
 pub fn os(bytes: u64, levels: u8, format: Format, policy: Box<dyn Policy>) -> Os {
@@ -20,7 +20,7 @@ pub fn os(bytes: u64, levels: u8, format: Format, policy: Box<dyn Policy>) -> Os
     Os::new(Memory::new(Frames::new(shape), &Sizes::X86.list(), format), policy)
 }
 
-/// A machine with page tables of this format and a given design unit.
+/// A machine with page tables of this format and one design unit.
 pub fn machine<D: Design + 'static>(
     config: &MachineConfig,
     format: Format,
@@ -54,32 +54,36 @@ pub fn conventional(config: &MachineConfig) -> Conventional {
 
 /// Plays a stream on machines with checks, and returns their counters.
 pub fn play_checked(
-    kind: &MachineConfig,
+    config: &MachineConfig,
     stream: &RandomStream,
     machines: Vec<Box<dyn AnyMachine>>,
 ) -> Vec<Counters> {
-    let sim = after(kind, stream, machines);
+    let sim = played(config, stream, machines);
     sim.machines().iter().for_each(|machine| assert_eq!(machine.check(), Ok(())));
     sim.machines().iter().map(|machine| machine.counters()).collect()
 }
 
-/// As `play_checked`, without the checks that take long on large memories.
+/// Plays a stream as `play_checked` does, without the checks that take long on large memories.
 pub fn play_unchecked(
-    kind: &MachineConfig,
+    config: &MachineConfig,
     stream: &RandomStream,
     machines: Vec<Box<dyn AnyMachine>>,
 ) -> Vec<Counters> {
-    let sim = after(kind, stream, machines);
+    let sim = played(config, stream, machines);
     sim.machines().iter().map(|machine| machine.counters()).collect()
 }
 
-fn after(kind: &MachineConfig, stream: &RandomStream, machines: Vec<Box<dyn AnyMachine>>) -> Sim {
-    let mut sim = Sim::new(&config(kind.clone(), &[])).unwrap().with_machines(machines);
+fn played(
+    config: &MachineConfig,
+    stream: &RandomStream,
+    machines: Vec<Box<dyn AnyMachine>>,
+) -> Sim {
+    let mut sim = Sim::new(&super::config(config.clone(), &[])).unwrap().with_machines(machines);
     play(&mut sim, stream);
     sim
 }
 
-/// Lists counts kept by component, counter and value.
+/// Lists the counters that `keeps` accepts by component, counter and value.
 pub fn listed(
     counters: &Counters,
     keeps: impl Fn(&str, &'static str, u64) -> bool,
@@ -98,7 +102,7 @@ pub fn with_small_first() -> MachineConfig {
     machine
 }
 
-/// Loads of base pages of some regions, with repeat counts.
+/// Accesses, which are loads: base page, repeat count, and whether the access is a store.
 pub fn touches() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
     prop::collection::vec((0u64..1536, 1usize..4, Just(false)), 1..200)
 }

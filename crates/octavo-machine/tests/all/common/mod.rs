@@ -43,11 +43,11 @@ pub fn any_size_first() -> FirstLevel {
         page_sizes: PageSizes::Any,
         replacement: Replacement::Lru,
     };
-    let of = |entries| {
+    let level = |entries| {
         let arrays = [("any".to_owned(), array(entries))].into_iter().collect();
         TlbLevel { hit_latency_cycles: 0, fill: Fill::All, arrays }
     };
-    FirstLevel::Split { l1i: of(4), l1d: of(6) }
+    FirstLevel::Split { l1i: level(4), l1d: level(6) }
 }
 
 /// A cache of `lines` lines of 64 bytes.
@@ -57,7 +57,7 @@ pub fn cache(lines: u64, ways: u64, latency_cycles: u32) -> CacheLevel {
     CacheLevel { bytes: lines * 64, ways, latency_cycles, replacement, prefetch }
 }
 
-/// Prefetchers of all kinds, that go far in few pages.
+/// Prefetchers of all kinds, with little state and long distances.
 pub fn prefetchers() -> impl Strategy<Value = [PrefetchConfig; 2]> {
     let page = || prop::sample::select(vec![PageSize::BASE, PageSize::HUGE]);
     let stride = (1u32..4, 1u32..4, 1u32..3, 1u32..4, page(), any::<bool>()).prop_map(
@@ -111,13 +111,16 @@ pub fn prefetchers() -> impl Strategy<Value = [PrefetchConfig; 2]> {
     [level(), level()]
 }
 
-/// The machine with prefetchers of the first level for data and the second level.
-pub fn with_prefetchers(mut machine: MachineConfig, of: [PrefetchConfig; 2]) -> MachineConfig {
-    [machine.cache.l1d.prefetch, machine.cache.l2.prefetch] = of;
+/// The machine with these prefetchers at the first-level data cache and the second level.
+pub fn with_prefetchers(
+    mut machine: MachineConfig,
+    prefetch: [PrefetchConfig; 2],
+) -> MachineConfig {
+    [machine.cache.l1d.prefetch, machine.cache.l2.prefetch] = prefetch;
     machine
 }
 
-/// Two prefetchers that go on into the next page.
+/// Two prefetchers of which the first crosses into the next page.
 pub fn eager_prefetchers() -> [PrefetchConfig; 2] {
     let stride = StridePrefetcher {
         entries: 4,
@@ -141,8 +144,8 @@ pub fn eager_prefetchers() -> [PrefetchConfig; 2] {
     ]
 }
 
-/// A random stream in which memory is found to be present, in place of changes of permissions and of advice that the
-/// operating system ignores.
+/// A random stream with `Present` events in place of permission changes and of advice that the operating system
+/// ignores.
 pub fn stream_with_present(steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
     stream(steps).prop_map(|mut stream| {
         for step in &mut stream.steps {
@@ -227,7 +230,7 @@ pub fn tiny() -> MachineConfig {
     }
 }
 
-/// Gives a memory tiers: only some frames are local, and some others are nearer than the rest.
+/// Gives a memory tiers: local frames, near frames, and the rest, which is far.
 pub fn with_tiers(memory: &mut MemoryConfig, local_frames: u64, near_frames: u64) {
     let tier = |frames: u64, added_latency_cycles| {
         let bytes = Some(frames * PageSize::BASE.bytes());
@@ -320,13 +323,15 @@ pub fn check_laws(counters: &Counters) -> Result<(), TestCaseError> {
     prop_assert_eq!(get("cache.l2", "accesses"), l1_misses);
     prop_assert_eq!(get("cache.llc", "accesses"), get("cache.l2", "misses"));
     let prefetchers = ["prefetch.l1d", "prefetch.l2"];
-    let from_memory: u64 = prefetchers.iter().map(|of| get(of, "from_memory")).sum();
+    let from_memory: u64 = prefetchers.iter().map(|name| get(name, "from_memory")).sum();
     prop_assert_eq!(get("memory", "reads"), get("cache.llc", "misses") + from_memory);
-    for of in prefetchers {
-        let served = ["from_l2", "from_llc", "from_memory"].map(|by| get(of, by));
-        prop_assert_eq!(get(of, "issued"), served.iter().sum::<u64>());
-        prop_assert!(get(of, "useful") + get(of, "unused") <= get(of, "issued"));
-        prop_assert!(get(of, "late") <= get(of, "useful"));
+    for prefetcher in prefetchers {
+        let served = ["from_l2", "from_llc", "from_memory"].map(|source| get(prefetcher, source));
+        prop_assert_eq!(get(prefetcher, "issued"), served.iter().sum::<u64>());
+        prop_assert!(
+            get(prefetcher, "useful") + get(prefetcher, "unused") <= get(prefetcher, "issued")
+        );
+        prop_assert!(get(prefetcher, "late") <= get(prefetcher, "useful"));
     }
     Ok(())
 }
@@ -337,11 +342,10 @@ pub fn identity(stream: u32, parent: Option<u32>) -> StreamIdentity {
     StreamIdentity { stream, parent, pid: stream, began, program: String::new() }
 }
 
-/// Whether a machine has stopped for lack of memory of its own or its host; a naive machine has no counters
-/// then.
+/// Whether a machine has stopped because its own memory or its host's is used up; naive machines cannot represent this.
 pub fn has_run_out(machine: &dyn AnyMachine) -> bool {
     let Some(why) = machine.stopped() else { return false };
-    let whose = if why.starts_with("the host") { "host.os" } else { "os" };
-    assert_eq!(machine.counters().get(whose, "free_bytes"), Some(0), "{why}");
+    let component = if why.starts_with("the host") { "host.os" } else { "os" };
+    assert_eq!(machine.counters().get(component, "free_bytes"), Some(0), "{why}");
     true
 }

@@ -1,5 +1,6 @@
-//! The example of docs/developing/python-designs.md in Rust: the second level of the machine `skylake`, outside of the
-//! simulator. `tests/python/test_python_designs.py` compares the example in Python with the native design.
+//! The example of docs/developing/python-designs.md in Rust: the second level of the machine `skylake` as an outside
+//! level, which is called by the simulator. `tests/python/test_python_designs.py` compares the example in Python with
+//! the native design.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub fn spec(policy: &str) -> DesignSpec {
 /// A page by address space, size and number in pages of this size.
 type Key = (Asid, PageSize, u64);
 
-/// Entries by set; the last one of a set was used last.
+/// Entries by set, in LRU order: the last one was used most recently.
 struct Lru(Vec<Vec<Key>>);
 
 impl Default for Lru {
@@ -60,9 +61,9 @@ impl OutsideLevel for Lru {
 
     fn invalidate(&mut self, asid: Asid, pages: &Pages) -> Called<()> {
         for entries in &mut self.0 {
-            entries.retain(|(of, size, number)| {
+            entries.retain(|(entry_asid, size, number)| {
                 let (first, end) = (number << size.base_shift(), (number + 1) << size.base_shift());
-                *of != asid || end <= pages.start || first >= pages.end
+                *entry_asid != asid || end <= pages.start || first >= pages.end
             });
         }
         Ok(())

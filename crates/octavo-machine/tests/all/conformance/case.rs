@@ -3,7 +3,7 @@
 /// A machine with a design, and its steps.
 #[derive(Default)]
 pub struct Case {
-    /// The heading above it.
+    /// The last heading above the steps.
     pub title: String,
     pub machine: String,
     pub settings: Vec<String>,
@@ -11,9 +11,9 @@ pub struct Case {
     pub steps: Vec<Step>,
 }
 
-/// A line.
+/// A line of a block of steps.
 pub struct Step {
-    /// Its line number, from 1.
+    /// Line number in the file, from 1.
     pub line: usize,
     pub action: String,
     /// An address and a size in bytes, if the action has them.
@@ -69,12 +69,13 @@ pub fn cases(text: &str) -> Vec<Case> {
 }
 
 fn step(line: usize, text: &str) -> Step {
-    let (done, expected) = match text.split_once('|') {
-        Some((done, expected)) => (done, Some(expected)),
+    let (action, expected) = match text.split_once('|') {
+        Some((action, expected)) => (action, Some(expected)),
         None => (text, None),
     };
-    let (words, numbers): (Vec<&str>, Vec<&str>) =
-        done.split_whitespace().partition(|word| !word.starts_with(|of: char| of.is_ascii_digit()));
+    let (words, numbers): (Vec<&str>, Vec<&str>) = action
+        .split_whitespace()
+        .partition(|word| !word.starts_with(|first: char| first.is_ascii_digit()));
     let items = |text: &str| -> Vec<String> {
         text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
     };

@@ -17,8 +17,8 @@ fn pages(at: u64, count: u64) -> AddrRange {
     AddrRange::new(VirtAddr::new(at << 12), count << 12)
 }
 
-/// Two and a half chunks with a faulty frame in each of these sub-blocks, and a process with eight huge pages
-/// of anonymous memory.
+/// An operating system with 2.5 chunks of memory, of which each sub-block in `faulty` has a faulty frame, and a process
+/// with an anonymous mapping of eight huge pages.
 fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmPolicyConfig) -> (Os, ProcessId) {
     let mut frames = Frames::new(MemoryShape::new(2 * 1024 + 512, Order::LINUX).unwrap());
     for block in faulty {
@@ -40,8 +40,8 @@ fn started(faulty: impl IntoIterator<Item = u64>, config: GtsmPolicyConfig) -> (
 fn touch(os: &mut Os, process: ProcessId, at: u64) -> Option<(u64, u64)> {
     os.fault(process, page(at), Access::Store).unwrap();
     assert_eq!(os.memory().check(), Ok(()));
-    let of = os.memory().process(process).table.gapped(page(at))?;
-    Some((of.chunk.raw(), os.memory().frames.chunk_bitmaps().of(of.chunk).unwrap().bits()))
+    let gapped = os.memory().process(process).table.gapped(page(at))?;
+    Some((gapped.chunk.raw(), os.memory().frames.chunk_bitmaps().of(gapped.chunk).unwrap().bits()))
 }
 
 /// Faults in every second sub-block of the second chunk, and in all sub-blocks of the others.
@@ -55,7 +55,7 @@ fn gapped_page_uses_the_first_free_sub_blocks() {
     let bits = 0xaaaa_aaaa_aaaa_aaaa;
     assert_eq!(touch(&mut os, process, 512 + 77), Some((1024, bits)));
     let leaf = os.memory().process(process).table.leaf(page(512 + 77)).unwrap();
-    // The fifth sub-block of the page is the ninth, of the odd ones.
+    // The fifth sub-block of the page is the fifth odd one of the chunk, number 9.
     assert_eq!((leaf.frame.raw(), leaf.size), (1024 + 9 * 16 + 13, PageSize::BASE));
     assert_eq!(os.memory().frames.used_frames(Owner::Data), 512);
     assert_eq!(touch(&mut os, process, 1024), None, "no chunk is left");
@@ -129,7 +129,7 @@ fn store_after_fork_splits_the_storing_processs_page() {
     assert_eq!(os.memory().counters.bytes_copied, 4096);
 }
 
-/// Base pages move to their places in the chunk.
+/// `khugepaged` copies base pages to their places in the chunk.
 #[test]
 fn khugepaged_makes_gapped_pages() {
     let mut config = GtsmPolicyConfig::default();
@@ -146,8 +146,8 @@ fn khugepaged_makes_gapped_pages() {
     let used = table.used(page(600)).unwrap();
     os.background(1);
     assert_eq!(os.memory().check(), Ok(()));
-    let of = os.memory().process(process).table.gapped(page(600)).unwrap();
-    assert_eq!((of.chunk.raw(), of.used), (1024, used));
+    let gapped = os.memory().process(process).table.gapped(page(600)).unwrap();
+    assert_eq!((gapped.chunk.raw(), gapped.used), (1024, used));
     assert_eq!(os.memory().counters.bytes_copied, 4096);
 }
 
@@ -164,7 +164,8 @@ fn splitting_a_gapped_page_needs_no_memory() {
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
 }
 
-/// A part with increased permissions is split off, too: TLBs find it by a bitmap that no longer exists.
+/// An increase of the permissions of a part also splits the page, and needs a shootdown: TLBs would find the page by a
+/// bitmap that no longer exists.
 #[test]
 fn splitting_a_gapped_page_is_a_shootdown() {
     let (mut os, process) = started(every_second(), GtsmPolicyConfig::default());
@@ -177,7 +178,7 @@ fn splitting_a_gapped_page_is_a_shootdown() {
     assert_eq!((os.memory().gapped_pages(), os.memory().check()), (0, Ok(())));
 }
 
-/// Changing a part splits the page, which causes no more shootdowns than for a plain 2 MiB page.
+/// A change of a part splits the page with as many shootdowns as for a 2 MiB page.
 #[test]
 fn gapped_split_has_the_shootdowns_of_a_huge_page() {
     let protect = |at, count| {

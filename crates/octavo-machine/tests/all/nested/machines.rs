@@ -36,7 +36,7 @@ pub struct Kind {
     pub movable: bool,
     /// Whether guest memory is fragmented by unmovable frames.
     pub is_guest_fragmented: bool,
-    /// Whether host memory has faults instead of other unavailable frames.
+    /// Whether host memory has faulty frames, in place of its other fragmentation.
     pub has_faults: bool,
 }
 
@@ -133,13 +133,16 @@ fn host(kind: Kind) -> HostConfig {
         memory,
         page_table: PageTableConfig { levels: if kind.host == 3 { 5 } else { 4 } },
         tlb,
-        walk_caches: walk_caches.into_iter().map(|(name, of)| (name.to_owned(), of)).collect(),
+        walk_caches: walk_caches
+            .into_iter()
+            .map(|(name, cache)| (name.to_owned(), cache))
+            .collect(),
     }
 }
 
 pub fn machine(kind: Kind) -> MachineConfig {
     let mut machine = tiny();
-    // Walk caches keep their configured size.
+    // GTSM keeps the configured size of walk caches.
     let gtsm = *machine.designs.get::<GtsmSettings>();
     machine.designs.set(GtsmSettings { walk_cache_entries: 0, ..gtsm });
     machine.memory.bytes = 256 << 20;
@@ -175,7 +178,7 @@ fn os(memory: &MemoryConfig, format: Format, policy: Box<dyn Policy>) -> Os {
     Os::new(Memory::new(frames, &Sizes::X86.list(), format), policy)
 }
 
-/// A design with the policy of its guest.
+/// A design and the policy of its guest.
 #[derive(Clone, Copy, Debug)]
 pub enum NestedDesign {
     Conventional(&'static str),
@@ -184,7 +187,7 @@ pub enum NestedDesign {
     Segment,
     Perforated(&'static str, Variant),
     Gapped(&'static str),
-    /// Virtual caches, or physical ones behind a software-refilled TLB; without a naive machine here.
+    /// Virtual caches, or physical caches behind a software-refilled TLB; these have no naive machine.
     Software,
     SoftwareTlb,
     PhysicalSoftwareTlb,
@@ -246,28 +249,30 @@ impl NestedDesign {
             let mmus = (0..cores).map(|_| make().unwrap()).collect();
             Box::new(Machine::new(env, mmus, instructions))
         }
-        let (tlb, parts, on) = (&config.tlb, (env, config.core.count), instructions);
+        let (tlb, parts, set) = (&config.tlb, (env, config.core.count), instructions);
         match self {
-            NestedDesign::Conventional(_) => boxed(parts, on, || Conventional::new(tlb, on)),
+            NestedDesign::Conventional(_) => boxed(parts, set, || Conventional::new(tlb, set)),
             NestedDesign::Coalescing(_, first) => {
                 let second = first.of_second_level();
-                boxed(parts, on, || Conventional::<RunEntry>::with_settings(tlb, first, second, on))
+                boxed(parts, set, || {
+                    Conventional::<RunEntry>::with_settings(tlb, first, second, set)
+                })
             }
-            NestedDesign::Ranges => boxed(parts, on, || Rmm::new(tlb, config.designs.get(), on)),
-            NestedDesign::Segment => boxed(parts, on, || DirectSegment::new(tlb, on)),
+            NestedDesign::Ranges => boxed(parts, set, || Rmm::new(tlb, config.designs.get(), set)),
+            NestedDesign::Segment => boxed(parts, set, || DirectSegment::new(tlb, set)),
             NestedDesign::Perforated(_, variant) => {
-                boxed(parts, on, || Perforated::new(tlb, variant, on))
+                boxed(parts, set, || Perforated::new(tlb, variant, set))
             }
             NestedDesign::Gapped(_) => {
-                boxed(parts, on, || Gtsm::new(tlb, config.designs.get(), on))
+                boxed(parts, set, || Gtsm::new(tlb, config.designs.get(), set))
             }
-            NestedDesign::Software => boxed(parts, on, || Softvm::new(config, on)),
-            NestedDesign::SoftwareTlb => boxed(parts, on, || Softvm::with_tlb(config, on)),
-            NestedDesign::PhysicalSoftwareTlb => boxed(parts, on, || Physical::new(config, on)),
+            NestedDesign::Software => boxed(parts, set, || Softvm::new(config, set)),
+            NestedDesign::SoftwareTlb => boxed(parts, set, || Softvm::with_tlb(config, set)),
+            NestedDesign::PhysicalSoftwareTlb => boxed(parts, set, || Physical::new(config, set)),
         }
     }
 
-    /// The naive machine of it.
+    /// The naive machine of the design.
     pub fn naive(self, config: &MachineConfig, policy: HostPolicy) -> NaiveMachine {
         let (guest, host) = self.systems(config, policy);
         NaiveMachine::new(config, guest, self.extra()).in_guest(config, host)

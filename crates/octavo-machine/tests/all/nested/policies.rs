@@ -1,4 +1,4 @@
-//! Operations of the host on the memory of its virtual machine.
+//! Policies of the host for the memory of its virtual machine.
 
 use octavo_machine::designs::registry::policies;
 use octavo_os::frames::{CompactionLimits, Compactor, Order, OutOfMemory};
@@ -6,13 +6,13 @@ use octavo_os::policy::{BasePages, Fault, Policy};
 use octavo_os::{Memory, ProcessId};
 use octavo_types::PageSize;
 
-/// Accepts any region that is not fully used, and maintains pages at every tick.
+/// Makes any region that is not fully used a perforated page, and scans at every tick.
 const PERFORATED: &str = "perforated:max_filter_bits=8:min_parts=0:scan_every_instructions=1";
 
 const GAPS_ALONE: &str = "gtsm:whole_blocks=false";
 const GAPS_LATER: &str = "gtsm:whole_blocks=false:scan_every_instructions=1";
 
-/// The host's side of a case.
+/// The policy of the host in a case.
 #[derive(Clone, Copy, Debug)]
 pub enum HostPolicy {
     Base,
@@ -31,7 +31,7 @@ pub enum HostPolicy {
     Perforated,
     /// Perforated pages whose untouched base pages are holes.
     Reserving,
-    /// Base pages, made perforated pages in the background.
+    /// Base pages, made into perforated pages in the background.
     Perforates,
     /// Perforated pages of a virtual machine that is copied periodically.
     PerforatedSnapshots,
@@ -39,7 +39,7 @@ pub enum HostPolicy {
     Gaps,
     /// Gapped pages only.
     GapsAlone,
-    /// Base pages, made gapped pages in the background.
+    /// Base pages, made into gapped pages in the background.
     MakesGaps,
     /// Gapped pages in a memory that is compacted repeatedly.
     CompactsGaps,
@@ -78,7 +78,7 @@ pub const HOST_POLICIES: [HostPolicy; 6] = [
     HostPolicy::HugeSnapshots,
 ];
 
-/// Another policy, with copies of the virtual machine that come and go in the background.
+/// A policy, with copies of the virtual machine that are made and ended in the background.
 struct Snapshots(Box<dyn Policy>);
 
 impl Policy for Snapshots {
@@ -99,7 +99,7 @@ impl Policy for Snapshots {
     }
 }
 
-/// Another policy, in a memory that is compacted repeatedly.
+/// A policy, in a memory that is compacted repeatedly.
 struct Compacts(Box<dyn Policy>, Compactor);
 
 impl Policy for Compacts {
@@ -113,7 +113,7 @@ impl Policy for Compacts {
     }
 }
 
-/// Base pages, with another policy's background work.
+/// Base pages, with the background work of a policy.
 struct BackgroundPolicy(Box<dyn Policy>);
 
 impl Policy for BackgroundPolicy {

@@ -1,4 +1,4 @@
-//! Small machines whose operating systems make one kind of page, native and in guests.
+//! Small machines with operating systems that make one kind of page, native and in guests.
 
 use octavo_config::MachineConfig;
 use octavo_machine::designs::perforated::hole_filter;
@@ -17,7 +17,7 @@ use crate::common::bounds;
 pub enum FirstTouch {
     /// A perforated page without holes.
     NoHoles,
-    /// A 2 MiB page; one frame is reserved for each, like the node of holes.
+    /// A 2 MiB page. A frame is reserved for each, in place of the shadow node of a perforated page.
     Huge,
     /// A perforated page of holes only.
     AllHoles,
@@ -70,7 +70,7 @@ fn format() -> Format {
     Format { holes: Some(hole_filter), ..Format::default() }
 }
 
-/// A machine with this page-table format and a given design unit.
+/// A machine with this page-table format and one design unit.
 pub fn machine<D: Design + 'static>(
     config: &MachineConfig,
     policy: Box<dyn Policy>,
@@ -79,17 +79,22 @@ pub fn machine<D: Design + 'static>(
     bounds::machine(config, format(), policy, mmu)
 }
 
-/// The machine in a guest whose operating system makes the same pages as the host's.
+/// A machine in a guest: guest and host make the same kind of page.
 pub fn guest<D: Design + 'static>(
     config: &MachineConfig,
-    makes: FirstTouch,
+    first_touch: FirstTouch,
     mmu: D,
 ) -> Box<dyn AnyMachine> {
-    let (host, on) = (config.host.as_ref().unwrap(), Instructions::PORTABLE);
-    let own = bounds::os(config.memory.bytes, config.page_table.levels, format(), Box::new(makes));
-    let behind = bounds::os(host.memory.bytes, host.page_table.levels, format(), Box::new(makes));
-    let env = Env::new(config, own, on).unwrap().in_guest(config, host, behind, on).unwrap();
-    Box::new(Machine::new(env.checked(true), vec![mmu], on))
+    let (host, instructions) = (config.host.as_ref().unwrap(), Instructions::PORTABLE);
+    let own =
+        bounds::os(config.memory.bytes, config.page_table.levels, format(), Box::new(first_touch));
+    let host_os =
+        bounds::os(host.memory.bytes, host.page_table.levels, format(), Box::new(first_touch));
+    let env = Env::new(config, own, instructions)
+        .unwrap()
+        .in_guest(config, host, host_os, instructions)
+        .unwrap();
+    Box::new(Machine::new(env.checked(true), vec![mmu], instructions))
 }
 
 pub fn perforated(config: &MachineConfig, variant: Variant) -> Perforated {

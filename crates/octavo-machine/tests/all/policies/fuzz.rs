@@ -1,5 +1,5 @@
-//! Policies of designs under random programs, compared with a model of their view, with much memory and with
-//! little: contents, references, and cached translations that were not invalidated.
+//! Policies of designs under random programs, with much or little memory, compared with a model of what a program can
+//! observe: contents, references, and cached translations that were not invalidated.
 
 use octavo_machine::designs::perforated::{PERFORATED_PAGES, PerforatedConfig, hole_filter};
 use octavo_machine::designs::tps::{Span, TpsConfig};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::contents::{Setup, op, preserves_contents, setup};
 
-/// A policy, with settings that make more happen.
+/// A policy with settings under which events are frequent.
 fn policy(is_tailored: bool, choice: u8) -> PolicyConfig {
     if is_tailored {
         return PolicyConfig::from(TpsConfig {

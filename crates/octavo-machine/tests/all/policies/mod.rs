@@ -1,5 +1,5 @@
-//! Page-size policies of designs: their specifications, and the invariants of all policies, on the machines of
-//! `octavo-os`' tests.
+//! Page-size policies of designs: tests of their specifications, and of the invariants of all policies, on the test
+//! machines of `octavo-os`.
 
 mod fuzz;
 mod perforated;

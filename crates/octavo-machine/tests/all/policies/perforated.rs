@@ -8,21 +8,21 @@ use octavo_os::{Memory, Os, ProcessId};
 use octavo_types::{Access, VirtAddr};
 use octavo_types::{AddrRange, Event, FrameNumber, MapSource, PageNumber, PageSize, Protection};
 
-const STAYS: Owner = Owner::Background { movable: false };
-const MOVES: Owner = Owner::Background { movable: true };
+const IMMOVABLE: Owner = Owner::Background { movable: false };
+const MOVABLE: Owner = Owner::Background { movable: true };
 
 fn page(raw: u64) -> PageNumber {
     PageNumber::new(raw)
 }
 
-/// Eight regions. The first is free except for one unmovable frame; each of the others has frames of these
-/// owners at these places.
+/// Eight regions. Every second frame of the first is immovable; each other region has frames of these owners at these
+/// places.
 fn fragmented(held: &[(u64, Owner)], config: PerforatedConfig) -> (Os, ProcessId) {
     let mut frames = Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap());
     let mut take = |frame: u64, owner| {
         assert!(frames.allocate_at(FrameNumber::new(frame), Order::BASE, owner));
     };
-    (0..512).step_by(2).for_each(|at| take(at, STAYS));
+    (0..512).step_by(2).for_each(|at| take(at, IMMOVABLE));
     for region in 1..8 {
         held.iter().for_each(|(place, owner)| take(region * 512 + place, *owner));
     }
@@ -55,32 +55,32 @@ fn holes(places: impl Iterator<Item = u64>, owner: Owner) -> Vec<(u64, Owner)> {
 
 /// Section III-C: "When <25% of a 2MB region is non-movable and at most 4 of 8 filter bits are set".
 #[test]
-fn regions_are_chosen_by_the_papers_rule() {
+fn regions_are_chosen_by_immovable_share_and_filter_bits() {
     let usual = PerforatedConfig::default();
-    let made = |held: &[(u64, Owner)], config| {
+    let holes_made = |held: &[(u64, Owner)], config| {
         let (mut os, process) = fragmented(held, config);
         touch(&mut os, process, 512)
     };
-    assert_eq!(made(&[], usual), None, "a free block is a huge page");
-    assert_eq!(made(&holes(0..127, STAYS), usual), Some(127));
-    assert_eq!(made(&holes(0..128, STAYS), usual), None, "a quarter is too much");
-    let more = PerforatedConfig { max_immovable_percent: 26, ..usual };
-    assert_eq!(made(&holes(0..128, STAYS), more), Some(128));
-    let eighths = |count: u64| holes((0..count).map(|eighth| eighth * 64 + 7), STAYS);
-    assert_eq!(made(&eighths(4), usual), Some(4));
-    assert_eq!(made(&eighths(5), usual), None);
-    let more = PerforatedConfig { max_filter_bits: 5, ..usual };
-    assert_eq!(made(&eighths(5), more), Some(5));
+    assert_eq!(holes_made(&[], usual), None, "a free block is a huge page");
+    assert_eq!(holes_made(&holes(0..127, IMMOVABLE), usual), Some(127));
+    assert_eq!(holes_made(&holes(0..128, IMMOVABLE), usual), None, "a quarter is too much");
+    let relaxed = PerforatedConfig { max_immovable_percent: 26, ..usual };
+    assert_eq!(holes_made(&holes(0..128, IMMOVABLE), relaxed), Some(128));
+    let eighths = |count: u64| holes((0..count).map(|eighth| eighth * 64 + 7), IMMOVABLE);
+    assert_eq!(holes_made(&eighths(4), usual), Some(4));
+    assert_eq!(holes_made(&eighths(5), usual), None);
+    let relaxed = PerforatedConfig { max_filter_bits: 5, ..usual };
+    assert_eq!(holes_made(&eighths(5), relaxed), Some(5));
 }
 
 #[test]
 fn movable_frames_leave_a_chosen_region() {
-    let mut held = holes(0..300, MOVES);
-    held.push((310, STAYS));
+    let mut held = holes(0..300, MOVABLE);
+    held.push((310, IMMOVABLE));
     let (mut os, process) = fragmented(&held, PerforatedConfig::default());
-    let before = os.memory().frames.used_frames(MOVES);
+    let before = os.memory().frames.used_frames(MOVABLE);
     assert_eq!(touch(&mut os, process, 512), Some(1));
-    assert_eq!(os.memory().frames.used_frames(MOVES), before);
+    assert_eq!(os.memory().frames.used_frames(MOVABLE), before);
     assert_eq!(os.memory().counters.frames_compacted, 300);
 }
 
@@ -88,7 +88,7 @@ fn movable_frames_leave_a_chosen_region() {
 /// faults". Allocation needs no shootdown.
 #[test]
 fn hole_pages_setting_selects_when_holes_are_filled() {
-    let held = holes(0..8, STAYS);
+    let held = holes(0..8, IMMOVABLE);
     for (hole_pages, mapped) in [(ReserveWhen::Touched, 504), (ReserveWhen::Mapped, 512)] {
         let config = PerforatedConfig { hole_pages, ..PerforatedConfig::default() };
         let (mut os, process) = fragmented(&held, config);
@@ -137,7 +137,7 @@ fn with_unused_holes() -> (Os, ProcessId) {
     started(Frames::new(MemoryShape::new(8 * 512, Order::LINUX).unwrap()), config)
 }
 
-/// A page with a reservation may still receive parts.
+/// A page is not split while it has a reservation, since further parts may be mapped.
 #[test]
 fn page_with_few_parts_is_split_when_its_reservation_breaks() {
     let (mut os, process) = with_unused_holes();
@@ -170,7 +170,7 @@ fn holes_are_patched_when_their_frames_can_be_vacated() {
         huge: scan,
         ..PerforatedConfig::default()
     };
-    let (mut os, process) = fragmented(&holes(0..8, STAYS), config);
+    let (mut os, process) = fragmented(&holes(0..8, IMMOVABLE), config);
     assert_eq!(touch(&mut os, process, 512), Some(8));
     let (region, _) = os.memory().process(process).table.holes_of(page(512)).unwrap();
     for at in 0..8 {
@@ -178,7 +178,7 @@ fn holes_are_patched_when_their_frames_can_be_vacated() {
         if at % 2 == 0 {
             frames.free(region.frame.plus(at), Order::BASE);
         } else {
-            frames.change_owner(region.frame.plus(at), Order::BASE, MOVES);
+            frames.change_owner(region.frame.plus(at), Order::BASE, MOVABLE);
         }
     }
     os.background(1);
@@ -187,7 +187,7 @@ fn holes_are_patched_when_their_frames_can_be_vacated() {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// Operations that would split a huge page punch holes, and a page with too few parts is split.
+/// Operations that would split a huge page punch holes; in the background, a page with too few parts is split.
 #[test]
 fn copy_on_write_and_partial_unmaps_punch_holes() {
     let scan = ThpConfig { scan_every_instructions: 1, max_ptes_none: 0, ..ThpConfig::default() };
@@ -214,12 +214,12 @@ fn copy_on_write_and_partial_unmaps_punch_holes() {
     assert_eq!((os.memory().counters.splits, os.memory().check()), (1, Ok(())));
 }
 
-/// Mapped pages move into the region, except those in holes.
+/// `khugepaged` copies mapped pages into the region, except those at holes.
 #[test]
 fn khugepaged_makes_perforated_pages() {
     let scan = ThpConfig { scan_every_instructions: 1, ..ThpConfig::default() };
     let config = PerforatedConfig { huge: scan, ..PerforatedConfig::default() };
-    let (mut os, process) = fragmented(&holes(0..8, STAYS), config);
+    let (mut os, process) = fragmented(&holes(0..8, IMMOVABLE), config);
     let protect = |os: &mut Os, bits| {
         let range = AddrRange::new(VirtAddr::new(512 << 12), 1 << 12);
         let protection = Protection::from_bits(bits);
@@ -243,7 +243,7 @@ fn khugepaged_makes_perforated_pages() {
 /// `mremap` of whole pages keeps them perforated.
 #[test]
 fn perforated_pages_move_with_their_holes() {
-    let (mut os, process) = fragmented(&holes(0..8, STAYS), PerforatedConfig::default());
+    let (mut os, process) = fragmented(&holes(0..8, IMMOVABLE), PerforatedConfig::default());
     assert_eq!(touch(&mut os, process, 512 + 3), Some(8));
     let before = os.memory().process(process).table.holes_of(page(512)).unwrap();
     let hole = os.memory().process(process).table.leaf(page(512 + 3)).unwrap().frame;
@@ -263,11 +263,11 @@ fn perforated_pages_move_with_their_holes() {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// A node and its shadow node form a block of two frames: without one, nothing is perforated or moved.
+/// A node and its shadow node form a block of two frames: without a free block, no page is perforated or moved.
 #[test]
 fn shadow_nodes_need_a_pair_of_frames() {
     let (mut os, process) =
-        fragmented(&holes((0..512).step_by(2), MOVES), PerforatedConfig::default());
+        fragmented(&holes((0..512).step_by(2), MOVABLE), PerforatedConfig::default());
     assert_eq!(touch(&mut os, process, 512), None);
     assert_eq!(os.memory().frames.used_frames(Owner::Shadow), 0);
     assert_eq!(os.memory().counters.frames_compacted, 0);

@@ -1,4 +1,4 @@
-//! Same-page merging: pages of the zero frame, effects on large pages, and stores.
+//! Same-page merging: pages that map the zero frame, effects on large pages, and stores.
 
 use octavo_machine::designs::perforated::hole_filter;
 use octavo_machine::designs::registry::policies;
@@ -41,7 +41,7 @@ fn touch(os: &mut Os, process: ProcessId, at: u64, stores: bool) {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// Data frames, merged pages, splits, and holes of the page at 512.
+/// The numbers of data frames, merged pages, splits, and holes of the page at 512.
 fn merge_counts(os: &Os, process: ProcessId) -> (u64, u64, u64, Option<u32>) {
     assert_eq!(os.memory().check(), Ok(()));
     let data = os.memory().frames.used_frames(Owner::Data);
@@ -50,7 +50,7 @@ fn merge_counts(os: &Os, process: ProcessId) -> (u64, u64, u64, Option<u32>) {
     (data, os.memory().merged_pages(), os.memory().counters.splits, holes)
 }
 
-/// Touches the base pages of a region, and stores to three of them.
+/// Touches all base pages of a region, stores to three of them, and lets the operating system merge.
 fn merged(policy: &str) -> (Os, ProcessId) {
     let (mut os, process) = started(policy);
     (512..1024).for_each(|at| touch(&mut os, process, at, false));
@@ -62,7 +62,7 @@ fn merged(policy: &str) -> (Os, ProcessId) {
     (os, process)
 }
 
-/// All but the three stored pages map the zero frame.
+/// All pages except the three that were stored to map the zero frame.
 #[test]
 fn merging_parts_punches_holes() {
     let (os, process) = merged("perforated:same_pages=all");
@@ -103,7 +103,7 @@ fn store_to_a_merged_part_patches_the_hole() {
     assert_eq!(merge_counts(&os, process).1, 507);
 }
 
-/// Pages shared by a fork are not private; merged pages stay merged in both.
+/// After a fork, merged pages stay merged in both processes, and a store unmerges only the page of the storing process.
 #[test]
 fn forks_share_merged_pages() {
     let (mut os, process) = merged("perforated:same_pages=all");
@@ -118,7 +118,8 @@ fn forks_share_merged_pages() {
     assert_eq!(os.memory().check(), Ok(()));
 }
 
-/// Data copied into place stay known as stored: two pages of a region are stored to, and then all move.
+/// Pages that were stored to stay so when they are copied: two pages of a region are stored to, and then all pages
+/// move.
 #[test]
 fn moved_pages_keep_their_stored_state() {
     let (mut os, process) = started("thp:same_pages=all:scan_every_instructions=1");

@@ -60,7 +60,7 @@ fn request_of_2052kib_rounds_up_to_4mib() {
     assert_eq!(machine.data_frames(), 0, "what was beyond the end goes with it");
 }
 
-/// A program may unmap the part of a page beyond the end of its mapping. The reservation has lost its frames then.
+/// A program may unmap the part of a page beyond the end of its mapping. The reservation then lacks these frames.
 #[test]
 fn pages_do_not_grow_over_frames_given_back_beyond_the_end() {
     let mut machine = machine(TpsConfig { span: Span::RoundUp, ..threshold(100) });
@@ -76,8 +76,8 @@ fn pages_do_not_grow_over_frames_given_back_beyond_the_end() {
     machine.check().unwrap();
 }
 
-/// "frame reservations [are] incrementally filled with growing page sizes": after each touch its page is the
-/// largest fully touched one.
+/// "frame reservations [are] incrementally filled with growing page sizes": each touch maps the largest page around it
+/// that is fully touched.
 #[test]
 fn pages_grow_with_touches_without_invalidations() {
     let mut machine = machine(threshold(100));
@@ -102,7 +102,7 @@ fn pages_grow_with_touches_without_invalidations() {
     assert_eq!(table.used(PageNumber::new(1024)), Some((true, true)), "the parts were written to");
 }
 
-/// At 50% every page is promoted with its neighbour, and the untouched part is cleared and counted.
+/// At 50%, every page is promoted with its neighbour; the untouched part is zeroed and counted.
 #[test]
 fn half_threshold_promotes_at_half_use() {
     let mut machine = machine(threshold(50));
@@ -167,7 +167,7 @@ fn exhausted_memory_breaks_the_oldest_reservations() {
     machine.check().unwrap();
 }
 
-/// Growth by 33 pages at a time would limit pages to 128 KiB.
+/// The heap grows by 32 pages at a time; without a reservation past its end, no page exceeds 128 KiB.
 #[test]
 fn heap_grows_into_its_reservation() {
     for (heap, expected) in [(Some(PageSize::HUGE), vec![(1024, 512)]), (None, vec![])] {
@@ -185,7 +185,7 @@ fn heap_grows_into_its_reservation() {
     }
 }
 
-/// A part with other permissions is a page of its own, and reservations end with their range.
+/// A part with other permissions becomes pages of its own, and reservations end with their range.
 #[test]
 fn partial_protection_or_unmapping_splits_a_page() {
     let mut machine = machine(threshold(100));
@@ -206,7 +206,7 @@ fn partial_protection_or_unmapping_splits_a_page() {
     machine.check().unwrap();
 }
 
-/// A page consists of private pages with equal permissions.
+/// Pages grow only over private pages of equal permissions.
 #[test]
 fn pages_do_not_grow_over_shared_or_differently_protected_pages() {
     for (read_only, child_ends) in [(true, false), (false, true)] {
@@ -255,12 +255,12 @@ proptest! {
         let (tps, base) = (tps.os.memory().counters, base.os.memory().counters);
         prop_assert_eq!((tps.bytes_zeroed, tps.faults), (base.bytes_zeroed, base.faults));
         prop_assert_eq!(tps.bytes_mapped_untouched, 0);
-        // Only the freed tables of merged parts need invalidations.
+        // Only page-table nodes that promotion frees need invalidations.
         prop_assert!(tps.shootdowns <= tps.grown_by_order[9..].iter().sum());
     }
 
-    /// For any touches of an undisturbed mapping, each page is finally the largest aligned one inside its
-    /// reservation that reaches the threshold.
+    /// For any touches of a mapping that is not changed, each page is the largest aligned page inside its reservation
+    /// that reaches the threshold.
     #[test]
     fn page_sizes_match_a_plain_count_of_touches(
         touches in prop::collection::vec((0u64..256, 1u64..40), 1..20),
@@ -282,7 +282,7 @@ proptest! {
                             touched * 100 >= u64::from(percent) * size
                         })
                         .unwrap();
-                    pages.retain(|(of, _)| !(start..start + size).contains(of));
+                    pages.retain(|(first, _)| !(start..start + size).contains(first));
                     pages.push((start, size));
                     pages.sort_unstable();
                 }
@@ -304,7 +304,7 @@ proptest! {
         machine(config).play(&ops, 0)?;
     }
 
-    /// With nearly no free memory, reservations are broken constantly.
+    /// With little free memory, reservations are broken all the time.
     #[test]
     fn frames_are_conserved_under_pressure(
         ops in ops(),
@@ -319,7 +319,7 @@ proptest! {
         for number in 0..left {
             frames.free(held[(number * 7919 % held.len() as u64) as usize], Order::BASE);
         }
-        let few = ops.iter().filter(|op| !matches!(op, Op::Fork));
-        machine.play(&few.cloned().collect::<Vec<_>>(), 0)?;
+        let without_forks = ops.iter().filter(|op| !matches!(op, Op::Fork));
+        machine.play(&without_forks.cloned().collect::<Vec<_>>(), 0)?;
     }
 }

@@ -1,4 +1,4 @@
-//! Tailored pages from contiguous pages, and from compaction.
+//! Tailored pages that are made by merging contiguous pages, or by compaction.
 
 use octavo_machine::designs::tps::TpsConfig;
 use octavo_os::frames::{Order, Owner};
@@ -17,7 +17,7 @@ fn contiguous_pages_are_merged() {
         machine.event(FIRST, &map(at, pages, Source::Anonymous));
         (at..at + pages).for_each(|page| machine.touch(FIRST, page, page == at));
     };
-    // The 256 KiB block beside that of the root node.
+    // Uses up the 256 KiB block next to the block of the root node.
     touch(&mut machine, 1024, 64);
     touch(&mut machine, 2048, 64);
     let first = machine.os.memory().process(FIRST).table.leaf(PageNumber::new(2048)).unwrap().frame;

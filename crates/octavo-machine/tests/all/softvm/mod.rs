@@ -1,6 +1,5 @@
-//! Software-managed translation compared with a naive machine whose lines have contents: processes map,
-//! share, protect, move, fork and exit at random; counters match, no load returns stale data, and no store is
-//! lost.
+//! Software-managed translation compared with a naive machine that models the contents of lines. Processes map, share,
+//! protect, move, fork and exit at random: counters match, no load returns stale data, and no store is lost.
 
 mod naive;
 mod settings;
@@ -44,14 +43,14 @@ fn machine(kind: u32) -> MachineConfig {
                 SoftvmRates { protections_per_billion: 60 << 20, dma_pages_per_billion: 20 << 20 };
         }
         2 => {
-            // Segments and software distinguish processes, whatever hardware TLBs do.
+            // Segments and software distinguish processes, even if hardware TLBs are flushed.
             machine.core.address_spaces = AddressSpaces::Flushed;
             softvm.kernel.increase = IncreasedRights::Eager;
             softvm.rates.protections_per_billion = 100 << 20;
             softvm.l2 = virtual_cache(512, 1);
         }
         3 => {
-            // First-level lines of the paper's size before larger ones.
+            // First-level lines of the paper's size, with larger second-level lines.
             machine.cache.line_bytes = 16;
             softvm.l1.ways = octavo_config::Ways::Of(2);
             softvm.l2.line_bytes = Some(64);
@@ -70,7 +69,7 @@ fn machine(kind: u32) -> MachineConfig {
         8 | 9 => softvm.kernel.table = TableKind::Guarded,
         10 => softvm.kernel.table = TableKind::Hierarchical,
         _ => {
-            // First-level lines larger than those of accesses.
+            // First-level lines larger than the access lines of the machine.
             machine.cache.line_bytes = 16;
             softvm.l1.line_bytes = Some(64);
             softvm.l2.line_bytes = Some(128);
@@ -87,7 +86,7 @@ fn machine(kind: u32) -> MachineConfig {
 
 const KINDS: u32 = 12;
 
-/// The policy suffix of a design: 2 MiB pages.
+/// The suffix of a design name that selects the policy; some kinds have 2 MiB pages.
 fn policy(kind: u32) -> &'static str {
     if matches!(kind, 9 | 10) { "+fixed:size=2MiB" } else { "" }
 }
@@ -100,7 +99,7 @@ fn naive(config: &MachineConfig, design: Design, name: &str) -> Naive {
     Naive::new(config, design, os)
 }
 
-/// Returns the counters after the comparison.
+/// Plays the steps on a machine and on the naive one, and compares them. Returns the counters.
 fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCaseError> {
     let machine = machine(kind);
     let name = format!("{}{}", design.name(), policy(kind));
@@ -111,7 +110,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
         config.is_checked = instructions == Instructions::PORTABLE;
         let mut sim = Sim::new(&config).unwrap();
         let mut naive = naive(&machine, design, &name);
-        // By stream: the process and the number of its next segment.
+        // Live processes: stream, process, and number of its next segment.
         let mut live = vec![(0u32, ProcessId(0), 0u64)];
         let (mut begun, mut at) = (1, 0);
         sim.begun(&identity(0, None));
@@ -140,8 +139,9 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
                 let mut items = vec![item(ItemKind::Fetch, bytes, fetch)];
                 naive.reference(Access::Fetch, fetch.raw(), u64::from(bytes));
                 for (kind, addr, bytes) in data {
-                    let of = if *kind == Access::Load { ItemKind::Load } else { ItemKind::Store };
-                    items.push(item(of, *bytes, VirtAddr::NULL));
+                    let data_kind =
+                        if *kind == Access::Load { ItemKind::Load } else { ItemKind::Store };
+                    items.push(item(data_kind, *bytes, VirtAddr::NULL));
                     naive.reference(*kind, *addr, u64::from(*bytes));
                 }
                 let words: Vec<u64> =
@@ -160,7 +160,7 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
                     naive.event(event);
                 }
                 Step::Event(_) => {}
-                Step::Turn(index) => {
+                Step::Switch(index) => {
                     at = index.index(live.len());
                     sim.switch_to(live[at].0);
                 }
@@ -204,13 +204,13 @@ fn compare(design: Design, kind: u32, steps: &[Step]) -> Result<Counters, TestCa
             let got = ours.get(component, counter).unwrap_or(0);
             prop_assert_eq!(got, value, "{} {} of kind {} {:?}", component, counter, kind, design);
         }
-        // Counters of events that did not occur are absent in the naive machine.
+        // The naive machine has no counters of events that did not occur; these must be 0.
         let known = naive.counters();
         for (component, counter, value) in ours.iter() {
-            // Sums of other counters, and remainders.
-            let is_told = counter != "accesses" && !counter.ends_with("_tlb_hit");
-            let is_of_it = component.starts_with("softvm") || component.starts_with("vcache");
-            if is_of_it && is_told && !known.contains_key(&(component, counter)) {
+            // Sums and differences of other counters are not compared.
+            let is_compared = counter != "accesses" && !counter.ends_with("_tlb_hit");
+            let is_of_softvm = component.starts_with("softvm") || component.starts_with("vcache");
+            if is_of_softvm && is_compared && !known.contains_key(&(component, counter)) {
                 prop_assert_eq!(
                     value,
                     0,
@@ -253,7 +253,7 @@ proptest! {
     }
 }
 
-/// Many more steps than in the other tests.
+/// As the tests above, with many more steps.
 #[test]
 #[ignore = "takes minutes"]
 fn softvm_matches_the_naive_machine_on_long_streams() {
@@ -265,7 +265,7 @@ fn softvm_matches_the_naive_machine_on_long_streams() {
     }
 }
 
-/// The streams above exercise every possible event.
+/// Random streams exercise every event that can occur.
 #[test]
 fn every_softvm_counter_is_exercised() {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
@@ -279,7 +279,7 @@ fn every_softvm_counter_is_exercised() {
             *seen.entry(format!("{component}.{counter}")).or_insert(0) += value;
         }
     }
-    let of_softvm = seen.iter().filter(|(name, _)| name.starts_with("softvm"));
+    let softvm_counters = seen.iter().filter(|(name, _)| name.starts_with("softvm"));
     // Permissions are changed line by line at the first level only, and lines of code are never dirty.
     let never = [
         "softvm.lazy.whole",
@@ -289,9 +289,9 @@ fn every_softvm_counter_is_exercised() {
         "softvm.dma.whole",
         "softvm.write_back.fetch_misses",
     ];
-    // Its handler has usually just run for a miss.
+    // The handler's lines are rarely missing, since it has usually just run for a miss.
     let rare = "softvm.write_back.handler_l2i_misses";
-    for (name, value) in of_softvm.filter(|(name, _)| *name != rare) {
+    for (name, value) in softvm_counters.filter(|(name, _)| *name != rare) {
         assert_eq!(*value == 0, never.contains(&name.as_str()), "{name} = {value}");
     }
     let others = [
@@ -306,7 +306,8 @@ fn every_softvm_counter_is_exercised() {
     }
 }
 
-/// The write-back handler uses other lines of the set between a store and the load that repeats it.
+/// Between a store and a load of the same line, the write-back handler uses other lines of the set: the load counts as
+/// a use of its line.
 #[test]
 fn repeats_count_as_uses_of_their_line() {
     let execute = |data: Vec<(Access, u64, u16)>| Step::Execute(0, 1, data);

@@ -59,17 +59,17 @@ fn setting_one_key_keeps_the_others() {
     }
 }
 
-/// Of two inconsistent values the later one is reported, unless no value of it would fit.
+/// Of two inconsistent values the later one is reported, unless the earlier one leaves it no valid value.
 #[test]
 fn line_size_error_names_the_later_level() {
     let (machine, l1, l2) = ("cache.line_bytes", "softvm.l1.line_bytes", "softvm.l2.line_bytes");
-    let least = |key, bytes: u64, least: u64, whose| {
-        format!("--set: {key} = {bytes}: give a power of two from {least} ({whose}) to 4096")
+    let least = |key, bytes: u64, least: u64, setting| {
+        format!("--set: {key} = {bytes}: give a power of two from {least} ({setting}) to 4096")
     };
-    let most = |key, bytes: u64, least: u64, most: u64, whose| {
-        format!("--set: {key} = {bytes}: give a power of two from {least} to {most} ({whose})")
+    let most = |key, bytes: u64, least: u64, most: u64, setting| {
+        format!("--set: {key} = {bytes}: give a power of two from {least} to {most} ({setting})")
     };
-    for ([first, second], sentence) in [
+    for ([first, second], message) in [
         ([(machine, 128), (l1, 64)], least(l1, 64, 128, machine)),
         ([(l1, 64), (machine, 128)], most(machine, 128, 8, 64, l1)),
         ([(l1, 256), (l2, 128)], least(l2, 128, 256, l1)),
@@ -80,7 +80,7 @@ fn line_size_error_names_the_later_level() {
         ([(l1, 4), (machine, 128)], least(l1, 4, 128, machine)),
     ] {
         let settings = [first, second].map(|(key, bytes)| format!("{key}={bytes}"));
-        assert_eq!(resolve("skylake", &settings).unwrap_err().to_string(), sentence);
+        assert_eq!(resolve("skylake", &settings).unwrap_err().to_string(), message);
     }
 }
 
@@ -176,7 +176,7 @@ fn replacement() -> impl Strategy<Value = Replacement> {
     select(&Replacement::ALL[..])
 }
 
-/// Matching lines and ways.
+/// Numbers of lines and of ways that fit together.
 fn geometry() -> impl Strategy<Value = (u64, Ways)> {
     prop_oneof![
         (1u64..300).prop_map(|entries| (entries, Ways::Full)),
@@ -209,18 +209,18 @@ fn kernel() -> impl Strategy<Value = KernelConfig> {
     )
 }
 
-/// Virtual caches behind lines of at least `least_bytes`.
+/// Virtual caches with lines of at least `least_bytes`.
 fn softvm(least_bytes: u64) -> impl Strategy<Value = SoftvmConfig> {
     let level = || (geometry(), replacement(), 0u32..=2);
     let cycles = prop::array::uniform8(0u32..1000);
     let tlb = (2u64..100, 1u64..100);
     (level(), level(), any::<bool>(), kernel(), cycles, tlb).prop_map(
-        move |(l1, l2, says_lines, mut kernel, cycles, (reserved, others))| {
+        move |(l1, l2, has_line_bytes, mut kernel, cycles, (reserved, others))| {
             let lines = [least_bytes, (least_bytes << l2.2).min(4096)];
             let level = |((lines, ways), replacement, _), line_bytes| VirtualCacheLevel {
                 bytes: lines * line_bytes,
                 ways,
-                line_bytes: (says_lines || line_bytes != least_bytes).then_some(line_bytes),
+                line_bytes: (has_line_bytes || line_bytes != least_bytes).then_some(line_bytes),
                 replacement,
             };
             let [l2_cycles, memory_cycles, handler_cycles, step_cycles, ..] = cycles;

@@ -1,20 +1,22 @@
-//! Random processes.
+//! Random steps of processes.
 
 use octavo_types::{Access, AddrRange, Event, MapSource, Protection, VirtAddr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Pages of code.
+/// Address of the code.
 pub const CODE: u64 = 0x40_0000;
 /// Data addresses: two segments that share a register, and others.
 const DATA: [u64; 4] = [0x1000_0000, 0x1_1000_0000, 0x7fff_0000_0000, 0x5555_5555_4000];
+
 #[derive(Clone, Debug)]
 pub enum Step {
     /// An instruction at an address, its length, and its references.
     Execute(u64, u16, Vec<(Access, u64, u16)>),
     Event(Event),
-    Turn(Index),
+    /// Another process runs.
+    Switch(Index),
     Fork,
     End(Index),
 }
@@ -50,7 +52,7 @@ fn event() -> impl Strategy<Value = Event> {
         Just((MapSource::Anonymous, 0x22)),
         (0u64..3).prop_map(move |page| (file("one", page << 12), 2)),
         (0u64..3).prop_map(move |page| (file("one", page << 12), 1)),
-        // Its second 256 MiB begin inside the mapping.
+        // The second 256 MiB of the file begin inside the mapping.
         (0xffffu64..0x1_0001).prop_map(move |page| (file("other", page << 12), 1)),
         Just((MapSource::Shared, 1)),
     ];
@@ -74,13 +76,13 @@ pub fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         40 => (code, 1u16..=15, data).prop_map(|(at, bytes, data)| Step::Execute(at, bytes, data)),
         10 => event().prop_map(Step::Event),
-        4 => any::<Index>().prop_map(Step::Turn),
+        4 => any::<Index>().prop_map(Step::Switch),
         2 => Just(Step::Fork),
         1 => any::<Index>().prop_map(Step::End),
     ]
 }
 
-/// Remaps must not overlap, as `mremap` rejects that.
+/// Whether `mremap` accepts the event: its ranges must not overlap.
 pub fn is_sound(event: &Event) -> bool {
     let Event::Remap { from, to } = event else { return true };
     from.start() == to.start() || from.end() <= to.start() || to.end() <= from.start()

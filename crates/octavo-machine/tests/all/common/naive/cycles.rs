@@ -1,24 +1,24 @@
-//! The cycles of translation: each look-up and each access of a walker, serially or overlapped as the machine
-//! does.
+//! The cycles of translation: every look-up and every access of a walker, serial or overlapped as in the machine.
 
 use octavo_config::{MachineConfig, WalkStart};
 
 use super::tlb::Page;
 use super::{L1D, L2, LLC, NaiveMachine};
 
-/// Cycles counted so far, and latencies.
+/// Total cycles so far, and latencies.
 pub struct Cycles {
     pub all: u64,
-    second: u64,
-    nested: u64,
-    /// By cache, then of memory.
+    l2_latency: u64,
+    nested_latency: u64,
+    /// Latencies by cache, then of memory.
     latencies: [u64; 4],
-    /// The first line of each tier of the memory, and how much later its lines come.
+    /// The first line and the added latency of each tier of the memory.
     tiers: Vec<(u64, u64)>,
     overhead: u64,
     overlaps: bool,
-    /// A missed second-level look-up: its latency, and the total cycles up to there.
+    /// The last look-up of the second level, if it missed: its latency, and the total cycles after it.
     missed: Option<(u64, u64)>,
+    /// The latency of the last look-up of the nested TLB if it missed, else 0.
     nested_missed: u64,
 }
 
@@ -34,8 +34,8 @@ impl Cycles {
         let host_tlb = config.host.as_ref().and_then(|host| host.tlb.as_ref());
         Cycles {
             all: 0,
-            second: config.tlb.l2.as_ref().map_or(0, |l2| l2.hit_latency_cycles.into()),
-            nested: host_tlb.map_or(0, |tlb| tlb.hit_latency_cycles.into()),
+            l2_latency: config.tlb.l2.as_ref().map_or(0, |l2| l2.hit_latency_cycles.into()),
+            nested_latency: host_tlb.map_or(0, |tlb| tlb.hit_latency_cycles.into()),
             latencies: [0, 1, 2, 3].map(|number| latency(number).into()),
             tiers: tiers(config).into_iter().map(|(_, first, added)| (first, added)).collect(),
             overhead: config.walker.overhead_cycles.into(),
@@ -45,10 +45,10 @@ impl Cycles {
         }
     }
 
-    /// Charges a look-up of the second level, or of a structure with its latency.
+    /// Charges a look-up of the second level, or of another structure with its latency.
     pub fn tlb_access(&mut self, is_hit: bool) {
-        self.all += self.second;
-        self.missed = (!is_hit).then_some((self.second, self.all));
+        self.all += self.l2_latency;
+        self.missed = (!is_hit).then_some((self.l2_latency, self.all));
     }
 
     pub fn needs_no_walk(&mut self) {
@@ -67,8 +67,8 @@ impl Cycles {
     }
 
     pub fn looked_up_nested(&mut self, is_hit: bool) {
-        self.all += self.nested;
-        self.nested_missed = if is_hit { 0 } else { self.nested };
+        self.all += self.nested_latency;
+        self.nested_missed = if is_hit { 0 } else { self.nested_latency };
     }
 
     /// Returns the latency of the last missed look-up, and the total cycles.
@@ -106,7 +106,7 @@ impl NaiveMachine {
     }
 }
 
-/// The tiers of the memory that the caches are in front of: name, first line and added latency.
+/// The tiers of machine memory (the host's in a guest): name, first line and added latency.
 pub fn tiers(config: &MachineConfig) -> Vec<(String, u64, u64)> {
     let memory = config.host.as_ref().map_or(&config.memory, |host| &host.memory);
     let mut end = memory.bytes;

@@ -1,4 +1,4 @@
-//! Naive models of structures that designs add to TLBs of pages.
+//! Naive models of structures that designs have in addition to TLBs of pages.
 
 use octavo_os::vmas::Vmas;
 use octavo_types::PageNumber;
@@ -37,7 +37,7 @@ impl RangeTlb {
         !stores || range.write
     }
 
-    /// Walks the range table: a range of a page was found in `lines` lines.
+    /// Walks the range table, which reads `lines` lines, and fills the range that was found unless it is a single page.
     pub fn walk(&mut self, (start, end, _, write): Range, lines: u64) {
         self.walks += 1;
         self.reads += lines;
@@ -79,7 +79,7 @@ impl SegmentRegisters {
         None
     }
 
-    /// Considers the range of a walked page: a range of anonymous memory longer than the segment replaces it.
+    /// Replaces the segment by the range of a walked page, if the range is of anonymous memory and longer.
     pub fn walked(&mut self, vmas: &Vmas, range: Range, page: u64) {
         let Some((mapping, vma)) = vmas.find(PageNumber::new(page)) else { return };
         let start = range.0.max(mapping.start);

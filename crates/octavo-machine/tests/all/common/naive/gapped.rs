@@ -1,5 +1,4 @@
-//! Gap-Tolerant Sequential Mapping: the page of a reference, and the bitmap reads. In a guest only host pages
-//! have gaps.
+//! Gap-Tolerant Sequential Mapping: translation, and reads of chunk bitmaps. In a guest only host pages have gaps.
 
 use octavo_machine::Counters;
 use octavo_machine::designs::GtsmSettings;
@@ -12,11 +11,11 @@ use super::tlb::{Page, report};
 
 /// The state and counters of a GTSM machine.
 pub struct Gapped {
-    /// Chunk bits, by 2 MiB page.
+    /// Cached chunk bitmaps, by 2 MiB page.
     bitmaps: NaiveArray<u64, u64>,
     bitmap_hits: u64,
     bitmap_misses: u64,
-    /// Counted on a machine without a host.
+    /// Without a host; with a host, see `HostHoles`.
     bitmap_reads: u64,
     hits: u64,
 }
@@ -126,7 +125,7 @@ impl NaiveMachine {
 }
 
 impl Page {
-    /// A base page of a gapped page, located sub-block by sub-block.
+    /// A base page of a gapped page: its block is found by a count of the set bits.
     pub fn part_of_chunk(&self, page: u64, bits: u64) -> Page {
         let mut left = page % 512 / 16;
         let mut block = 0;

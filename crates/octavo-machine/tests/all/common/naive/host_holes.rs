@@ -45,7 +45,7 @@ impl HostHoles {
 
 impl NaiveMachine {
     /// Translates a guest-physical page by the nested TLB or a walk.
-    pub fn behind(&mut self, page: u64, stores: bool) -> Page {
+    pub fn host_page(&mut self, page: u64, stores: bool) -> Page {
         let in_tlb = self.in_nested_tlb(page, stores);
         let mut was_walked = in_tlb.is_none();
         let mut found = in_tlb.or_else(|| self.walk_host(page, stores, true)).unwrap();
@@ -112,7 +112,7 @@ impl NaiveMachine {
         let host = self.host();
         host.holes.walks += 1;
         let walk = host.table().walk(number);
-        let of = host.table().page_with_holes(number).unwrap();
+        let perforated = host.table().page_with_holes(number).unwrap();
         let mut places = Vec::new();
         if host.walk_caches.at(SHADOW, addr, 2).is_none() {
             if !continues_walk {
@@ -123,10 +123,10 @@ impl NaiveMachine {
                     host.walk_caches.fill(0, addr, step.level, ());
                 }
             }
-            places.push(of.hole_steps[0].at);
+            places.push(perforated.hole_steps[0].at);
             host.walk_caches.fill(SHADOW, addr, 2, ());
         }
-        places.push(of.hole_steps[1].at);
+        places.push(perforated.hole_steps[1].at);
         host.walks += u64::from(!continues_walk);
         host.reads += places.len() as u64;
         for place in places {
@@ -144,19 +144,20 @@ impl NaiveMachine {
             self.host_fault(page, stores);
             return None;
         }
-        let hole = host.table().page_with_holes(number).filter(|of| of.is_hole);
+        let hole = host.table().page_with_holes(number).filter(|perforated| perforated.is_hole);
         let walk = host.table().walk(number);
-        let at = hole.map_or(walk.steps().last().unwrap().at, |of| of.hole_steps[1].at);
+        let at =
+            hole.map_or(walk.steps().last().unwrap().at, |perforated| perforated.hole_steps[1].at);
         self.mark_in_host(page, stores, at.raw() / self.line_bytes);
         Some(Page::of(self.host().table(), page))
     }
 
-    /// Whether the host has 2 MiB or more around a guest-physical page, whole or perforated without a hole
+    /// Whether the host maps a guest-physical page by 2 MiB or more: a whole page, or a perforated page without a hole
     /// there.
     pub fn is_in_region(&self, page: u64) -> bool {
         let table = self.host.as_ref().unwrap().table();
         match table.page_with_holes(PageNumber::new(page)) {
-            Some(of) => !of.is_hole,
+            Some(perforated) => !perforated.is_hole,
             None => {
                 table.leaf(PageNumber::new(page)).is_some_and(|leaf| leaf.size >= PageSize::HUGE)
             }
@@ -166,23 +167,23 @@ impl NaiveMachine {
     /// Translates a physical address of the guest's bitmap.
     pub fn place_in_bitmap(&mut self, addr: u64) -> u64 {
         let page = addr >> 12;
-        let known = self.host().holes.register.filter(|of| of.covers(page));
-        let of = match known {
-            Some(of) => {
+        let known = self.host().holes.register.filter(|found| found.covers(page));
+        let found = match known {
+            Some(found) => {
                 self.host().holes.register_hits += 1;
-                of
+                found
             }
             None => {
                 self.host().holes.register_misses += 1;
-                let of = self.behind(page, false);
-                self.host().holes.register = Some(of);
-                of
+                let found = self.host_page(page, false);
+                self.host().holes.register = Some(found);
+                found
             }
         };
-        of.frame_of(page) << 12 | addr & 4095
+        found.frame_of(page) << 12 | addr & 4095
     }
 
-    /// The address of an entry that has been read, without a look-up.
+    /// The machine address of an entry that has been read; without a look-up.
     pub fn known_place(&self, addr: u64) -> u64 {
         let table = &self.host.as_ref().unwrap().os.memory().process(VM).table;
         Page::of(table, addr >> 12).frame_of(addr >> 12) << 12 | addr & 4095

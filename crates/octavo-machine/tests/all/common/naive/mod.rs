@@ -1,5 +1,5 @@
-//! A naive machine: one reference at a time, every array a list. It shares only the operating system with the
-//! engine. Structures of other designs are in [`extra_hardware`].
+//! A naive machine: one reference at a time, every array a list. It shares only the operating system with the engine.
+//! Structures of other designs are in [`extra_hardware`].
 
 mod cycles;
 mod extra_hardware;
@@ -47,7 +47,7 @@ pub enum ExtraHardware {
     Tailored(u8),
 }
 
-/// The machine.
+/// A machine with one process, perhaps in a guest.
 pub struct NaiveMachine {
     os: Os,
     l1i: Tlb,
@@ -61,7 +61,7 @@ pub struct NaiveMachine {
     page_mask: u64,
     walks: u64,
     walks_dirty: u64,
-    /// Whether a TLB looked up for the reference held its page writable and clean, and the reference stores.
+    /// Whether a TLB that the reference looked up held its page writable but clean, and the reference stores.
     held_clean: bool,
     reads: u64,
     faulted: u64,
@@ -78,7 +78,7 @@ pub struct NaiveMachine {
     vectors: Vectors,
     /// The tiers of the memory with their first lines.
     tiers: Vec<(String, u64)>,
-    /// The instruction of a reference.
+    /// The address of the current instruction.
     site: u64,
     prefetches: bool,
 }
@@ -94,25 +94,25 @@ impl NaiveMachine {
         os.memory_mut().spawn().unwrap();
         let mut caches = NaiveCaches::default();
         let line_bytes = config.cache.line_bytes;
-        for (of, behind) in [
+        for (cache, next) in [
             (config.cache.llc, None),
             (config.cache.l2, Some(LLC)),
             (config.cache.l1d, Some(L2)),
             (config.cache.l1i, Some(L2)),
         ] {
-            let ways = ways(of.ways, of.bytes / line_bytes);
-            let sets = of.bytes / line_bytes / ways;
-            caches.add(sets as usize, ways as usize, replacement(of.replacement), behind);
+            let ways = ways(cache.ways, cache.bytes / line_bytes);
+            let sets = cache.bytes / line_bytes / ways;
+            caches.add(sets as usize, ways as usize, replacement(cache.replacement), next);
         }
         let prefetches = prefetchers::add(config, &mut caches);
-        let walk_caches = config.walker.caches.values().map(|of| {
+        let walk_caches = config.walker.caches.values().map(|cache| {
             let (ways, entries) =
                 match (extra, config.designs.get::<GtsmSettings>().walk_cache_entries) {
-                    (ExtraHardware::Gapped, more @ 1..) if of.level < 4 => (more, more),
-                    _ => (ways(of.ways, of.entries), of.entries),
+                    (ExtraHardware::Gapped, more @ 1..) if cache.level < 4 => (more, more),
+                    _ => (ways(cache.ways, cache.entries), cache.entries),
                 };
             let sets = (entries / ways) as usize;
-            NaiveWalkCache::new(of.level, sets, ways as usize, replacement(of.replacement))
+            NaiveWalkCache::new(cache.level, sets, ways as usize, replacement(cache.replacement))
         });
         let coalescing = match extra {
             ExtraHardware::Coalescing(coalescing) => coalescing,
@@ -171,7 +171,7 @@ impl NaiveMachine {
     pub fn in_guest(self, config: &MachineConfig, os: Os) -> Self {
         let mut host = config.host.clone().unwrap();
         if self.gapped.is_some() && config.designs.get::<GtsmSettings>().walk_cache_entries > 0 {
-            for cache in host.walk_caches.values_mut().filter(|of| of.level < 4) {
+            for cache in host.walk_caches.values_mut().filter(|cache| cache.level < 4) {
                 (cache.entries, cache.ways) =
                     (config.designs.get::<GtsmSettings>().walk_cache_entries, Ways::Full);
             }
@@ -192,7 +192,7 @@ impl NaiveMachine {
         }
     }
 
-    /// The counters that the model keeps.
+    /// The counters that the model has.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters::default();
         for level in [Some(&self.l1i), self.l1d.as_ref(), self.l2.as_ref()].into_iter().flatten() {
@@ -220,11 +220,11 @@ impl NaiveMachine {
         }
         if self.prefetches {
             for (level, name) in [(L1D, "prefetch.l1d"), (L2, "prefetch.l2")] {
-                let of = self.caches.prefetch_counts(level);
-                counters.add(name, "issued", of.issued);
-                counters.add(name, "useful", of.useful);
-                counters.add(name, "unused", of.unused);
-                counters.add(name, "dropped", of.dropped);
+                let counts = self.caches.prefetch_counts(level);
+                counters.add(name, "issued", counts.issued);
+                counters.add(name, "useful", counts.useful);
+                counters.add(name, "unused", counts.unused);
+                counters.add(name, "dropped", counts.dropped);
             }
         }
         counters.add("walker", "walks", self.walks);
@@ -260,19 +260,19 @@ impl NaiveMachine {
     fn reference(&mut self, kind: ItemKind, addr: VirtAddr, bytes: u16) {
         let first = addr.raw();
         let last = addr.wrapping_add(u64::from(bytes) - 1).raw();
-        let mut tlb_access = None;
+        let mut translated = None;
         let mut line = first / self.line_bytes;
         let invepts = self.invepts();
         loop {
             let page = (line * self.line_bytes) >> 12;
-            let frame = match tlb_access {
+            let frame = match translated {
                 Some((before, frame)) if before == page => {
                     self.note_torn(invepts);
                     frame
                 }
                 _ => self.translate(kind, page & self.page_mask),
             };
-            tlb_access = Some((page, frame));
+            translated = Some((page, frame));
             let physical = (frame << 12 | ((line * self.line_bytes) & 4095)) / self.line_bytes;
             let level = if kind == ItemKind::Fetch { L1I } else { L1D };
             let stores = kind == ItemKind::Store;
@@ -346,7 +346,7 @@ impl NaiveMachine {
         let found = if in_range {
             self.cycles.needs_no_walk();
             self.os.memory_mut().process_mut(PROCESS).table.mark(PageNumber::new(page), stores);
-            self.use_behind(page, stores);
+            self.use_host_page(page, stores);
             self.page(page)
         } else {
             let found = self.walk(kind, page);
@@ -389,7 +389,7 @@ impl NaiveMachine {
         let number = PageNumber::new(page);
         loop {
             let (walk, last_line) = self.read_walk(page);
-            if walk.leaf.is_some_and(|of| kind != ItemKind::Store || of.rights.write) {
+            if walk.leaf.is_some_and(|leaf| kind != ItemKind::Store || leaf.rights.write) {
                 let table = &mut self.os.memory_mut().process_mut(PROCESS).table;
                 if table.mark(number, kind == ItemKind::Store) {
                     self.marked += 1;

@@ -1,6 +1,5 @@
-//! The host of a naive machine: guest-physical pages are translated by lists and by walks of the host's
-//! table; any change of that table flushes everything. For perforated pages see
-//! [`host_holes`](super::host_holes).
+//! The host of a naive machine: guest-physical pages are translated by lists and by walks of the host's page table; any
+//! change of the table flushes all entries. For perforated pages see [`host_holes`](super::host_holes).
 
 use octavo_config::{HostConfig, TlbsHold};
 use octavo_machine::Counters;
@@ -31,6 +30,7 @@ pub struct NaiveHost {
     invepts: u64,
     pub splintered: u64,
     was_torn: bool,
+    /// Accesses through a guest half that walked the host's table.
     lone_walks: u64,
     lone_walks_dirty: u64,
     pub holes: HostHoles,
@@ -48,10 +48,10 @@ impl NaiveHost {
         };
         os.event(VM, &memory).unwrap();
         os.take_invalidations();
-        let walk_caches = config.walk_caches.values().map(|of| {
-            let ways = ways(of.ways, of.entries);
-            let sets = (of.entries / ways) as usize;
-            NaiveWalkCache::new(of.level, sets, ways as usize, replacement(of.replacement))
+        let walk_caches = config.walk_caches.values().map(|cache| {
+            let ways = ways(cache.ways, cache.entries);
+            let sets = (cache.entries / ways) as usize;
+            NaiveWalkCache::new(cache.level, sets, ways as usize, replacement(cache.replacement))
         });
         let tlb = config.tlb.as_ref();
         NaiveHost {
@@ -83,7 +83,7 @@ impl NaiveHost {
         Page::of(self.table(), page)
     }
 
-    /// Reports the counters that the walks of both tables do not share.
+    /// Reports the counters of the host, and its part of the walker's.
     pub fn report(&self, machine: &NaiveMachine, counters: &mut Counters) {
         counters.add("walker", "walks", self.lone_walks);
         counters.add("walker", "walks_dirty", self.lone_walks_dirty);
@@ -99,14 +99,14 @@ impl NaiveHost {
         counters.add("walker.host", "marked", self.marked);
         self.holes.report(machine, counters);
         counters.add("host.os", "invepts", self.invepts);
-        let of = self.os.memory().counters;
-        counters.add("host.os", "faults", of.faults);
-        counters.add("host.os", "copy_on_write_faults", of.copy_on_write_faults);
-        counters.add("host.os", "promotions", of.promotions);
-        counters.add("host.os", "frames_compacted", of.frames_compacted);
-        counters.add("host.os", "splits", of.splits);
+        let os_counters = self.os.memory().counters;
+        counters.add("host.os", "faults", os_counters.faults);
+        counters.add("host.os", "copy_on_write_faults", os_counters.copy_on_write_faults);
+        counters.add("host.os", "promotions", os_counters.promotions);
+        counters.add("host.os", "frames_compacted", os_counters.frames_compacted);
+        counters.add("host.os", "splits", os_counters.splits);
         if machine.gapped.is_some() {
-            counters.add("host.os", "gapped", of.gapped);
+            counters.add("host.os", "gapped", os_counters.gapped);
         }
         if let Some(tlb) = &self.tlb {
             tlb.report(counters);
@@ -124,7 +124,7 @@ impl NaiveMachine {
         self.host.as_ref().map_or(0, |host| host.invepts)
     }
 
-    /// Starts the second line of a reference.
+    /// Records, at a later line of a reference, whether translations were flushed since the line before.
     pub fn note_torn(&mut self, invepts_before: u64) {
         let is_torn = self.invepts() > invepts_before;
         if let Some(host) = self.host.as_mut().filter(|host| host.halves) {
@@ -132,8 +132,8 @@ impl NaiveMachine {
         }
     }
 
-    /// Whether all translations were flushed between the two lines of a reference: machines then look the
-    /// page up again.
+    /// Whether translations were flushed between two lines of a reference: machines of the engine then look the page up
+    /// again.
     pub fn was_torn(&self) -> bool {
         self.host.as_ref().is_some_and(|host| host.was_torn)
     }
@@ -143,21 +143,20 @@ impl NaiveMachine {
         let host = self.host.as_mut().unwrap();
         let found = host.tlb.as_mut()?.look_up(page);
         self.cycles.looked_up_nested(found.is_some());
-        // A walk follows each look-up that does not permit the access.
+        // An entry that does not permit the access is followed by a walk.
         host.walks_dirty += u64::from(found.is_some_and(|found| found.is_clean_for(stores)));
         let found = found.filter(|found| found.permits(stores))?;
         if found.filter.is_some() || found.has_gaps {
             return Some(found);
         }
-        // The entry may be a part that knows its page's size, but not that the page has since become dirty
-        // without the nested TLB.
+        // The entry may be a part of its page, and its dirty bit older than the page table's.
         let whole = host.page(page);
         assert_eq!(whole.frame_of(page), found.frame_of(page));
         Some(Page { dirty: found.dirty, ..whole })
     }
 
-    /// Walks the host's table to a permitted page, a composite page or, for an inspection, nothing; fills the
-    /// nested TLB.
+    /// Walks the host's table, handling page faults, and fills the nested TLB. Returns a page that permits the access
+    /// or a composite page; without `is_certain` (an inspection), `None` in place of a fault.
     pub fn walk_host(&mut self, page: u64, stores: bool, is_certain: bool) -> Option<Page> {
         let stores = stores && is_certain;
         let addr = VirtAddr::new(page << 12);
@@ -181,18 +180,17 @@ impl NaiveMachine {
                 }
             }
             let perforated = Page::of_perforated(self.host().table(), page);
-            let is_open = perforated.is_some_and(|of| of.may_be_hole(page));
-            if is_open || walk.leaf.is_some_and(|of| !stores || of.rights.write) {
+            let is_open = perforated.is_some_and(|perforated| perforated.may_be_hole(page));
+            if is_open || walk.leaf.is_some_and(|leaf| !stores || leaf.rights.write) {
                 if !is_open {
                     self.mark_in_host(page, stores, last_line);
                 }
                 let host = self.host();
-                let composite_pages = Page::of_perforated(host.table(), page);
-                let composite_pages =
-                    composite_pages.or_else(|| Page::of_gapped(host.table(), page));
-                let found = composite_pages.unwrap_or_else(|| host.page(page));
+                let composite = Page::of_perforated(host.table(), page);
+                let composite = composite.or_else(|| Page::of_gapped(host.table(), page));
+                let found = composite.unwrap_or_else(|| host.page(page));
                 if let Some(tlb) = &mut host.tlb {
-                    match composite_pages {
+                    match composite {
                         Some(_) if !tlb.holds_perforated() => {}
                         Some(_) => drop(tlb.fill(page, found)),
                         None => {
@@ -213,8 +211,7 @@ impl NaiveMachine {
         }
     }
 
-    /// Sets the accessed and dirty bits of a guest-physical page, whose entry is in a line that has been
-    /// read.
+    /// Sets the accessed and dirty bits of a guest-physical page; its entry, in `line`, has been read.
     pub fn mark_in_host(&mut self, page: u64, stores: bool, line: u64) {
         let memory = self.host().os.memory_mut();
         if memory.process_mut(VM).table.mark(PageNumber::new(page), stores) {
@@ -226,11 +223,11 @@ impl NaiveMachine {
     pub fn host_fault(&mut self, page: u64, stores: bool) {
         let access = if stores { Access::Store } else { Access::Load };
         self.host().os.fault(VM, PageNumber::new(page), access).unwrap();
-        self.host_has_changed();
+        self.invept();
     }
 
-    /// The guest has had a page since before its first instruction. So the host has it, and the nodes of the guest's
-    /// table that map it. No INVEPT of it is counted.
+    /// The guest has had a page since before its first instruction. Therefore the host has it too, and the nodes of the
+    /// guest's table that map it; their invalidations are not counted as INVEPTs.
     pub fn present_in_host(&mut self, page: u64) {
         let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
         let Some(leaf) = walk.leaf else { return };
@@ -238,22 +235,22 @@ impl NaiveMachine {
         for step in walk.steps() {
             let node = step.at.raw() >> 12;
             if self.host().table().leaf(PageNumber::new(node)).is_none() {
-                self.host_has_since_before(node);
+                self.add_present_host_page(node);
             }
         }
-        self.host_has_since_before(leaf.frame_of(PageNumber::new(page)).raw());
+        self.add_present_host_page(leaf.frame_of(PageNumber::new(page)).raw());
         self.host().invepts = invepts;
     }
 
-    fn host_has_since_before(&mut self, page: u64) {
+    fn add_present_host_page(&mut self, page: u64) {
         let range = AddrRange::new(VirtAddr::new(page << 12), 4096);
         let event = Event::Present { range, known: true, first: false };
         self.host().os.event(VM, &event).unwrap();
-        self.host_has_changed();
+        self.invept();
     }
 
-    /// INVEPT.
-    fn host_has_changed(&mut self) {
+    /// Flushes all translations after a change of the host (INVEPT).
+    fn invept(&mut self) {
         let Some(host) = &mut self.host else { return };
         let changes = host.os.take_invalidations().len() as u64;
         if changes == 0 {
@@ -274,19 +271,19 @@ impl NaiveMachine {
         if let Some(host) = &mut self.host {
             host.os.background(instructions);
         }
-        self.host_has_changed();
+        self.invept();
     }
 
-    /// Translates a physical address of the guest, or of a machine without one, for a walker that may write.
+    /// The machine address of a page-table entry at a physical address of the process, for a walker that may write.
     pub fn place_of_entry(&mut self, addr: u64) -> u64 {
         if self.host.is_none() {
             return addr;
         }
         let page = addr >> 12;
-        self.behind(page, true).frame_of(page) << 12 | addr & 4095
+        self.host_page(page, true).frame_of(page) << 12 | addr & 4095
     }
 
-    /// The frame that a reference reaches by a TLB entry.
+    /// The machine frame that a TLB entry translates a page to; a guest half is translated by the host.
     pub fn reached(&mut self, found: Page, page: u64, stores: bool) -> u64 {
         let frame = found.frame_of(page);
         if !found.half {
@@ -294,7 +291,7 @@ impl NaiveMachine {
         }
         let host = self.host();
         let (walks, walks_dirty) = (host.walks, host.walks_dirty);
-        let reached = self.behind(frame, stores).frame_of(frame);
+        let reached = self.host_page(frame, stores).frame_of(frame);
         let host = self.host();
         host.lone_walks += u64::from(host.walks > walks);
         host.lone_walks_dirty += u64::from(host.walks_dirty > walks_dirty);
@@ -306,19 +303,19 @@ impl NaiveMachine {
         if self.host.is_none() {
             return own;
         }
-        let behind = self.behind(own.frame_of(page), stores);
+        let host_page = self.host_page(own.frame_of(page), stores);
         let host = self.host();
-        if own.size > behind.size {
+        if own.size > host_page.size {
             host.splintered += 1;
             if host.halves {
                 return Page { half: true, ..own };
             }
         }
-        Page { dirty: own.dirty && behind.dirty, ..self.page(page) }
+        Page { dirty: own.dirty && host_page.dirty, ..self.page(page) }
     }
 
-    /// Uses a page without memory reads.
-    pub fn use_behind(&mut self, page: u64, stores: bool) {
+    /// Marks the host page of a page as used, after page faults if needed; reads no memory.
+    pub fn use_host_page(&mut self, page: u64, stores: bool) {
         if self.host.is_none() {
             return;
         }

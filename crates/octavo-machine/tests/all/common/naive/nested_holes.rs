@@ -7,8 +7,8 @@ use super::tlb::Page;
 use super::{NaiveMachine, PROCESS};
 
 impl NaiveMachine {
-    /// Walks from the root of the guest's table until the page permits the access. With `no_bits`, the second
-    /// level has already missed the bits.
+    /// Walks from the root of the guest's table until the page permits the access. With `no_bits`, the look-up of the
+    /// bitmap in the second level has already missed.
     pub fn walk_perforated_nested(&mut self, kind: ItemKind, page: u64, mut no_bits: bool) -> Page {
         loop {
             let entry = self.walk_page_and_range_tables(kind, page);
@@ -50,19 +50,20 @@ impl NaiveMachine {
         }
     }
 
-    /// The result of a walk: a permitted page or a composite page.
+    /// Walks the guest's table, handling page faults, and the host's. Returns a page that permits the access or a
+    /// composite page.
     pub fn walk_page_and_range_tables(&mut self, kind: ItemKind, page: u64) -> Page {
         let stores = kind == ItemKind::Store;
         loop {
             let (walk, line) = self.read_walk(page);
             let perforated = Page::of_perforated(self.own_table(), page);
             if let Some(own) = perforated.filter(|own| own.may_be_hole(page)) {
-                // The frame may belong to another owner, so that the host is only inspected.
+                // The frame of a hole may belong to another owner: the host is inspected without page faults.
                 let frame = own.frame_of(page);
                 let in_tlb = self.in_nested_tlb(frame, stores);
-                let behind = in_tlb.or_else(|| self.walk_host(frame, stores, false));
-                return match behind.filter(|of| of.size >= PageSize::HUGE) {
-                    Some(behind) => own.through(behind, page),
+                let host_page = in_tlb.or_else(|| self.walk_host(frame, stores, false));
+                return match host_page.filter(|found| found.size >= PageSize::HUGE) {
+                    Some(host_page) => own.through(host_page, page),
                     None => Page { half: true, ..own },
                 };
             }
@@ -74,23 +75,23 @@ impl NaiveMachine {
             let perforated = Page::of_perforated(self.own_table(), page);
             let own = perforated.unwrap_or_else(|| self.own_page(page));
             let frame = own.frame_of(page);
-            let behind = if own.size >= PageSize::HUGE {
+            let host_page = if own.size >= PageSize::HUGE {
                 let in_tlb = self.in_nested_tlb(frame, stores);
                 in_tlb.or_else(|| self.walk_host(frame, stores, true)).unwrap()
             } else {
-                self.behind(frame, stores)
+                self.host_page(frame, stores)
             };
-            if own.size > behind.size {
+            if own.size > host_page.size {
                 self.host().splintered += 1;
                 if self.host().halves {
                     return Page { half: true, ..own };
                 }
             }
-            return own.through(behind, page);
+            return own.through(host_page, page);
         }
     }
 
-    /// Reads the lines of both bitmaps, and combines their bits by *or*.
+    /// Reads the bitmap lines of guest and host, and returns whether either has a hole at the page.
     fn fetch_both(&mut self, page: u64, entry: &Page) -> bool {
         let own = Page::of_perforated(self.own_table(), page);
         if let Some(own) = own {
@@ -104,9 +105,9 @@ impl NaiveMachine {
         }
         let mut holes = self.holes_of_host(frame).unwrap_or(vec![false; 512]);
         for (at, is_hole) in holes.iter_mut().enumerate() {
-            let of_own = own.map(|own| FrameNumber::new(own.frame + at as u64));
+            let own_frame = own.map(|own| FrameNumber::new(own.frame + at as u64));
             let bitmaps = self.os.memory().frames.hole_bitmaps();
-            *is_hole |= of_own.is_some_and(|frame| bitmaps.is_hole(frame));
+            *is_hole |= own_frame.is_some_and(|frame| bitmaps.is_hole(frame));
         }
         let table = self.host().table();
         if table.page_with_holes(PageNumber::new(frame)).is_some()
@@ -123,7 +124,7 @@ impl NaiveMachine {
         let number = PageNumber::new(page);
         let invepts = self.invepts();
         let table = &self.os.memory().process(PROCESS).table;
-        if table.page_with_holes(number).is_some_and(|of| of.is_hole) {
+        if table.page_with_holes(number).is_some_and(|perforated| perforated.is_hole) {
             return None;
         }
         let walk = table.walk(number);
@@ -136,22 +137,22 @@ impl NaiveMachine {
         let own = self.own_page(page);
         let frame = own.frame_of(page);
         let is_in_region = self.is_in_region(frame);
-        let behind = match is_in_region {
+        let host_page = match is_in_region {
             true => self.use_in_host(frame, stores),
-            false => Some(self.behind(frame, stores)),
+            false => Some(self.host_page(frame, stores)),
         };
         if self.invepts() > invepts {
             return None;
         }
-        let behind = behind?;
+        let host_page = host_page?;
         let own = Page { size: PageSize::BASE, first: page, frame, ..own };
-        if !is_in_region && behind.size < PageSize::HUGE {
+        if !is_in_region && host_page.size < PageSize::HUGE {
             self.host().splintered += 1;
             if self.host().halves {
                 return Some(Page { half: true, ..own });
             }
         }
-        Some(own.through(behind, page))
+        Some(own.through(host_page, page))
     }
 
     /// Walks to a hole of the guest, the host, or both; `None` after a page fault.
@@ -171,18 +172,18 @@ impl NaiveMachine {
         let mut entry = walk.steps().last().unwrap().at;
         let own = Page::of_perforated(self.own_table(), page);
         if own.is_some_and(|own| own.may_be_hole(page)) {
-            let of = self.own_table().page_with_holes(number).unwrap();
+            let perforated = self.own_table().page_with_holes(number).unwrap();
             let is_known = self.walk_caches.at(SHADOW, addr, 2).is_some();
             if !is_known {
                 self.walk_caches.fill(SHADOW, addr, 2, ());
             }
-            for step in &of.hole_steps[usize::from(is_known)..] {
+            for step in &perforated.hole_steps[usize::from(is_known)..] {
                 let at = self.place_of_entry(step.at.raw());
                 self.access_for_walk(at / self.line_bytes, false);
                 self.reads += 1;
             }
-            if of.is_hole {
-                entry = of.hole_steps[1].at;
+            if perforated.is_hole {
+                entry = perforated.hole_steps[1].at;
             }
         }
         if walk.leaf.is_none_or(|leaf| stores && !leaf.rights.write) {
@@ -194,7 +195,7 @@ impl NaiveMachine {
         let own = self.own_page(page);
         let frame = own.frame_of(page);
         let own = Page { size: PageSize::BASE, first: page, frame, ..own };
-        let found = own.through(self.behind(frame, stores), page);
+        let found = own.through(self.host_page(frame, stores), page);
         if let Some(l2) = &mut self.l2 {
             l2.fill(page, found);
         }

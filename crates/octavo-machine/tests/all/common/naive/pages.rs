@@ -1,4 +1,4 @@
-//! Queries of page tables, and the neighbours that a walk sees.
+//! Queries of page tables, and the contiguous neighbours of a page that one walk reads.
 
 use octavo_os::page_table::PageTable;
 use octavo_types::{PageNumber, PageSize};
@@ -34,16 +34,16 @@ impl Page {
 
     /// The perforated page of a table around a base page.
     pub fn of_perforated(table: &PageTable, page: u64) -> Option<Page> {
-        let of = table.page_with_holes(PageNumber::new(page))?;
+        let perforated = table.page_with_holes(PageNumber::new(page))?;
         Some(Page {
             size: PageSize::HUGE,
             first: page / 512,
             count: 1,
-            frame: of.region.frame.raw(),
-            write: of.region.rights.write,
-            dirty: of.used.1,
+            frame: perforated.region.frame.raw(),
+            write: perforated.region.rights.write,
+            dirty: perforated.used.1,
             half: false,
-            filter: Some(of.filter),
+            filter: Some(perforated.filter),
             has_gaps: false,
             bits: 0,
             of: PageSize::HUGE,
@@ -53,14 +53,14 @@ impl Page {
 
     /// The gapped page of a table around a base page.
     pub fn of_gapped(table: &PageTable, page: u64) -> Option<Page> {
-        let of = table.gapped(PageNumber::new(page))?;
+        let gapped = table.gapped(PageNumber::new(page))?;
         Some(Page {
             size: PageSize::HUGE,
             first: page / 512,
             count: 1,
-            frame: of.chunk.raw(),
-            write: of.rights.write,
-            dirty: of.used.1,
+            frame: gapped.chunk.raw(),
+            write: gapped.rights.write,
+            dirty: gapped.used.1,
             half: false,
             filter: None,
             has_gaps: true,
@@ -70,24 +70,24 @@ impl Page {
         })
     }
 
-    /// Composes this guest page with the host page that backs it: the smaller of both.
-    pub fn through(&self, behind: Page, page: u64) -> Page {
-        let size = self.size.min(behind.size);
+    /// Composes this guest page with the host page that backs it: the result has the smaller size.
+    pub fn through(&self, host_page: Page, page: u64) -> Page {
+        let size = self.size.min(host_page.size);
         let first = page >> size.base_shift();
-        let frame = behind.frame_of(self.frame_of(first << size.base_shift()));
+        let frame = host_page.frame_of(self.frame_of(first << size.base_shift()));
         let has_holes =
-            size == PageSize::HUGE && (self.filter.is_some() || behind.filter.is_some());
-        let filter = self.filter.unwrap_or(0) | behind.filter.unwrap_or(0);
+            size == PageSize::HUGE && (self.filter.is_some() || host_page.filter.is_some());
+        let filter = self.filter.unwrap_or(0) | host_page.filter.unwrap_or(0);
         Page {
             size,
             first,
             count: 1,
             frame,
-            write: self.write && behind.write,
-            dirty: self.dirty && behind.dirty,
+            write: self.write && host_page.write,
+            dirty: self.dirty && host_page.dirty,
             half: false,
             filter: has_holes.then_some(filter),
-            has_gaps: size == PageSize::HUGE && behind.has_gaps,
+            has_gaps: size == PageSize::HUGE && host_page.has_gaps,
             bits: 0,
             of: size,
             known: 0,
@@ -105,22 +105,22 @@ impl NaiveMachine {
         Page::of(self.own_table(), page)
     }
 
-    /// The page of a mapped base page: the smaller of the process' and the host's, with common permissions
-    /// and dirty state.
+    /// The page of a mapped base page: the smaller of the process' page and the host's, with the permissions and the
+    /// dirty state that both have.
     pub fn page(&self, page: u64) -> Page {
         let own = self.own_page(page);
         let Some(host) = &self.host else { return own };
         own.through(Page::of(host.table(), own.frame_of(page)), page)
     }
 
-    /// The page with the equal neighbours that its walk has seen.
+    /// The page with its contiguous neighbours of equal permissions that the walk has read.
     pub fn page_and_neighbours(&self, page: u64) -> Page {
         let own = self.page(page);
         if own.size > PageSize::BASE {
             return own;
         }
         let frame = self.own_page(page).frame_of(page);
-        let is_like_it = |other: u64| {
+        let is_neighbour = |other: u64| {
             let in_own = self.are_alike(self.own_table(), page, other);
             let frame_of_other = (frame + other).wrapping_sub(page);
             in_own
@@ -130,25 +130,25 @@ impl NaiveMachine {
                     .is_none_or(|host| self.are_alike(host.table(), frame, frame_of_other))
         };
         let (mut first, mut end) = (page, page + 1);
-        while first > 0 && is_like_it(first - 1) {
+        while first > 0 && is_neighbour(first - 1) {
             first -= 1;
         }
-        while is_like_it(end) {
+        while is_neighbour(end) {
             end += 1;
         }
         Page { first, count: end - first, frame: own.frame - (page - first), ..own }
     }
 
-    /// Whether the walk of one base page shows that another one is contiguous and equal: both entries are in
-    /// one line, or both pages in a larger page.
+    /// Whether the walk of one base page shows that another is contiguous and equal: both entries are in one line, or
+    /// both pages in one larger page.
     fn are_alike(&self, table: &PageTable, page: u64, other: u64) -> bool {
         let leaf = table.leaf(PageNumber::new(page)).unwrap();
         let Some(leaf_of_other) = table.leaf(PageNumber::new(other)) else { return false };
         if leaf.size > PageSize::BASE {
             return leaf_of_other == leaf;
         }
-        let seen = 8.min(self.line_bytes / 8);
-        page / seen == other / seen
+        let entries_read = 8.min(self.line_bytes / 8);
+        page / entries_read == other / entries_read
             && leaf_of_other.size == leaf.size
             && leaf_of_other.rights == leaf.rights
             && leaf_of_other.frame.raw() + page == leaf.frame.raw() + other
@@ -158,27 +158,27 @@ impl NaiveMachine {
     /// The range that holds a base page, and the lines of range tables read for it.
     pub fn range(&self, page: u64) -> Option<(Range, u64)> {
         let own = self.own_table().ranges()?;
-        let of_own = levels(own.iter().count() as u64);
+        let own_levels = levels(own.iter().count() as u64);
         let range = own.find(PageNumber::new(page)).unwrap();
         let (mut start, mut end) = (range.pages.start, range.pages.end);
         let frame_of = |page: u64| range.frame.raw() + (page - range.pages.start);
         let Some(host) = &self.host else {
-            return Some(((start, end, frame_of(start), range.rights.write), of_own));
+            return Some(((start, end, frame_of(start), range.rights.write), own_levels));
         };
-        let all = host.table().ranges().unwrap();
-        let behind = all.find(PageNumber::new(frame_of(page))).unwrap();
+        let host_ranges = host.table().ranges().unwrap();
+        let host_range = host_ranges.find(PageNumber::new(frame_of(page))).unwrap();
         // Page by page, for clarity.
-        while end - 1 > page && !behind.pages.contains(&frame_of(end - 1)) {
+        while end - 1 > page && !host_range.pages.contains(&frame_of(end - 1)) {
             end -= 1;
         }
-        while start < page && !behind.pages.contains(&frame_of(start)) {
+        while start < page && !host_range.pages.contains(&frame_of(start)) {
             start += 1;
         }
-        let frame = behind.frame.raw() + (frame_of(start) - behind.pages.start);
-        let write = range.rights.write && behind.rights.write;
-        let of_host = levels(all.iter().count() as u64);
-        // Each line of the own table, and finally the page, through the host's.
-        let lines = of_own * (1 + of_host) + of_host;
+        let frame = host_range.frame.raw() + (frame_of(start) - host_range.pages.start);
+        let write = range.rights.write && host_range.rights.write;
+        let host_levels = levels(host_ranges.iter().count() as u64);
+        // Each line of the own table, and finally the page, is translated by the host's table.
+        let lines = own_levels * (1 + host_levels) + host_levels;
         Some(((start, end, frame, write), lines))
     }
 }

@@ -9,9 +9,9 @@ use octavo_types::{ItemKind, PageNumber, PageSize, VirtAddr};
 use super::tlb::{Page, Tlb};
 use super::{NaiveMachine, PROCESS};
 
-/// The address space that tags shadow nodes in walk caches.
+/// The address space by which walk caches tag shadow nodes.
 pub const SHADOW: u16 = 1;
-/// log2 of the bytes of 32 base pages.
+/// log2 of the bytes of 32 base pages, which one bitmap word describes.
 const WORD_LOG2: u8 = 17;
 
 /// The counters of a machine with perforated pages.
@@ -21,7 +21,7 @@ pub struct Perforated {
     pub bitmap_misses: u64,
     hits: u64,
     filtered: u64,
-    /// Bitmap lines read; in a guest, of the guest's bitmap.
+    /// Bitmap lines read; in a guest, those of the guest's bitmap only.
     pub fetches: u64,
     pub hole_walks: u64,
     flushes: u64,
@@ -120,12 +120,12 @@ impl NaiveMachine {
         self.perforated.as_mut().unwrap()
     }
 
-    /// Filter, then bitmap in the second level, then bitmap in memory.
+    /// Looks a hole up in the filter, then in the bitmap words of the second level, then in memory.
     fn is_hole(&mut self, page: u64, entry: &Page) -> bool {
         self.known(page, entry).unwrap_or_else(|| self.fetch(page, entry))
     }
 
-    /// Filter, then bitmap in the second level.
+    /// Looks a hole up in the filter, then in the bitmap words of the second level; `None` if neither decides.
     pub fn known(&mut self, page: u64, entry: &Page) -> Option<bool> {
         if self.perforated().variant == Variant::Filtered && !entry.may_be_hole(page) {
             self.perforated().filtered += 1;
@@ -249,7 +249,7 @@ impl NaiveMachine {
         let addr = VirtAddr::new(page << 12);
         self.perforated().hole_walks += 1;
         let walk = self.os.memory().process(PROCESS).table.walk(PageNumber::new(page));
-        let of =
+        let perforated =
             self.os.memory().process(PROCESS).table.page_with_holes(PageNumber::new(page)).unwrap();
         let mut lines = Vec::new();
         if !continues_walk {
@@ -265,17 +265,17 @@ impl NaiveMachine {
                     self.walk_caches.fill(0, addr, step.level, ());
                 }
             }
-            lines.push(of.hole_steps[0].at.raw() / self.line_bytes);
+            lines.push(perforated.hole_steps[0].at.raw() / self.line_bytes);
             self.walk_caches.fill(SHADOW, addr, 2, ());
         }
-        lines.push(of.hole_steps[1].at.raw() / self.line_bytes);
+        lines.push(perforated.hole_steps[1].at.raw() / self.line_bytes);
         for line in &lines {
             self.access_for_walk(*line, false);
             self.reads += 1;
         }
         let stores = kind == ItemKind::Store;
         let is_usable = walk.leaf.is_some_and(|leaf| !stores || leaf.rights.write);
-        if !of.is_hole || !is_usable {
+        if !perforated.is_hole || !is_usable {
             self.fault(kind, page);
             return None;
         }

@@ -19,28 +19,28 @@ pub fn add(machine: &MachineConfig, caches: &mut NaiveCaches) -> bool {
     };
     for (level, cache) in [(L1D, &machine.cache.l1d), (L2, &machine.cache.l2)] {
         let PrefetchConfig { stride, streamer, region } = cache.prefetch;
-        let stride = stride.map(|of| NaiveStride {
-            entries: of.entries,
-            confirmations: of.confirmations,
-            distance: of.distance,
-            degree: of.degree,
-            bounds: bounds(of.page, of.cross_pages),
+        let stride = stride.map(|config| NaiveStride {
+            entries: config.entries,
+            confirmations: config.confirmations,
+            distance: config.distance,
+            degree: config.degree,
+            bounds: bounds(config.page, config.cross_pages),
         });
-        let streamer = streamer.map(|of| NaiveStreamer {
-            streams: of.streams,
-            confirmations: of.confirmations,
-            distance: of.distance,
-            degree: of.degree,
-            bounds: bounds(of.page, of.cross_pages),
+        let streamer = streamer.map(|config| NaiveStreamer {
+            streams: config.streams,
+            confirmations: config.confirmations,
+            distance: config.distance,
+            degree: config.degree,
+            bounds: bounds(config.page, config.cross_pages),
         });
-        let region = region.map(|of| NaiveRegion {
-            entries: of.entries,
-            confirmations: of.confirmations,
-            visits: of.visits,
-            before: of.before,
-            after: of.after,
-            degree: of.degree,
-            bounds: bounds(of.page, of.cross_pages),
+        let region = region.map(|config| NaiveRegion {
+            entries: config.entries,
+            confirmations: config.confirmations,
+            visits: config.visits,
+            before: config.before,
+            after: config.after,
+            degree: config.degree,
+            bounds: bounds(config.page, config.cross_pages),
         });
         caches.prefetch_into(level, NaivePrefetchers::new(stride, streamer, region));
     }

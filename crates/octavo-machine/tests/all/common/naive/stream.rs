@@ -48,20 +48,20 @@ impl NaiveMachine {
         self.host_background(instructions);
     }
 
-    /// Begins a copy of the process, which never runs.
+    /// Forks the process; the child never runs.
     pub fn fork(&mut self) {
         self.os.fork(PROCESS).unwrap();
         self.apply_invalidations();
     }
 
-    /// Ends the copy.
-    pub fn end_copy(&mut self) {
+    /// Ends the child of [`fork`](Self::fork).
+    pub fn end_child(&mut self) {
         self.os.end(ProcessId(1));
         self.os.take_invalidations();
     }
 }
 
-/// The event with addresses that the page table can translate.
+/// The event with its addresses cut to the bits that the page table translates.
 fn masked(event: &Event, page_mask: u64) -> Event {
     let mask = page_mask << 12 | 4095;
     let cut = |range: &AddrRange| {

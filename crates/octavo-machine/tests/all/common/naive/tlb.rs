@@ -10,7 +10,7 @@ use octavo_types::PageSize;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Page {
     pub size: PageSize,
-    /// The number of the first page, at its size.
+    /// The number of the first page, in units of `size`.
     pub first: u64,
     /// The number of pages.
     pub count: u64,
@@ -20,13 +20,13 @@ pub struct Page {
     pub dirty: bool,
     /// The hole filter of a perforated page.
     pub filter: Option<u8>,
-    /// Whether it is a gapped page, whose frame is that of its chunk.
+    /// Whether this is a gapped page; `frame` is then the first of its chunk.
     pub has_gaps: bool,
-    /// The bitmap word of an entry without a page.
+    /// The hole bits of an entry that is a bitmap word, not a page.
     pub bits: u32,
-    /// Whether it is a guest half, whose frame is the guest's.
+    /// Whether this is a guest half; `frame` is then a guest frame.
     pub half: bool,
-    /// The size of the whole page.
+    /// The size of the whole page of which this may be a part.
     pub of: PageSize,
     /// Vector bits known to be set: accessed bits, and dirty bits 16 positions above.
     pub known: u32,
@@ -55,7 +55,7 @@ impl Page {
         self.filter.is_some_and(|filter| filter >> (page % 512 / 64) & 1 != 0)
     }
 
-    /// The base page of a perforated page that is not a hole.
+    /// A base page of a perforated page that is not a hole.
     pub fn part_of_region(&self, page: u64) -> Page {
         let frame = self.frame_of(page);
         Page { size: PageSize::BASE, first: page, count: 1, frame, filter: None, ..*self }
@@ -70,7 +70,7 @@ impl Page {
         self.frame + (page - self.first_base_page())
     }
 
-    /// The part of this smaller size.
+    /// The part of `size` around a base page.
     fn part(&self, page: u64, size: PageSize) -> Page {
         if size == self.size {
             return *self;
@@ -102,7 +102,7 @@ pub struct Array {
     name: String,
     pub sizes: Vec<PageSize>,
     pub sets: u64,
-    /// Base pages per group, which share a set.
+    /// Base pages per group; the pages of a group share a set.
     group: u64,
     /// By size and number of the first page.
     pub entries: NaiveArray<(u8, u64), Page>,
@@ -199,7 +199,7 @@ pub struct Tlb {
     ranges: Option<Ranges>,
     pub hits: u64,
     pub misses: u64,
-    /// Whether it is filled by evictions of the first level.
+    /// Whether evictions of the first level fill this level, rather than walks.
     pub victims: bool,
 }
 
@@ -212,7 +212,7 @@ impl Tlb {
                     sizes.sort();
                     sizes
                 }
-                // The largest entry that covers a page is hit.
+                // A look-up hits the largest entry that covers the page.
                 PageSizes::Any => (12..=30).rev().filter_map(PageSize::from_log2).collect(),
             };
             let ways = ways(config.ways, config.entries);
@@ -236,7 +236,7 @@ impl Tlb {
         self.arrays.iter().map(|array| (&*array.name, array.hits)).chain(ranges).collect()
     }
 
-    /// Whether it holds pages of 2 MiB, and so perforated ones.
+    /// Whether this level holds pages of 2 MiB, and therefore perforated ones.
     pub fn holds_perforated(&self) -> bool {
         self.arrays.iter().any(|array| array.sizes.contains(&PageSize::HUGE))
     }
@@ -272,7 +272,7 @@ impl Tlb {
             return None;
         }
         let best = self.arrays.iter_mut().flat_map(|array| {
-            let sizes = array.sizes.iter().filter(|of| **of <= new.size);
+            let sizes = array.sizes.iter().filter(|size| **size <= new.size);
             sizes.max().copied().map(|part| (part, array))
         });
         let (part, array) = best.max_by(|a, b| a.0.cmp(&b.0).then(std::cmp::Ordering::Greater))?;
@@ -309,15 +309,15 @@ impl Tlb {
     }
 }
 
-pub fn ways(of: Ways, entries: u64) -> u64 {
-    match of {
+pub fn ways(ways: Ways, entries: u64) -> u64 {
+    match ways {
         Ways::Full => entries,
         Ways::Of(ways) => ways,
     }
 }
 
-pub fn replacement(of: octavo_hw::Replacement) -> NaiveReplacement {
-    match of {
+pub fn replacement(policy: octavo_hw::Replacement) -> NaiveReplacement {
+    match policy {
         octavo_hw::Replacement::Lru => NaiveReplacement::Lru,
         octavo_hw::Replacement::TreePlru => NaiveReplacement::TreePlru,
         octavo_hw::Replacement::Fifo => NaiveReplacement::Fifo,
@@ -326,7 +326,7 @@ pub fn replacement(of: octavo_hw::Replacement) -> NaiveReplacement {
     }
 }
 
-/// Adds look-ups.
+/// Reports look-ups.
 pub fn report(component: &str, hits: u64, misses: u64, counters: &mut Counters) {
     counters.add(component, "accesses", hits + misses);
     counters.add(component, "hits", hits);

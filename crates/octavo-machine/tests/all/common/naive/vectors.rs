@@ -29,8 +29,8 @@ impl Vectors {
 }
 
 impl NaiveMachine {
-    /// Stores the bits of a part after a hit or fill of the first level, if the entry does not know them to
-    /// be set.
+    /// Stores the vector bits of a part of a page after a hit or fill of the first level, unless the entry knows that
+    /// they are set.
     pub fn mark_part(&mut self, kind: ItemKind, page: u64, has_walked: bool) {
         if self.vectors.bits == 0 {
             return;
@@ -39,17 +39,17 @@ impl NaiveMachine {
         let (own, bits) = (self.own_page(page).of, self.vectors.bits);
         let entry = self.l1(kind).entry(page);
         let bytes = entry.as_ref().map_or(own, |entry| entry.of).bytes();
-        let of_level = if bytes < 2 << 20 {
+        let level_bytes = if bytes < 2 << 20 {
             4096
         } else if bytes < 1 << 30 {
             2 << 20
         } else {
             1 << 30
         };
-        if bytes == of_level {
+        if bytes == level_bytes {
             return;
         }
-        let parts = bits.min(bytes / of_level);
+        let parts = bits.min(bytes / level_bytes);
         let part = (page * 4096 % bytes) / (bytes / parts);
         let needed = if stores { 0x1_0001u32 } else { 1 } << part;
         if let Some(entry) = entry {
@@ -59,7 +59,7 @@ impl NaiveMachine {
             entry.known |= needed;
         }
         if !has_walked {
-            // Beside the program: not counted as its walks.
+            // Off the critical path, and not counted as a walk of the program.
             let (walks, reads, cycles) = (self.walks, self.reads, self.cycles.all);
             self.read_walk(page);
             self.vectors.reads += self.reads - reads;

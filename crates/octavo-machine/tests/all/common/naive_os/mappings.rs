@@ -10,7 +10,7 @@ pub enum Source {
     Anonymous,
     Heap,
     Stack,
-    /// Pages of a file or of shared memory, by its number, and the base page at which its first page would be.
+    /// Pages of a file or of shared memory: the number of the object, and the base page at which its page 0 would be.
     Object {
         object: usize,
         origin: u64,
@@ -44,8 +44,8 @@ impl Mappings {
 
     /// The parts of mappings inside a range.
     pub fn within(&self, range: &Range<u64>) -> Vec<(Range<u64>, Mapping)> {
-        let cut = |of: &Range<u64>| of.start.max(range.start)..of.end.min(range.end);
-        let parts = self.0.iter().map(|(of, mapping)| (cut(of), *mapping));
+        let cut = |whole: &Range<u64>| whole.start.max(range.start)..whole.end.min(range.end);
+        let parts = self.0.iter().map(|(whole, mapping)| (cut(whole), *mapping));
         parts.filter(|(part, _)| !part.is_empty()).collect()
     }
 
@@ -58,7 +58,7 @@ impl Mappings {
         }
     }
 
-    /// Places a mapping in a range, whatever was there.
+    /// Maps a range, in place of earlier mappings.
     pub fn place(&mut self, range: Range<u64>, mapping: Mapping) {
         self.remove(&range);
         if !range.is_empty() {
@@ -72,7 +72,7 @@ impl Mappings {
         let mut merged: Vec<(Range<u64>, Mapping)> = Vec::new();
         for (range, mapping) in self.0.drain(..) {
             match merged.last_mut() {
-                Some((last, of)) if last.end == range.start && *of == mapping => {
+                Some((last, previous)) if last.end == range.start && *previous == mapping => {
                     last.end = range.end;
                 }
                 _ => merged.push((range, mapping)),

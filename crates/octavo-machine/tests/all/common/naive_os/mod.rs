@@ -1,13 +1,13 @@
-//! A naive operating system with page tables of its own: every rule in its plainest form, one page at a time.
+//! A naive operating system with its own page tables: every rule in its plainest form, one page at a time.
 //!
-//! It shares no code with `octavo-os`. Page tables are written from the format of x86-64, mappings from the
-//! manual pages of `mmap`, `mremap`, `madvise` and `fork`, page-size policies from Guvenilir and Patt (ISCA 2020)
-//! and Linux's and FreeBSD's documentation. Frames come from the naive buddy allocator.
+//! It shares no code with `octavo-os`. Page tables follow the format of x86-64, mappings the manual pages of `mmap`,
+//! `mremap`, `madvise` and `fork`, page-size policies Guvenilir and Patt (ISCA 2020) and the documentation of Linux and
+//! FreeBSD. Frames come from the naive buddy allocator.
 //!
-//! Not independent knowledge, but that of the system under test: the order in which an operation takes and frees
-//! several frames (its data before the nodes, these from the root down), what one shootdown covers, what a
-//! counter counts, and what the module documentation of its reservation policies decides where the paper leaves
-//! something open. Memory must not run out.
+//! Taken over from the system under test, and therefore not checked independently: the order in which an operation
+//! allocates and frees several frames (data before nodes, nodes from the root down); the range of a shootdown; the
+//! definition of each counter; and the choices in the module documentation of the reservation policies where the paper
+//! leaves something open. Memory must not run out.
 
 mod mappings;
 mod policy;
@@ -28,18 +28,18 @@ pub use table::{NaivePage, NaiveStep, NaiveTable};
 
 const MAP_SHARED: u64 = 1;
 
-/// The machine that the system runs on.
+/// The machine of the operating system.
 #[derive(Clone, Copy, Debug)]
 pub struct NaiveShape {
     pub frames: u64,
     /// The order of the largest block of free memory.
     pub largest: u8,
     pub levels: u8,
-    /// Whether pages have every power of two, and not the sizes of x86-64 alone.
+    /// Whether page sizes are all powers of two, rather than those of x86-64 only.
     pub is_tailored: bool,
     /// Whether alias entries are copies of the true entry.
     pub has_copies: bool,
-    /// Whether nodes of level 4 and 3, and of 2 and 1, are merged where a block is free.
+    /// Whether nodes of levels 4 and 3, and of levels 2 and 1, are merged if a block is free.
     pub merges_levels: bool,
 }
 
@@ -64,7 +64,7 @@ struct Process {
     table: NaiveTable,
 }
 
-/// A file or shared memory, with the frames of its pages that are in memory.
+/// A file or shared memory: its path, and the frames of its pages in memory.
 struct Object {
     path: Option<String>,
     frames: BTreeMap<u64, u64>,
@@ -75,8 +75,8 @@ pub struct NaiveOs {
     policy: NaivePolicy,
     frames: NaiveReservations,
     reservations: Vec<Reservation>,
-    last_name: u64,
-    /// How many pages and objects use a frame.
+    last_id: u64,
+    /// The number of pages and objects that use a frame.
     references: BTreeMap<u64, u64>,
     processes: BTreeMap<u16, Process>,
     objects: Vec<Object>,
@@ -90,7 +90,7 @@ fn pages_of(range: &AddrRange) -> Range<u64> {
 }
 
 impl NaiveOs {
-    /// A system without processes, in free memory.
+    /// A system without processes; all memory is free.
     pub fn new(shape: NaiveShape, policy: NaivePolicy) -> Self {
         let mut frames = NaiveReservations::new(0, shape.largest);
         let order = shape.largest.min(shape.frames.trailing_zeros() as u8);
@@ -102,7 +102,7 @@ impl NaiveOs {
             policy,
             frames,
             reservations: Vec::new(),
-            last_name: 0,
+            last_id: 0,
             references: BTreeMap::new(),
             processes: BTreeMap::new(),
             objects: Vec::new(),
@@ -111,7 +111,7 @@ impl NaiveOs {
         }
     }
 
-    /// Takes a frame that is free for background memory.
+    /// Allocates a free frame to background memory.
     pub fn hold(&mut self, frame: u64) {
         assert!(self.frames.buddy.allocate_at(FrameNumber::new(frame), 0));
     }
@@ -130,7 +130,7 @@ impl NaiveOs {
 
     /// Whether a program that obeys its mappings may store to a page.
     pub fn allows_store(&self, process: u16, page: u64) -> bool {
-        self.processes[&process].mappings.find(page).is_none_or(|(_, of)| of.rights.write)
+        self.processes[&process].mappings.find(page).is_none_or(|(_, mapping)| mapping.rights.write)
     }
 
     /// The invalidated ranges since the last call, with their processes.
@@ -145,14 +145,14 @@ impl NaiveOs {
         }
     }
 
-    /// One shootdown from the first of these pages to the last.
+    /// Invalidates the range from the first of these pages to the last by one shootdown.
     fn invalidate_all(&mut self, process: u16, changed: &[(u64, NaivePage)]) {
         if let (Some((first, _)), Some((last, page))) = (changed.first(), changed.last()) {
             self.invalidate(process, *first..last + page.base_pages());
         }
     }
 
-    /// A process without mappings, with the lowest free number.
+    /// Creates a process without mappings; its number is the lowest free one.
     pub fn spawn(&mut self) -> u16 {
         let process = (0..).find(|number| !self.processes.contains_key(number)).unwrap();
         let table = NaiveTable::new(self.shape.levels, self.shape.has_copies);
@@ -168,17 +168,17 @@ impl NaiveOs {
         let pages = self.table(parent).pages.clone();
         let mut changed = Vec::new();
         for (first, page) in pages {
-            let is_shared = mappings.find(first).is_some_and(|(_, of)| of.is_shared());
+            let is_shared = mappings.find(first).is_some_and(|(_, mapping)| mapping.is_shared());
             let write = page.rights.write && is_shared;
             let rights = Protection { write, ..page.rights };
             if page.rights.write && !is_shared {
                 changed.push((first, page));
                 self.table_mut(parent).pages.insert(first, NaivePage { rights, ..page });
             }
-            // Linux, `copy_present_pte`: the copy is not accessed, and of shared memory not dirty.
+            // Linux, `copy_present_pte`: the child's entry is not accessed, and an entry of shared memory is not dirty.
             let copy =
                 NaivePage { rights, accessed: false, dirty: page.dirty && !is_shared, ..page };
-            self.refer(&copy);
+            self.add_references(&copy);
             self.insert(child, first, copy);
         }
         self.processes.get_mut(&child).unwrap().mappings = mappings;
@@ -186,7 +186,7 @@ impl NaiveOs {
         child
     }
 
-    /// The process exits.
+    /// Ends a process.
     pub fn end(&mut self, process: u16) {
         self.policy_ended(process);
         self.release(process, &(0..u64::MAX));
@@ -197,7 +197,7 @@ impl NaiveOs {
         self.drop_unused_objects();
     }
 
-    /// Applies an event of a process.
+    /// Handles an event of a process.
     pub fn event(&mut self, process: u16, event: &Event) {
         match event {
             Event::Map { range, protection, source, flags } => {
@@ -213,13 +213,13 @@ impl NaiveOs {
             Event::Protect { range, protection } => {
                 self.protect(process, &pages_of(range), *protection);
             }
-            // MADV_DONTNEED, MADV_FREE and MADV_REMOVE
+            // MADV_DONTNEED, MADV_FREE and MADV_REMOVE.
             Event::Advise { range, advice: 4 | 8 | 9 } => {
                 let pages = pages_of(range);
                 self.policy_unmapped(process, &pages);
                 self.release(process, &pages);
             }
-            // MADV_HUGEPAGE and MADV_NOHUGEPAGE
+            // MADV_HUGEPAGE and MADV_NOHUGEPAGE.
             Event::Advise { range, advice: advice @ (14 | 15) } => {
                 let wants_huge = Some(*advice == 14);
                 for (part, mapping) in self.processes[&process].mappings.within(&pages_of(range)) {
@@ -242,8 +242,8 @@ impl NaiveOs {
         self.drop_unused_objects();
     }
 
-    /// The process has had a page since before its first instruction: a private page that was stored to, with the
-    /// permissions that its mapping has now. Returns its bytes.
+    /// Makes a page present that the process has had since before its first instruction: a private page that was stored
+    /// to, with the present permissions of its mapping. Returns its bytes.
     fn present(&mut self, process: u16, page: u64) -> u64 {
         let Some((range, mapping)) = self.processes[&process].mappings.find(page) else { return 0 };
         if mapping.is_shared() {
@@ -263,7 +263,7 @@ impl NaiveOs {
         4096
     }
 
-    /// Serves a page fault.
+    /// Handles a page fault.
     pub fn fault(&mut self, process: u16, page: u64, access: Access) {
         let stores = access == Access::Store;
         if let Some((first, held)) = self.table(process).find(page) {
@@ -276,7 +276,7 @@ impl NaiveOs {
             let rights = Protection::from_bits(7);
             return assert!(self.map_new(process, page, 0, rights));
         };
-        // The program ran, whatever its mappings say.
+        // The traced access succeeded, so that its permission is granted even if the mapping lacks it.
         let rights = Protection {
             read: true,
             write: mapping.rights.write || stores,
@@ -285,7 +285,7 @@ impl NaiveOs {
         self.first_touch(process, page, (range, Mapping { rights, ..mapping }), stores);
     }
 
-    /// Maps at least a page that has no entry, in a mapping.
+    /// Maps at least one page that has no entry but lies in a mapping.
     fn first_touch(
         &mut self,
         process: u16,
@@ -305,7 +305,7 @@ impl NaiveOs {
                     rights.write &= is_shared;
                 }
                 let new = NaivePage { order: 0, frame, rights, accessed: false, dirty: false };
-                self.refer(&new);
+                self.add_references(&new);
                 self.insert(process, page, new);
             }
             _ => self.policy_fault(process, page, range, mapping),
@@ -317,7 +317,7 @@ impl NaiveOs {
         let mapping = self.processes[&process].mappings.find(page).map(|(_, mapping)| mapping);
         let rights = mapping.map_or(Protection::from_bits(7), |mapping| mapping.rights);
         let rights = Protection { write: true, ..rights };
-        if mapping.is_some_and(|of| of.is_shared()) || self.is_sole_user(&held) {
+        if mapping.is_some_and(|mapping| mapping.is_shared()) || self.is_sole_user(&held) {
             self.table_mut(process).pages.insert(first, NaivePage { rights, ..held });
             return;
         }
@@ -334,9 +334,9 @@ impl NaiveOs {
         let frame = self.take_frame();
         self.counters.bytes_copied += 4096;
         let copy = NaivePage { order: 0, frame, rights, accessed: false, dirty: false };
-        self.refer(&copy);
+        self.add_references(&copy);
         self.table_mut(process).pages.insert(first, copy);
-        self.unrefer(&held);
+        self.drop_references(&held);
         self.invalidate(process, first..first + 1);
     }
 
@@ -374,7 +374,7 @@ impl NaiveOs {
         self.invalidate_all(process, &changed);
     }
 
-    /// `mremap(2)`: pages and mappings move; what grows continues the last mapping.
+    /// `mremap(2)`: pages and mappings move; the part by which a range grows extends its last mapping.
     fn remap(&mut self, process: u16, from: Range<u64>, to: Range<u64>) {
         let (length, from_length) = (to.end - to.start, from.end - from.start);
         let kept = from.start..from.start + length.min(from_length);
@@ -396,14 +396,14 @@ impl NaiveOs {
         }
         self.mappings(process).remove(&kept);
         for (part, mapping) in moved {
-            let by = to.start.wrapping_sub(from.start);
+            let offset = to.start.wrapping_sub(from.start);
             let source = match mapping.source {
                 Source::Object { object, origin, is_shared } => {
-                    Source::Object { object, origin: origin.wrapping_add(by), is_shared }
+                    Source::Object { object, origin: origin.wrapping_add(offset), is_shared }
                 }
                 source => source,
             };
-            let part = part.start.wrapping_add(by)..part.end.wrapping_add(by);
+            let part = part.start.wrapping_add(offset)..part.end.wrapping_add(offset);
             self.mappings(process).place(part, Mapping { source, ..mapping });
         }
         let new = if from.start == to.start { from.end..to.end } else { to };
@@ -412,7 +412,8 @@ impl NaiveOs {
         }
     }
 
-    /// Moves the pages of a range with their frames, in the largest sizes that both places allow.
+    /// Moves the pages of a range, keeping their frames, in the largest page sizes that the alignment of addresses and
+    /// frames allows.
     fn move_pages(&mut self, process: u16, from: &Range<u64>, to: u64) {
         let pages = self.table(process).overlapping(from);
         for (first, page) in &pages {
@@ -435,7 +436,7 @@ impl NaiveOs {
         self.invalidate_all(process, &pages);
     }
 
-    /// Splits the pages that lie across the ends of a range.
+    /// Splits the pages that a boundary of a range divides.
     fn cut(&mut self, process: u16, range: &Range<u64>) {
         for (first, page) in self.table(process).overlapping(range) {
             if first < range.start || first + page.base_pages() > range.end {
@@ -444,8 +445,8 @@ impl NaiveOs {
         }
     }
 
-    /// Splits a page into the largest parts that lie inside or outside of a range, and gives the parts inside
-    /// back unless they are kept: one shootdown.
+    /// Splits a page into the largest parts that lie inside or outside of a range, by one shootdown. Without
+    /// `keeps_inside`, unmaps the parts inside.
     fn split(&mut self, process: u16, first: u64, range: &Range<u64>, keeps_inside: bool) {
         let whole = self.table_mut(process).pages.remove(&first).unwrap();
         self.counters.splits += 1;
@@ -467,12 +468,12 @@ impl NaiveOs {
         let is_kept = |start: &u64| keeps_inside || !range.contains(start);
         let (kept, released): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|(start, _)| is_kept(start));
-        released.iter().for_each(|(_, part)| self.unrefer(part));
+        released.iter().for_each(|(_, part)| self.drop_references(part));
         kept.into_iter().for_each(|(start, part)| self.insert(process, start, part));
         self.invalidate(process, first..first + whole.base_pages());
     }
 
-    /// Gives the pages of a range back.
+    /// Unmaps the pages of a range and frees their frames.
     fn release(&mut self, process: u16, range: &Range<u64>) {
         let is_inside = |(first, page): &(u64, NaivePage)| {
             range.start <= *first && first + page.base_pages() <= range.end
@@ -482,13 +483,13 @@ impl NaiveOs {
         for (first, page) in &whole {
             self.table_mut(process).pages.remove(first);
             self.free_empty_nodes(process, &(*first..first + page.base_pages()));
-            self.unrefer(page);
+            self.drop_references(page);
         }
         cut.iter().for_each(|(first, _)| self.split(process, *first, range, false));
         self.invalidate_all(process, &whole);
     }
 
-    /// The page orders that the machine has, smallest first.
+    /// The page orders of the machine, smallest first.
     fn orders(&self) -> std::vec::IntoIter<u8> {
         let orders = if self.shape.is_tailored { (0..=18).collect() } else { vec![0, 9, 18] };
         orders.into_iter()
@@ -498,19 +499,19 @@ impl NaiveOs {
         self.frames.allocate(0).expect("memory does not run out").raw()
     }
 
-    /// Maps new, cleared memory; `false` without a free block of the size.
+    /// Maps new, zeroed memory; `false` if no block of the size is free.
     fn map_new(&mut self, process: u16, first: u64, order: u8, rights: Protection) -> bool {
         let Some(frame) = self.frames.allocate(order) else { return false };
         let page = NaivePage { order, frame: frame.raw(), rights, accessed: false, dirty: false };
         self.counters.bytes_zeroed += page.base_pages() << 12;
-        self.refer(&page);
+        self.add_references(&page);
         self.insert(process, first, page);
         true
     }
 
-    /// Writes the entries of a page, with the nodes on the way to them.
+    /// Writes the entries of a page and adds the nodes above them.
     fn insert(&mut self, process: u16, first: u64, page: NaivePage) {
-        for key in self.table(process).way_to(first, &page) {
+        for key in self.table(process).path_to(first, &page) {
             if !self.table(process).has_node(&key) {
                 self.add_node(process, key);
             }
@@ -539,13 +540,13 @@ impl NaiveOs {
         !empty.is_empty()
     }
 
-    fn refer(&mut self, page: &NaivePage) {
+    fn add_references(&mut self, page: &NaivePage) {
         for frame in page.frame..page.frame + page.base_pages() {
             *self.references.entry(frame).or_insert(0) += 1;
         }
     }
 
-    fn unrefer(&mut self, page: &NaivePage) {
+    fn drop_references(&mut self, page: &NaivePage) {
         for frame in page.frame..page.frame + page.base_pages() {
             let left = self.references.get_mut(&frame).unwrap();
             *left -= 1;
@@ -559,7 +560,7 @@ impl NaiveOs {
     fn source_of(&mut self, source: &MapSource, flags: u64, start: u64) -> Source {
         let is_shared = flags & MAP_SHARED != 0;
         let mut object = |path: Option<&str>, first: u64, is_shared| {
-            let is_known = |of: &Object| path.is_some() && of.path.as_deref() == path;
+            let is_known = |object: &Object| path.is_some() && object.path.as_deref() == path;
             let known = self.objects.iter().position(is_known);
             let object = known.unwrap_or(self.objects.len());
             if known.is_none() {
@@ -580,7 +581,7 @@ impl NaiveOs {
         }
     }
 
-    /// The frame of an object's page, read or cleared at its first use.
+    /// The frame of a page of an object; at its first use the page is read from the file, or zeroed.
     fn frame_of_object(&mut self, object: usize, index: u64) -> u64 {
         if let Some(frame) = self.objects[object].frames.get(&index) {
             return *frame;
@@ -595,10 +596,10 @@ impl NaiveOs {
         frame
     }
 
-    /// Shared memory is freed with its last mapping; files stay in memory.
+    /// Frees shared memory without a mapping; files stay in memory.
     fn drop_unused_objects(&mut self) {
         for object in 0..self.objects.len() {
-            let uses = |of: &Mapping| matches!(of.source, Source::Object { object: used, .. } if used == object);
+            let uses = |mapping: &Mapping| matches!(mapping.source, Source::Object { object: used, .. } if used == object);
             let is_used = self.processes.values().any(|process| {
                 process.mappings.within(&(0..u64::MAX)).iter().any(|(_, mapping)| uses(mapping))
             });
@@ -606,7 +607,7 @@ impl NaiveOs {
                 for frame in std::mem::take(&mut self.objects[object].frames).into_values() {
                     let rights = Protection::default();
                     let page = NaivePage { order: 0, frame, rights, accessed: false, dirty: false };
-                    self.unrefer(&page);
+                    self.drop_references(&page);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Page-size policies: which page serves a fault on anonymous memory.
+//! Page-size policies: the page that a fault on anonymous memory maps.
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ impl Process {
 }
 
 impl NaiveOs {
-    /// Maps at least the faulting page.
+    /// Handles a fault on anonymous memory: maps at least the faulting page.
     pub(super) fn policy_fault(
         &mut self,
         process: u16,
@@ -71,7 +71,7 @@ impl NaiveOs {
         assert!(self.map_new(process, page, 0, mapping.rights), "memory does not run out");
     }
 
-    /// A range has been mapped.
+    /// Called after a range has been mapped.
     pub(super) fn policy_mapped(&mut self, process: u16, pages: &Range<u64>, mapping: &Mapping) {
         // Earlier mappings of the range have given their memory back.
         self.drop_unused_objects();
@@ -85,7 +85,7 @@ impl NaiveOs {
         }
     }
 
-    /// A range is about to be unmapped or given back.
+    /// Called before a range is unmapped or its frames are freed.
     pub(super) fn policy_unmapped(&mut self, process: u16, pages: &Range<u64>) {
         if self.policy.rules().is_some() {
             for (part, _) in self.processes[&process].mappings.within(pages) {
@@ -94,12 +94,12 @@ impl NaiveOs {
         }
     }
 
-    /// A process is about to end.
+    /// Called before a process ends.
     pub(super) fn policy_ended(&mut self, process: u16) {
         self.end_reservations(process, &(0..u64::MAX));
     }
 
-    /// The pages of a range are about to move.
+    /// Called before the pages of a range move.
     pub(super) fn policy_moving(&mut self, process: u16, pages: &Range<u64>) {
         self.policy_unmapped(process, pages);
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::mappings::{Mapping, Source};
 use super::{NaiveOs, NaivePage};
 
-/// The sizes that a reservation policy reserves, and when its pages grow.
+/// The sizes that a reservation policy reserves, and the condition for promotion.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// The share of utilised base pages at which a page is promoted.
@@ -17,7 +17,7 @@ pub struct Rules {
     pub largest: u8,
     /// The order of the largest reservation that may reach past the end of the heap.
     pub heap: u8,
-    /// Whether memory is reserved when it is mapped, and not at the first touch.
+    /// Whether memory is reserved when it is mapped rather than at the first touch.
     pub when_mapped: bool,
 }
 
@@ -28,11 +28,11 @@ pub struct Reservation {
     start: u64,
     order: u8,
     frame: u64,
-    /// The part of its pages that is mapped: the heap may end inside it, and grow.
+    /// The part of its pages that is mapped: the heap may end inside the block and grow later.
     mapped: Range<u64>,
-    /// Its name in the list of reserved frames, which knows those that are unclaimed.
-    name: u64,
-    /// Pages that a fault of their own has mapped from it.
+    /// The identifier in the list of reserved frames, which records the unclaimed frames.
+    id: u64,
+    /// Pages that were mapped from it by a fault on them.
     utilised: BTreeSet<u64>,
 }
 
@@ -65,7 +65,8 @@ fn blocks_of(range: &Range<u64>, largest: u8) -> Vec<(u64, u8)> {
 }
 
 impl NaiveOs {
-    /// Serves a fault from a reservation, which is made if need be. Returns whether one had the frame.
+    /// Serves a fault from a reservation, reserving memory first if needed. Returns whether a reservation had the
+    /// frame.
     pub(super) fn fault_by_reservation(
         &mut self,
         rules: Rules,
@@ -77,18 +78,19 @@ impl NaiveOs {
         if !self.is_reserved(process, &(page..page + 1)) {
             self.reserve_around(rules, process, page, range, mapping);
         }
-        // Only one of those that hold the page has its frame left: others were used up or broken before.
+        // Several reservations may cover the page, but at most one has its frame left: the others were used up or
+        // broken.
         let frames = &self.frames;
-        let has_it = |of: &&mut Reservation| {
-            let frame = (of.frame + page).wrapping_sub(of.start);
-            of.process == process
-                && of.mapped.contains(&page)
-                && frames.left(of.name).is_some_and(|left| left.contains(&frame))
+        let has_frame = |reservation: &&mut Reservation| {
+            let frame = (reservation.frame + page).wrapping_sub(reservation.start);
+            reservation.process == process
+                && reservation.mapped.contains(&page)
+                && frames.left(reservation.id).is_some_and(|left| left.contains(&frame))
         };
-        let Some(found) = self.reservations.iter_mut().find(has_it) else { return false };
+        let Some(found) = self.reservations.iter_mut().find(has_frame) else { return false };
         found.utilised.insert(page);
         let found = found.clone();
-        self.frames.record_use(found.name);
+        self.frames.record_use(found.id);
         let sizes = self.orders().filter(|order| *order <= found.order);
         let grown = sizes.map(|order| (page >> order << order, order));
         let grown = grown.rev().find(|&(start, order)| {
@@ -102,61 +104,64 @@ impl NaiveOs {
         true
     }
 
-    /// Whether the pages of a range may become one: all inside the mapping, mapped from the block, private, with
-    /// the permissions of the mapping.
+    /// Whether the pages of a range may be promoted to one page: all lie in the mapping, are mapped from the block,
+    /// private, and have the permissions of the mapping.
     fn may_grow(
         &self,
-        of: &Reservation,
+        reservation: &Reservation,
         pages: &Range<u64>,
         range: &Range<u64>,
         mapping: &Mapping,
     ) -> bool {
-        let is_like_it = |(first, page): &(u64, NaivePage)| {
-            let frame = of.frames(&(*first..first + 1)).start;
+        let is_equal = |(first, page): &(u64, NaivePage)| {
+            let frame = reservation.frames(&(*first..first + 1)).start;
             page.frame == frame && page.rights == mapping.rights && self.is_sole_user(page)
         };
         range.start <= pages.start
             && pages.end <= range.end
-            && self.table(of.process).overlapping(pages).iter().all(is_like_it)
+            && self.table(reservation.process).overlapping(pages).iter().all(is_equal)
     }
 
     /// Maps an aligned range as one page at its place in the block.
-    fn grow(&mut self, of: &Reservation, start: u64, order: u8, mapping: &Mapping) {
+    fn grow(&mut self, reservation: &Reservation, start: u64, order: u8, mapping: &Mapping) {
         let pages = start..start + (1 << order);
-        let parts = self.table(of.process).overlapping(&pages);
-        let claimed = self.frames.take(of.name, of.frames(&pages));
+        let parts = self.table(reservation.process).overlapping(&pages);
+        let claimed = self.frames.take(reservation.id, reservation.frames(&pages));
         self.counters.bytes_zeroed += claimed.len() as u64 * 4096;
         self.counters.bytes_mapped_untouched += (claimed.len() as u64 - 1) * 4096;
         self.counters.promotions += u64::from(!parts.is_empty());
         self.references.extend(claimed.iter().map(|frame| (*frame, 1)));
         let new = NaivePage {
             order,
-            frame: of.frames(&pages).start,
+            frame: reservation.frames(&pages).start,
             rights: mapping.rights,
             accessed: parts.iter().any(|(_, part)| part.accessed),
             dirty: parts.iter().any(|(_, part)| part.dirty),
         };
         for (first, _) in &parts {
-            self.table_mut(of.process).pages.remove(first);
+            self.table_mut(reservation.process).pages.remove(first);
         }
-        self.insert(of.process, start, new);
+        self.insert(reservation.process, start, new);
         // A page of 2 MiB or more has no table below it, which walk caches must drop; other growth leaves every
         // translation right (section III-C.2).
-        if self.free_empty_nodes(of.process, &pages) {
-            self.invalidate(of.process, pages);
+        if self.free_empty_nodes(reservation.process, &pages) {
+            self.invalidate(reservation.process, pages);
         }
     }
 
-    /// Whether a reservation that has frames left overlaps a range.
+    /// Whether a reservation with frames left overlaps a range.
     fn is_reserved(&self, process: u16, pages: &Range<u64>) -> bool {
-        let overlaps = |of: &&Reservation| of.process == process && overlap(&of.pages(), pages);
+        let overlaps = |reservation: &&Reservation| {
+            reservation.process == process && overlap(&reservation.pages(), pages)
+        };
         let mut reservations = self.reservations.iter().filter(overlaps);
-        reservations.any(|of| self.frames.left(of.name).is_some())
+        reservations.any(|reservation| self.frames.left(reservation.id).is_some())
     }
 
-    /// The frames that are reserved, and not in use.
+    /// The number of frames that are reserved and not in use.
     pub fn reserved_frames(&self) -> u64 {
-        let left = self.reservations.iter().filter_map(|of| self.frames.left(of.name));
+        let left =
+            self.reservations.iter().filter_map(|reservation| self.frames.left(reservation.id));
         left.map(|left| left.len() as u64).sum()
     }
 
@@ -164,7 +169,7 @@ impl NaiveOs {
         self.frames.broken
     }
 
-    /// Reserves the largest block around a page that lies in its mapping, is untouched and is free.
+    /// Reserves the largest free block around a page that lies in its mapping and is untouched.
     fn reserve_around(
         &mut self,
         rules: Rules,
@@ -192,7 +197,8 @@ impl NaiveOs {
         self.counters.fallbacks += u64::from(is_smaller);
     }
 
-    /// Reserves the largest block around a page that holds no other mapping than its heap, which may grow into it.
+    /// Reserves the largest free block around a page of the heap that holds no other mapping, so that the heap may grow
+    /// into it.
     fn reserve_heap(&mut self, rules: Rules, process: u16, page: u64, mapping: &Mapping) -> bool {
         if mapping.source != Source::Heap {
             return false;
@@ -208,15 +214,20 @@ impl NaiveOs {
         })
     }
 
-    /// A new mapping in a range: a heap that ended there has grown; other reservations that reached into it end.
+    /// Handles a new mapping in a range: if the heap has grown, its reservation covers the new part; other reservations
+    /// that reach into the range end there.
     pub(super) fn claim(&mut self, process: u16, pages: &Range<u64>, mapping: &Mapping) {
         let mut ended = Vec::new();
-        let reaches = |of: &&mut Reservation| of.process == process && overlap(&of.pages(), pages);
-        for of in self.reservations.iter_mut().filter(reaches) {
-            if mapping.source == Source::Heap && of.mapped.end == pages.start {
-                of.mapped.end = pages.end.min(of.pages().end);
-            } else if !overlap(&of.mapped, pages) {
-                ended.push(pages.start.max(of.start)..pages.end.min(of.pages().end));
+        let reaches = |reservation: &&mut Reservation| {
+            reservation.process == process && overlap(&reservation.pages(), pages)
+        };
+        for reservation in self.reservations.iter_mut().filter(reaches) {
+            if mapping.source == Source::Heap && reservation.mapped.end == pages.start {
+                reservation.mapped.end = pages.end.min(reservation.pages().end);
+            } else if !overlap(&reservation.mapped, pages) {
+                ended.push(
+                    pages.start.max(reservation.start)..pages.end.min(reservation.pages().end),
+                );
             }
         }
         ended.iter().for_each(|range| self.end_reservations(process, range));
@@ -230,7 +241,7 @@ impl NaiveOs {
         pages: &Range<u64>,
         mapping: &Mapping,
     ) {
-        // A mapping larger than memory is reserved in parts when touched.
+        // A mapping larger than memory is reserved in parts, at their first touch.
         if pages.end - pages.start > self.shape.frames {
             return;
         }
@@ -265,48 +276,53 @@ impl NaiveOs {
         self.processes[&process].is_untouched(pages) && !self.is_reserved(process, pages)
     }
 
-    /// Sets a free block aside; `false` if there is none.
+    /// Reserves a free block; `false` if there is none.
     fn reserve(&mut self, process: u16, start: u64, order: u8, mapped: Range<u64>) -> bool {
-        self.last_name += 1;
-        let name = self.last_name;
-        let Some(frame) = self.frames.reserve(name, order) else { return false };
+        self.last_id += 1;
+        let id = self.last_id;
+        let Some(frame) = self.frames.reserve(id, order) else { return false };
         let utilised = BTreeSet::new();
         let frame = frame.raw();
-        let of = Reservation { process, start, order, frame, mapped, name, utilised };
-        self.reservations.push(of);
+        let reservation = Reservation { process, start, order, frame, mapped, id, utilised };
+        self.reservations.push(reservation);
         true
     }
 
-    /// Ends reservations in a range; what they have outside of it is reserved by smaller blocks, of two frames
-    /// at least.
+    /// Ends reservations in a range. The parts outside of the range become smaller reservations, of at least two
+    /// frames.
     pub(super) fn end_reservations(&mut self, process: u16, range: &Range<u64>) {
-        let ends = |of: &Reservation| of.process == process && overlap(&of.pages(), range);
-        let ended: Vec<_> = self.reservations.iter().filter(|of| ends(of)).cloned().collect();
-        self.reservations.retain(|of| !ends(of));
-        for of in ended {
-            let pages = of.pages();
+        let ends = |reservation: &Reservation| {
+            reservation.process == process && overlap(&reservation.pages(), range)
+        };
+        let ended: Vec<_> =
+            self.reservations.iter().filter(|reservation| ends(reservation)).cloned().collect();
+        self.reservations.retain(|reservation| !ends(reservation));
+        for reservation in ended {
+            let pages = reservation.pages();
             let outside = [pages.start..range.start, range.end..pages.end];
-            for (start, order) in outside.iter().flat_map(|part| blocks_of(part, of.order)) {
+            for (start, order) in outside.iter().flat_map(|part| blocks_of(part, reservation.order))
+            {
                 let part = start..start + (1 << order);
-                let mapped = part.start.max(of.mapped.start)..part.end.min(of.mapped.end);
-                if order > 0 && !mapped.is_empty() && self.frames.left(of.name).is_some() {
-                    self.last_name += 1;
-                    let name = self.last_name;
-                    self.frames.part(of.name, of.frames(&part), name);
-                    let utilised = of.utilised.range(part.clone()).copied().collect();
-                    let frame = of.frames(&part).start;
+                let mapped =
+                    part.start.max(reservation.mapped.start)..part.end.min(reservation.mapped.end);
+                if order > 0 && !mapped.is_empty() && self.frames.left(reservation.id).is_some() {
+                    self.last_id += 1;
+                    let id = self.last_id;
+                    self.frames.part(reservation.id, reservation.frames(&part), id);
+                    let utilised = reservation.utilised.range(part.clone()).copied().collect();
+                    let frame = reservation.frames(&part).start;
                     self.reservations.push(Reservation {
                         process,
                         start,
                         order,
                         frame,
                         mapped,
-                        name,
+                        id,
                         utilised,
                     });
                 }
             }
-            self.frames.give_back(of.name, of.frames(&pages));
+            self.frames.give_back(reservation.id, reservation.frames(&pages));
         }
     }
 }

@@ -25,13 +25,12 @@ impl NaivePage {
         1 << self.order
     }
 
-    /// The level of its entries: 4 KiB pages and their multiples below 2 MiB on level 1, and so on.
+    /// The level of its entries: level 1 for 4 KiB pages and their multiples below 2 MiB, and so on.
     pub fn level(&self) -> u8 {
         1 + self.order / 9
     }
 
-    /// The number of its entries: one per page of the level's own size, so that every address of the page finds
-    /// one.
+    /// The number of its entries: one per page of the level's own size, so that every address of the page reads one.
     pub fn entries(&self) -> u64 {
         1 << (self.order % 9)
     }
@@ -50,11 +49,11 @@ pub type NodeKey = (u8, u64);
 #[derive(Clone, Debug)]
 pub struct NaiveTable {
     levels: u8,
-    /// Whether alias entries are copies of the true entry, so that no walk reads that behind them.
+    /// Whether alias entries are copies of the true entry, so that walks need not read the true entry.
     has_copies: bool,
     pub pages: BTreeMap<u64, NaivePage>,
     pub nodes: BTreeMap<NodeKey, u64>,
-    /// The nodes among them that are blocks of 2 MiB, merged with those below, which are not among them.
+    /// The nodes that are blocks of 2 MiB, merged with the nodes below; these are not in `nodes`.
     pub merged: BTreeSet<NodeKey>,
 }
 
@@ -70,7 +69,7 @@ impl NaiveTable {
         }
     }
 
-    /// Frames of its nodes.
+    /// The number of frames of its nodes.
     pub fn node_frames(&self) -> u64 {
         self.nodes.keys().map(|key| 1 << self.order_of_node(key)).sum()
     }
@@ -80,7 +79,7 @@ impl NaiveTable {
         if self.merged.contains(key) { 9 } else { 0 }
     }
 
-    /// Whether a node has a place: its own, or one in the node above.
+    /// Whether a node exists: by itself, or merged into the node above.
     pub fn has_node(&self, key: &NodeKey) -> bool {
         let &(level, prefix) = key;
         self.nodes.contains_key(key) || self.merged.contains(&(level + 1, prefix >> 9))
@@ -102,8 +101,8 @@ impl NaiveTable {
         before.into_iter().chain(inside).collect()
     }
 
-    /// The keys of the nodes on the way to a page's entries, from the root down.
-    pub fn way_to(&self, first: u64, page: &NaivePage) -> Vec<NodeKey> {
+    /// The keys of the nodes that lead to a page's entries, from the root down.
+    pub fn path_to(&self, first: u64, page: &NaivePage) -> Vec<NodeKey> {
         (page.level()..=self.levels).rev().map(|level| (level, first >> (9 * level))).collect()
     }
 
@@ -112,9 +111,11 @@ impl NaiveTable {
         let is_empty = |&&(level, prefix): &&NodeKey| {
             let (start, end) = (prefix << (9 * level), (prefix + 1) << (9 * level));
             let overlaps = start < range.end && range.start < end;
-            // A page of this node's level or below, not one of an entry above.
-            let leads_on = |(_, page): &(u64, NaivePage)| page.level() <= level;
-            level < self.levels && overlaps && !self.overlapping(&(start..end)).iter().any(leads_on)
+            // Pages of the levels above have no entries in this node.
+            let has_entries = |(_, page): &(u64, NaivePage)| page.level() <= level;
+            level < self.levels
+                && overlaps
+                && !self.overlapping(&(start..end)).iter().any(has_entries)
         };
         self.nodes.keys().filter(is_empty).copied().collect()
     }
@@ -125,7 +126,7 @@ impl NaiveTable {
         for level in (1..=self.levels).rev() {
             let key = (level, page >> (9 * level));
             if self.merged.contains(&(level + 1, key.1 >> 9)) {
-                // The entry above was that of both levels.
+                // The entry of the merged node above serves both levels.
                 continue;
             }
             let Some(node) = self.nodes.get(&key) else { break };
@@ -155,7 +156,7 @@ impl NaiveTable {
         steps
     }
 
-    /// Sets the accessed bit and, for a store, the dirty bit of a mapped page. Returns whether one was clear.
+    /// Sets the accessed bit and, for a store, the dirty bit of a mapped page. Returns whether a bit has changed.
     pub fn mark(&mut self, page: u64, stores: bool) -> bool {
         let (first, before) = self.find(page).unwrap();
         let after = NaivePage { accessed: true, dirty: before.dirty || stores, ..before };

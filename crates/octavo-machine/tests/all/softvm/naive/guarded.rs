@@ -1,5 +1,5 @@
-//! A guarded page table by its definition: pages are words of hexadecimal digits; a node exists where words
-//! first differ.
+//! A guarded page table by its definition: page numbers are words of hexadecimal digits, and a node exists for each
+//! prefix after which words differ.
 
 use octavo_types::PageSize;
 
@@ -39,9 +39,9 @@ impl Guarded {
         loads
     }
 
-    /// Whether words with this prefix differ in the next digit.
-    fn is_node(&self, begin: &str) -> bool {
-        let mut next = self.words.iter().filter_map(|word| word.strip_prefix(begin));
+    /// Whether words with this prefix differ in the digit after it.
+    fn is_node(&self, prefix: &str) -> bool {
+        let mut next = self.words.iter().filter_map(|word| word.strip_prefix(prefix));
         let first = next.next().and_then(|rest| rest.chars().next());
         next.any(|rest| rest.chars().next() != first)
     }

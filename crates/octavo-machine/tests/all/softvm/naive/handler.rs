@@ -1,4 +1,4 @@
-//! The translators: handler, state machine and page tables.
+//! The translators: handlers, the state machine of SPUR, and page tables.
 
 use octavo_machine::designs::softvm::TableKind;
 use octavo_oracle::NaiveFound;
@@ -13,20 +13,20 @@ const ROOT_TABLES: u64 = 1 << 42 | 0x1_0000;
 const VECTORS: [u64; 2] = [1 << 42 | 0x1000, 1 << 42 | 0x1100];
 
 impl Naive {
-    /// The entry of four bytes of each unit of protection.
+    /// The address of the 4-byte entry of a unit of protection.
     pub fn user_entry(&self, global: u64) -> u64 {
         TABLE + global / self.protection_bytes() * 4
     }
 
-    /// The root entry of each 4 KiB of entries.
+    /// The address of the root entry for the 4 KiB of entries that hold an address's entry.
     pub fn root_entry(&self, global: u64) -> u64 {
         PHYSICAL + ROOT_TABLES + global / self.protection_bytes() / 1024 * 4
     }
 
-    /// A translator is looked up once.
+    /// Counts a run of the translator, if the design has one that runs at cache misses.
     pub fn run(&mut self, component: &'static str, counter: &'static str) {
-        let runs = matches!(self.design, Design::Software | Design::Spur);
-        self.count(component, counter, u64::from(runs));
+        let has_translator = matches!(self.design, Design::Software | Design::Spur);
+        self.count(component, counter, u64::from(has_translator));
     }
 
     /// Figure 7, or another table.
@@ -63,10 +63,10 @@ impl Naive {
             }
         }
         let entry = self.user_entry(global);
-        let is_here = self.holds(1, 1, entry);
+        let is_in_l2 = self.holds(1, 1, entry);
         if !self.holds(1, 0, entry) {
             self.count(component, "handler_l1d_misses", 1);
-            if !is_here {
+            if !is_in_l2 {
                 self.count(component, "data_misses", 1);
                 self.fetch_routine(component, 1);
                 self.load_physical(component, self.root_entry(global));
@@ -76,8 +76,7 @@ impl Naive {
         self.sides[1].access(entry, None, (0, false));
     }
 
-    /// SPUR: searches the caches for the entry; on a miss reads the root's entry from memory and fills the
-    /// entry.
+    /// SPUR: searches the caches for the entry; on a miss, reads the root entry from memory and fills the entry.
     fn search(&mut self, component: &'static str, global: u64) {
         let (found, _) = self.sides[1].access(self.user_entry(global), None, (0, false));
         self.count(component, "handler_l1d_misses", u64::from(found != NaiveFound::L1));
@@ -93,24 +92,25 @@ impl Naive {
         self.count(component, "handler_l2d_misses", u64::from(found == NaiveFound::Memory));
     }
 
-    /// One list of pages and frames, newest first; a chain is its entries of one hash.
+    /// Searches a chain of the inverted table: `inverted` lists all pages with their frames, newest first, and the
+    /// entries of equal hash form a chain.
     fn search_chain(&mut self, component: &'static str, global: u64, page: Page) {
         let frame = self.frame(page.0, page.1);
         let hash = |page: u64| ((page % 65536) ^ (page / 65536)) % self.anchors;
-        let of_page = hash(global >> 12);
-        let mut loads = vec![(1 << 43) + of_page * 4];
+        let page_hash = hash(global >> 12);
+        let mut loads = vec![(1 << 43) + page_hash * 4];
         let mut found = false;
-        for (held, at) in &self.inverted {
-            if hash(*held) == of_page && !found {
-                loads.push((1 << 44) + at * 16);
-                found = *held == global >> 12 && *at == frame;
+        for (held, held_frame) in &self.inverted {
+            if hash(*held) == page_hash && !found {
+                loads.push((1 << 44) + held_frame * 16);
+                found = *held == global >> 12 && *held_frame == frame;
             }
         }
         for addr in loads {
             self.load_physical(component, PHYSICAL + addr);
         }
         if !found {
-            self.inverted.retain(|(_, at)| *at != frame);
+            self.inverted.retain(|(_, held_frame)| *held_frame != frame);
             self.inverted.insert(0, (global >> 12, frame));
         }
     }

@@ -1,5 +1,5 @@
-//! Naive software-managed translation, with the contents of each line: every load returns the last stored
-//! value. It shares only the operating system with the engine.
+//! Naive software-managed translation that models the contents of each line: every load returns the last stored value.
+//! It shares only the operating system with the engine.
 
 mod guarded;
 mod handler;
@@ -28,7 +28,7 @@ struct CachedPage {
     frame: u64,
     may_store: bool,
     sides: [bool; 2],
-    /// The mapped process pages that missed it, first one first.
+    /// The mapped process pages whose accesses missed it, in order of first miss.
     users: Vec<Page>,
 }
 
@@ -46,7 +46,7 @@ impl Design {
     pub const ALL: [Design; 5] =
         [Design::Software, Design::Spur, Design::Free, Design::MipsVirtual, Design::MipsPhysical];
 
-    /// Its name.
+    /// The name in the engine.
     pub fn name(self) -> &'static str {
         match self {
             Design::Software => "softvm",
@@ -58,10 +58,10 @@ impl Design {
     }
 }
 
-/// Accesses one line of a reference.
+/// The access of a reference to one line.
 #[derive(Clone, Copy)]
 pub struct Piece {
-    /// Whether it is the first piece in its page.
+    /// Whether it is the reference's first access to its page.
     is_first: bool,
 }
 
@@ -75,25 +75,25 @@ pub struct Naive {
     access_bytes: u64,
     lines: [u64; 2],
     sides: [NaiveVirtualSide; 2],
-    /// Number of data write-backs to memory seen.
-    seen: usize,
+    /// Number of data write-backs to memory that have been handled.
+    handled_write_backs: usize,
     segments: Vec<Segment>,
     registers: [Option<Segment>; 16],
-    /// By global address, in order of first miss.
-    kept: Vec<(u64, CachedPage)>,
+    /// Pages with cached lines by global address, in order of first miss.
+    cached: Vec<(u64, CachedPage)>,
     /// The last stored value, by frame and line.
     truth: HashMap<(u64, u64), u64>,
     stores: u64,
     instructions: u64,
-    /// Injected changes of protection and transfers so far.
-    rare: [u64; 2],
+    /// Numbers of protection changes and of DMA transfers injected so far.
+    injected: [u64; 2],
     anchors: u64,
     inverted: Vec<(u64, u64)>,
     guarded: Guarded,
     counts: BTreeMap<(&'static str, &'static str), u64>,
-    /// Whether it stopped because a synonym was refused.
+    /// Whether the machine has stopped because a synonym was refused.
     pub refused: bool,
-    /// Data accesses to pages that other processes have faulted in, but not this one.
+    /// Data accesses to pages that the process has not faulted in, but another has.
     pub hits_without_fault: u64,
     /// 1 once a 2 MiB page has been used.
     pub has_large_pages: u64,
@@ -105,9 +105,9 @@ impl Naive {
         let softvm = *config.designs.get::<SoftvmConfig>();
         let l1 = softvm.l1.line_bytes.unwrap_or(config.cache.line_bytes);
         let lines = [l1, softvm.l2.line_bytes.unwrap_or(l1)];
-        let level = |of: VirtualCacheLevel, bytes: u64| {
-            let entries = of.bytes / bytes;
-            let ways = of.ways.of(entries);
+        let level = |config: VirtualCacheLevel, bytes: u64| {
+            let entries = config.bytes / bytes;
+            let ways = config.ways.of(entries);
             (bytes, (entries / ways) as usize, ways as usize, NaiveReplacement::Lru)
         };
         let side =
@@ -122,17 +122,17 @@ impl Naive {
             access_bytes: config.cache.line_bytes,
             lines,
             sides: [side(), side()],
-            seen: 0,
+            handled_write_backs: 0,
             segments: Vec::new(),
             registers: [None; 16],
-            kept: Vec::new(),
+            cached: Vec::new(),
             refused: false,
             hits_without_fault: 0,
             has_large_pages: 0,
             truth: HashMap::new(),
             stores: 0,
             instructions: 0,
-            rare: [0; 2],
+            injected: [0; 2],
             anchors: (config.memory.bytes >> 12).next_power_of_two(),
             inverted: Vec::new(),
             guarded: Guarded::default(),
@@ -144,7 +144,7 @@ impl Naive {
         *self.counts.entry((component, counter)).or_default() += times;
     }
 
-    /// All of its counters.
+    /// All counters.
     pub fn counters(&self) -> BTreeMap<(&'static str, &'static str), u64> {
         let mut counters = self.counts.clone();
         let names = [["vcache.l1i", "vcache.l2i"], ["vcache.l1d", "vcache.l2d"]];
@@ -158,28 +158,28 @@ impl Naive {
         }
         counters.insert(("softvm.segments", "used"), self.segments.len() as u64);
         if self.design == Design::MipsPhysical {
-            // The model has no segments.
+            // Physical caches need no segments.
             counters.retain(|(component, _), _| *component != "softvm.segments");
         }
         counters
     }
 
-    /// Plays a reference: accesses each first-level line that it touches.
+    /// Executes a reference: accesses each first-level line that it touches.
     pub fn reference(&mut self, kind: Access, addr: u64, bytes: u64) {
         match kind {
-            // A fetch that spans pages counts in each.
+            // An instruction that spans two pages counts in both.
             Access::Fetch => self.instructions += (addr + bytes - 1) / 4096 - addr / 4096 + 1,
-            Access::Load => self.do_rare(),
+            Access::Load => self.inject_events(),
             Access::Store => {
-                self.do_rare();
+                self.inject_events();
                 self.stores += 1;
             }
         }
-        let bytes_each = self.access_bytes;
-        for line in addr / bytes_each..=(addr + bytes - 1) / bytes_each {
-            let at = line * bytes_each;
-            // The page is looked up once per page of the reference.
-            let piece = Piece { is_first: line == addr / bytes_each || at.is_multiple_of(4096) };
+        let line_bytes = self.access_bytes;
+        for line in addr / line_bytes..=(addr + bytes - 1) / line_bytes {
+            let at = line * line_bytes;
+            // The TLB is looked up once per page of the reference.
+            let piece = Piece { is_first: line == addr / line_bytes || at.is_multiple_of(4096) };
             match self.design {
                 Design::MipsPhysical => self.access_physical(kind, at, piece),
                 _ => self.access(kind, at, piece),
@@ -187,37 +187,37 @@ impl Naive {
         }
     }
 
-    /// A line of a reference.
+    /// Accesses a line by its global address.
     fn access(&mut self, kind: Access, addr: u64, piece: Piece) {
         if self.refused {
             return;
         }
         let side = usize::from(kind != Access::Fetch);
-        let of = (self.process, addr >> 12);
+        let page_of_process = (self.process, addr >> 12);
         self.load_register(self.place(self.process, addr).0);
         let global = self.global(self.process, addr);
         let has_missed = self.tlb.is_some() && self.look_up(side, global, piece.is_first).is_none();
         if has_missed {
             let (frame, may_store) = self.resolve(kind, addr);
-            self.refill("softvm", side, global, (of, frame, may_store));
+            self.refill("softvm", side, global, (page_of_process, frame, may_store));
             self.write_back();
         }
-        // The rest of a line already accessed needs no look-up.
+        // A further access to a first-level line needs no look-up.
         let is_rest = !piece.is_first && !global.is_multiple_of(self.lines[0]);
         let missed = match is_rest && self.holds(side, 0, global) {
             true => [false; 2],
             false => self.access_caches(kind, addr, global),
         };
         if has_missed && !self.refused {
-            self.count_row(side, missed);
+            self.count_table1_row(side, missed);
         }
     }
 
-    /// Returns whether the line missed each level.
+    /// Accesses the virtual caches. Returns whether the line missed each level.
     fn access_caches(&mut self, kind: Access, addr: u64, global: u64) -> [bool; 2] {
         let side = usize::from(kind != Access::Fetch);
         let stores = kind == Access::Store;
-        let of = (self.process, addr >> 12);
+        let page_of_process = (self.process, addr >> 12);
         let mut missed = [false; 2];
         let store = stores.then_some(self.stores);
         loop {
@@ -229,7 +229,7 @@ impl Naive {
                     return missed;
                 }
                 self.run("softvm", if side == 0 { "fetch_misses" } else { "data_misses" });
-                self.translate("softvm", global, of);
+                self.translate("softvm", global, page_of_process);
             }
             let (found, data) = self.sides[side].access(global, store, page);
             if found == NaiveFound::Denied {
@@ -249,7 +249,7 @@ impl Naive {
             }
             if side == 1 {
                 let frame = self.frame(self.process, addr >> 12);
-                self.hits_without_fault += u64::from(self.leaf(of).is_none());
+                self.hits_without_fault += u64::from(self.leaf(page_of_process).is_none());
                 let place = (frame, addr % 4096 / self.lines[0]);
                 if let Some(number) = store {
                     self.truth.insert(place, number);
@@ -272,7 +272,8 @@ impl Naive {
         self.sides[side].lines(level).iter().any(|line| line.0 == global / bytes * bytes)
     }
 
-    /// The page's frame and store permission, once the operating system permits the access.
+    /// Returns the frame and the store permission of a page, after page faults until the operating system permits the
+    /// access.
     fn resolve(&mut self, kind: Access, addr: u64) -> (u64, bool) {
         let page = PageNumber::new(addr >> 12);
         if kind == Access::Store && self.design != Design::MipsPhysical {
@@ -289,35 +290,35 @@ impl Naive {
                 return (leaf.frame_of(page).raw(), leaf.rights.write);
             }
             self.os.fault(self.process, page, kind).unwrap();
-            self.os_has_run();
+            self.apply_os_changes();
         }
     }
 
-    /// Applies a memory event.
+    /// Handles a memory event.
     pub fn event(&mut self, event: &Event) {
         self.os.event(self.process, event).unwrap();
-        self.os_has_run();
+        self.apply_os_changes();
     }
 
     pub fn fork(&mut self, parent: ProcessId) -> ProcessId {
         let child = self.os.fork(parent).unwrap();
-        self.os_has_run();
+        self.apply_os_changes();
         child
     }
 
     pub fn end(&mut self, process: ProcessId) {
         self.os.end(process);
-        self.os_has_run();
+        self.apply_os_changes();
     }
 
     fn write_back(&mut self) {
-        while self.seen < self.sides[1].written.len() {
-            let (addr, _, frame) = self.sides[1].written[self.seen];
-            self.seen += 1;
+        while self.handled_write_backs < self.sides[1].written.len() {
+            let (addr, _, frame) = self.sides[1].written[self.handled_write_backs];
+            self.handled_write_backs += 1;
             self.count("softvm.write_back", "lines", 1);
-            // The address maps to the same frame as when the line was filled.
+            // The address still maps to the frame that it had when the line was filled.
             let (_, CachedPage { users, .. }) =
-                self.kept.iter().find(|(global, _)| *global == addr >> 12 << 12).unwrap();
+                self.cached.iter().find(|(global, _)| *global == addr >> 12 << 12).unwrap();
             let user = users[0];
             assert_eq!(self.frame(user.0, user.1), frame, "a line goes where its page was");
             if self.softvm.kernel.write_back == WriteBackTranslation::Kept {

@@ -8,9 +8,9 @@ use octavo_types::PageNumber;
 use super::{CachedPage, Naive, Page};
 
 impl Naive {
-    /// Changes by the operating system: lines of changed pages follow the page tables; memory contents are
-    /// read and written around the caches.
-    pub fn os_has_run(&mut self) {
+    /// Follows changes by the operating system: lines of changed pages take the state of the page tables; memory
+    /// contents are read and written around the caches.
+    pub fn apply_os_changes(&mut self) {
         self.sweep_invalidated();
         self.change_contents();
     }
@@ -21,19 +21,23 @@ impl Naive {
                 match content {
                     Content::Zeroed { frame, frames } => {
                         let range = frame.raw()..frame.raw() + frames;
-                        map.retain(|(of, _), _| !range.contains(of));
+                        map.retain(|(frame, _), _| !range.contains(frame));
                     }
                     Content::Copied { from, to, frames } => {
                         let range = to.raw()..to.raw() + frames;
-                        map.retain(|(of, _), _| !range.contains(of));
+                        map.retain(|(frame, _), _| !range.contains(frame));
                         let copied: Vec<_> = map
                             .iter()
-                            .filter(|((of, _), _)| (from.raw()..from.raw() + frames).contains(of))
-                            .map(|((of, line), data)| ((of - from.raw() + to.raw(), *line), *data))
+                            .filter(|((source, _), _)| {
+                                (from.raw()..from.raw() + frames).contains(source)
+                            })
+                            .map(|((source, line), data)| {
+                                ((source - from.raw() + to.raw(), *line), *data)
+                            })
                             .collect();
                         map.extend(copied);
                     }
-                    Content::Read { frame, .. } => map.retain(|(of, _), _| *of != frame.raw()),
+                    Content::Read { frame, .. } => map.retain(|(read, _), _| *read != frame.raw()),
                 }
             }
         }
@@ -46,12 +50,12 @@ impl Naive {
             }
             let is_stale = |page: &Page| page.0 == stale.process && stale.pages.contains(&page.1);
             let mut touched: Vec<(Page, u64)> = Vec::new();
-            for (global, kept) in &self.kept {
-                let users = kept.users.iter().filter(|user| is_stale(user));
+            for (global, cached) in &self.cached {
+                let users = cached.users.iter().filter(|user| is_stale(user));
                 touched.extend(users.map(|user| (*user, *global)));
             }
             touched.sort_unstable();
-            // If several process pages share a page, the first one counts.
+            // If several process pages share a global page, the first one determines its order.
             let mut globals: Vec<u64> = Vec::new();
             for (_, global) in touched {
                 if !globals.contains(&global) {
@@ -60,30 +64,30 @@ impl Naive {
             }
             let (mut unmapped, mut protected) = (Vec::new(), Vec::new());
             for global in globals {
-                let mut kept = self.kept(global).clone();
-                kept.users.retain(|user| {
-                    !is_stale(user) || self.leaf(*user).is_some_and(|leaf| leaf.0 == kept.frame)
+                let mut cached = self.cached(global).clone();
+                cached.users.retain(|user| {
+                    !is_stale(user) || self.leaf(*user).is_some_and(|leaf| leaf.0 == cached.frame)
                 });
                 let others =
-                    self.kept.iter().filter(|(_, other)| other.frame == kept.frame).count();
+                    self.cached.iter().filter(|(_, other)| other.frame == cached.frame).count();
                 let allowed =
-                    kept.users.iter().any(|user| self.leaf(*user).is_some_and(|leaf| leaf.1));
+                    cached.users.iter().any(|user| self.leaf(*user).is_some_and(|leaf| leaf.1));
                 let is_eager = self.softvm.kernel.increase == IncreasedRights::Eager;
-                if kept.users.is_empty() {
+                if cached.users.is_empty() {
                     unmapped.push((global, NaiveChange::Drop));
-                } else if kept.may_store && !allowed {
+                } else if cached.may_store && !allowed {
                     protected.push((global, NaiveChange::MayStore(false)));
-                } else if !kept.may_store && allowed && others == 1 && is_eager {
+                } else if !cached.may_store && allowed && others == 1 && is_eager {
                     protected.push((global, NaiveChange::MayStore(true)));
                 }
-                *self.kept_mut(global) = kept;
+                *self.cached_mut(global) = cached;
             }
             self.change_all(&unmapped, "softvm.unmapped");
             self.change_all(&protected, "softvm.protection");
         }
     }
 
-    /// The frame and store permission of a page by its process' table.
+    /// The frame and store permission of a page in the table of its process.
     pub fn leaf(&self, (process, page): Page) -> Option<(u64, bool)> {
         let memory = self.os.memory();
         let number = PageNumber::new(page);
@@ -92,12 +96,12 @@ impl Naive {
         Some((leaf.frame_of(number).raw(), leaf.rights.write))
     }
 
-    fn kept(&self, global: u64) -> &CachedPage {
-        &self.kept.iter().find(|(at, _)| *at == global).expect("it has lines").1
+    fn cached(&self, global: u64) -> &CachedPage {
+        &self.cached.iter().find(|(at, _)| *at == global).expect("it has lines").1
     }
 
-    fn kept_mut(&mut self, global: u64) -> &mut CachedPage {
-        &mut self.kept.iter_mut().find(|(at, _)| *at == global).expect("it has lines").1
+    fn cached_mut(&mut self, global: u64) -> &mut CachedPage {
+        &mut self.cached.iter_mut().find(|(at, _)| *at == global).expect("it has lines").1
     }
 
     /// Prepares a copy on write: the operating system reads the page around the caches, so that dirty lines
@@ -108,9 +112,9 @@ impl Naive {
             return;
         };
         let open: Vec<u64> = self
-            .kept
+            .cached
             .iter()
-            .filter(|(_, kept)| kept.frame == frame.raw() && kept.may_store)
+            .filter(|(_, cached)| cached.frame == frame.raw() && cached.may_store)
             .map(|(global, _)| *global)
             .collect();
         for global in open {
@@ -118,15 +122,15 @@ impl Naive {
         }
     }
 
-    /// Injects the due events.
-    pub fn do_rare(&mut self) {
+    /// Injects the protection changes and DMA transfers that are due.
+    pub fn inject_events(&mut self) {
         let SoftvmRates { protections_per_billion, dma_pages_per_billion } = self.softvm.rates;
         for (number, rate) in
             [protections_per_billion, dma_pages_per_billion].into_iter().enumerate()
         {
-            while self.rare[number] < self.instructions * u64::from(rate) / 1_000_000_000 {
-                self.rare[number] += 1;
-                let chance = self.rare[number].wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            while self.injected[number] < self.instructions * u64::from(rate) / 1_000_000_000 {
+                self.injected[number] += 1;
+                let chance = self.injected[number].wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
                 let Some(line) = self.line_in_use(chance) else { continue };
                 match number {
                     0 => self.protect(line, NaiveChange::MayStore(false)),
@@ -136,46 +140,46 @@ impl Naive {
         }
     }
 
-    /// A data line of a cached page, in the first second-level set that has one.
+    /// A data line of a cached page, from the first non-empty set of the second level, counted from set `from`.
     fn line_in_use(&self, from: u64) -> Option<u64> {
         let sets = self.softvm.l2.bytes / self.lines[1] / self.ways();
         let lines = self.sides[1].lines(1).into_iter().map(|line| line.0);
-        let of_pages =
-            lines.filter(|line| self.kept.iter().any(|(global, _)| *global == line >> 12 << 12));
-        of_pages.min_by_key(|line| ((line / self.lines[1] + sets - from % sets) % sets, *line))
+        let page_lines =
+            lines.filter(|line| self.cached.iter().any(|(global, _)| *global == line >> 12 << 12));
+        page_lines.min_by_key(|line| ((line / self.lines[1] + sets - from % sets) % sets, *line))
     }
 
     fn ways(&self) -> u64 {
         self.softvm.l2.ways.of(self.softvm.l2.bytes / self.lines[1])
     }
 
-    /// A TLB protects whole pages.
+    /// The unit of protection: whole pages in a TLB.
     pub fn protection_bytes(&self) -> u64 {
         if self.tlb.is_some() { 4096 } else { self.softvm.kernel.protection_bytes }
     }
 
-    /// Changes the lines of a line's unit of protection.
+    /// Changes all lines of the unit of protection of a line.
     pub fn protect(&mut self, line: u64, change: NaiveChange) {
         let bytes = self.protection_bytes();
         if bytes == 4096 {
             self.change(line >> 12 << 12, change, "softvm.protection");
             return;
         }
-        let sides = self.kept(line >> 12 << 12).sides;
+        let sides = self.cached(line >> 12 << 12).sides;
         let mut all = Vec::new();
         for side in (0..2).filter(|side| sides[*side]) {
             all.push(self.sides[side].sweep(line / bytes * bytes, bytes, change));
         }
         self.swept("softvm.protection", &all);
-        self.seen = self.sides[1].written.len();
+        self.handled_write_backs = self.sides[1].written.len();
     }
 
-    /// A side whose pages have more lines than its second level is swept as a whole: each line is checked
-    /// once.
+    /// Changes pages. If the pages of a side have more lines than its second level, the side is swept as a whole: each
+    /// line is checked once.
     fn change_all(&mut self, pages: &[(u64, NaiveChange)], component: &'static str) {
         let entries = self.softvm.l2.bytes / self.lines[1];
         let whole = [0, 1].map(|side| {
-            let users = pages.iter().filter(|(page, _)| self.kept(*page).sides[side]);
+            let users = pages.iter().filter(|(page, _)| self.cached(*page).sides[side]);
             users.count() as u64 * (4096 / self.lines[1]) > entries
         });
         for _ in whole.iter().filter(|is_whole| **is_whole) {
@@ -199,9 +203,9 @@ impl Naive {
         component: &'static str,
         are_checked: [bool; 2],
     ) {
-        let kept = self.kept(global).clone();
+        let cached = self.cached(global).clone();
         let mut all = Vec::new();
-        for side in (0..2).filter(|side| kept.sides[*side]) {
+        for side in (0..2).filter(|side| cached.sides[*side]) {
             let [mut l1, mut l2] = self.sides[side].sweep(global, 4096, change);
             if are_checked[side] {
                 (l1[0], l2[0]) = (0, 0);
@@ -211,14 +215,14 @@ impl Naive {
         self.swept(component, &all);
         match change {
             NaiveChange::Drop => {
-                self.kept.retain(|(at, _)| *at != global);
+                self.cached.retain(|(at, _)| *at != global);
             }
             NaiveChange::MayStore(may_store) => {
-                self.kept_mut(global).may_store = may_store;
+                self.cached_mut(global).may_store = may_store;
             }
         }
-        // A sweep knows the frames of its lines.
-        self.seen = self.sides[1].written.len();
+        // A sweep needs no translation for the lines that it writes back.
+        self.handled_write_backs = self.sides[1].written.len();
     }
 
     pub fn swept(&mut self, component: &'static str, all: &[[[u64; 3]; 2]]) {
@@ -236,16 +240,17 @@ impl Naive {
         }
     }
 
-    /// Sweeps lines of the frame at other addresses. Returns whether the line may have store permission.
+    /// Sweeps lines of the same frame at other addresses, and records the page as cached. Returns whether the line may
+    /// have store permission.
     pub fn claim(&mut self, addr: u64, page: (u64, bool), side: usize, stores: bool) -> bool {
         let (frame, may_store) = page;
-        let of = (self.process, addr >> 12);
+        let user = (self.process, addr >> 12);
         let global = self.global(self.process, addr >> 12 << 12);
         let others: Vec<u64> = self
-            .kept
+            .cached
             .iter()
-            .filter(|(other, kept)| {
-                *other != global && kept.frame == frame && (stores || kept.may_store)
+            .filter(|(other, cached)| {
+                *other != global && cached.frame == frame && (stores || cached.may_store)
             })
             .map(|(other, _)| *other)
             .collect();
@@ -257,19 +262,19 @@ impl Naive {
             let change = if stores { NaiveChange::Drop } else { NaiveChange::MayStore(false) };
             self.change(other, change, "softvm.synonyms");
         }
-        if !self.kept.iter().any(|(at, _)| *at == global) {
+        if !self.cached.iter().any(|(at, _)| *at == global) {
             let new = CachedPage { frame, may_store: false, sides: [false; 2], users: Vec::new() };
-            self.kept.push((global, new));
+            self.cached.push((global, new));
         }
-        let alone = self.kept.iter().filter(|(_, kept)| kept.frame == frame).count() == 1;
+        let alone = self.cached.iter().filter(|(_, cached)| cached.frame == frame).count() == 1;
         let may_store = may_store && (stores || alone);
-        let kept = self.kept_mut(global);
-        assert_eq!(kept.frame, frame);
-        if !kept.users.contains(&of) {
-            kept.users.push(of);
+        let cached = self.cached_mut(global);
+        assert_eq!(cached.frame, frame);
+        if !cached.users.contains(&user) {
+            cached.users.push(user);
         }
-        kept.sides[side] = true;
-        kept.may_store |= may_store;
+        cached.sides[side] = true;
+        cached.may_store |= may_store;
         may_store
     }
 }

@@ -11,7 +11,7 @@ use super::Naive;
 pub enum Segment {
     /// A segment of a process.
     Own(ProcessId, u64),
-    /// 256 MiB of a file or of shared memory.
+    /// An aligned part of 256 MiB of a file or of shared memory.
     Shared(u32, u64),
 }
 
@@ -34,7 +34,7 @@ impl Naive {
         Some((object.0, addr.wrapping_sub(origin << 12)))
     }
 
-    /// The frame of a page that its process or another one has faulted in.
+    /// The frame of a page that this or another process has faulted in.
     pub fn frame(&self, process: ProcessId, page: u64) -> u64 {
         let memory = self.os.memory();
         let number = PageNumber::new(page);
@@ -46,7 +46,7 @@ impl Naive {
         frame.expect("it is mapped").raw()
     }
 
-    /// Loads a segment into its register of sixteen.
+    /// Loads a segment into its register, one of sixteen.
     pub fn load_register(&mut self, segment: Segment) {
         let number = match segment {
             Segment::Own(_, number) => number,
@@ -59,7 +59,7 @@ impl Naive {
         }
     }
 
-    /// The global address of an address: segments are numbered in order of first use.
+    /// Translates an address to the global space: segments are numbered in order of first use.
     pub fn global(&mut self, process: ProcessId, addr: u64) -> u64 {
         let (segment, at) = self.place(process, addr);
         let known = self.segments.iter().position(|known| *known == segment);

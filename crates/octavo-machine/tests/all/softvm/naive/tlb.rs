@@ -37,7 +37,7 @@ impl Naive {
         self.tlb.as_mut().expect("the design has one")
     }
 
-    /// The TLB entry of an address.
+    /// Looks the page of an address up; `counts` is whether the look-up is counted.
     pub fn look_up(&mut self, side: usize, global: u64, counts: bool) -> Option<(u64, bool)> {
         let found = self.tlb().programs.look_up(0, &(global >> 12)).copied();
         let component = ["tlb.l1i", "tlb.l1d"][side];
@@ -46,7 +46,7 @@ impl Naive {
         found.map(|(_, frame, may_store)| (frame, may_store))
     }
 
-    /// Whether the TLB holds the page of an address, without a use.
+    /// Whether the TLB holds the page of an address; does not count as a use.
     pub fn has(&mut self, global: u64) -> bool {
         self.tlb().programs.probe(0, &(global >> 12)).is_some()
     }
@@ -69,7 +69,7 @@ impl Naive {
     }
 
     /// Counts the cache outcome of an access that missed the TLB.
-    pub fn count_row(&mut self, side: usize, missed: [bool; 2]) {
+    pub fn count_table1_row(&mut self, side: usize, missed: [bool; 2]) {
         let row = match missed {
             [_, true] => "memory_tlb_miss",
             [true, _] => "l2_hit_tlb_miss",
@@ -82,7 +82,7 @@ impl Naive {
     pub fn access_physical(&mut self, kind: Access, addr: u64, piece: Piece) {
         let side = usize::from(kind != Access::Fetch);
         let stores = kind == Access::Store;
-        let of = (self.process, addr >> 12);
+        let page = (self.process, addr >> 12);
         self.load_register(self.place(self.process, addr).0);
         let global = self.global(self.process, addr);
         let held = self.look_up(side, global, piece.is_first);
@@ -90,7 +90,7 @@ impl Naive {
             Some((frame, may_store)) if may_store || !stores => frame,
             _ => {
                 let (frame, may_store) = self.resolve(kind, addr);
-                self.refill("softvm", side, global, (of, frame, may_store));
+                self.refill("softvm", side, global, (page, frame, may_store));
                 self.count_lines_written();
                 frame
             }
@@ -103,13 +103,13 @@ impl Naive {
             self.count_lines_written();
         }
         if held.is_none() {
-            self.count_row(side, missed);
+            self.count_table1_row(side, missed);
         }
     }
 
     fn count_lines_written(&mut self) {
         let written = self.sides[1].written.len();
-        self.count("softvm.write_back", "lines", (written - self.seen) as u64);
-        self.seen = written;
+        self.count("softvm.write_back", "lines", (written - self.handled_write_backs) as u64);
+        self.handled_write_backs = written;
     }
 }
