@@ -10,11 +10,12 @@
 //!   the index of the level below.
 //!
 //! The page-structure caches are [`CACHES`], ChampSim's own, in place of the machine's. All of them are looked up in
-//! each walk. There are five levels, whatever the machine has.
+//! each walk. There are always five levels, independent of those of the machine.
 //!
-//! Assumptions: the entry of a larger page, which ChampSim does not have beside others, is in a table of the level that a
-//! radix tree would have it on; a walk that ends in a page fault is repeated after it, where ChampSim adds the time of the fault to the
-//! walk; tables above the leaves are kept until their process ends; concurrent walks see one another's fills.
+//! Assumptions: ChampSim has pages of one size only; here the entry of a larger page is in a table of the level at
+//! which a radix tree has it. A walk that ends in a page fault is repeated after the fault; ChampSim adds the time of
+//! the fault to the walk. Tables above the leaves are kept until their process ends. Concurrent walks see one another's
+//! fills.
 
 mod tables;
 

@@ -18,8 +18,8 @@ pub struct DmtSettings {
     pub min_occupancy_percent: u64,
     /// Whether pages of 2 MiB have entry areas of their own.
     pub huge: bool,
-    /// In a guest, whether its entry areas are placed in the host's memory by hypercalls, so that hardware reads them without
-    /// a translation by the host.
+    /// In a guest, whether its entry areas are placed in the host's memory by hypercalls, so that hardware reads them
+    /// without a translation by the host.
     pub paravirtual: bool,
 }
 

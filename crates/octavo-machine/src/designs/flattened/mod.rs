@@ -2,9 +2,9 @@
 //! Single-Access Cache Hits", ASPLOS 2022): radix trees with two levels in one node of 2 MiB, so that a walk reads two
 //! entries, not four.
 //!
-//! - Levels 4 and 3 are *merged* in one node, and so are levels 2 and 1: 262,144 entries in an aligned block of 2 MiB, found
-//!   by 18 bits of the address. A bit of the entry above, and one beside the root's address, says whether a node is
-//!   merged, so that each node is one or the other by itself.
+//! - Levels 4 and 3 are *merged* in one node, and so are levels 2 and 1: 262,144 entries in an aligned block of 2 MiB,
+//!   found by 18 bits of the address. A bit of the entry above, and one beside the root's address, says whether a node
+//!   is merged: each node is merged or not by itself.
 //! - The operating system makes a merged node if memory has a free block for it then, and otherwise two levels of
 //!   nodes. With five levels, level 5 has nodes of its own.
 //! - A page of 2 MiB below a merged node of levels 2 and 1 has 512 equal entries, all of which the operating system writes

@@ -17,8 +17,8 @@
 //! - In a guest, an offset is from guest-virtual to host-physical, so that a prediction hides a two-dimensional walk.
 //!   Guest and host each have CA paging of their own.
 //!
-//! Walks read, fault and fill TLBs as usual, so that TLBs, caches and page tables are those of the conventional design: only
-//! time differs.
+//! Walks read, fault and fill TLBs as usual, so that TLBs, caches and page tables are those of the conventional design:
+//! only time differs.
 //!
 //! **Time.** Where cycles are added up, the walk of a right prediction costs none, as the paper counts, and a wrong
 //! prediction costs its walk and a flush. Out of order, the instruction continues at once, takes a walker, and commits

@@ -1,5 +1,5 @@
-//! Contiguity-aware (CA) paging (Alverti et al., ISCA 2020): pages are allocated at faults, and each takes the frame that
-//! continues its mapping, so that a mapping has one offset between page and frame numbers, or few.
+//! Contiguity-aware (CA) paging (Alverti et al., ISCA 2020): pages are allocated at faults, and each takes the frame
+//! that continues its mapping, so that a mapping has one offset between page and frame numbers, or few.
 //!
 //! - The first fault in a mapping *places* it: by next fit, in a run of free blocks of the largest order that is as
 //!   long as the mapping, or else in the longest run. Nothing is reserved, and the next search begins after the
@@ -8,14 +8,15 @@
 //! - If it is not free, a fault of a huge page places the rest of the mapping again, which adds an offset that holds
 //!   from there on. A mapping has up to 64 offsets; a further one replaces the oldest. A fault of a base page takes any
 //!   frame, unless there are no huge pages: then it places the rest again as well.
-//! - An offset is chosen so that pages and frames have equal alignment. A fault maps 2 MiB where the mapping has room for it
-//!   and nothing there is mapped, as transparent huge pages do.
+//! - An offset is chosen so that pages and frames have equal alignment. A fault maps 2 MiB if the mapping has room for
+//!   it and nothing there is mapped, as transparent huge pages do.
 //! - Page tables take the last free frames of memory, since they would make holes in runs otherwise. Linux has blocks
 //!   of their own for frames that cannot be moved.
 //!
-//! The authors' kernel does so. Where it leaves something open: the frames before an unaligned start of a mapping stay free; a mapping placed
-//! for lack of large blocks takes any frames, and is placed at a later fault; `khugepaged` does not run. A new mapping has no
-//! offsets, nor has memory that `mremap` moves or the child of a fork. Tiers of memory are not bounds to runs. Pages of files are placed as usual.
+//! The authors' kernel works this way. Assumptions where it leaves something open: the frames before an unaligned start
+//! of a mapping stay free; a mapping placed for lack of large blocks takes any frames, and is placed at a later fault;
+//! `khugepaged` does not run; a new mapping has no offsets, nor has memory that `mremap` moves or the child of a fork;
+//! a run may cross tiers of memory; pages of files are placed as usual.
 
 use std::collections::BTreeMap;
 
