@@ -27,7 +27,7 @@ impl Page {
             filter: None,
             has_gaps: false,
             bits: 0,
-            of: leaf.size,
+            whole_size: leaf.size,
             known: 0,
         }
     }
@@ -46,7 +46,7 @@ impl Page {
             filter: Some(perforated.filter),
             has_gaps: false,
             bits: 0,
-            of: PageSize::HUGE,
+            whole_size: PageSize::HUGE,
             known: 0,
         })
     }
@@ -65,7 +65,7 @@ impl Page {
             filter: None,
             has_gaps: true,
             bits: 0,
-            of: PageSize::HUGE,
+            whole_size: PageSize::HUGE,
             known: 0,
         })
     }
@@ -89,7 +89,7 @@ impl Page {
             filter: has_holes.then_some(filter),
             has_gaps: size == PageSize::HUGE && host_page.has_gaps,
             bits: 0,
-            of: size,
+            whole_size: size,
             known: 0,
         }
     }

@@ -26,8 +26,8 @@ pub struct Page {
     pub bits: u32,
     /// Whether this is a guest half; `frame` is then a guest frame.
     pub half: bool,
-    /// The size of the whole page of which this may be a part.
-    pub of: PageSize,
+    /// The size of the whole page, of which this may be a part.
+    pub whole_size: PageSize,
     /// Vector bits known to be set: accessed bits, and dirty bits 16 positions above.
     pub known: u32,
 }
@@ -81,9 +81,9 @@ impl Page {
 
     /// The whole page.
     pub fn whole(&self) -> Page {
-        let first = self.first_base_page() >> self.of.base_shift();
-        let frame = self.frame - (self.first_base_page() - (first << self.of.base_shift()));
-        Page { size: self.of, first, frame, known: 0, ..*self }
+        let first = self.first_base_page() >> self.whole_size.base_shift();
+        let frame = self.frame - (self.first_base_page() - (first << self.whole_size.base_shift()));
+        Page { size: self.whole_size, first, frame, known: 0, ..*self }
     }
 
     /// The base pages in the same aligned group as `page`.

@@ -36,9 +36,9 @@ impl NaiveMachine {
             return;
         }
         let stores = kind == ItemKind::Store;
-        let (own, bits) = (self.own_page(page).of, self.vectors.bits);
+        let (own, bits) = (self.own_page(page).whole_size, self.vectors.bits);
         let entry = self.l1(kind).entry(page);
-        let bytes = entry.as_ref().map_or(own, |entry| entry.of).bytes();
+        let bytes = entry.as_ref().map_or(own, |entry| entry.whole_size).bytes();
         let level_bytes = if bytes < 2 << 20 {
             4096
         } else if bytes < 1 << 30 {
