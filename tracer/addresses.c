@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Addresses as sums, read off the flat IR of a superblock: each as a temporary and a constant. Where two
- * have the same temporary, their distance is always the same.
+ * Addresses as sums: the flat IR of a superblock shows each address as a temporary plus a constant.
+ * Two addresses on the same temporary always have the same distance.
  */
 #include "tracer.h"
 
-/* By temporary of the current superblock. */
+/* By temporary of the current superblock; base IRTemp_INVALID: the superblock does not assign
+   it. */
 static struct address* sums;
 static Int sums_room;
 
 static struct address sum_of(IRTemp temporary)
 {
-   /* One that instrumentation has made is the sum of nothing else. */
+   /* A temporary that instrumentation has added stands for itself. */
    struct address own = {temporary, 0};
    return (Int)temporary < sums_room && sums[temporary].base != IRTemp_INVALID ? sums[temporary]
                                                                                : own;
@@ -31,7 +32,7 @@ static Bool is_sum(const IRExpr* e)
    return e->tag == Iex_Binop && (e->Iex.Binop.op == Iop_Add64 || e->Iex.Binop.op == Iop_Sub64);
 }
 
-/* The value of a temporary. */
+/* The value of a temporary to which the superblock assigns `e`. */
 static struct address value_of(IRTemp temporary, const IRExpr* e)
 {
    struct address own = {temporary, 0};

@@ -23,9 +23,10 @@
 #define NAME_BYTES 240
 /* Smaller mappings are not reported as blocks. */
 #define LEAST_MAPPING (64 * 1024)
-/* How far above the frame of the call under way a return is still taken to have left it. */
+/* A return to at most this far above the frame of the call under way ends the call: it has
+   returned, or was left. */
 #define NEAR_BYTES (1 << 20)
-/* The stack pointer after the return of no call. */
+/* `stack_pointer_after` without a call under way: far from every stack pointer. */
 #define NO_CALL (1ULL << 62)
 
 enum function {
@@ -64,11 +65,11 @@ static const struct {
    {"sdallocx", RELEASE},
 };
 
-/* The same function under the names of one allocator or of the C library's inside. */
+/* Prefixes of internal names of the C library, and of the names of other allocators. */
 static const HChar* const prefixes[] = {"__libc_", "__GI___libc_", "__GI_", "__",
                                         "je_",     "tc_",          "mi_"};
 
-/* Demangled; the parameters that follow do not matter. */
+/* The beginnings of demangled names; further parameters do not matter. */
 static const struct {
    const HChar* begin;
    enum function function;
@@ -99,9 +100,9 @@ struct call {
    Addr stack_pointer;     /* at the entry, where the return address lies */
    Addr return_address;
    SizeT bytes;
-   Addr old;     /* the block to resize, or the place for the address of the new one */
+   Addr old; /* the block to resize, or the place for the address of the new one */
    UInt stack;
-   Bool elsewhere; /* a signal handler runs on another stack */
+   Bool on_other_stack; /* a signal handler runs on another stack */
 };
 
 static UInt frames_wanted;
@@ -129,7 +130,7 @@ static enum function function_named(const HChar* name)
    return NONE;
 }
 
-/* A name cut to NAME_BYTES, without the version of a dynamic symbol. */
+/* Copies a name, cut to NAME_BYTES, without the version of a dynamic symbol. */
 static void copy_name(HChar* to, const HChar* name)
 {
    SizeT i = 0;
@@ -161,8 +162,8 @@ static enum function function_at(Addr entry)
    return found;
 }
 
-/* The core asks with no place for the second answer when it considers going on with a superblock at
-   another address, and does not do so where that is to be redirected. */
+/* The core passes no `is_wrap` when it considers whether a superblock may go on at another address;
+   it may not where that address is redirected. */
 extern Addr __real_vgPlain_redir_do_lookup(Addr original, Bool* is_wrap);
 Addr __wrap_vgPlain_redir_do_lookup(Addr original, Bool* is_wrap);
 Addr __wrap_vgPlain_redir_do_lookup(Addr original, Bool* is_wrap)
@@ -181,7 +182,8 @@ static Word other_stack(const void* a, const void* b)
           || VG_(memcmp)(x->frame, y->frame, x->frames * sizeof *x->frame) != 0;
 }
 
-/* How many frames there are up to `main`, or all: what lies below it is not code of the program's. */
+/* The number of frames up to `main`, or of all: the callers of `main` are not the program's
+   code. */
 static UInt frames_to_main(const struct stack* stack)
 {
    for (UInt i = 0; i < stack->frames; i++)
@@ -190,7 +192,8 @@ static UInt frames_to_main(const struct stack* stack)
    return stack->frames;
 }
 
-/* The function's address first, then a place in each call that led to it, and their functions. */
+/* Writes a stack: the entry of the allocation function, an address in each of its callers, and the
+   names of these functions. */
 static void stack_record(const struct stack* stack)
 {
    const UInt frames = frames_to_main(stack);
@@ -209,7 +212,7 @@ static void stack_record(const struct stack* stack)
    ring_end();
 }
 
-/* The number of a stack, which the stream describes once. */
+/* Returns the number of a stack; a new one is described in the stream first. */
 static UInt number_of(const Addr* frame, UInt frames)
 {
    UWord buffer[(sizeof(struct stack) + MOST_FRAMES * sizeof(Addr)) / sizeof(UWord)];
@@ -246,7 +249,7 @@ static void block_record(const struct block* block, Addr freed, Bool inherited)
    ring_record(OCTAVO_ALLOCATE, 4, payload);
 }
 
-static Bool forget_block(Addr start)
+static Bool drop_block(Addr start)
 {
    struct block* block = VG_(HT_remove)(blocks, start);
    if (block)
@@ -256,7 +259,7 @@ static Bool forget_block(Addr start)
 
 static void release(Addr start)
 {
-   if (forget_block(start)) {
+   if (drop_block(start)) {
       ULong payload[] = {start};
       ring_record(OCTAVO_RELEASE, 1, payload);
    }
@@ -264,15 +267,16 @@ static void release(Addr start)
 
 static void allocated(Addr start, SizeT bytes, UInt stack, Addr old)
 {
-   const Addr freed = old && old != start && forget_block(old) ? old : 0;
-   forget_block(start);
+   const Addr freed = old && old != start && drop_block(old) ? old : 0;
+   drop_block(start);
    struct block* block = VG_(allocEltPA)(block_pool);
    block->start = start;
    block->bytes = bytes ? bytes : 1;
    block->stack = stack;
    VG_(HT_add_node)(blocks, block);
    block_record(block, freed, False);
-   /* Another thread's resize that has moved its block away does not free this one. */
+   /* Another thread's resize may have moved its block away from here: it must not free the new
+      one. */
    for (UInt tid = 0; calls_under_way > 1 && tid < threads_room; tid++)
       if (calls[tid].old == start)
          calls[tid].old = 0;
@@ -299,17 +303,17 @@ static void end_call(struct call* call)
    stack_pointer_after = NO_CALL;
 }
 
-/* Whether a call at this stack pointer comes from the one under way. */
+/* Whether a call at this stack pointer was made within the call under way. */
 static Bool is_within(const struct call* call, Addr stack_pointer, Addr return_address,
                       enum function function)
 {
    if (call->function == NONE)
       return False;
-   if (call->elsewhere)
+   if (call->on_other_stack)
       return True;
    if (stack_pointer == call->stack_pointer)
       return function != call->function && return_address == call->return_address;
-   /* The frame of a call that was left is mostly overwritten. */
+   /* In the frame of a call that was left, the return address has mostly been overwritten. */
    return stack_pointer < call->stack_pointer
           && VG_(am_is_valid_for_client)(call->stack_pointer, sizeof(Addr), VKI_PROT_READ)
           && *(const Addr*)call->stack_pointer == call->return_address;
@@ -354,16 +358,16 @@ static void called(UWord function, UWord first, UWord second, UWord third, UWord
    stack_pointer_after = stack_pointer + sizeof(Addr);
 }
 
-/* Called after a return at or above the frame of the call under way. */
-static void returned(UWord stack_pointer, UWord to, UWord value)
+/* Called after a return at or near above the frame of the call under way. */
+static void returned(UWord stack_pointer, UWord target, UWord value)
 {
    struct call* call = call_of(VG_(get_running_tid)());
    const Bool at_frame = stack_pointer == call->stack_pointer + sizeof(Addr);
-   if (!at_frame && call->elsewhere)
+   if (!at_frame && call->on_other_stack)
       return;
    const struct call ended = *call;
    end_call(call);
-   if (!at_frame || to != ended.return_address)
+   if (!at_frame || target != ended.return_address)
       return;
    switch (ended.function) {
       case ALIGNED_STORED:
@@ -482,5 +486,5 @@ void allocations_thread_ended(ThreadId tid)
 void allocations_signal(ThreadId tid, Bool alternate_stack)
 {
    if (frames_wanted && alternate_stack && call_of(tid)->function != NONE)
-      call_of(tid)->elsewhere = True;
+      call_of(tid)->on_other_stack = True;
 }

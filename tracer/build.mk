@@ -5,16 +5,15 @@
 #   make -f tracer/build.mk [OUT=build/tracer] [WERROR=1]
 #
 # OUT becomes the private VALGRIND_LIB directory: the tool, and beside it links to two files of the
-# installed Valgrind: the library that its core preloads into programs, and suppressions, which
-# only tools with errors of their own read. A makefile of its own because
-# Valgrind may have been installed only a moment ago, by `make setup`, and it is looked for when
-# this file is read.
+# installed Valgrind: the library that its core preloads into programs, and suppressions, which only
+# tools with errors of their own read. This is a makefile of its own because it looks for Valgrind
+# when it is read, and `make setup` may have installed Valgrind only a moment before.
 
 OUT ?= build/tracer
 SRC := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 
 # A packaged Valgrind has a valgrind.pc where pkg-config is installed; otherwise the directories
-# beside the launcher, which covers /usr, /usr/local and a prefix of one's own.
+# beside the launcher, which covers /usr, /usr/local and any other prefix.
 PREFIX := $(patsubst %/bin/,%,$(dir $(realpath $(shell command -v valgrind 2>/dev/null))))
 PKG = $(shell pkg-config --variable=$(1) valgrind 2>/dev/null)
 LIB_DIRS := $(addsuffix /valgrind,$(call PKG,libdir) \
@@ -39,7 +38,7 @@ CPPFLAGS := -DVGA_amd64=1 -DVGO_linux=1 -DVGP_amd64_linux=1 -DVGPV_amd64_linux_v
 
 # 0x58000000 is where Valgrind's own tools sit, clear of the program's text and heap. The wrapped
 # functions are the core's decisions on where mappings go (placement.c), how a program is executed
-# (execution.c), which calls wait (blocking.c) and what becomes of descriptors (descriptors.c), its way
+# (execution.c), which calls wait (blocking.c) and the use of descriptors (descriptors.c), its entry
 # into translations (windows.c), where a superblock may go on (allocations.c), and VEX's checks
 # (checks.c).
 LDFLAGS := -static -no-pie -nodefaultlibs -nostartfiles -u _start -Wl,--build-id=none \
@@ -77,7 +76,7 @@ $(OUT)/obj/%.o: $(SRC)/%.c $(SRC)/build.mk $(OUT)/obj/valgrind
 	$(CC) $(CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
 
 # The tool holds a copy of Valgrind's core, so another Valgrind means another tool. A package's
-# files carry the date of their making, not of their installation: compare, do not trust times.
+# files carry the time of their build, not of their installation, so their contents are compared.
 $(OUT)/obj/valgrind: FORCE
 	@mkdir -p $(@D)
 	@cksum $(ARCHIVES)/libcoregrind-amd64-linux.a | cmp -s - $@ || \

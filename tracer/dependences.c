@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Register dependences, read off the flat IR of a superblock: which earlier instructions of the
- * superblock made the values that an instruction uses, which registers it takes from before the
- * superblock, and which it leaves for after; what it computes, if that takes long; and which of
- * these values are not needed for the addresses of its data.
+ * Register dependences, read off the flat IR of a superblock. For each instruction: the earlier
+ * instructions of the superblock that made the values it uses; the registers that it reads from
+ * before the superblock, and those that it leaves for after; what it computes, if that takes long;
+ * and which of the values its data addresses do not need.
  *
  * The optimiser has already removed most reads and writes of registers inside a superblock, so a
- * value is followed through the temporaries; a plain read of a register makes no value of its own.
- * Nor does the calculation of an address: who uses it again, as the next push does with the stack
- * pointer, uses what it was calculated from. It does not wait for the data at the address.
+ * value is followed through the temporaries. A plain read of a register makes no value of its own,
+ * and neither does the calculation of an address: an instruction that uses the address again, as
+ * the next push uses the stack pointer, depends on the sources of the calculation. So it does not
+ * wait for the data at the address.
  */
 #include "tracer.h"
 #include "libvex_guest_amd64.h"
 
 /* The bits of the register sets: see crates/octavo-types/src/segment.rs. */
 enum { FLAGS = 16, X87 = 17, SEGMENTS = 18, OTHER = 19, VECTORS = 32, REGISTERS = 64 };
-/* A bit of `reads` that is not a register: a value that other instructions use is a vector. */
+/* A bit of `reads` that is no register: the instruction makes a vector that other instructions
+   use. */
 #define VECTOR_VALUE (1ULL << 24)
 
 static UInt register_of(Int offset)
@@ -43,16 +45,16 @@ enum { MOST = 256, WORDS = MOST / 64 };
 
 /* The sources of values: instructions of the superblock, and registers from before it. */
 struct origins {
-   ULong made[WORDS];
+   ULong makers[WORDS];
    ULong reads;
 };
 
-/* The value of a temporary: its sources, the instruction that computed it (-1: none, it is a copy of
-   a register), and whether it is transparent: an address, or another value that an instruction with
-   data calculated without them, so that who uses it uses its sources. */
+/* The value of a temporary: its sources; the instruction that computed it (-1: none, it is a copy
+   of a register); and whether it is transparent, so that its users depend on its sources: an
+   address, or another value that an instruction with data computed without the data. */
 struct value {
-   struct origins from;
-   Int made;
+   struct origins sources;
+   Int maker;
    Bool is_transparent, is_vector;
 };
 
@@ -66,7 +68,7 @@ struct walk {
    Int now;
    /* Used by the current instruction, and used for its addresses. */
    struct origins used, for_addresses;
-   /* Used by the current statement, and whether data that the instruction loaded are among it. */
+   /* Used by the current statement, and whether data that the instruction has loaded are used. */
    struct origins of_statement;
    Bool uses_data;
 };
@@ -74,25 +76,25 @@ struct walk {
 static void add(struct origins* to, const struct origins* from)
 {
    for (Int i = 0; i < WORDS; i++)
-      to->made[i] |= from->made[i];
+      to->makers[i] |= from->makers[i];
    to->reads |= from->reads;
 }
 
 static void add_made(struct origins* to, Int instruction)
 {
-   to->made[instruction / 64] |= 1ULL << (instruction % 64);
+   to->makers[instruction / 64] |= 1ULL << (instruction % 64);
 }
 
 /* The origins of a temporary's value, as the current instruction sees them. */
 static struct origins origins_of(struct walk* w, IRTemp t)
 {
    const struct value* v = &w->temporaries[t];
-   if (v->made < 0 || v->made == w->now || v->is_transparent)
-      return v->from;
+   if (v->maker < 0 || v->maker == w->now || v->is_transparent)
+      return v->sources;
    struct origins one = {{0}, 0};
-   add_made(&one, v->made);
+   add_made(&one, v->maker);
    if (v->is_vector)
-      w->out[v->made].reads |= VECTOR_VALUE;
+      w->out[v->maker].reads |= VECTOR_VALUE;
    return one;
 }
 
@@ -111,7 +113,7 @@ static void use_temporary(struct walk* w, IRTemp t)
    const struct origins from = origins_of(w, t);
    const struct value* v = &w->temporaries[t];
    add(&w->of_statement, &from);
-   w->uses_data |= v->made == w->now && !v->is_transparent;
+   w->uses_data |= v->maker == w->now && !v->is_transparent;
 }
 
 static void use_register(struct walk* w, UInt reg)
@@ -120,8 +122,8 @@ static void use_register(struct walk* w, UInt reg)
    add(&w->of_statement, &from);
 }
 
-/* The codes of what an instruction computes, those that take longer last, and their place in
-   `reads`: see Arithmetic in crates/octavo-types/src/segment.rs. */
+/* Codes of computations, those that take longer last, and the place of a code in `reads`: see
+   Arithmetic in crates/octavo-types/src/segment.rs. */
 enum { MULTIPLY = 1, FLOAT = 2, FLOAT_DIVIDE = 3, DIVIDE = 4, ARITHMETIC_SHIFT = 20 };
 
 static ULong code_of(IROp op)
@@ -170,7 +172,8 @@ static ULong code_of(IROp op)
    }
 }
 
-/* Notes that the instruction now computes this; of several operations the longest counts. */
+/* Records an operation of the current instruction; of several, the one that takes longest
+   counts. */
 static void compute(struct walk* w, IROp op)
 {
    struct dependences* d = &w->out[w->now];
@@ -241,8 +244,8 @@ static void made_now(struct walk* w, IRTemp t, Bool is_of_data)
 {
    if (t != IRTemp_INVALID) {
       struct value* v = &w->temporaries[t];
-      v->from = w->of_statement;
-      v->made = w->now;
+      v->sources = w->of_statement;
+      v->maker = w->now;
       v->is_transparent = !is_of_data && w->has_data[w->now];
    }
 }
@@ -252,8 +255,8 @@ static void assign(struct walk* w, IRTemp t, const IRExpr* e)
    struct value* v = &w->temporaries[t];
    if (e->tag == Iex_Get) {
       UInt reg = register_of(e->Iex.Get.offset);
-      v->from = origins_of_register(w, reg);
-      v->made = w->writers[reg];
+      v->sources = origins_of_register(w, reg);
+      v->maker = w->writers[reg];
       v->is_transparent = False;
    } else if (e->tag == Iex_RdTmp) {
       Bool is_vector = v->is_vector;
@@ -265,43 +268,44 @@ static void assign(struct walk* w, IRTemp t, const IRExpr* e)
    }
 }
 
-/* The only instruction among origins, or -1 if they are others. */
-static Int only_maker(const struct origins* of)
+/* The instruction that is the only origin, or -1 if there are others or none. */
+static Int only_maker(const struct origins* origins)
 {
    Int maker = -1;
    for (Int i = 0; i < WORDS; i++) {
-      if (of->made[i] == 0)
+      if (origins->makers[i] == 0)
          continue;
-      if (maker >= 0 || (of->made[i] & (of->made[i] - 1)) != 0)
+      if (maker >= 0 || (origins->makers[i] & (origins->makers[i] - 1)) != 0)
          return -1;
       maker = 64 * i;
-      for (ULong bits = of->made[i]; bits != 1; bits >>= 1)
+      for (ULong bits = origins->makers[i]; bits != 1; bits >>= 1)
          maker++;
    }
-   return of->reads == 0 ? maker : -1;
+   return origins->reads == 0 ? maker : -1;
 }
 
-static Bool is_of_register(const struct origins* of, UInt reg)
+static Bool is_of_register(const struct origins* origins, UInt reg)
 {
    for (Int i = 0; i < WORDS; i++)
-      if (of->made[i] != 0)
+      if (origins->makers[i] != 0)
          return False;
-   return of->reads == 1ULL << reg;
+   return origins->reads == 1ULL << reg;
 }
 
-/* A register is written by the instruction that made its value, unless another one wrote the
-   register since: then by the current one, which only copies. A register that instructions with
-   data only move by constants, as pushes move the stack pointer, counts as not written. */
+/* A register counts as written by the instruction that made the value. If another instruction has
+   written the register since, it counts as written by the current one, which copies the value. A
+   register to which instructions with data only add constants, as pushes do to the stack pointer,
+   counts as not written. */
 static void put(struct walk* w, UInt reg, const IRExpr* data)
 {
    Int maker = -1;
    if (data->tag == Iex_RdTmp) {
       const struct value* v = &w->temporaries[data->Iex.RdTmp.tmp];
-      maker = v->made;
+      maker = v->maker;
       if (v->is_transparent) {
-         if (w->writers[reg] < 0 && is_of_register(&v->from, reg))
+         if (w->writers[reg] < 0 && is_of_register(&v->sources, reg))
             return;
-         Int before = only_maker(&v->from);
+         Int before = only_maker(&v->sources);
          maker = before >= 0 ? before : maker;
       }
    }
@@ -400,21 +404,22 @@ static Bool is_data(const IRStmt* st)
    }
 }
 
-static Bool is_of_vectors(IRType type)
+static Bool is_vector_type(IRType type)
 {
    switch (type) {
-      case Ity_I1: case Ity_I8: case Ity_I16: case Ity_I32: case Ity_I64: case Ity_I128: return False;
+      case Ity_I1: case Ity_I8: case Ity_I16: case Ity_I32: case Ity_I64: case Ity_I128:
+         return False;
       default: return True;
    }
 }
 
 /* Earlier instructions as distances from the current one. */
-static ULong distances(const struct walk* w, const struct origins* of)
+static ULong distances(const struct walk* w, const struct origins* origins)
 {
    ULong bits = 0;
    for (Int distance = 1; distance <= 64 && distance <= w->now; distance++) {
       Int maker = w->now - distance;
-      if (of->made[maker / 64] >> (maker % 64) & 1)
+      if (origins->makers[maker / 64] >> (maker % 64) & 1)
          bits |= 1ULL << (distance - 1);
    }
    return bits;
@@ -440,15 +445,15 @@ void dependences_of(const IRSB* sb, struct dependences* out, UInt instructions)
    struct walk w = {.out = out, .now = -1};
    w.temporaries = VG_(calloc)("octavo.dependences", temporaries + 1, sizeof(struct value));
    for (UInt i = 0; i < temporaries; i++) {
-      w.temporaries[i].made = -1;
-      w.temporaries[i].is_vector = is_of_vectors(sb->tyenv->types[i]);
+      w.temporaries[i].maker = -1;
+      w.temporaries[i].is_vector = is_vector_type(sb->tyenv->types[i]);
    }
    for (UInt i = 0; i < REGISTERS; i++)
       w.writers[i] = -1;
-   for (Int i = 0, at = -1; i < sb->stmts_used; i++) {
-      at += sb->stmts[i]->tag == Ist_IMark;
-      if (at >= 0)
-         w.has_data[at] |= is_data(sb->stmts[i]);
+   for (Int i = 0, instruction = -1; i < sb->stmts_used; i++) {
+      instruction += sb->stmts[i]->tag == Ist_IMark;
+      if (instruction >= 0)
+         w.has_data[instruction] |= is_data(sb->stmts[i]);
    }
 
    for (Int i = 0; i < sb->stmts_used; i++) {

@@ -3,12 +3,12 @@
  * The tracer's own descriptors, and the limit of open files.
  *
  * Valgrind keeps its descriptors above the program's soft limit of open files and makes that limit
- * the program's hard limit, so that a server that raises its limit fails. Here the descriptors lie
- * far above, the kernel's limit is that of the tracer, and the program's own limit is kept beside
- * it: the program can read and change it as it can natively.
+ * the program's hard limit, so that a server that raises its limit fails. Here the tracer's
+ * descriptors lie far above the program's, and the kernel's limit is the tracer's. The program's
+ * own limit is kept apart, and the program can read and change it as it can natively.
  *
  * The descriptors are inherited by the next image of a process that executes a program, under the
- * same numbers. An image needs no path then to reach the consumer, whatever user it runs as.
+ * same numbers. So an image needs no path to reach the consumer, whatever user it runs as.
  */
 #include "tracer.h"
 #include "pub_tool_xarray.h"
@@ -26,17 +26,18 @@ extern struct {
    Int fd;
 } VG_(log_output_sink);
 
-/* Where the descriptors begin if the kernel allows it: its table of them is 64 Ki entries then. */
+/* Where the tracer's descriptors end if the kernel allows it; the descriptor table has 64 Ki
+   entries then. */
 #define TOP_DESCRIPTOR 65536u
 #define RESERVED_DESCRIPTORS 32u
-/* As many as the core takes for itself at least, where the limit is low. */
+/* The fewest that the core reserves for itself, where the limit is low. */
 #define FEWEST_RESERVED_DESCRIPTORS 12u
 
 #define SESSION_OPTION "--octavo-session="
 #define LOG_OPTION "--log-fd="
 #define FILES_OPTION "--octavo-files="
 
-/* As the program knows it. */
+/* The limit that the program sees. */
 static struct vki_rlimit program_limit;
 static Int session_fd = -1, tool_dir_fd = -1;
 
@@ -83,8 +84,8 @@ static struct vki_rlimit kernel_limit(void)
 
 static void apply_program_limit(void)
 {
-   ULong soft = program_limit.rlim_cur, place = (ULong)VG_(fd_hard_limit);
-   VG_(fd_soft_limit) = (Int)(soft < place ? soft : place);
+   ULong soft = program_limit.rlim_cur, reserved_from = (ULong)VG_(fd_hard_limit);
+   VG_(fd_soft_limit) = (Int)(soft < reserved_from ? soft : reserved_from);
 }
 
 /* Raises the kernel's limit to make room for the descriptors. */
@@ -128,7 +129,7 @@ static Bool may_raise_limits(void)
    return (now.set[0].effective >> sys_resource) & 1;
 }
 
-/* Returns the error that the kernel would, or 0. */
+/* Returns the error that the kernel would return, or 0. */
 static UWord change_program_limit(const struct vki_rlimit* wanted)
 {
    if (wanted->rlim_cur > wanted->rlim_max)
@@ -202,8 +203,8 @@ void __wrap_vgSysWrap_generic_sys_getrlimit_after(ThreadId tid,
 #define __NR_memfd_create 319
 #endif
 
-/* The core keeps two files for the program to read, its command line and auxiliary vector. They
-   are memory, since TMPDIR may name a directory that the program's user cannot write to. */
+/* The core keeps two files for the program to read, its command line and auxiliary vector. Both are
+   kept in memory, since TMPDIR may name a directory that the program's user cannot write to. */
 Int __wrap_vgPlain_mkstemp(const HChar* part_of_name, HChar* fullname);
 Int __wrap_vgPlain_mkstemp(const HChar* part_of_name, HChar* fullname)
 {
@@ -221,7 +222,7 @@ Int __wrap_vgPlain_unlink(const HChar* path)
 
 /* ---- from image to image ---- */
 
-/* Where the inherited directory of the tool lies, as a path. */
+/* The path of the tool's inherited directory, up to the number of its descriptor. */
 #define DIRECTORY_PATH "/proc/self/fd/"
 
 static void set_close_on_exec(Int fd, Bool close)
@@ -232,7 +233,7 @@ static void set_close_on_exec(Int fd, Bool close)
 Int descriptors_adopt(Int inherited_session)
 {
    session_fd = VG_(safe_fd)(inherited_session);
-   /* The core has made a copy of the log's. */
+   /* The core has duplicated the inherited descriptor of the log. */
    const HChar* log = option_value(LOG_OPTION);
    Int inherited_log = log ? (Int)VG_(strtoll10)(log, NULL) : -1;
    if (inherited_log > 2 && inherited_log != VG_(log_output_sink).fd)

@@ -3,7 +3,7 @@
  * Events between instructions: memory, threads, processes, signals, marks.
  *
  * Records are written only where no superblock is under way: after system calls, at thread
- * switches, at client requests. Such a superblock holds its write address in a register.
+ * switches, at client requests. A superblock under way holds the write address in a register.
  */
 #include "tracer.h"
 #include "pub_tool_debuginfo.h"
@@ -14,7 +14,7 @@
 
 static ThreadId running = 1;
 
-/* Whether the program has asked for pages of a size, or its parent had before the fork. */
+/* Whether the program, or its parent before the fork, has given advice on huge pages. */
 static Bool has_advised;
 
 static void advise_record(Addr start, SizeT bytes, ULong advice)
@@ -31,8 +31,8 @@ static void advise_record(Addr start, SizeT bytes, ULong advice)
 #define VKI_PR_SET_THP_DISABLE 41
 #endif
 
-/* Whether the process has switched transparent huge pages off for itself. Each mapping is reported as one
-   that asks for none then. */
+/* Whether the process has switched transparent huge pages off for itself. Each mapping is then
+   reported with MADV_NOHUGEPAGE. */
 static Bool forbids_huge_pages;
 
 static void map_record(Addr start, SizeT bytes, ULong protection, ULong flags,
@@ -56,8 +56,9 @@ static ULong protection_of(const NSegment* seg)
    return (seg->hasR ? 1 : 0) | (seg->hasW ? 2 : 0) | (seg->hasX ? 4 : 0);
 }
 
-/* Ends the part of anonymous memory from `start` to `*end` where the zeroed memory of a file's data ends, which
-   the core keeps in one segment with mappings that begin there. Returns whether the part begins behind it. */
+/* Cuts the part of anonymous memory from `start` to `*end` where the zeroed data (.bss) of a file
+   ends: the core keeps such data in one segment with mappings that begin at its end. Returns
+   whether the part begins at such an end. */
 static Bool cut_zeroed_data(Addr start, Addr* end)
 {
    for (const DebugInfo* file = VG_(next_DebugInfo)(NULL); file; file = VG_(next_DebugInfo)(file)) {
@@ -72,7 +73,7 @@ static Bool cut_zeroed_data(Addr start, Addr* end)
    return False;
 }
 
-/* Describes a mapping of the process as it stands, from `start` to `*end`, or to where another kind of
+/* Describes the part of a mapping from `start` to `*end`, which is lowered to where another kind of
    memory begins. */
 static void map_part(const NSegment* seg, Addr start, Addr* end)
 {
@@ -137,7 +138,7 @@ static void forbid_in_segment(const NSegment* seg)
    advise_record(seg->start, seg->end + 1 - seg->start, MADV_NOHUGEPAGE);
 }
 
-/* prctl(PR_SET_THP_DISABLE): for all memory, or with flags for what is not advised. */
+/* prctl(PR_SET_THP_DISABLE): for all memory, or with flags only for memory without advice. */
 static void switch_huge_pages(Bool off, ULong flags)
 {
    forbids_huge_pages = off && !flags;
@@ -187,13 +188,14 @@ static void heap_moved(Addr end)
    }
 }
 
-/* Which translations check that the code is as it was when they were made; the core's default is those of
-   code outside files (pub_core_options.h). */
+/* Which translations check that their code has not changed since they were made; by default those
+   of code outside files (pub_core_options.h). */
 extern UInt VG_(clo_smc_check);
 #define CHECK_ALL_CODE 2
 
-/* Compilers that keep memory either writable or executable (Erlang's) map a file of memfd_create twice,
-   and write the code through the other mapping. A loader maps text privately, and executable at once. */
+/* Just-in-time compilers that keep memory either writable or executable (Erlang's) map a file of
+   memfd_create twice, and write code through the second mapping. A loader instead maps text
+   privately, and as executable from the start. */
 static void expect_rewriting(ULong protection, Bool may_be_written)
 {
    if ((protection & VKI_PROT_EXEC) && may_be_written)
@@ -208,8 +210,8 @@ static Bool is_of_c_library(Addr at)
    return name && VG_(strncmp)(name, "libc.so.", 8) == 0;
 }
 
-/* Whether the thread is in a call of mmap that the C library has made for its malloc, and not for the stack
-   of a thread. */
+/* Whether the thread is in a call of mmap that the C library has made for its malloc, not for the
+   stack of a thread. */
 static Bool malloc_maps(ThreadId tid, ULong flags)
 {
    Addr frames[2];
@@ -265,7 +267,7 @@ static void exec_record(const HChar* path)
    ring_end();
 }
 
-/* The last words of an image that is about to be replaced. */
+/* Writes the last records of an image that is about to be replaced. */
 static void executing(Addr path, Addr argv)
 {
    HChar text[TRACER_PATH_BYTES];
@@ -277,8 +279,8 @@ static void executing(Addr path, Addr argv)
       copy_text(ring_slot->exec_name, sizeof ring_slot->exec_name, *(const Addr*)argv);
 }
 
-/* Gives an executed program the argv[0] that it was meant to see. Valgrind has put its path there;
-   the name takes the end of the path's place if it is not longer. */
+/* Gives an executed program the argv[0] that its parent passed. Valgrind has put the program's path
+   there; the name overwrites the end of the path if it is not longer. */
 static void restore_name(ThreadId tid)
 {
    const HChar* name = ring_exec_name();
@@ -294,9 +296,9 @@ static void restore_name(ThreadId tid)
    *(HChar**)argv = start;
 }
 
-/* Fills the sixteen random bytes that the kernel gives every image with the same ones each time.
-   Programs read them as addresses' low bits: glibc's strcspn, which the loader calls, looks up up
-   to three bytes after a string's end in a table on its stack. */
+/* Overwrites the sixteen random bytes that the kernel gives every image with fixed ones, since
+   programs make the low bits of addresses from them: glibc's strcspn, which the loader calls, looks
+   up as many as three bytes after a string's end in a table on its stack. */
 static void fix_random_bytes(ThreadId tid)
 {
    static const UWord at_random = 25;
@@ -310,8 +312,8 @@ static void fix_random_bytes(ThreadId tid)
 /* The core does not pass the exit code to tools. */
 static Int exit_code;
 
-/* A program that confines its system calls confines ours. The next one may be the last, so the
-   mode is noted before the call, and taken back if the call fails. */
+/* A program that confines its system calls confines the tracer's, too. The very next call may be
+   fatal, so the mode is set before the program's call, and reset if the call fails. */
 static UInt seccomp_before;
 
 static Bool asks_for_seccomp(UInt number, const UWord* args, UInt* mode)

@@ -2,9 +2,9 @@
  *
  * Programs that a traced process executes: traced where possible, untraced otherwise.
  *
- * The core traces an executed program by executing its launcher with it, and ends the process if
- * that fails. The tool is its own launcher: a launcher only chooses a tool. So it is found out before
- * whether the process, as the user that it is by now, can reach the tool; and whether the program
+ * The core traces an executed program by executing a launcher with it, and ends the process if that
+ * fails. The tool is its own launcher, since a launcher only chooses a tool. Two things are checked
+ * before: whether the process, with its present user, can reach the tool; and whether the program
  * gains privileges by being executed, which the kernel would give to Valgrind instead.
  */
 #include "tracer.h"
@@ -52,8 +52,9 @@ static Bool is_ambient(UInt capability)
    return raw_syscall(__NR_prctl, pr_cap_ambient, is_set, capability, 0, 0, 0) == 1;
 }
 
-/* A process that changed its user may have kept capabilities; the executed one will not have those
-   that open every file, unless they are ambient. Returns what was there. */
+/* Drops the capabilities that open every file, unless they are ambient: a process that has changed
+   its user may still have them, but a program that it executes will not. Returns the capabilities
+   before. */
 static struct capabilities drop_file_capabilities(void)
 {
    static const UInt dac_override = 1, dac_read_search = 2;
@@ -67,7 +68,7 @@ static struct capabilities drop_file_capabilities(void)
    return before;
 }
 
-/* ---- what stands in the way ---- */
+/* ---- obstacles to tracing ---- */
 
 /* Whether the process's effective user may access the file. */
 static Bool may_access(const HChar* path, ULong mode)
@@ -87,7 +88,8 @@ static Bool holds_tool(const HChar* directory)
 }
 
 /* Whether the file's owner, group or capabilities give the process privileges that it does not
-   have. Root has all of them, except those of another user who is to own what it makes. */
+   have. Root has all of them, except that files it makes as another user would belong to that
+   user. */
 static Bool gives_privileges(const HChar* path)
 {
    struct vki_stat file;
@@ -104,7 +106,8 @@ static Bool gives_privileges(const HChar* path)
    return raw_syscall(__NR_getxattr, (ULong)(Addr)path, (ULong)(Addr)capabilities, 0, 0, 0, 0) >= 0;
 }
 
-/* The core refuses what is set-user-ID, set-group-ID or has capabilities where it is to trace. */
+/* Where it traces children, the core refuses every file that is set-user-ID, set-group-ID or has
+   capabilities; here only files that give privileges are refused. */
 extern Int __real_vgPlain_check_executable(Bool* is_setuid, const HChar* path, Bool allow_setuid);
 Int __wrap_vgPlain_check_executable(Bool* is_setuid, const HChar* path, Bool allow_setuid);
 Int __wrap_vgPlain_check_executable(Bool* is_setuid, const HChar* path, Bool allow_setuid)
@@ -118,7 +121,7 @@ Int __wrap_vgPlain_check_executable(Bool* is_setuid, const HChar* path, Bool all
 enum fate { NONE, TRACED, UNTRACED };
 static enum fate fate;
 static const HChar *program, *obstacle;
-/* The tool's directory is out of reach by its path, and reached through the descriptor. */
+/* The tool's directory can be reached only through the descriptor, not by its path. */
 static Bool tool_by_descriptor;
 
 static const HChar* find_obstacle(const HChar* path)
@@ -150,7 +153,8 @@ static void decide_fate(const HChar* path)
    VG_(clo_trace_children) = !obstacle;
 }
 
-/* The core has found that the program can be executed, and does it after this. */
+/* Called once the core has found that the program can be executed, just before it executes the
+   program. */
 static void leave_image(void)
 {
    if (fate == TRACED) {
@@ -176,8 +180,8 @@ void __wrap_vgPlain_nuke_all_threads_except(ThreadId me, UInt reason)
    __real_vgPlain_nuke_all_threads_except(me, reason);
 }
 
-/* The core passes the tool's directory to the next image through its environment, and the name of
-   the launcher, which the core wants to know, is passed beside it. */
+/* The core passes the tool's directory to the next image in its environment. The name of the
+   launcher, which the next image's core reads, is added. */
 extern void __real_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HChar* value);
 void __wrap_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HChar* value);
 void __wrap_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HChar* value)
@@ -191,9 +195,10 @@ void __wrap_vgPlain_env_setenv(HChar*** environment, const HChar* name, const HC
 
 /* ---- the system calls ---- */
 
-/* A program that executes /proc/self/exe means itself, but that file is Valgrind's tool: it gets
-   the path instead, written where nothing lives, below the red zone of its stack. Done in the
-   core's own wrapper, since a tool's sees only copies of the arguments. */
+/* A program that executes /proc/self/exe means itself, but that file is Valgrind's tool. So the
+   call gets the program's path instead, written to unused memory below the red zone of the stack.
+   This is done in the core's own wrapper, since a tool's wrapper sees only copies of the
+   arguments. */
 static void name_own_program(ThreadId tid, UWord* path_argument)
 {
    static const HChar own[] = "/proc/self/exe";
@@ -216,7 +221,7 @@ SYSCALL_WRAPPER(generic_sys_execve_before)
    copy_text(path, sizeof path, arguments->arg[0]);
    decide_fate(path);
    __real_vgSysWrap_generic_sys_execve_before(tid, layout, arguments, status, flags);
-   /* It has failed. */
+   /* The call returns only if it has failed. */
    fate = NONE;
    VG_(clo_trace_children) = trace_children;
 }

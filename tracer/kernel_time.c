@@ -2,22 +2,23 @@
  *
  * An estimate of the processor time that the program's system calls take in the kernel.
  *
- * The clock of the thread, which stands still while it waits, is read before and after a call; what the
- * core does around a call is taken off. Reading the clock takes as long as a cheap call: after the first
- * calls only some are measured, and stand for the others.
+ * The clock of the thread, which stands still while the thread waits, is read before and after a
+ * call; the time of the core's own work around a call is subtracted. Reading the clock takes as
+ * long as a cheap call, so after the first calls only a sample is measured and weighted.
  */
 #include "tracer.h"
 
 /* CLOCK_THREAD_CPUTIME_ID of clock_gettime. */
 #define THREAD_CPU_CLOCK 3
-/* As many as the core has by default. */
+/* The core's default limit. */
 #define MOST_THREADS 500
-/* So many calls of a thread are all measured; then one of so many, a prime number, so that calls that repeat in
-   turn are measured alike. */
+/* The first ALL_MEASURED calls of a thread are all measured, then one in MEASURED_OF: a prime
+   number, so that calls that repeat in turn are measured equally often. */
 #define ALL_MEASURED 4096
 #define MEASURED_OF 17
-/* The time that the core adds to a call that may wait (locks, masks of signals, checks of arguments), in
-   readings of the clock. On a Zen 5, calls to read, send and receive took 2.2 us longer each, a reading 0.35 us. */
+/* The time that the core adds to a call that may wait (locks, signal masks, checks of arguments),
+   in readings of the clock. On a Zen 5, each call to read, send or receive took 2.2 us longer, and
+   a reading took 0.35 us. */
 #define CORE_IN_READINGS 6
 #define ROUNDS 32
 
@@ -35,7 +36,7 @@ static ULong thread_time(void)
    return (ULong)now.tv_sec * 1000000000UL + (ULong)now.tv_nsec;
 }
 
-/* How many calls one stands for; 0: it is not measured. */
+/* How many calls the one of this number stands for; 0: it is not measured. */
 static ULong weight(ULong number)
 {
    if (number < ALL_MEASURED)
@@ -56,8 +57,9 @@ void kernel_time_init(void)
    core_nanoseconds = CORE_IN_READINGS * least;
 }
 
-/* Calls that programs make natively without the kernel, in its vDSO, which the core hides; and those in which
-   the core reads the symbols of a library, which takes far longer than the kernel. */
+/* Calls that natively run in the vDSO, which the core hides, and take no time in the kernel; and
+   calls during which the core reads the symbols of a library, which takes far longer than the
+   kernel does. */
 static Bool is_left_out(UInt number)
 {
    switch (number) {
@@ -83,12 +85,12 @@ void kernel_time_after(ThreadId tid, UInt number)
 {
    if (tid >= MOST_THREADS || is_left_out(number))
       return;
-   const ULong began = thread[tid].began, of = weight(thread[tid].calls++);
+   const ULong began = thread[tid].began, stands_for = weight(thread[tid].calls++);
    /* The call, or one of another thread meanwhile, may have set a filter. */
    if (!began || ring_slot->seccomp)
       return;
    const ULong now = thread_time(), least = began + core_nanoseconds;
    /* The clock of a forked child begins again. */
    if (now > least)
-      ring_slot->kernel_nanoseconds += of * (now - least);
+      ring_slot->kernel_nanoseconds += stands_for * (now - least);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Octavo's tracer, a Valgrind tool: the way in.
+ * Octavo's tracer, a Valgrind tool: options and initialisation.
  */
 #include "tracer.h"
 #include "pub_tool_clreq.h"

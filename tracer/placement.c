@@ -46,16 +46,16 @@ const NSegment* __wrap_vgPlain_am_extend_into_adjacent_reservation_client(Addr a
 #define MINIMUM_STACK_GAP (128 * MIB)
 #define STACK_GUARD_GAP MIB
 
-/* Here. */
+/* Under Valgrind. */
 #define HEAP_START (8 * GIB)
 #define HEAP_BYTES (16 * GIB)
 #define MMAP_START (HEAP_START + HEAP_BYTES)
 #define MMAP_END (64 * GIB)
-#define PIE_BASE 0x108000ULL /* where the core's ELF loader puts them */
+#define PIE_BASE 0x108000ULL /* where the core's ELF loader puts position-independent programs */
 /* The stack ends some 16 MiB below Valgrind's last address and is given 1 GiB at most. */
 #define STACK_AREA_END 0x2000000000ULL
 #define STACK_AREA (STACK_AREA_END - GIB - 32 * MIB)
-#define TRACER_TEXT 0x58000000ULL /* where this tool is linked to sit */
+#define TRACER_TEXT 0x58000000ULL /* where this tool is linked (build.mk) */
 
 static Addr heap_start;
 /* The top of the mmap area, and the vdso's hole in it, which the core does not map. */
@@ -88,7 +88,7 @@ static SizeT read_file(const HChar* path, HChar* buffer, SizeT room)
    return used;
 }
 
-/* The kernel's own pages, [vvar] up to [vdso], as they lie in this very process. */
+/* The bytes of the kernel's own pages, [vvar] up to [vdso], in this process. */
 static SizeT measure_vdso(void)
 {
    static HChar maps[64 * 1024];
@@ -114,8 +114,8 @@ static SizeT measure_vdso(void)
       high = stop;
       saw_vdso |= vdso;
    }
-   /* The core unmaps the vdso when it sets up the program's stack: two pages in every kernel of
-      the last years. */
+   /* The core unmaps the vdso when it sets up the program's stack: two pages in every recent
+      kernel. */
    return high - low + (saw_vdso ? 0 : 2 * VKI_PAGE_SIZE);
 }
 
@@ -280,7 +280,8 @@ static Addr place(SizeT bytes)
 
 void placement_syscall(UInt number, const UWord* args)
 {
-   pending_number = number == __NR_mmap || number == __NR_mremap || number == __NR_shmat ? number : 0;
+   pending_number =
+      number == __NR_mmap || number == __NR_mremap || number == __NR_shmat ? number : 0;
    pending_flags = number == __NR_mmap    ? args[3]
                    : number == __NR_shmat ? VKI_MAP_SHARED | sharing_pages_of(args[0])
                                           : 0;
@@ -289,7 +290,8 @@ void placement_syscall(UInt number, const UWord* args)
       number == __NR_mmap && !(pending_flags & VKI_MAP_ANONYMOUS) ? args[5] : 0;
 }
 
-/* A message for the consumer, of the first mapping alone: a program may ask for less and less. */
+/* A message for the consumer, at the first failure only: a program may ask again for less and
+   less. */
 static void report_lack_of_room(SizeT bytes)
 {
    static Bool reported;
@@ -322,7 +324,7 @@ Addr __wrap_vgPlain_am_get_advisory(const MapRequest* req, Bool for_client, Bool
 Addr __wrap_vgPlain_am_get_advisory_client_simple(Addr start, SizeT len, Bool* ok)
 {
    if (start == 0) {
-      /* While the program is loaded, only the brk heap is asked for in this way. */
+      /* While the program is being loaded, the core asks only for the brk heap in this way. */
       Addr placed = ring_slot ? place(len) : HEAP_START;
       if (placed) {
          *ok = True;
@@ -332,9 +334,9 @@ Addr __wrap_vgPlain_am_get_advisory_client_simple(Addr start, SizeT len, Bool* o
    return __real_vgPlain_am_get_advisory_client_simple(start, len, ok);
 }
 
-/* The core reserves 8 MiB for the brk heap; a native heap grows on. It asks for them behind the image
-   first, which works where the image ends above the core's lowest address (64 MiB): refused, so that
-   the heap of every program starts in one place. */
+/* The core reserves 8 MiB for the brk heap; a native heap grows further. The core first asks for
+   room behind the image, which it gets where the image ends above the core's lowest address (64
+   MiB). This request is refused, so that the heap of every program starts at the same address. */
 Bool __wrap_vgPlain_am_create_reservation(Addr start, SizeT length, ShrinkMode mode, SSizeT extra)
 {
    if (mode == SmLower && !heap_start) {
@@ -411,7 +413,7 @@ static void find_image(Addr* image_start, Addr* image_end, Addr* stack_end)
    }
 }
 
-/* Looked up while the program's own image is all that lies there. */
+/* Looked up at the first call, while only the program's own image lies below the tracer's. */
 const HChar* placement_program(void)
 {
    static HChar program[TRACER_PATH_BYTES];

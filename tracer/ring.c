@@ -33,9 +33,9 @@ Long raw_syscall(ULong number, ULong a, ULong b, ULong c, ULong d, ULong e, ULon
    return result;
 }
 
-static void fail(const HChar* what)
+static void fail(const HChar* message)
 {
-   VG_(umsg)("octavo tracer: %s\n", what);
+   VG_(umsg)("octavo tracer: %s\n", message);
    VG_(exit)(125);
 }
 
@@ -75,7 +75,7 @@ static void begin_draft(void)
       ring_slot->draft_address + OCTAVO_CHUNK_BYTES - 8 * OCTAVO_SLACK_WORDS;
 }
 
-/* The mode that this process and its children live under. */
+/* The seccomp mode of this process, which its children inherit. */
 static UInt seccomp_mode;
 
 UInt ring_set_seccomp(UInt mode)
@@ -96,9 +96,9 @@ static void reset_slot(UInt parent_stream)
    begin_draft();
 }
 
-/* Locks the slot's byte of the session file for this image's life: the consumer learns from it who
-   holds the slot. Death gives it up, and so does the next image when it adopts the session's
-   descriptor; a forked child does not inherit it. */
+/* Locks the slot's byte of the session file for this image's life: the lock shows the consumer
+   which process holds the slot. The lock ends when the process dies, and when the next image adopts
+   the session's descriptor; a forked child does not inherit it. */
 static void hold_slot(Int slot)
 {
    struct vki_flock lock = {.l_type = VKI_F_WRLCK, .l_whence = VKI_SEEK_SET, .l_start = 1 + slot,
@@ -115,8 +115,8 @@ static void announce_slot(Int slot)
 
 static HChar exec_name[OCTAVO_EXEC_NAME_BYTES];
 
-/* Looks for the last image of this process among the open slots: its slot is given back only once
-   the consumer has read it and seen this image's. Takes over what outlasts it. */
+/* Looks for the last image of this process among the open slots: its slot is freed only once the
+   consumer has read it and seen this image's slot. Takes over the state that outlasts an image. */
 static void find_last_image(void)
 {
    UInt pid = (UInt)VG_(getpid)(), latest = 0;
@@ -198,12 +198,12 @@ static void check_consumer(void)
       raw_syscall(__NR_fcntl, (ULong)session_fd, VKI_F_GETLK, (ULong)(Addr)&lock, 0, 0, 0);
    if (asked == 0 && lock.l_type == VKI_F_UNLCK) {
       raw_syscall(__NR_kill, (ULong)VG_(getpid)(), VKI_SIGKILL, 0, 0, 0, 0);
-      /* The first process of a PID namespace does not die of that. */
+      /* The signal does not kill the first process of a PID namespace. */
       raw_syscall(__NR_exit_group, 128 + VKI_SIGKILL, 0, 0, 0, 0, 0);
    }
 }
 
-/* Copies words to where the consumer reads them. The lines are asked for ahead, many at once. */
+/* Copies words to where the consumer reads them. The cache lines are prefetched, many at once. */
 static void copy_words(ULong* to, const ULong* from, UInt words)
 {
    enum { LINE = 8, AHEAD = 16 * LINE };
@@ -214,20 +214,21 @@ static void copy_words(ULong* to, const ULong* from, UInt words)
    }
 }
 
-/* How many chunks the consumer still has to read of those before chunk `index`. */
+/* The number of chunks before chunk `index` that the consumer has not read yet. */
 static ULong chunks_behind(ULong index)
 {
    return index - __atomic_load_n(&ring_slot->chunks_consumed, __ATOMIC_ACQUIRE);
 }
 
-/* The ring is full: sleeps until half of it is read. A consumer that cannot keep up would have us wait
-   for each chunk, and a core that waits is lost to the consumer's other threads. */
+/* The ring is full: sleeps until half of it is read. With a consumer that cannot keep up, the
+   tracer would otherwise wait for each single chunk, on a processor that the consumer's other
+   threads need. */
 static void wait_for_consumer(ULong index)
 {
    struct vki_timespec nap = {0, 50 * 1000};
    ULong enough = OCTAVO_CHUNKS / 2;
    if (ring_slot->seccomp) {
-      /* A system call may kill it: it first waits for a single chunk without one. */
+      /* A system call may kill the process: it first spins until a single chunk is free. */
       enough = OCTAVO_CHUNKS - 1;
       for (UInt i = 0; i < 4096 && chunks_behind(index) > enough; i++)
          __builtin_ia32_pause();
@@ -285,7 +286,8 @@ void ring_text(const HChar* text)
 
 void ring_end(void)
 {
-   /* The payload before the address: the consumer of an idle program reads up to there. */
+   /* The payload is stored before the address: the consumer of an idle program reads up to the
+      address. */
    __atomic_store_n(&ring_slot->write_address,
                     ring_slot->write_address + 8 * (1 + (ULong)(UInt)*record_header),
                     __ATOMIC_RELEASE);

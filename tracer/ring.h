@@ -21,8 +21,9 @@
  *
  * Liveness is shown by locks on the file, which the kernel releases when their holder dies and
  * which mean the same in every PID namespace: the consumer holds byte 0 while it reads, and the
- * process of slot N holds byte 1 + N while its image lasts. The open file that the consumer hands to
- * the program, which all traced processes share, holds byte 1 + SLOTS as long as one of them lives.
+ * process of slot N holds byte 1 + N while its image lasts. The open file that the consumer hands
+ * to the program, which all traced processes share, holds byte 1 + SLOTS as long as one of them
+ * lives.
  *
  * No record and no execution straddles a chunk. `write_address`, in the draft, always points past
  * the last whole item, so that what a killed process wrote is not lost. A consumer that reads the
@@ -60,7 +61,8 @@ struct octavo_session {
    uint32_t untraced;
    uint32_t reserved[2];
    uint32_t slot_state[OCTAVO_SLOTS];
-   /* Windows by instructions: so many are traced, so many are not, and so on; 0 traced: all are. */
+   /* Windows by instructions: the first number is traced, the second is not, and so on. 0 traced:
+      there are no such windows. */
    uint64_t window_instructions, gap_instructions;
    /* Written by the consumer now and then: milliseconds since the first process began. */
    uint64_t elapsed_milliseconds;
@@ -79,20 +81,22 @@ struct octavo_slot {
    /* The signal that the process is about to die of, or 0. */
    uint32_t fatal_signal;
    uint32_t chunk_words[OCTAVO_CHUNKS];
-   /* The mode of seccomp that the process has asked for (1 strict, 2 filter), or 0: it confines the
-      tracer's own system calls as well. */
+   /* The mode of seccomp that the process has asked for (1 strict, 2 filter), or 0. The mode
+      confines the tracer's own system calls as well. */
    uint32_t seccomp;
    uint32_t reserved;
-   /* Instructions executed by this image and those that it comes from, where windows go by them. */
+   /* Instructions executed by this image and the images that it comes from; counted where windows
+      go by instructions. */
    uint64_t instructions;
-   /* Processor time of the image's system calls in the kernel, where it is traced (kernel_time.c). */
+   /* Processor time of the image's system calls in the kernel, where it is traced
+      (kernel_time.c). */
    uint64_t kernel_nanoseconds;
    uint8_t pad[256 - 72 - 4 * OCTAVO_CHUNKS];
    /* Written by the consumer, on a line of its own. */
    uint64_t chunks_consumed;
    uint8_t more_pad[256 - 8];
-   /* By the traced process before an exec: the argv[0] that the new image is to see. Valgrind
-      would show it the path. Empty: leave it. */
+   /* Written by the traced process before an exec: the argv[0] for the new image, where Valgrind
+      puts the path. Empty: the path stays. */
    char exec_name[OCTAVO_EXEC_NAME_BYTES];
 };
 
@@ -104,13 +108,13 @@ struct octavo_slot {
 
 /* Payloads, in words. A text is its length in bytes and then its bytes, padded to whole words. */
 enum octavo_record {
-   /* id | items << 32, instructions; then per item a word (bits 0-1 the kind: 0 fetch, 1 load,
-      2 store, 3 modify; bit 2 guarded; bit 3 atomic; bit 4 joined; bits 16-31 bytes; bits 32-47
+   /* id | items << 32, instructions; then per item a word (bits 0-1 the kind: 0 fetch, 1 load, 2
+      store, 3 modify; bit 2 guarded; bit 3 atomic; bit 4 joined; bits 16-31 bytes; bits 32-47
       offset), a fetch followed by its address; then per instruction three words: producers, reads,
-      writes; and with OCTAVO_HAS_LATE in its reads two more: those of its producers and of its reads
-      that are not needed for addresses. A data item that is not joined begins an address group, a
-      joined one is in the group of the data item before; its address is `offset` bytes above the
-      group's. */
+      writes; and with OCTAVO_HAS_LATE in its reads two more: those of its producers and of its
+      reads that are not needed for addresses. A data item that is not joined begins an address
+      group, a joined one is in the group of the data item before; its address is `offset` bytes
+      above the group's. */
    OCTAVO_DEFINE = 1,
    /* struct octavo_layout, then the text of the executable's path. */
    OCTAVO_START = 2,
@@ -141,8 +145,8 @@ enum octavo_record {
    OCTAVO_EXIT = 15,
    /* 16 is in trace files only. */
    /* A window begins or ends: instructions of this image so far, or OCTAVO_UNKNOWN; milliseconds
-      since the first process began, or OCTAVO_UNKNOWN. Until the first of them all is traced. The end of an
-      image outside windows is the end of a window once more. */
+      since the first process began, or OCTAVO_UNKNOWN. Everything before the first of these records
+      is traced. An image that ends outside windows writes OCTAVO_WINDOW_END once more. */
    OCTAVO_WINDOW_BEGIN = 17,
    OCTAVO_WINDOW_END = 18,
    /* number, frames, the address of each frame, the text of each frame's function (empty: unknown).
@@ -170,15 +174,15 @@ enum octavo_source {
    OCTAVO_SHARED = 4,
 };
 
-/* Where the parts of the address space were put, and where Linux would have put them: an address
-   in [start, end) becomes address + delta (modulo 2^64). Ranges are sorted and disjoint; any other
-   address stays. Bits 0-63 of `delta` are two's complement. */
+/* Where the parts of the address space were put, and where Linux would have put them: an address in
+   [start, end) becomes address + delta (modulo 2^64). Ranges are sorted and disjoint; any other
+   address stays. `delta` is in two's complement. */
 #define OCTAVO_LAYOUT_RANGES 4
 struct octavo_layout {
    struct {
       uint64_t start, end, delta;
    } range[OCTAVO_LAYOUT_RANGES];
-   /* The most that the main stack may grow to, as traced. */
+   /* The range that the main stack may grow into, as traced. */
    uint64_t stack_start, stack_end;
 };
 

@@ -19,9 +19,9 @@ enum item_kind { FETCH = 0, LOAD = 1, STORE = 2, MODIFY = 3 };
 #define SIZE_MASK 0xffffu
 #define OFFSET_SHIFT 32
 
-/* The most that an address group reaches over. One that spans two pages is taken apart by a consumer that
-   goes by pages, and a wide group spans two more often. Measured on bzip2, sqlite, gzip and perl: 64 bytes make
-   up to 7% more words, 4096 bytes at most 1% fewer. */
+/* The longest address group. A page-level consumer takes a group that spans two pages apart, and a
+   wide group does so more often. Measured on bzip2, sqlite, gzip and perl: a limit of 64 bytes
+   makes up to 7% more words, and one of 4096 bytes at most 1% fewer. */
 #define MAX_GROUP_BYTES 128u
 
 /* A superblock has at most some sixty instructions, and an instruction a few items. */
@@ -52,10 +52,10 @@ static struct {
    /* The current segment. */
    UInt first_instruction, instructions, items, address_groups;
    ULong item[MAX_ITEMS]; /* as in a definition; data of the current group without its offset */
-   /* A fetch's address; of data, the constant that its address is a temporary plus. */
+   /* Of a fetch, its address; of data, the constant part of its address. */
    ULong address[MAX_ITEMS];
-   /* The current address group: its lowest address, as an atom (NULL: there is no group) and as a sum, and
-      how many bytes it reaches over. */
+   /* The current address group: its lowest address, as an atom (NULL: there is no group) and as a
+      sum, and its length in bytes. */
    struct {
       const IRExpr* lowest;
       struct address start;
@@ -208,12 +208,12 @@ static void end_group(void)
    sb.group.lowest = NULL;
 }
 
-/* Puts the bytes at an address into the current group, if they can be in it; returns whether they can. */
+/* Adds the bytes at an address to the current group if they fit; returns whether they do. */
 static Bool joins_group(const IRExpr* atom, struct address at, UInt bytes)
 {
    if (!sb.group.lowest || at.base != sb.group.start.base)
       return False;
-   /* Modulo 2^64: one of the two is small where they are near. */
+   /* Modulo 2^64: one of the two distances is small if the addresses are near. */
    ULong above = at.offset - sb.group.start.offset, below = -above;
    if (above < MAX_GROUP_BYTES && above + bytes <= MAX_GROUP_BYTES) {
       if (sb.group.bytes < above + bytes)
@@ -228,7 +228,7 @@ static Bool joins_group(const IRExpr* atom, struct address at, UInt bytes)
    return True;
 }
 
-/* Writes the segment's number and publishes it: just before an exit. */
+/* Writes the segment's number and publishes the segment, just before an exit. */
 static void end_segment(void)
 {
    if (sb.items == 0)
@@ -264,7 +264,7 @@ static Bool same_atom(const IRExpr* a, const IRExpr* b)
    return eqIRAtom((IRExpr*)a, (IRExpr*)b);
 }
 
-/* A data reference at `addr`; with a guard, one that may not happen: its word is then 0. A store
+/* Adds a data reference at `addr`. One with a guard may not happen: its word is then 0. A store
    right after the load of the same bytes turns that item into a modify, as in
    `add %rax, (%rbx)`. */
 static void add_data(enum item_kind kind, UInt flags, IRExpr* addr, UInt bytes, IRExpr* guard)

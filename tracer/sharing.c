@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Which mappings processes share, and which are of hugetlbfs, by /proc/self/maps. The core keeps
- * anonymous memory of all kinds in one segment, so the segments of a forked child do not show which of
- * its memory is shared with the parent. The advice on pages that a child inherits, by /proc/self/smaps,
- * which takes longer to read. And which System V shared memory a program asked huge pages for.
+ * Properties of memory that the core does not report. Which mappings processes share, and which are
+ * of hugetlbfs, is read from /proc/self/maps: the core keeps anonymous memory of all kinds in one
+ * segment, so the segments of a forked child do not show which of its memory it shares with the
+ * parent. The advice on pages that a child inherits is read from /proc/self/smaps, which takes
+ * longer. System V shared memory for which the program asked huge pages is noted at its system
+ * calls.
  */
 #include "tracer.h"
 
@@ -26,7 +28,8 @@ static void add(Addr start, Addr end, ULong flags)
    known[count++] = (struct range){start, end, flags};
 }
 
-/* The range of a line "start-end rwxs … path", in hexadecimal; the rest of it, or NULL of another line. */
+/* Reads the range of a line "start-end rwxs … path", in hexadecimal. Returns the rest of the line,
+   or NULL if it has no range. */
 static const HChar* read_range(const HChar* line, Addr* start, Addr* end)
 {
    HChar* rest;
@@ -38,7 +41,7 @@ static const HChar* read_range(const HChar* line, Addr* start, Addr* end)
    return rest;
 }
 
-/* A line of maps; `s` means shared. */
+/* Reads a line of maps; `s` means shared. */
 static void read_mapping(const HChar* line)
 {
    Addr start, end;
@@ -52,13 +55,13 @@ static void read_mapping(const HChar* line)
       add(start, end, flags);
 }
 
-/* Calls `read_line` for each line of a file; of a long one, for the first part. */
+/* Calls `read_line` for each line of a file, or for the first part of a long line. */
 static void read_lines(const HChar* path, void (*read_line)(const HChar* line))
 {
    HChar text[4096];
    UInt kept = 0;
    Bool skipping = False;
-   /* A filter that forbids to open files would end the process. */
+   /* A filter that forbids opening files would end the process. */
    if (ring_slot->seccomp)
       return;
    Long fd = raw_syscall(__NR_open, (ULong)(Addr)path, VKI_O_RDONLY, 0, 0, 0, 0);
@@ -97,7 +100,8 @@ void sharing_read(void)
 
 static void (*use_advice)(Addr start, SizeT bytes, ULong advice);
 
-/* A line of smaps: the first one of a mapping, or another, of which "VmFlags: …" has two letters for each flag. */
+/* Reads a line of smaps: the first line of a mapping, or one of the lines after it, of which
+   "VmFlags: …" has two letters for each flag. */
 static void read_advice(const HChar* line)
 {
    static Addr start, end;
@@ -115,15 +119,15 @@ void sharing_read_advice(void (*use)(Addr start, SizeT bytes, ULong advice))
    read_lines("/proc/self/smaps", read_advice);
 }
 
-ULong sharing_at(Addr at, Addr* until)
+ULong sharing_at(Addr addr, Addr* end)
 {
-   for (UInt i = 0; i < count && known[i].start < *until; i++) {
-      if (at < known[i].start) {
-         *until = known[i].start;
+   for (UInt i = 0; i < count && known[i].start < *end; i++) {
+      if (addr < known[i].start) {
+         *end = known[i].start;
          return 0;
       }
-      if (at < known[i].end) {
-         *until = known[i].end < *until ? known[i].end : *until;
+      if (addr < known[i].end) {
+         *end = known[i].end < *end ? known[i].end : *end;
          return known[i].flags;
       }
    }
@@ -132,8 +136,9 @@ ULong sharing_at(Addr at, Addr* until)
 
 /* ---- System V shared memory ---- */
 
-/* The core takes SHM_HUGETLB out of a program's request, so that the mapping itself does not show it.
-   A segment that another program has made is known only if this one asks for huge pages, too. */
+/* The core removes SHM_HUGETLB from a program's request, so the mapping does not show it. The pages
+   of a segment that another program has made are known only if this program asks for huge pages,
+   too. */
 struct pair {
    ULong key, value;
 };
@@ -143,8 +148,8 @@ struct pairs {
    UInt count;
 };
 
-/* The pages asked for, as flags of mmap, by the segment's identifier; the identifiers of the segments
-   attached, by address. */
+/* The pages asked for, as flags of mmap, by the segment's identifier; the identifiers of the
+   segments attached, by address. */
 static struct pairs pages_of_segment, segment_at;
 
 static struct pair* find(const struct pairs* pairs, ULong key)
@@ -168,7 +173,7 @@ static void set(struct pairs* pairs, ULong key, ULong value)
 
 void sharing_made(ULong segment, ULong flags)
 {
-   /* The binary logarithm of the page size is in the same bits in both. */
+   /* The flags of shmget and mmap have the binary logarithm of the page size in the same bits. */
    if (flags & VKI_SHM_HUGETLB)
       set(&pages_of_segment, segment, OCTAVO_MAP_HUGETLB | (flags & OCTAVO_MAP_HUGE_MASK));
 }

@@ -29,10 +29,10 @@
 
 /* ---- ring.c ---- */
 
-/* Maps the session file, inherited as descriptor `fd`, and claims a slot; an unusable one ends the
-   process with a sentence in the log. */
+/* Maps the session file, inherited as descriptor `fd`, and claims a slot; an unusable session ends
+   the process with a message in the log. */
 void ring_open(Int fd);
-/* Notes the mode of seccomp that the process lives under from now on; returns the one before. */
+/* Sets the seccomp mode that holds for the process from now on; returns the mode before. */
 UInt ring_set_seccomp(UInt mode);
 /* Counts a process that runs on untraced. */
 void ring_count_untraced(void);
@@ -72,33 +72,37 @@ void segments_redefine(void);
 /* ---- windows.c ---- */
 
 void windows_init(void);
-/* Whether what executes is traced now. */
+/* Whether execution is traced now. */
 Bool windows_on(void);
 /* Whether instructions are counted, also outside windows. */
 Bool windows_count(void);
-/* Adds to the superblock: so many more instructions have executed. */
+/* Adds code to the superblock that counts `instructions` more. */
 void windows_count_instructions(IRSB* out, UInt instructions);
-/* A superblock that is not traced, and begins at `entry`. */
+/* Instruments a superblock that is not traced, and begins at `entry`. */
 IRSB* windows_instrument(IRSB* in, Addr entry);
-/* Instructions executed by this image and those that it comes from. */
+/* Instructions executed by this image and the images that it comes from. */
 ULong windows_instructions(void);
-/* The last image of this process, or the parent, had executed so many. */
+/* Goes on from the count of the last image of this process. */
 void windows_continue(ULong instructions);
-/* In a forked child, once its stream describes it. */
+/* Called in a forked child, once its stream describes the process. */
 void windows_forked(void);
-/* The image is at its end, or is to be `replaced` by another: says how far it came. */
+/* Called where the image ends, or is to be `replaced` by another: records how far it has
+   executed. */
 void windows_finished(Bool replaced);
-/* The core has left translations. */
+/* Called when the core has left translations. */
 void windows_stopped(void);
 
 /* ---- allocations.c ---- */
 
-/* Reports the blocks that the program allocates, with so many frames of the calls; none at 0. */
+/* Reports the blocks that the program allocates, with this number of frames of the calls; 0:
+   reports none. */
 void allocations_init(UInt frames);
 Bool allocations_on(void);
-/* Adds to a superblock, before its first instruction, what reads a call that begins there. */
+/* Adds to a superblock, before its first instruction, the helper that reads an allocation call
+   beginning there. */
 void allocations_before(IRSB* out, Addr entry);
-/* Adds to a superblock, behind its last instruction, what notices that a call has returned. */
+/* Adds to a superblock, behind its last instruction, the check whether an allocation call has
+   returned. */
 void allocations_after(IRSB* out);
 /* Write the stacks, before the mappings, and the live blocks: a forked child's stream begins with
    them. */
@@ -106,7 +110,7 @@ void allocations_describe_stacks(void);
 void allocations_describe_blocks(void);
 void allocations_thread_runs(ThreadId tid);
 void allocations_thread_ended(ThreadId tid);
-/* A handler is about to run. */
+/* Called when a signal handler is about to run. */
 void allocations_signal(ThreadId tid, Bool alternate_stack);
 
 /* ---- kernel_time.c ---- */
@@ -128,12 +132,13 @@ void dependences_of(const IRSB* sb, struct dependences* out, UInt instructions);
 
 /* ---- addresses.c ---- */
 
-/* A temporary's value plus a constant, modulo 2^64; without a temporary (IRTemp_INVALID) the constant. */
+/* A temporary's value plus a constant, modulo 2^64; without a temporary (IRTemp_INVALID) the
+   constant. */
 struct address {
    IRTemp base;
    ULong offset;
 };
-/* Reads the superblock. */
+/* Reads the sums of a superblock, for address_of. */
 void addresses_of(const IRSB* sb);
 /* The value of a temporary or a constant of the superblock read last. */
 struct address address_of(const IRExpr* atom);
@@ -145,28 +150,30 @@ void events_init(void);
 void events_describe_process(void);
 /* Writes the EXIT record: the tool's last act. */
 void events_finished(Int unused);
-/* Copies a text of the program's, cut to the room there is; empty where it cannot be read. */
+/* Copies a text of the program's, cut to `room` bytes; empty where it cannot be read. */
 void copy_text(HChar* to, SizeT room, Addr from);
 
 /* ---- sharing.c ---- */
 
 #define MADV_HUGEPAGE 14
 #define MADV_NOHUGEPAGE 15
-/* MAP_HUGETLB of mmap, and the bits that hold the binary logarithm of the page size, 0 for the default. */
+/* MAP_HUGETLB of mmap, and the bits that hold the binary logarithm of the page size, 0 for the
+   default. */
 #define OCTAVO_MAP_HUGETLB 0x40000UL
 #define OCTAVO_MAP_HUGE_SHIFT 26
 #define OCTAVO_MAP_HUGE_MASK (0x3fUL << OCTAVO_MAP_HUGE_SHIFT)
 /* Reads which mappings are shared, and which are of hugetlbfs, at present. */
 void sharing_read(void);
-/* The flags of mmap that `at` had when last read: VKI_MAP_SHARED, OCTAVO_MAP_HUGETLB, both or none; and until
-   which address, at most `*until`, they hold. */
-ULong sharing_at(Addr at, Addr* until);
-/* Calls `use` for each range of mappings for which madvise(MADV_HUGEPAGE) or MADV_NOHUGEPAGE holds. */
+/* The flags of mmap that `addr` had when last read: VKI_MAP_SHARED, OCTAVO_MAP_HUGETLB, both or
+   none. Lowers `*end` to where they change. */
+ULong sharing_at(Addr addr, Addr* end);
+/* Calls `use` for each range of mappings for which madvise(MADV_HUGEPAGE) or MADV_NOHUGEPAGE
+   holds. */
 void sharing_read_advice(void (*use)(Addr start, SizeT bytes, ULong advice));
 
 /* The program has called shmget with these flags, and got the segment. */
 void sharing_made(ULong segment, ULong flags);
-/* It is attached from `start` on. */
+/* The segment is attached at `start`. */
 void sharing_attached(Addr start, ULong segment);
 /* The flags of mmap that stand for the pages of a segment, or of the one attached at `start`: with
    OCTAVO_MAP_HUGETLB, or 0 for ordinary pages. */
@@ -228,13 +235,13 @@ extern Bool check_translations;
 void placement_layout(struct octavo_layout* out);
 /* Announces to the placement policy the mapping call that is under way (number 0: none). */
 void placement_syscall(UInt number, const UWord* args);
-/* The start of the brk heap, for naming it. */
+/* The start of the brk heap. */
 Addr placement_heap_start(void);
 Bool placement_is_heap(Addr addr);
 Bool placement_is_stack(Addr addr);
 /* The path of the program's executable. */
 const HChar* placement_program(void);
-/* Whether the main stack has grown since this was last asked, and by what. */
+/* Whether the main stack has grown since the last call, and by which range. */
 Bool placement_stack_grown(Addr* start, SizeT* bytes);
 
 /* The longest path that a record carries. */

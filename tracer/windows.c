@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
  * Windows: which parts of an execution are traced. Outside them superblocks are translated without
- * instrumentation, so that the program runs as under `--tool=none`; at a switch all translations are
- * discarded, and made again as the program comes to them.
+ * instrumentation, so that the program runs as under `--tool=none`. At a switch all translations
+ * are discarded, and made again when the program reaches them.
  *
  * A switch happens between two superblocks only, where the core enters translations: after each
- * time slice (100,000 superblocks at most), system call or signal. Where windows go by instructions,
- * every superblock adds its instructions to a counter beside the guest's registers, and the time
- * slice in which a switch is due is cut so that it ends there: late by one superblock at most.
+ * time slice (100,000 superblocks at most), system call or signal. Where windows go by
+ * instructions, every superblock adds its instructions to a counter beside the guest's registers,
+ * and the time slice in which a switch is due is cut so that it ends there: late by one superblock
+ * at most.
  */
 #include "tracer.h"
 #include "libvex_guest_amd64.h"
 #include "libvex_trc_values.h"
 
-/* Exported by the core's archive, not declared in the headers that tools get. The tools' way in,
-   VG_(discard_translations_safely), wants a client request to be under way. */
+/* Exported by the core's archive, not declared in the headers that tools get. The function for
+   tools, VG_(discard_translations_safely), works only during a client request. */
 extern void VG_(discard_translations)(Addr start, ULong bytes, const HChar* who);
 
 /* As the core has it in pub_core_dispatch_asm.h: the next superblock has to be looked up. */
 #define VG_TRC_INNER_FASTMISS 37
 /* Where the core's first shadow of the guest's registers begins; nothing but this tool uses it. */
 #define COUNTER_OFFSET ((Int)sizeof(VexGuestAMD64State))
-/* A superblock has at most so many instructions: VEX's limit is 60. */
+/* At least as many as a superblock can have: VEX's limit is 60. */
 #define MOST_INSTRUCTIONS 64
 
 static Bool on = True;
-/* Instructions executed by this image and those that it comes from; those before this image; and
-   where the next switch is due. */
+/* Instructions executed by this image and the images that it comes from; instructions executed
+   before this image; and the number at which the next switch is due. */
 static ULong executed, executed_before, next_switch;
 /* The guest state that runs translations now. */
 static VexGuestAMD64State* running;
@@ -46,7 +47,7 @@ ULong windows_instructions(void)
    return executed;
 }
 
-/* Where in its period an instruction lies. */
+/* Finds the end of the window or gap that is under way. */
 static void find_next_switch(void)
 {
    const ULong window = ring_session->window_instructions;
@@ -121,7 +122,7 @@ IRSB* windows_instrument(IRSB* in, Addr entry)
       }
       if (st->tag == Ist_IMark && st->Ist.IMark.len > 0)
          instructions++;
-      /* As a segment: what executes up to an exit. */
+      /* Counted up to each exit, as in segments. */
       if (st->tag == Ist_Exit && instructions) {
          count_executed(out, instructions);
          instructions = 0;
@@ -152,7 +153,7 @@ static void switch_to(Bool wanted)
    on = wanted;
 }
 
-/* Switches if that is due; says whether translations have been discarded. */
+/* Switches if a switch is due. Returns whether translations have been discarded. */
 static Bool switch_if_due(void)
 {
    const Bool before = on;
@@ -168,7 +169,8 @@ static Bool switch_if_due(void)
    return on != before;
 }
 
-/* How many of these superblocks are not to be executed before the next look. */
+/* How many of the superblocks of a time slice must not execute before the next check whether a
+   switch is due. */
 static UInt superblocks_held_back(UInt superblocks)
 {
    ULong sure = 1;
