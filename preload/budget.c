@@ -6,7 +6,7 @@
 #include "syscalls.h"
 
 static const long SECOND_NS = 1000000000;
-static const long ENOUGH_NS = 20000000; /* some pages of 2 MiB */
+static const long ENOUGH_NS = 20000000; /* for several pages of 2 MiB */
 
 static long clock_ns(clockid_t clock)
 {

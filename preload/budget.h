@@ -11,7 +11,7 @@ struct budget {
     long wall_ns, cpu_ns;  /* when the credit was last brought up to date */
 };
 
-/* Begins with a second of credit. */
+/* Opens a budget with a second of credit. */
 void open_budget(struct budget *budget, unsigned long percent);
 
 /* Adds the credit of the time that has passed. */
@@ -20,7 +20,7 @@ void refill(struct budget *budget);
 /* Takes off the processor time that this thread has used. Returns whether nothing is left. */
 int is_spent(struct budget *budget);
 
-/* The time in ns after which there is credit for some pages again; 0 where there is. */
+/* The time in ns until there is credit for several pages; 0 if there already is. */
 long time_to_credit_ns(const struct budget *budget);
 
 #endif

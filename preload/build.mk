@@ -4,8 +4,8 @@
 #
 #   make -f preload/build.mk [OUT=build/preload] [WERROR=1]
 #
-# It names no C library, so that it is loaded with glibc as with musl, of any version. Its thread has
-# no thread-local storage, so no function may have a canary.
+# The library is linked against no C library, so that it loads with glibc and musl of any version.
+# Its thread has no thread-local storage, so no function may have a stack canary.
 
 OUT ?= build/preload
 SRC := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))

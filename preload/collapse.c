@@ -23,7 +23,7 @@ enum { NO_MEMORY = -12, BUSY = -16 /* a memory cgroup's limit */ };
 #define PAGEMAP_PRESENT (1UL << 63)
 #define PAGEMAP_EXCLUSIVE (1UL << 56)
 
-/* PAGEMAP_SCAN of <linux/fs.h>, which Linux 6.7 brought. */
+/* PAGEMAP_SCAN of <linux/fs.h>, since Linux 6.7. */
 struct scan {
     __u64 size, flags, start, end, walk_end, vector, vector_length, most_pages;
     __u64 inverted, all_of, any_of, returned;
@@ -43,8 +43,8 @@ void restart_pass(void)
     resume_at = 0;
 }
 
-/* Finds the first page in use from `start` on. Returns 0 where there is none before `end`. A
- * kernel that cannot search is taken to have found a small page at `start`. */
+/* Finds the first page in use from `start` on. Returns 0 if there is none before `end`. If the
+ * kernel cannot search, `start` is taken for a small page in use. */
 static int find_used(int pagemap, unsigned long start, unsigned long end, unsigned long *found,
                      int *is_huge)
 {
@@ -60,8 +60,8 @@ static int find_used(int pagemap, unsigned long start, unsigned long end, unsign
     return 1;
 }
 
-/* Whether enough of a range is in use, by this process alone unless the memory is shared: of pages
- * that a fork shares, a collapse would make a copy. */
+/* Whether enough of a range is in use, by this process alone unless the memory is shared: a
+ * collapse would copy pages that a fork shares. */
 static int is_filled(const struct settings *settings, int pagemap, enum kind kind,
                      unsigned long range)
 {
@@ -76,9 +76,9 @@ static int is_filled(const struct settings *settings, int pagemap, enum kind kin
     return 100 * pages >= settings->fill_percent * BASE_PAGES;
 }
 
-/* Collapses ranges that follow one another: by one call, since each call makes all processors empty
- * their lists of new pages, and one by one where that fails. Returns 0 where every other range would
- * be refused too. */
+/* Collapses adjacent ranges: by one call, since each call makes all processors empty their lists of
+ * new pages, and one by one if this call fails. Returns 0 if every other range would be refused
+ * too. */
 static int collapse(unsigned long start, unsigned long end, struct outcome *outcome)
 {
     if (start == end)
@@ -101,7 +101,8 @@ static int collapse(unsigned long start, unsigned long end, struct outcome *outc
     return 1;
 }
 
-/* Collapses what is in use of one mapping. Returns 0 where no other mapping should be tried. */
+/* Collapses the ranges of one mapping that are in use. Returns 0 if no other mapping should be
+ * tried. */
 static int collapse_mapping(const struct settings *settings, const struct files *files,
                             const struct mapping *mapping, struct budget *budget,
                             struct outcome *outcome)
@@ -115,14 +116,14 @@ static int collapse_mapping(const struct settings *settings, const struct files 
     first = last = at;
     while (at < end && find_used(files->pagemap, at, end, &used, &is_huge)) {
         at = used & ~(HUGE_PAGE - 1);
-        int is_meant = !is_huge && is_filled(settings, files->pagemap, mapping->kind, at);
-        if (at != last || !is_meant || last - first == MOST_AT_ONCE * HUGE_PAGE) {
+        int is_candidate = !is_huge && is_filled(settings, files->pagemap, mapping->kind, at);
+        if (at != last || !is_candidate || last - first == MOST_AT_ONCE * HUGE_PAGE) {
             if (!collapse(first, last, outcome))
                 return 0;
             first = last = at;
         }
         at += HUGE_PAGE;
-        if (is_meant)
+        if (is_candidate)
             last = at;
         else
             first = last = at;
@@ -148,7 +149,8 @@ struct outcome make_pass(const struct settings *settings, const struct files *fi
             continue;
         unsigned long made = outcome.made;
         int may_go_on = collapse_mapping(settings, files, &mapping, budget, &outcome);
-        /* Not a heap: what it grows by would be a mapping apart, and the range in both stay small. */
+        /* A heap is not advised: the memory that it grows by would become a mapping of its own, and
+         * the range that lies in both would keep small pages. */
         if (outcome.made != made && mapping.kind != HEAP)
             kernel(SYS_madvise, mapping.start, bytes, ADVISE_HUGEPAGE, 0, 0);
         if (!may_go_on)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One pass over the mappings of this process: 2 MiB pages for what is in use.
+ * One pass over the mappings of this process, which makes 2 MiB pages of memory in use.
  */
 #ifndef OCTAVO_PRELOAD_COLLAPSE_H
 #define OCTAVO_PRELOAD_COLLAPSE_H
@@ -16,7 +16,7 @@ struct files {
 struct outcome {
     unsigned long made;    /* pages of 2 MiB made by this pass */
     unsigned long refused; /* ranges that the kernel did not collapse */
-    long error;            /* of the last of them */
+    long error;            /* of the last refusal */
     int is_unfinished;     /* the budget did not last */
 };
 

@@ -10,8 +10,7 @@
  * them or as root. */
 int drop_capabilities(void);
 
-/* Lets this thread make no system calls but those that advising needs. Returns whether that
- * worked. */
+/* Restricts this thread to the system calls that advising needs. Returns whether that worked. */
 int confine(void);
 
 #endif

@@ -38,7 +38,7 @@ static unsigned long number_of(const char *name, unsigned long least, unsigned l
     return *at == 0 && value >= least && value <= most ? value : otherwise;
 }
 
-/* Moves *at past `word` where it stands there. */
+/* Moves *at past `word` if the text begins with it. */
 static int skip(const char **at, const char *word)
 {
     const char *here = *at;

@@ -20,7 +20,7 @@ struct settings {
     int rule_count;
     unsigned long fill_percent;    /* of a 2 MiB range, in use by this process alone */
     unsigned long budget_percent;  /* of one processor */
-    unsigned long longest_seconds; /* between two looks */
+    unsigned long longest_seconds; /* between two checks */
     int children;
     const char *log;
 };

@@ -26,7 +26,7 @@ static inline long kernel(long number, unsigned long a, unsigned long b, unsigne
     return result;
 }
 
-/* Starts `run` as a task of this process on a stack of its own. Returns its number, or an error.
+/* Starts `run` as a task of this process on a stack of its own. Returns its thread ID, or an error.
  * The task ends when `run` returns. No thread-local storage is set up. */
 static inline long start_task(unsigned long flags, void *stack_end, void (*run)(void))
 {

@@ -101,7 +101,7 @@ static void log_pass(long log, long pid, const struct outcome *outcome)
 
 /* --- the thread -------------------------------------------------------------------------------- */
 
-static void look_after(const struct files *files, long log, long pid)
+static void run_passes(const struct files *files, long log, long pid)
 {
     const long longest_ns = (long)settings.longest_seconds * SECOND_NS;
     unsigned long faults_seen = 0;
@@ -130,7 +130,8 @@ static void look_after(const struct files *files, long log, long pid)
         if (!is_unfinished && outcome.made == 0)
             faults_seen = faults;
         log_pass(log, pid, &outcome);
-        /* A program that maps and unmaps small memory all the time has faults, and no pages. */
+        /* A program that keeps mapping and unmapping little memory has page faults, but nothing to
+         * collapse. */
         interval_ns = outcome.made != 0 ? SHORTEST_NS : longer_ns;
     }
 }
@@ -151,7 +152,7 @@ static void run(void)
     if (files.maps < 0 || files.pagemap < 0 || (is_privileged && !confine()))
         return;
     restart_pass();
-    look_after(&files, log, pid);
+    run_passes(&files, log, pid);
 }
 
 static void start(void)
