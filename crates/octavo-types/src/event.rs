@@ -54,9 +54,10 @@ pub struct WindowPlace {
 /// A frame of the stack of an allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// The entry of the allocation function, or a place in the call that led to the frame before.
+    /// The entry of the allocation function, or an address in the call that led to the frame
+    /// before.
     pub addr: VirtAddr,
-    /// The function that the place is in, as the tracer knows it; empty: unknown.
+    /// The function that the address lies in, as the tracer knows it; empty: unknown.
     pub function: String,
 }
 
@@ -67,9 +68,9 @@ pub enum Event {
     Map {
         /// Where.
         range: AddrRange,
-        /// With which rights.
+        /// Its access rights.
         protection: Protection,
-        /// Made of what.
+        /// Its backing.
         source: MapSource,
         /// The raw `MAP_*` flags of `mmap(2)`, 0 where the mapping did not come from it.
         flags: u64,
@@ -176,15 +177,17 @@ pub enum Event {
         /// Its first address.
         start: VirtAddr,
     },
-    /// Counting begins, or goes on, in a process that runs already: base pages of its own memory that it has
-    /// shortly after the first execution that counts, which comes behind them. One event for each range, from low addresses to high ones.
+    /// Counting begins, or resumes, in a process that runs already: a range of base pages of its
+    /// own memory that are present shortly after the first execution that counts. The stream has
+    /// this execution after these events, one for each range, from low addresses to high ones.
     Present {
         /// Where.
         range: AddrRange,
-        /// Whether all of these pages are present, in this process and in no other one; else it is not known which
-        /// are: the mapping has transparent huge pages, of which the process may have touched a part, or is very large.
+        /// Whether all of these pages are present, in this process and in no other one. If not, it
+        /// is unknown which are: the mapping has transparent huge pages, of which the process may
+        /// have touched a part, or is very large.
         known: bool,
-        /// It is the first range since counting began or went on.
+        /// Whether this is the first range since counting began or resumed.
         first: bool,
     },
     /// The process ends.
@@ -267,7 +270,7 @@ impl Event {
     /// The mark that ends it.
     pub const MARK_END: u64 = 2;
 
-    /// Whether it changes what is mapped, or how.
+    /// Whether it changes mappings or their rights.
     pub fn changes_mappings(&self) -> bool {
         use Event::{Map, Protect, Remap, Unmap};
         matches!(self, Map { .. } | Unmap { .. } | Remap { .. } | Protect { .. })
@@ -287,8 +290,8 @@ impl Event {
         first.into_iter().chain(second)
     }
 
-    /// The name that the event is counted under; threads, windows, stacks, memory that is present and the exit
-    /// are not.
+    /// The name under which the event is counted. `None` for events that are not counted: threads,
+    /// windows, stacks, present memory and the exit.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {
             Event::Map { .. } => "map",

@@ -1,5 +1,5 @@
-//! How much memory this process may still take: of the machine, of its control groups, and of its own
-//! address space.
+//! The memory that this process may still allocate: a limit of the machine, of its control groups,
+//! or of its address space.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl Default for HostMemory {
 }
 
 impl HostMemory {
-    /// With other files in the place of `/proc` and `/sys/fs/cgroup`.
+    /// Reads these directories in place of `/proc` and `/sys/fs/cgroup`.
     pub fn new(proc: impl Into<PathBuf>, cgroups: impl Into<PathBuf>) -> Self {
         HostMemory { proc: proc.into(), cgroups: cgroups.into() }
     }
@@ -62,7 +62,7 @@ impl HostMemory {
         Some(most.saturating_sub(used.saturating_mul(1024)))
     }
 
-    /// The limits of the memory controller's groups that this process is in, of both versions.
+    /// The limits of this process's control groups for memory, of versions 1 and 2.
     fn control_groups(&self) -> Vec<AvailableMemory> {
         let text = fs::read_to_string(self.proc.join("self/cgroup")).unwrap_or_default();
         let mut limits = Vec::new();
@@ -81,10 +81,11 @@ impl HostMemory {
     }
 }
 
-/// The files of a group, and what of its memory the kernel takes back when it needs some.
+/// The files of a control group.
 struct Files {
     most: &'static str,
     used: &'static str,
+    /// The line of `memory.stat` with the bytes that the kernel can reclaim.
     reclaimable: &'static str,
 }
 
@@ -96,8 +97,8 @@ const VERSION_1: Files = Files {
 const VERSION_2: Files =
     Files { most: "memory.max", used: "memory.current", reclaimable: "inactive_file " };
 
-/// The limits of a group and of all groups around it. In a container the group's path may be that of
-/// the host: then the mount is the group.
+/// The limits of a group and of all groups around it. In a container the path of the group may be
+/// its path on the host: then the mount is the group.
 fn each_group<'f>(
     mount: &'f Path,
     group: &'f str,

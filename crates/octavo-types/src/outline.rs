@@ -1,11 +1,12 @@
-//! Outlines: what page-level engines read of a segment at each execution, in one line of the cache.
+//! Outlines: the part of a segment that page-level engines read at each execution, in one cache
+//! line.
 
 use crate::addr::VirtAddr;
 use crate::page::{PageNumber, PageSize};
 use crate::segment::{DataItem, Segment};
 
-/// An address group: from the bottom, the highest offset in a base page from which it does not reach into
-/// the next page (12 bits), and how many references it makes (4 bits).
+/// An address group. From the lowest bit: the highest offset in a base page from which the group
+/// does not reach into the next page (12 bits), and the number of its references (4 bits).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OutlinedGroup(u16);
 
@@ -52,7 +53,7 @@ enum Pages {
     Two,
 }
 
-/// A segment of few address groups whose fetches lie in one or two base pages, in one line of the cache.
+/// A segment of few address groups whose fetches lie in one or two base pages, in one cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(64))]
 pub struct Outline {
@@ -102,7 +103,7 @@ impl Outline {
             second: start_of(second.page),
             first_hash: first.page.hash() as u16,
             second_hash: second.page.hash() as u16,
-            // Each group has few references.
+            // Each count fits in 16 bits: groups and their references are few.
             counts: counts.iter().fold(0, |above, count| above << 16 | u64::from(*count)),
             first_fetches: first.fetches as u16,
             stores,
@@ -147,7 +148,7 @@ impl Outline {
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If it is not below [`Outline::MOST_GROUPS`].
     #[inline(always)]
     pub fn group(&self, place: usize) -> OutlinedGroup {
         self.groups[place]
@@ -181,7 +182,7 @@ impl OutlinedCounts {
         self.loads_and_modifies += outline.counts >> 16 & EVERY_OTHER;
     }
 
-    /// Instructions, loads, stores, and loads and stores that are one item.
+    /// Instructions, loads, stores, and modifies (pairs of a load and a store that are one item).
     #[inline(always)]
     pub fn each(self) -> [u32; 4] {
         let (low, high) = (|both: u64| both as u32, |both: u64| (both >> 32) as u32);
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outline_has_what_its_segment_has() {
+    fn an_outline_agrees_with_its_segment() {
         let mut items = vec![
             item(ItemKind::Fetch, 3, 0x1ff0),
             item(ItemKind::Modify, 8, 0),
@@ -229,11 +230,11 @@ mod tests {
             (one.first_fetches(), one.instructions(), counts(&one, 1)),
             (2, 2, [2, 2, 2, 1])
         );
-        let of = |place: usize| {
+        let group_at = |place: usize| {
             let group = one.group(place);
             (group.last_whole_offset(), one.stores(place), group.references())
         };
-        let seen: Vec<_> = (0..one.addresses()).map(of).collect();
+        let seen: Vec<_> = (0..one.addresses()).map(group_at).collect();
         assert_eq!(seen, [(4088, true, 2), (0, false, 1), (4095, true, 1)]);
         items.push(item(ItemKind::Fetch, 5, 0x7000));
         let two = Outline::of(&Segment::new(items, vec![]).unwrap()).unwrap();
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_over_many_pages_or_with_many_groups_have_none() {
+    fn segments_over_many_pages_or_with_many_groups_have_no_outline() {
         let spanning = vec![item(ItemKind::Fetch, 3, 0x1ffe)];
         let without_fetches = vec![item(ItemKind::Load, 3, 0)];
         let three = [1, 2, 1].map(|page| item(ItemKind::Fetch, 1, page << 12)).to_vec();

@@ -7,7 +7,7 @@ use crate::values::{size, size_text};
 
 /// A page number: an address shifted right by the logarithm of some page size.
 ///
-/// It does not carry its size; the code that holds one says which size it means.
+/// It does not carry the page size, which the code that holds it has to know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct PageNumber(u64);
@@ -25,8 +25,8 @@ impl PageNumber {
         self.0
     }
 
-    /// A hash of [`PageNumber::HASH_BITS`] bits. Neighbouring pages, and pages far apart in the same place of their
-    /// area, have different ones.
+    /// A hash of [`PageNumber::HASH_BITS`] bits. It differs for neighbouring pages, and for pages
+    /// at the same place in areas far apart.
     #[inline(always)]
     pub const fn hash(self) -> usize {
         (self.0 ^ self.0 >> Self::HASH_BITS) as usize % (1 << Self::HASH_BITS)

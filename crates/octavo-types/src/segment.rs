@@ -38,8 +38,8 @@ pub enum ItemKind {
 }
 
 /// One item of a segment, in execution order. A data item belongs to the fetch before it; one that
-/// no fetch precedes belongs to the last instruction of the segment before, which may leave in its
-/// middle (a string instruction does).
+/// no fetch precedes belongs to the last instruction of the segment before, which may end in the
+/// middle of an instruction (a string instruction).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Item {
     /// Fetch, load or store.
@@ -57,9 +57,9 @@ pub struct Item {
 
 /// Where the address of a data item is found at each execution.
 ///
-/// Data items that follow one another, and whose addresses lie at constant distances (pushes, fields of a
-/// structure), are an *address group*: one address comes for all of them, the lowest. A group reaches over
-/// a base page at most, and no item of it is guarded but where it is alone.
+/// Data items that follow one another, and whose addresses lie at constant distances (pushes,
+/// fields of a structure), are an *address group*: one address comes for all of them, the lowest. A
+/// group spans at most a base page, and a guarded item is alone in its group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AddressPlace {
     /// Whether it is the first of its group. If not, it is in the group of the data item before.
@@ -69,7 +69,7 @@ pub struct AddressPlace {
 }
 
 impl AddressPlace {
-    /// The place of an item that has its address for itself.
+    /// The place of an item with an address of its own.
     pub const OWN: AddressPlace = AddressPlace { leads: true, offset: 0 };
 }
 
@@ -83,8 +83,8 @@ impl AddressPlace {
 /// they are used: an instruction that needs some (a conditional jump, `adc`, `dec`, which keeps the
 /// carry) may show what the instruction that set them used.
 ///
-/// Values that an instruction with data does not need for its addresses are *late*: it may load before it
-/// has them.
+/// Values that an instruction with data does not need for its addresses are *late*: it may load
+/// before they are ready.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Dependences {
     /// Earlier instructions whose values this one uses.
@@ -100,7 +100,7 @@ pub struct Dependences {
     pub late_reads: u64,
 }
 
-/// Kinds of computation, as far as it takes more than a cycle.
+/// A kind of computation that takes more than a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Arithmetic {
     /// A multiplication of integers.
@@ -118,15 +118,16 @@ impl Arithmetic {
     pub const ALL: [Arithmetic; 4] =
         [Arithmetic::Multiply, Arithmetic::Float, Arithmetic::FloatDivide, Arithmetic::Divide];
 
-    /// The code of what an instruction computes; 0 for what takes a cycle.
-    pub const fn code(of: Option<Arithmetic>) -> u8 {
-        match of {
+    /// The code of an instruction's computation; 0 for one that takes a cycle.
+    pub const fn code(kind: Option<Arithmetic>) -> u8 {
+        match kind {
             None => 0,
-            Some(of) => of as u8 + 1,
+            Some(kind) => kind as u8 + 1,
         }
     }
 
-    /// The kind that a code stands for; codes that are not known stand for what takes a cycle.
+    /// The kind that a code stands for; `None` for unknown codes, and where the computation takes a
+    /// cycle.
     #[inline]
     pub fn of_code(code: u8) -> Option<Arithmetic> {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
@@ -160,7 +161,7 @@ impl Dependences {
         self.reads & Self::VECTOR_VALUE != 0
     }
 
-    /// The kind of its computation; `None` for what takes a cycle, and where it is not known.
+    /// The kind of its computation; `None` where it takes a cycle or is unknown.
     #[inline]
     pub fn arithmetic(&self) -> Option<Arithmetic> {
         Arithmetic::of_code(((self.reads & Self::ARITHMETIC) >> Self::ARITHMETIC_SHIFT) as u8)
@@ -198,7 +199,7 @@ pub struct FetchPage {
     /// How many instructions start in it.
     pub fetches: u32,
     /// Whether the run begins with the second half of an instruction that spans from the page
-    /// before: a look-up more than there are fetches.
+    /// before: one more look-up than there are fetches.
     pub spilled: bool,
     /// How many data items there are from its beginning to that of the next one.
     pub data: u32,
@@ -213,7 +214,7 @@ pub enum SegmentError {
     /// The dependences do not match the instructions.
     #[error("it has {0} instructions but dependences of {1}")]
     Dependences(usize, usize),
-    /// The address group of a data item is none that there can be.
+    /// The address group of a data item is not well formed.
     #[error("its data item {0} is in an address group that is not well formed")]
     AddressGroup(usize),
 }
@@ -237,7 +238,7 @@ pub struct Segment {
 
 impl Segment {
     /// A segment of `items`; `dependences` has one entry per fetch, or none where unknown. Entries
-    /// that all say nothing are the same as none.
+    /// that are all empty count as unknown.
     pub fn new(items: Vec<Item>, dependences: Vec<Dependences>) -> Result<Self, SegmentError> {
         Self::with_places(items, dependences, &[])
     }
@@ -249,7 +250,7 @@ impl Segment {
         mut dependences: Vec<Dependences>,
         places: &[AddressPlace],
     ) -> Result<Self, SegmentError> {
-        // Programs have tens of thousands of segments: as much room as is needed, and no more.
+        // Programs have tens of thousands of segments: allocate no more than is needed.
         let fetches = items.iter().filter(|item| item.kind == ItemKind::Fetch).count();
         let mut data = Vec::with_capacity(items.len() - fetches);
         let mut fetch_pages = Vec::<FetchPage>::with_capacity(usize::from(fetches > 0));
@@ -281,7 +282,7 @@ impl Segment {
         if !dependences.is_empty() && dependences.len() != instructions as usize {
             return Err(SegmentError::Dependences(instructions as usize, dependences.len()));
         }
-        if dependences.iter().all(|of| *of == Dependences::default()) {
+        if dependences.iter().all(|entry| *entry == Dependences::default()) {
             dependences.clear();
         }
         check_groups(&data)?;
@@ -410,7 +411,7 @@ impl Segment {
         self.stores
     }
 
-    /// How many loads and stores come in pairs as one item, were every guarded item to execute.
+    /// How many items are both a load and a store, were every guarded item to execute.
     #[inline(always)]
     pub fn modifies(&self) -> u32 {
         self.modifies
@@ -438,7 +439,7 @@ impl DataItem {
         }
     }
 
-    /// How many bytes an address group of these items reaches over, from its address on: a base page at most.
+    /// The length in bytes of an address group of these items: at most a base page.
     pub fn reach_of_group(items: &[DataItem]) -> u16 {
         let ends = items.iter().map(|item| item.offset + item.size_bytes);
         ends.max().unwrap_or_default()
@@ -454,8 +455,8 @@ impl DataItem {
 /// Room for the addresses of an execution's data items.
 pub type AddressRoom = SmallVec<[VirtAddr; 32]>;
 
-/// Refuses address groups without an item at their address, that reach too far, or in which a guarded item
-/// is not alone.
+/// Refuses address groups that have no item at their address, span more than a base page, or have a
+/// guarded item among others.
 fn check_groups(data: &[DataItem]) -> Result<(), SegmentError> {
     let mut first = 0;
     for items in data.chunk_by(|item, next| item.group == next.group) {
@@ -474,10 +475,10 @@ fn check_groups(data: &[DataItem]) -> Result<(), SegmentError> {
 }
 
 fn writes_integer(dependences: &[Dependences]) -> Box<[bool]> {
-    let leaves_integer = |of: &Dependences| of.writes & Dependences::GENERAL != 0;
+    let leaves_integer = |entry: &Dependences| entry.writes & Dependences::GENERAL != 0;
     let mut written: Box<[bool]> = dependences.iter().map(leaves_integer).collect();
-    for (number, of) in dependences.iter().enumerate() {
-        let mut producers = of.producers;
+    for (number, entry) in dependences.iter().enumerate() {
+        let mut producers = entry.producers;
         while producers != 0 {
             // A producer may lie in an earlier segment of the superblock.
             if let Some(producer) = number.checked_sub(producers.trailing_zeros() as usize + 1) {
@@ -514,11 +515,12 @@ mod tests {
     #[test]
     fn arithmetic_is_no_register() {
         let registers = 0b1011 | 1 << 19 | 1 << 32;
-        let of = |code: u64| Dependences { reads: registers | code << 20, ..Default::default() };
+        let dependences =
+            |code: u64| Dependences { reads: registers | code << 20, ..Default::default() };
         for code in 0..8 {
             let arithmetic = Arithmetic::of_code(code);
-            assert_eq!(of(u64::from(code)).arithmetic(), arithmetic);
-            assert_eq!(of(u64::from(code)).registers_read(), registers);
+            assert_eq!(dependences(u64::from(code)).arithmetic(), arithmetic);
+            assert_eq!(dependences(u64::from(code)).registers_read(), registers);
             assert_eq!(arithmetic.is_some(), (1..=4).contains(&code));
             assert_eq!(Arithmetic::code(arithmetic), if code <= 4 { code } else { 0 });
         }
@@ -548,16 +550,16 @@ mod tests {
     #[test]
     fn an_instruction_writes_an_integer_register_if_it_leaves_one_or_its_value_is_used() {
         let items = vec![item(ItemKind::Fetch, 1, 0x1000); 7];
-        let of = Dependences::new;
+        let entry = Dependences::new;
         let (rax, flags, xmm0) = (1, 1 << 16, 1 << 32);
         let dependences = vec![
-            of(0, 0, 0),                         // used by the third
-            of(0, 0, rax | flags),               // leaves two
-            of(0b10, 0, flags),                  // leaves the flags alone
-            of(0, 0, xmm0),                      // a vector
-            of(0, Dependences::VECTOR_VALUE, 0), // used by the next
-            of(0b11, 0, flags),                  // used by the last, beside the flags
-            of(0b1, 0, 0),
+            entry(0, 0, 0),                         // used by the third
+            entry(0, 0, rax | flags),               // leaves two
+            entry(0b10, 0, flags),                  // leaves the flags alone
+            entry(0, 0, xmm0),                      // a vector
+            entry(0, Dependences::VECTOR_VALUE, 0), // used by the next
+            entry(0b11, 0, flags),                  // used by the last, beside the flags
+            entry(0b1, 0, 0),
         ];
         let segment = Segment::new(items, dependences).unwrap();
         let written: Vec<bool> = (0..7).map(|number| segment.writes_integer(number)).collect();

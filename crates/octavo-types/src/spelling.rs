@@ -1,10 +1,10 @@
-//! Texts of users in sentences, and what they probably meant.
+//! Quoting user input in messages, and suggestions for misspelt words.
 
 use strsim::normalized_damerau_levenshtein;
 
 /// How much of a text a sentence quotes.
 const MAX_QUOTED_CHARS: usize = 60;
-/// How like a known word another must be for it to be a likely misspelling.
+/// The least similarity to a known word that makes another word a likely misspelling.
 const LIKENESS: f64 = 0.6;
 
 /// A text whose characters all print: a control character, or one that changes the direction of
@@ -35,7 +35,7 @@ pub fn quoted(text: &str) -> String {
     quoted_to(text, MAX_QUOTED_CHARS)
 }
 
-/// The first characters of a text, up to so many, on one line.
+/// At most the first `chars` characters of a text, on one line.
 pub fn quoted_to(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => printable(&text[..end]) + "…",
@@ -45,7 +45,7 @@ pub fn quoted_to(text: &str, chars: usize) -> String {
 
 /// The allowed word that is spelt most like `word`, if any is.
 pub fn nearest<'a>(word: &str, allowed: &[&'a str]) -> Option<&'a str> {
-    // Comparing is quadratic in the length, and what is that long is not a misspelling.
+    // Comparing takes time quadratic in the length, and so long a word is no misspelling.
     if word.len() > MAX_QUOTED_CHARS {
         return None;
     }
@@ -63,8 +63,8 @@ pub fn any_of(words: &[&str]) -> String {
     }
 }
 
-/// The end of a sentence that refuses `word`: which of the allowed words was probably meant; nothing where
-/// none is like it.
+/// The end of a message that refuses `word`: the allowed word that was probably meant; empty if
+/// none is similar.
 pub fn hint(word: &str, allowed: &[&str]) -> String {
     nearest(word, allowed).map_or(String::new(), |meant| format!("; did you mean `{meant}`?"))
 }

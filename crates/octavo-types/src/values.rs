@@ -1,11 +1,11 @@
 //! Sizes, counts and fractions as users write them, read exactly: never through a float.
 
-/// Why a value cannot be taken: what is allowed, to stand behind "must be".
+/// Why a value is refused: the allowed values, in words that can follow "must be".
 pub type Refused = &'static str;
 
 /// The longest number read; anything sensible is far shorter.
 const MAX_DIGITS: usize = 30;
-/// Fractions are held as so many parts of 1.
+/// Fractions are held as multiples of 1/`WHOLE`.
 pub const WHOLE: u64 = 1_000_000_000;
 
 const BAD_SIZE: Refused = "a size in bytes such as 4096, 64KiB or 1.5GiB";
@@ -20,7 +20,8 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Reads `12`, `1_000`, `1.5`, and with `exponents` also `1e9`; gives back what follows.
+    /// Reads `12`, `1_000`, `1.5`, and with `exponents` also `1e9`; returns the number and the rest
+    /// of the text.
     fn leading(text: &str, exponents: bool) -> Option<(Self, &str)> {
         let (mut digits, mut decimals, mut seen, mut point) = (0u128, 0u32, 0, false);
         let mut used = 0;
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused() {
+    fn malformed_values_are_refused() {
         for text in ["", "MiB", "1.3B", "1e3", "-1", "4 potatoes", "99999999999999999999"] {
             assert!(size(text).is_err(), "{text}");
         }
@@ -168,7 +169,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_them_panic(text in ".{0,60}", digits in "[0-9_.eE+KMGiBx]{0,60}") {
+        fn no_text_makes_a_parser_panic(text in ".{0,60}", digits in "[0-9_.eE+KMGiBx]{0,60}") {
             for text in [text, digits] {
                 let _ = (size(&text), count(&text), fraction(&text), address(&text));
             }

@@ -1,14 +1,14 @@
-//! Canonical addresses: those that a processor translates.
+//! Canonical addresses, the only ones that a processor translates.
 
 use crate::addr::{AddrRange, VirtAddr};
 use crate::page::PageSize;
 
-/// How many bits of a virtual address a processor translates. All bits above are copies of the
-/// highest of them in a *canonical* address, so that the address space has a lower half, of
-/// programs, and an upper half, of the kernel.
+/// The number of bits of a virtual address that a processor translates. In a *canonical* address,
+/// all bits above are copies of the highest of these bits, so that the address space has a lower
+/// half, for programs, and an upper half, for the kernel.
 ///
 /// A processor raises an exception for any other address. A trace may hold such addresses all the
-/// same: pointers with tags in their upper bits, references that made the exception, numbers that
+/// same: pointers with tags in their upper bits, references that raised the exception, numbers that
 /// are not addresses. Engines take canonical addresses only. So others are *folded*: the upper bits
 /// are replaced, and a reference that reaches past the end of its half is moved down to end there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ impl AddressWidth {
     /// Five levels of page tables. Every address that is canonical in 48 bits is in 57.
     pub const LA57: AddressWidth = AddressWidth(57);
 
-    /// The width that page tables of so many levels translate, at least one.
+    /// The width that page tables of this number of levels translate; at least one level.
     pub const fn of_levels(levels: u8) -> Self {
         AddressWidth(9 * levels + PageSize::BASE.log2())
     }
@@ -40,8 +40,8 @@ impl AddressWidth {
         self.offset_mask() - (addr.raw() & self.offset_mask()) + 1
     }
 
-    /// The address of a reference of so many bytes, at least one and at most a base page: its own
-    /// if all of these lie at canonical addresses of one half, else folded.
+    /// The address of a reference of `size_bytes`, from one to a base page: its own if all of its
+    /// bytes lie at canonical addresses of one half, else folded.
     #[inline]
     pub const fn fold(self, addr: VirtAddr, size_bytes: u16) -> VirtAddr {
         let above = u64::BITS - self.0 as u32;
@@ -50,7 +50,7 @@ impl AddressWidth {
         VirtAddr::new(folded - excess)
     }
 
-    /// Whether a reference of so many bytes lies at canonical addresses of one half.
+    /// Whether a reference of `size_bytes` lies at canonical addresses of one half.
     #[inline]
     pub const fn holds(self, addr: VirtAddr, size_bytes: u16) -> bool {
         self.fold(addr, size_bytes).raw() == addr.raw()
@@ -63,16 +63,17 @@ impl AddressWidth {
         AddrRange::new(start, if bytes > room { room } else { bytes })
     }
 
-    /// How many addresses, from the first on, are as they should be for references of up to a base page. May
-    /// be less where a smaller reference at the end of a half follows.
+    /// The number of leading addresses that need no folding for references of up to a base page. An
+    /// address nearer than that to the end of its half ends the count, even if its own reference is
+    /// shorter.
     pub fn held(self, addresses: &[u64]) -> usize {
         let mut held = 0;
-        for some in addresses.chunks(64) {
-            if !self.holds_low(some) && !self.holds_each(some) {
-                let each = some.iter().take_while(|addr| self.holds_each(&[**addr]));
+        for chunk in addresses.chunks(64) {
+            if !self.holds_low(chunk) && !self.holds_each(chunk) {
+                let each = chunk.iter().take_while(|addr| self.holds_each(&[**addr]));
                 return held + each.count();
             }
-            held += some.len();
+            held += chunk.len();
         }
         held
     }
@@ -82,8 +83,8 @@ impl AddressWidth {
         self.held(addresses) == addresses.len()
     }
 
-    /// Whether all addresses lie in the lower half and no access from them leaves it; it may be said
-    /// of some that they do not although they do.
+    /// Whether all addresses lie in the lower half and no access from them leaves it. A false
+    /// result may be wrong.
     #[inline(always)]
     fn holds_low(self, addresses: &[u64]) -> bool {
         let ones = addresses.iter().fold(0, |ones, addr| ones | addr);
@@ -93,9 +94,9 @@ impl AddressWidth {
     fn holds_each(self, addresses: &[u64]) -> bool {
         let reach = PageSize::BASE.bytes() - 1;
         let (mask, bits) = (self.offset_mask(), self.0);
-        // No branch, so that many are looked at at once.
+        // No branch, so that many addresses are checked at once.
         let wrong = addresses.iter().fold(0, |wrong, addr| {
-            // The halves side by side.
+            // Moves the two halves side by side.
             let at = addr.wrapping_add(mask + 1);
             wrong | at >> bits | ((at & mask) + reach) >> (bits - 1)
         });

@@ -7,7 +7,7 @@ use octavo_types::host_memory::{AvailableMemory, HostMemory};
 
 const GIB: u64 = 1 << 30;
 
-/// A `/proc` and a `/sys/fs/cgroup` of a test's own.
+/// Files of a test's own in place of `/proc` and `/sys/fs/cgroup`.
 struct Files(PathBuf);
 
 impl Files {
@@ -53,7 +53,7 @@ fn a_group_around_the_own_one_may_be_the_tightest() {
     files.put("cgroup/user/octavo/memory.current", "4096\n");
     files.put("cgroup/user/memory.max", &format!("{}\n", 3 * GIB));
     files.put("cgroup/user/memory.current", &format!("{}\n", 2 * GIB));
-    // Of those 2 GiB, 1 GiB is of files that can be read again.
+    // 1 GiB of these 2 GiB holds pages of files, which can be read again.
     files.put("cgroup/user/memory.stat", &format!("anon 5\ninactive_file {GIB}\n"));
     let limit = "limit of the control group /user".to_owned();
     assert_eq!(files.available(), Some((2 * GIB, limit)));
