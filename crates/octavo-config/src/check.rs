@@ -1,4 +1,4 @@
-//! Validation of machines, and of what settings of designs have in common.
+//! Validation of machines, and checks that the settings of designs share.
 
 mod arrays;
 mod host;
@@ -26,7 +26,7 @@ pub const MAX_CORES: u32 = 256;
 const MAX_CPI: f64 = 1000.0;
 /// The most walks at once.
 const MAX_WALKERS: u32 = 64;
-/// More than any core has under way.
+/// The most instructions of a window: more than any core has under way.
 const MAX_WINDOW_INSTRUCTIONS: u32 = 1 << 16;
 /// The most arrays of a level.
 const MAX_ARRAYS: usize = 16;
@@ -36,18 +36,19 @@ const MAX_NAME_BYTES: usize = 32;
 const MAX_MACHINE_NAME_BYTES: usize = 100;
 /// The most bytes of pages that a setting of a design may name.
 const MAX_PAGES_BYTES: u64 = 1 << 40;
-/// The most that a latency may be: far more than any, and sums stay small.
+/// The greatest latency: far more than any real one, and sums stay small.
 const MAX_LATENCY_CYCLES: u32 = 1_000_000;
 
-/// Whether one key was given later than another: of two that do not fit, that one is wrong.
+/// Whether the first key was given later than the second: of two values that do not fit, the later
+/// one is wrong.
 pub type IsLater<'a> = dyn Fn(&str, &str) -> bool + 'a;
 
 impl MachineConfig {
-    /// Whether there can be such a machine.
+    /// Checks that such a machine can be built.
     ///
     /// # Errors
     ///
-    /// The first value that is wrong, in the order in which machines are written.
+    /// The first wrong value, in the order in which machines are written.
     pub fn check(&self) -> Result<(), InvalidValue> {
         self.check_with_origins(&|_, _| false)
     }
@@ -146,7 +147,7 @@ fn check_tlb(tlb: &TlbConfig, is_later: &IsLater<'_>) -> Result<(), InvalidValue
     Ok(())
 }
 
-/// A level, which every reference looks up first or only what another one has missed.
+/// Checks a TLB level: `is_first` if every reference looks it up, not only misses of another level.
 fn check_level(
     key: &str,
     level: &TlbLevel,
@@ -183,7 +184,7 @@ fn check_count(key: &str, count: usize, least: usize) -> Result<(), InvalidValue
     Err(InvalidValue::of_table(key, advice))
 }
 
-/// Names are parts of components in results, and of keys.
+/// Checks the name of an array, which is a part of keys, and of component names in results.
 fn check_array_name(key: &str, name: &str) -> Result<(), InvalidValue> {
     let may_be =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);

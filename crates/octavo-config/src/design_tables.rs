@@ -40,7 +40,7 @@ pub trait DesignSettings:
     }
 }
 
-/// A table without its type.
+/// The settings of a design, without their type.
 trait Table: Debug + Send + Sync {
     fn name(&self) -> &'static str;
     fn as_any(&self) -> &dyn Any;
@@ -111,7 +111,7 @@ impl DesignTable {
     }
 }
 
-/// Adds the values in a table, and in those in it, with their keys below `above`.
+/// Adds the values in a table, and in the tables in it, with their keys below `above`.
 fn add_settings(above: &str, table: &dyn TableLike, settings: &mut Vec<(String, String)>) {
     for (name, item) in table.iter() {
         let key = format!("{above}.{name}");
@@ -202,7 +202,8 @@ impl DesignTables {
         self.tables.iter().try_for_each(|table| table.check(machine, is_later))
     }
 
-    /// These tables with the settings of a machine description; those that it does not have get their defaults.
+    /// These tables with the settings of a machine description; tables that it does not have get
+    /// their defaults.
     ///
     /// # Errors
     ///

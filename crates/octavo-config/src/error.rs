@@ -5,8 +5,8 @@ use std::fmt::{self, Display};
 use octavo_types::spelling::{any_of, hint, quoted};
 use serde::de::{Error, Expected, Unexpected};
 
-/// A machine that cannot be, or cannot be read: one sentence that names the place, what is allowed,
-/// and what was probably meant.
+/// An invalid or unreadable machine: one sentence that names the place, the allowed values, and the
+/// value that was probably meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MachineError(String);
@@ -18,14 +18,14 @@ impl MachineError {
         MachineError(format!("{place}: {what}"))
     }
 
-    /// `what` `word` is none of `allowed`.
+    /// The error that `word`, introduced by `what`, is none of `allowed`.
     pub(crate) fn unknown(what: &str, word: &str, allowed: &[&str]) -> Self {
         let list = any_of(allowed);
         MachineError(format!("{what} `{}`: give {list}{}", quoted(word), hint(word, allowed)))
     }
 }
 
-/// A value that cannot be: `tlb.l2.main.entries = 1537: give a multiple of 12 (ways), such as 1548`.
+/// An invalid value: `tlb.l2.main.entries = 1537: give a multiple of 12 (ways), such as 1548`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}{}: {advice}", given.as_ref().map_or(String::new(), |given| format!(" = {given}")))]
 pub struct InvalidValue {
@@ -51,13 +51,13 @@ impl InvalidValue {
 /// An error met while reading a value, before its key is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is something else than what is wanted.
-    Unlike(String),
+    /// The value is something else than this.
+    Mismatch(String),
     /// There is no such key.
     UnknownKey { key: String, allowed: Vec<&'static str> },
-    /// It is none of these words.
+    /// The word is none of the allowed ones.
     UnknownWord { word: String, allowed: &'static [&'static str] },
-    /// A table has not this key.
+    /// The table lacks this key.
     Missing(&'static str),
     /// Any other error, as a sentence.
     Other(String),
@@ -67,12 +67,12 @@ impl Fault {
     /// The error for the value of `key`, written as `given`.
     pub fn of(self, key: String, given: Option<String>) -> InvalidValue {
         let (key, given, advice) = match self {
-            Fault::Unlike(wanted) => (key, given, format!("give {wanted}")),
+            Fault::Mismatch(wanted) => (key, given, format!("give {wanted}")),
             Fault::UnknownKey { key: unknown, allowed } => {
                 let hint = hint(&unknown, &allowed);
                 let advice = format!("there is no such key; give {}{hint}", any_of(&allowed));
-                let has_it = key == unknown || key.ends_with(&format!(".{unknown}"));
-                (if has_it { key } else { within(&key, &unknown) }, None, advice)
+                let has_key = key == unknown || key.ends_with(&format!(".{unknown}"));
+                (if has_key { key } else { within(&key, &unknown) }, None, advice)
             }
             Fault::UnknownWord { word, allowed } => {
                 let advice = format!("give {}{}", any_of(allowed), hint(&word, allowed));
@@ -89,7 +89,7 @@ impl Fault {
     }
 }
 
-/// A key in a table, which has no key itself if it is the whole.
+/// The full key of `key` in `table`, which is empty for the whole machine.
 fn within(table: &str, key: &str) -> String {
     let key = quoted(key);
     if table.is_empty() { key } else { format!("{table}.{key}") }
@@ -109,11 +109,11 @@ impl Error for Fault {
     }
 
     fn invalid_type(_: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        Fault::Unlike(plain(&wanted.to_string()))
+        Fault::Mismatch(plain(&wanted.to_string()))
     }
 
     fn invalid_value(_: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        Fault::Unlike(plain(&wanted.to_string()))
+        Fault::Mismatch(plain(&wanted.to_string()))
     }
 
     fn unknown_variant(word: &str, allowed: &'static [&'static str]) -> Self {

@@ -1,4 +1,4 @@
-//! The parts of a machine as those who build them want them.
+//! The parts of a machine in the types of the crates that build them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -86,16 +86,16 @@ pub struct PlacedTier<'m> {
     pub name: &'m str,
     /// Its first frame. It ends where the next one begins, or memory ends.
     pub first_frame: u64,
-    /// All else.
+    /// Its other properties.
     pub config: &'m MemoryTier,
 }
 
 impl MemoryTier {
-    /// Its frames in a memory of so many bytes.
+    /// Its frames in a memory of `memory_bytes`.
     pub fn frames(&self, memory_bytes: u64) -> u64 {
         let of_share = |share: f64| {
             let bytes = (share * memory_bytes as f64) as u64;
-            // All of it, even where that is not a multiple.
+            // All memory, even if that is no multiple of 2 MiB.
             if share == 1.0 { bytes } else { bytes - bytes % PageSize::HUGE.bytes() }
         };
         let bytes = self.bytes.or(self.share.map(of_share)).unwrap_or(0);
@@ -108,13 +108,13 @@ impl MemoryConfig {
     ///
     /// # Errors
     ///
-    /// Where there is no frame, or more than 4 TiB.
+    /// If there is no frame, or more than 4 TiB.
     pub fn shape(&self) -> Result<MemoryShape, MemorySizeError> {
         let frames = self.bytes / PageSize::BASE.bytes();
         MemoryShape::new(frames, Order::of(self.largest_block))
     }
 
-    /// The tiers, by address: the last of memory.
+    /// The tiers, by address, at the end of memory.
     pub fn placed_tiers(&self) -> impl Iterator<Item = PlacedTier<'_>> {
         let all = self.tiers.values().map(|tier| tier.frames(self.bytes)).sum::<u64>();
         let mut next = self.bytes / PageSize::BASE.bytes() - all;
@@ -129,7 +129,7 @@ impl MemoryConfig {
     ///
     /// # Errors
     ///
-    /// Where the snapshot's file cannot be read, or is none.
+    /// If the snapshot's file cannot be read, or is no snapshot.
     pub fn start(&self) -> Result<Fragmentation, SnapshotError> {
         Ok(match &self.fragmentation {
             FragmentationConfig::Empty => Fragmentation::Empty,
@@ -209,7 +209,7 @@ impl TlbArray {
     ///
     /// # Errors
     ///
-    /// Where there can be no such array.
+    /// If there can be no such array.
     pub fn geometry(&self) -> Result<Geometry, GeometryError> {
         Geometry::of_entries(self.entries, self.ways.of(self.entries))
     }
@@ -230,7 +230,7 @@ impl HostConfig {
 }
 
 impl WalkCache {
-    /// The cache of a page table of nine bits a level, of a level that has been checked.
+    /// The cache for a page table of nine bits a level, at a level that has been checked.
     pub fn config(&self) -> WalkCacheConfig {
         WalkCacheConfig {
             ways: self.ways.of(self.entries),
@@ -241,10 +241,10 @@ impl WalkCache {
 }
 
 impl CacheLevel {
-    /// The cache with lines of so many bytes.
+    /// The cache with lines of `line_bytes`.
     pub fn with_lines(&self, line_bytes: u64) -> CacheConfig {
         let CacheLevel { bytes, ways, latency_cycles, replacement, .. } = *self;
-        // Without lines there are no sets, which is refused in checking.
+        // Lines of 0 bytes make no sets; the checks refuse such a cache.
         let lines = bytes.checked_div(line_bytes).unwrap_or(0);
         CacheConfig { bytes, ways: ways.of(lines), line_bytes, latency_cycles, replacement }
     }

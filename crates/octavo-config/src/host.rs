@@ -7,19 +7,19 @@ use crate::plain_tables::plain_tables;
 
 /// The table of the host.
 pub const HOST: &str = "host";
-/// `host = "usual"`: one of which nothing else is said.
+/// `host = "usual"`: a host with the preset's keys.
 pub const USUAL: &str = "usual";
 const PRESET: &str = include_str!("../../../python/octavo/presets/host.toml");
 
-/// Gives a machine without a host the usual one, if `over` says something of a host.
+/// Gives a machine without a host the usual one, if `over` has keys of a host.
 pub fn prepare(machine: &mut Table, over: &Table) {
-    let says_something = over.get(HOST).is_some_and(|said| said.as_str() != Some(NONE));
-    if says_something && !machine.get(HOST).is_some_and(Item::is_table) {
+    let has_host = over.get(HOST).is_some_and(|host| host.as_str() != Some(NONE));
+    if has_host && !machine.get(HOST).is_some_and(Item::is_table) {
         machine.insert(HOST, usual());
     }
 }
 
-/// Puts the usual host in the place of `usual`, and none in the place of `none`.
+/// Replaces `usual` by the usual host, and removes `none`.
 pub fn expand(machine: &mut Table) {
     match machine.get(HOST).and_then(Item::as_str) {
         Some(USUAL) => drop(machine.insert(HOST, usual())),

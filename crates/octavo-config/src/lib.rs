@@ -1,8 +1,8 @@
-//! Machines: what a simulation runs on, from a description to what has been checked.
+//! Machines that simulations run on, from a description to a checked configuration.
 //!
-//! A [`MachineConfig`] says everything about a machine that an engine asks for. [`DesignTables::resolve`] makes
-//! one of a preset or a TOML file, which may extend another and say only what differs, and of
-//! settings such as `tlb.l2.entries=2048`.
+//! A [`MachineConfig`] has everything that an engine needs to know about a machine.
+//! [`DesignTables::resolve`] makes one from a preset or a TOML file, which may extend another
+//! machine and give only the keys that differ, and from settings such as `tlb.l2.entries=2048`.
 //!
 //! A [`Resolved`] machine has been validated ([`MachineConfig::check`]): its arrays can be built, so that
 //! engines need no checks of their own.

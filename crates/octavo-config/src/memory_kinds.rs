@@ -1,6 +1,6 @@
-//! Kinds of DRAM and of memory tiers: what `kind` stands for, and times in nanoseconds.
+//! Kinds of DRAM and of memory tiers, and times in nanoseconds.
 //!
-//! Both are expanded before a machine is read, so that all else knows cycles only.
+//! Both are expanded before a machine is read, so that all other code knows cycles only.
 
 use octavo_types::spelling::{any_of, hint, quoted};
 use toml_edit::{Item, Table, Value};
@@ -10,15 +10,16 @@ use crate::error::InvalidValue;
 use crate::plain_tables::plain_tables;
 
 const PRESET: &str = include_str!("../../../python/octavo/presets/memory.toml");
-/// The key of tables of some kind.
+/// The key for the kind of a table.
 const KIND: &str = "kind";
 const DRAM: &str = "dram";
 const NS: &str = "_ns";
 const FREQUENCY: &str = "core.pipeline.frequency_ghz";
-/// The most nanoseconds of a time.
+/// The longest time, in nanoseconds.
 const MAX_NS: f64 = 1e6;
 
-/// Keys of a table that stay when a later layer gives it another kind, if its kind stands for the others.
+/// Keys of a DRAM or tier table that stay when a later layer changes its kind; the kind stands for
+/// its other keys. `None` for other tables.
 pub fn kept_keys(path: &str) -> Option<&'static [&'static str]> {
     if path == DRAM || path.ends_with(".dram") {
         return Some(&["channels"]);
@@ -27,7 +28,7 @@ pub fn kept_keys(path: &str) -> Option<&'static [&'static str]> {
     ["memory.tiers", "host.memory.tiers"].contains(&tiers).then_some(&["bytes", "share"])
 }
 
-/// Keys that a table may have beside those that are read.
+/// Keys that a table may have beside the keys that are read after the expansion.
 pub fn further_keys(path: &str) -> &'static [&'static str] {
     match kept_keys(path) {
         None => &[],
@@ -36,8 +37,8 @@ pub fn further_keys(path: &str) -> &'static [&'static str] {
     }
 }
 
-/// Puts the numbers of each kind in its place, and cycles in that of nanoseconds. A tier's `dram` has the keys that it
-/// does not give from the machine's.
+/// Replaces each kind by its numbers, and nanoseconds by cycles. A tier's `dram` gets the keys that
+/// it does not give from the machine's.
 ///
 /// # Errors
 ///
@@ -50,7 +51,8 @@ pub fn expand(machine: &mut Table) -> Result<(), InvalidValue> {
     let own = machine.get(DRAM).and_then(Item::as_table).cloned().unwrap_or_default();
     for path in ["memory", "host.memory"] {
         let mut parts = path.split('.').chain(["tiers"]);
-        let tiers = parts.try_fold(&mut *machine, |of, part| of.get_mut(part)?.as_table_mut());
+        let tiers =
+            parts.try_fold(&mut *machine, |table, part| table.get_mut(part)?.as_table_mut());
         for (name, tier) in tiers.into_iter().flat_map(|tiers| tiers.iter_mut()) {
             let Some(tier) = tier.as_table_mut() else { continue };
             let key = format!("{path}.tiers.{name}");
@@ -64,11 +66,12 @@ pub fn expand(machine: &mut Table) -> Result<(), InvalidValue> {
     Ok(())
 }
 
-fn table<'t>(of: &'t Table, key: &str) -> &'t Table {
-    of.get(key).and_then(Item::as_table).expect("the preset has the table")
+fn table<'t>(kinds: &'t Table, key: &str) -> &'t Table {
+    kinds.get(key).and_then(Item::as_table).expect("the preset has the table")
 }
 
-/// The clock, if the machine has one. Reading it will refuse a value that it cannot have.
+/// The clock, if the machine has one; an invalid value, which reading the machine will refuse,
+/// counts as 1.
 fn frequency_ghz(machine: &Table) -> Option<f64> {
     let given = machine.get("core")?.get("pipeline")?.get("frequency_ghz")?;
     Some(number(given).filter(|ghz| *ghz > 0.0 && *ghz <= MAX_FREQUENCY_GHZ).unwrap_or(1.0))
@@ -78,19 +81,19 @@ fn number(item: &Item) -> Option<f64> {
     item.as_float().or_else(|| item.as_integer().map(|number| number as f64))
 }
 
-/// Expands the table `dram` of another one. Only an out-of-order core uses it: where there is no clock to make cycles by,
-/// it is dropped.
+/// Expands the table `dram` in `parent`. Only an out-of-order core uses DRAM: without its clock, a
+/// table with times to convert is dropped.
 fn expand_dram(
     path: &str,
-    of: &mut Table,
+    parent: &mut Table,
     kinds: &Table,
     ghz: Option<f64>,
 ) -> Result<(), InvalidValue> {
-    let Some(dram) = of.get_mut(DRAM).and_then(Item::as_table_mut) else { return Ok(()) };
+    let Some(dram) = parent.get_mut(DRAM).and_then(Item::as_table_mut) else { return Ok(()) };
     let needs_clock = dram.iter().any(|(key, _)| key == KIND || key.ends_with(NS));
     expand_table(path, dram, kinds, ghz.or(Some(1.0)))?;
     if needs_clock && ghz.is_none() {
-        of.remove(DRAM);
+        parent.remove(DRAM);
     }
     Ok(())
 }
@@ -98,11 +101,11 @@ fn expand_dram(
 /// Expands the kind of a table, if it has one, and its nanoseconds.
 fn expand_table(
     path: &str,
-    of: &mut Table,
+    table: &mut Table,
     kinds: &Table,
     ghz: Option<f64>,
 ) -> Result<(), InvalidValue> {
-    if let Some(kind) = of.remove(KIND) {
+    if let Some(kind) = table.remove(KIND) {
         let names: Vec<&str> = kinds.iter().map(|(name, _)| name).collect();
         let word = kind.as_str().unwrap_or("");
         let Some(kind) = kinds.get(word).and_then(Item::as_table) else {
@@ -110,18 +113,18 @@ fn expand_table(
             let (key, given) = (format!("{path}.{KIND}"), written(&kind));
             return Err(InvalidValue { key, given, advice });
         };
-        complete(of, kind);
+        complete(table, kind);
     }
     let times: Vec<String> =
-        of.iter().map(|(key, _)| key.to_owned()).filter(|key| key.ends_with(NS)).collect();
+        table.iter().map(|(key, _)| key.to_owned()).filter(|key| key.ends_with(NS)).collect();
     for key in times {
         let cycles = cycles_key(&key);
-        let time = of.remove(&key).expect("it is there");
+        let time = table.remove(&key).expect("it is there");
         let invalid = |advice: String| {
             let given = written(&time);
             InvalidValue { key: format!("{path}.{key}"), given, advice }
         };
-        if of.contains_key(&cycles) {
+        if table.contains_key(&cycles) {
             return Err(invalid(format!("give this or {path}.{cycles}, not both")));
         }
         let ns = number(&time).filter(|ns| (0.0..=MAX_NS).contains(ns));
@@ -136,7 +139,7 @@ fn expand_table(
         if let Some(time) = time.as_value() {
             *value.decor_mut() = time.decor().clone();
         }
-        of.insert(&cycles, Item::Value(value));
+        table.insert(&cycles, Item::Value(value));
     }
     Ok(())
 }
@@ -153,13 +156,13 @@ fn cycles_key(key: &str) -> String {
     key.strip_suffix(NS).map_or_else(|| key.to_owned(), |key| format!("{key}_cycles"))
 }
 
-/// Gives a table the keys of another one that it has not, in cycles or in nanoseconds.
-fn complete(of: &mut Table, others: &Table) {
+/// Adds the keys of `others` that a table has neither in cycles nor in nanoseconds.
+fn complete(table: &mut Table, others: &Table) {
     for (key, item) in others.iter() {
-        if let (Some(Item::Table(inner)), Item::Table(others)) = (of.get_mut(key), item) {
+        if let (Some(Item::Table(inner)), Item::Table(others)) = (table.get_mut(key), item) {
             complete(inner, others);
-        } else if !of.contains_key(key) && !of.contains_key(&cycles_key(key)) {
-            of.insert(key, item.clone());
+        } else if !table.contains_key(key) && !table.contains_key(&cycles_key(key)) {
+            table.insert(key, item.clone());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! TOML as serde reads it, with user-readable errors.
 //!
-//! `toml_edit` has a deserializer of its own, whose errors are texts: they cannot be asked which
-//! words would be allowed.
+//! `toml_edit` has a deserializer of its own, but its errors are texts, from which the allowed
+//! words cannot be read.
 
 use serde::Deserializer;
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
@@ -18,7 +18,7 @@ pub(crate) const NONE: &str = "none";
 pub(crate) enum Node<'t> {
     Value(&'t Value),
     Table(&'t dyn TableLike),
-    /// A kind that machines never have.
+    /// An array of tables, or nothing: machines never have these.
     Tables,
 }
 
@@ -68,7 +68,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
                 Value::String(text) => visitor.visit_str(text.value()),
                 Value::Integer(number) => visitor.visit_i64(*number.value()),
                 Value::Float(number) => visitor.visit_f64(*number.value()),
-                Value::Boolean(is) => visitor.visit_bool(*is.value()),
+                Value::Boolean(boolean) => visitor.visit_bool(*boolean.value()),
                 Value::Datetime(_) => {
                     Err(Fault::invalid_type(Unexpected::Other("a date"), &visitor))
                 }

@@ -17,7 +17,7 @@ use crate::presets::{PRESETS, preset_names};
 use crate::tree::Tree;
 use crate::types::MachineConfig;
 
-/// The place name of errors in settings.
+/// The place that errors in settings name.
 const SETTING: &str = "--set";
 /// How advice about a number begins.
 const NUMBER: &str = "give a whole number";
@@ -46,7 +46,8 @@ impl Resolved {
         self.config
     }
 
-    /// It as TOML, with the comments that it was written with: a file that stands alone.
+    /// The machine as TOML, with the comments that it was written with: a file that extends no
+    /// other.
     pub fn toml(&self) -> &str {
         &self.toml
     }
@@ -73,7 +74,8 @@ impl MachineConfig {
         format!("{:032x}", XxHash3_128::oneshot(self.to_json().as_bytes()))
     }
 
-    /// It with settings such as `cache.l1d.bytes=16KiB`, in order, which `place` gave.
+    /// The machine with settings such as `cache.l1d.bytes=16KiB`, in order, which errors attribute
+    /// to `place`.
     ///
     /// # Errors
     ///
@@ -87,16 +89,16 @@ impl MachineConfig {
         self.designs.finish(tree, place, settings).map(Resolved::into_config)
     }
 
-    /// It as TOML without comments, as [`DesignTables::resolve_text`] reads it.
+    /// The machine as TOML without comments, as [`DesignTables::resolve_text`] reads it.
     pub fn to_toml(&self) -> String {
         toml_edit::ser::to_string_pretty(self).expect("all numbers of a machine are small")
     }
 }
 
 impl DesignTables {
-    /// Reads a machine, a preset's name or the path of a TOML file (which ends with `.toml` or has a
-    /// `/`), and changes it by `settings` such as `tlb.l2.entries=2048`, in order. It may have the tables of
-    /// these designs; what it does not give has the default.
+    /// Reads a machine, a preset's name or the path of a TOML file (which ends with `.toml` or has
+    /// a `/`), and changes it by `settings` such as `tlb.l2.entries=2048`, in order. It may have
+    /// the tables of these designs; keys of designs that it does not give have their defaults.
     ///
     /// # Errors
     ///
@@ -142,7 +144,7 @@ impl DesignTables {
         let expanded = memory_kinds::expand(&mut tree.tables);
         let invalid = |wrong: InvalidValue| MachineError::new(tree.origin(&wrong.key), wrong);
         expanded.map_err(invalid)?;
-        let wrong = |(key, mut fault): (String, Fault)| {
+        let explain = |(key, mut fault): (String, Fault)| {
             if let Fault::UnknownKey { key: unknown, allowed } = &mut fault
                 && (key.is_empty() || key == *unknown)
                 && tree.origin(unknown) != place
@@ -164,16 +166,16 @@ impl DesignTables {
             let given = tree.given(&key);
             invalid(self.with_better_advice(fault.of(key, given), &tree, &before))
         };
-        let mut config = self.read_shared(&tree.tables).map_err(wrong)?;
-        config.designs = self.read(&tree.tables).map_err(wrong)?;
+        let mut config = self.read_shared(&tree.tables).map_err(explain)?;
+        config.designs = self.read(&tree.tables).map_err(explain)?;
         config.check_with_origins(&|one, other| tree.is_later(one, other)).map_err(invalid)?;
-        // The text may be written to a file anywhere.
+        // The text may be written to a file in any folder.
         place_snapshots(&mut tree.tables, |file| std::path::absolute(file).unwrap_or(file.into()));
         Ok(Resolved { config, toml: DocumentMut::from(tree.tables).to_string() })
     }
 
-    /// A value of the wrong type, with advice that knows more than its type: the keys of the table that was
-    /// there `before`, or the bounds that the checks set for a number.
+    /// Replaces the advice on a value of the wrong type by better advice: the keys of the table
+    /// that was there `before`, or the bounds that the checks set for a number.
     fn with_better_advice(&self, wrong: InvalidValue, tree: &Tree, before: &Table) -> InvalidValue {
         let Some(given) = tree.given(&wrong.key) else { return wrong };
         if let Some(table) = table_at(before, &wrong.key) {
@@ -218,7 +220,7 @@ impl DesignTables {
         self.names().for_each(|name| drop(shared.remove(name)));
         serde_path_to_error::deserialize(Node::Table(&shared)).map_err(|error| {
             let key = error.path().to_string();
-            // The whole has no key.
+            // The whole machine has no key.
             let key = if key == "." { String::new() } else { key };
             let mut fault = error.into_inner();
             if let Fault::UnknownKey { key: unknown, allowed } = &mut fault
@@ -291,14 +293,14 @@ fn table_at<'t>(tables: &'t Table, key: &str) -> Option<&'t dyn TableLike> {
         .try_fold(tables as &dyn TableLike, |table, part| table.get(part)?.as_table_like())
 }
 
-/// Where a machine is written.
+/// The source of a machine.
 enum Place {
     Preset(&'static str, &'static str),
     File(PathBuf),
 }
 
 impl Place {
-    /// Of a name or a path, which is seen from `folder`.
+    /// The place of a preset's name, or of a path relative to `folder`.
     fn of(machine: &str, folder: &Path) -> Result<Self, MachineError> {
         if let Some((name, text)) = PRESETS.iter().find(|(name, _)| *name == machine) {
             return Ok(Place::Preset(name, text));
@@ -346,7 +348,7 @@ fn read(path: &Path, name: &str) -> Result<String, MachineError> {
     })
 }
 
-/// Changes the paths of the snapshots as which the machine's memory begins, and its host's.
+/// Changes the paths of the snapshots from which the memory of the machine and of its host begin.
 fn place_snapshots(tables: &mut Table, place: impl Fn(&Path) -> PathBuf) {
     for memory in [&["memory", "fragmentation"][..], &["host", "memory", "fragmentation"]] {
         let fragmentation = memory
@@ -363,7 +365,8 @@ fn place_snapshots(tables: &mut Table, place: impl Fn(&Path) -> PathBuf) {
     }
 }
 
-/// A file over the machine that it extends, if it extends one. Files that it names are seen from its `folder`.
+/// A file laid over the machine that it extends, if it extends one. Paths in it are relative to its
+/// `folder`.
 fn extended(
     name: &str,
     text: &str,
@@ -390,7 +393,7 @@ fn extended(
     }
     let mut tree = place.tree(depth + 1)?;
     if !file.tables.contains_key("name") {
-        // Else it would be called what it is not any more.
+        // Otherwise it would have the name of the machine that it extends.
         let stem = Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy());
         file.tables.insert("name", Item::Value(Value::from(stem.as_ref())));
     }

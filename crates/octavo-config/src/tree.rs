@@ -14,10 +14,10 @@ const KIND: &str = "kind";
 /// Advice on an empty table over one with keys.
 const EMPTY_TABLE: &str = "an empty table changes nothing; give the keys to change, or \"none\" to \
                            take the whole table out";
-/// More parts than any key has; what merges trees calls itself once a part.
+/// More parts than any key has; merging trees recurses once for each part.
 const MAX_PARTS: usize = 8;
 
-/// Tables, and where what is in them was said.
+/// Tables, and the layers that gave their keys.
 pub struct Tree {
     pub tables: Table,
     /// The tables before the last file; empty where no file is over another.
@@ -29,7 +29,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tables of a text, which `origin` is the name of.
+    /// The tables of a text with the name `origin`.
     pub fn parse(origin: &str, text: &str) -> Result<Self, MachineError> {
         let tables = plain_tables(text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
@@ -40,21 +40,21 @@ impl Tree {
         Ok(Tree { tables, below: Table::new(), base: origin.to_owned(), origins: Vec::new() })
     }
 
-    /// Which layer gave a key, a part of its table or the table that it lies in; of a key that is
-    /// missing, which gave other keys of its table.
+    /// The layer that gave a key, a part of its table or the table that it lies in; for a missing
+    /// key, the layer that gave other keys of its table.
     pub fn origin(&self, key: &str) -> &str {
-        let of = |key: &str| {
+        let last_origin = |key: &str| {
             let given = self.origins.iter().rev().find(|(given, _)| overlap(given, key));
             given.map(|(_, origin)| origin.as_str())
         };
         let of_table = || match key.rsplit_once('.') {
-            Some((table, _)) if !self.has(key) => of(table),
+            Some((table, _)) if !self.has(key) => last_origin(table),
             _ => None,
         };
-        of(key).or_else(of_table).unwrap_or(&self.base)
+        last_origin(key).or_else(of_table).unwrap_or(&self.base)
     }
 
-    /// Whether there is such a key; of a part of an array, whether there is the array.
+    /// Whether there is such a key; for an element of an array, whether there is the array.
     fn has(&self, key: &str) -> bool {
         let mut parts = key.split('[').next().unwrap_or(key).split('.');
         let first = parts.next().and_then(|part| self.tables.get(part));
@@ -76,7 +76,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// Where a table is empty, and these have keys in its place.
+    /// If a table of the file is empty, and these tables have keys in its place.
     pub fn overlay(&mut self, file: Tree) -> Result<(), MachineError> {
         self.below = self.tables.clone();
         self.overlay_table(&file.tables, &file.base)
@@ -91,7 +91,7 @@ impl Tree {
         }
     }
 
-    /// A setting `key=value` of the command line's.
+    /// Applies a setting `key=value` of the command line.
     pub fn set(&mut self, origin: &str, setting: &str) -> Result<(), MachineError> {
         let wrong =
             |what: &str| Err(MachineError::new(origin, format!("{}: {what}", quoted(setting))));
@@ -207,8 +207,8 @@ fn overlap(one: &str, other: &str) -> bool {
     within(one, other) || within(other, one)
 }
 
-/// Lays tables over others, and notes the keys of what they gave. An empty table over one with keys is
-/// refused: merged it would change nothing, and its writer may as well have meant to empty the other.
+/// Lays tables over others, and records the keys that they gave. An empty table over one with keys
+/// is refused: it would change nothing, but its writer may have meant to empty the other one.
 fn merge(
     base: &mut Table,
     over: &Table,
@@ -251,7 +251,7 @@ fn merge(
     Ok(())
 }
 
-/// Notes the keys of a new table's values, or that of a value itself.
+/// Records the keys of a new table's values, or the key of a value itself.
 fn record_origins(item: &Item, path: String, given: &mut Vec<String>) {
     match item {
         Item::Table(table) if !table.is_empty() => {
@@ -263,7 +263,7 @@ fn record_origins(item: &Item, path: String, given: &mut Vec<String>) {
     }
 }
 
-/// Whether a table is of another kind than the one it is laid over: nothing of that is left then.
+/// Whether a table is of another kind than the one it is laid over, and so replaces that one.
 fn changes_kind(base: &Table, over: &Table) -> bool {
     let kind = |table: &Table| table.get(KIND).and_then(Item::as_str).map(str::to_owned);
     kind(over).is_some_and(|new| kind(base) != Some(new))

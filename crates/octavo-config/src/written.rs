@@ -18,7 +18,7 @@ const A_PAGE_SIZE: &str =
 const SOME_WAYS: &str = "a whole number from 1, or \"full\"";
 const SOME_PAGE_SIZES: &str = "a list such as [\"4KiB\", \"2MiB\"], or \"any\"";
 
-/// A size in bytes, or what stands in its place.
+/// Reads a size in bytes; the text describes the expected value.
 struct SizeVisitor(&'static str);
 
 impl Visitor<'_> for SizeVisitor {
@@ -56,7 +56,7 @@ pub mod bytes {
     }
 }
 
-/// As [`bytes`], for a key that need not be there.
+/// As [`bytes`], for an optional key.
 pub mod some_bytes {
     use super::*;
 
@@ -134,9 +134,9 @@ where
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "PteEntry", rename_all = "kebab-case")]
 pub enum PteEntryName {
-    /// See there.
+    /// [`PteEntry::L1d`].
     L1d,
-    /// See there.
+    /// [`PteEntry::L2`].
     L2,
 }
 
@@ -144,9 +144,9 @@ pub enum PteEntryName {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "HoleLayout", rename_all = "kebab-case")]
 pub enum LayoutName {
-    /// See there.
+    /// [`HoleLayout::Clustered`].
     Clustered,
-    /// See there.
+    /// [`HoleLayout::Dispersed`].
     Dispersed,
 }
 
@@ -159,11 +159,11 @@ pub struct Layout(#[serde(with = "LayoutName")] pub HoleLayout);
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "HoleKind", rename_all = "kebab-case")]
 pub enum HoleKindName {
-    /// See there.
+    /// [`HoleKind::Immovable`].
     Immovable,
-    /// See there.
+    /// [`HoleKind::Movable`].
     Movable,
-    /// See there.
+    /// [`HoleKind::Unallocated`].
     Unallocated,
 }
 

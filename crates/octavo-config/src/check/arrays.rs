@@ -7,25 +7,25 @@ use super::IsLater;
 use crate::error::InvalidValue;
 use crate::types::Ways;
 
-/// An array, and how it says how large it is.
+/// An array, and the keys that give its size.
 pub struct SizedArray<'k> {
     key: &'k str,
-    /// Entries, or bytes of lines.
-    what: &'static str,
+    /// The key of the amount: `entries` or `bytes`.
+    quantity: &'static str,
     amount: u64,
-    /// Bytes of an entry, where bytes are what is said.
+    /// Bytes of an entry, if the amount is in bytes.
     unit: Option<u64>,
-    /// Which key says that.
+    /// The key that gives these bytes.
     unit_key: String,
     ways: Ways,
 }
 
 impl<'k> SizedArray<'k> {
-    /// An array of so many entries.
+    /// An array whose size is given in entries.
     pub fn entries(key: &'k str, entries: u64, ways: Ways) -> Self {
         SizedArray {
             key,
-            what: "entries",
+            quantity: "entries",
             amount: entries,
             unit: None,
             unit_key: String::new(),
@@ -33,13 +33,13 @@ impl<'k> SizedArray<'k> {
         }
     }
 
-    /// A cache of so many bytes.
+    /// A cache whose size is given in bytes.
     pub fn lines(key: &'k str, bytes: u64, line_bytes: u64, ways: Ways) -> Self {
         let unit_key = "cache.line_bytes".to_owned();
-        SizedArray { key, what: "bytes", amount: bytes, unit: Some(line_bytes), unit_key, ways }
+        SizedArray { key, quantity: "bytes", amount: bytes, unit: Some(line_bytes), unit_key, ways }
     }
 
-    /// The same of a cache whose lines are not those of all others.
+    /// This cache with lines of its own, which its own key gives.
     pub fn of_own_lines(self) -> Self {
         let unit_key = format!("{}.line_bytes", self.key);
         SizedArray { unit_key, ..self }
@@ -49,7 +49,7 @@ impl<'k> SizedArray<'k> {
         self.amount / self.unit.unwrap_or(1)
     }
 
-    /// So many entries as this array would write them.
+    /// A number of entries, written as an amount of this array.
     fn written(&self, entries: u64) -> String {
         match self.unit {
             None => entries.to_string(),
@@ -62,7 +62,7 @@ impl<'k> SizedArray<'k> {
             None => self.amount.to_string(),
             Some(_) => format!("\"{}\"", size_text(self.amount)),
         };
-        InvalidValue::new(format!("{}.{}", self.key, self.what), given, advice)
+        InvalidValue::new(format!("{}.{}", self.key, self.quantity), given, advice)
     }
 
     fn wrong_ways(&self, advice: String) -> InvalidValue {
@@ -73,28 +73,28 @@ impl<'k> SizedArray<'k> {
         InvalidValue::new(format!("{}.ways", self.key), given, advice)
     }
 
-    /// More ways than entries, or ways that do not divide them.
-    fn ragged(&self, ways: u64, is_later: &IsLater<'_>) -> InvalidValue {
-        let (entries, key, what) = (self.count(), self.key, self.what);
-        if is_later(&format!("{key}.ways"), &format!("{key}.{what}")) {
+    /// The error for more ways than entries, or for ways that do not divide the entries.
+    fn indivisible(&self, ways: u64, is_later: &IsLater<'_>) -> InvalidValue {
+        let (entries, key, quantity) = (self.count(), self.key, self.quantity);
+        if is_later(&format!("{key}.ways"), &format!("{key}.{quantity}")) {
             let divides = |ways: &u64| entries.is_multiple_of(*ways);
             let fits = (1..=ways.min(entries)).rev().find(divides).unwrap_or(1);
             let whole = self.written(entries);
             return self.wrong_ways(format!(
-                "give a number by which {what} ({whole}) can be divided, such as {fits}, or \"full\""
+                "give a number by which {quantity} ({whole}) can be divided, such as {fits}, or \"full\""
             ));
         }
         let multiple = self.written(ways);
         let next = self.written(entries.div_ceil(ways).max(1).saturating_mul(ways));
-        let of = match self.unit {
+        let unit_text = match self.unit {
             None => "ways".to_owned(),
             Some(unit) => format!("{ways} ways of {unit} bytes"),
         };
-        self.wrong_amount(format!("give a multiple of {multiple} ({of}), such as {next}"))
+        self.wrong_amount(format!("give a multiple of {multiple} ({unit_text}), such as {next}"))
     }
 }
 
-/// Checks that there can be such an array.
+/// Checks that such an array can be built.
 ///
 /// # Errors
 ///
@@ -115,5 +115,7 @@ pub fn check_geometry(array: &SizedArray<'_>, is_later: &IsLater<'_>) -> Result<
         let most = array.written(Geometry::MAX_ENTRIES);
         return Err(array.wrong_amount(format!("give at most {most}")));
     }
-    Geometry::of_entries(array.count(), ways).map(drop).map_err(|_| array.ragged(ways, is_later))
+    Geometry::of_entries(array.count(), ways)
+        .map(drop)
+        .map_err(|_| array.indivisible(ways, is_later))
 }

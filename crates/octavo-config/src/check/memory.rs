@@ -12,7 +12,7 @@ use crate::types::{FragmentationConfig, HoleGroup, MemoryConfig};
 /// The name of the part of memory that is in no tier.
 pub const LOCAL: &str = "local";
 
-/// Whether there can be such a memory, whose table is `key`.
+/// Checks the memory whose table is `key`.
 pub fn check(key: &str, memory: &MemoryConfig, is_later: &IsLater<'_>) -> Result<(), InvalidValue> {
     let base = PageSize::BASE.bytes();
     if !memory.bytes.is_multiple_of(base) || memory.shape().is_err() {
@@ -91,11 +91,11 @@ fn check_tiers(key: &str, memory: &MemoryConfig) -> Result<(), InvalidValue> {
     Ok(())
 }
 
-fn check_share(key: &str, what: &str, share: f64) -> Result<(), InvalidValue> {
+fn check_share(key: &str, name: &str, share: f64) -> Result<(), InvalidValue> {
     if (0.0..=1.0).contains(&share) {
         return Ok(());
     }
-    let key = format!("{key}.fragmentation.{what}");
+    let key = format!("{key}.fragmentation.{name}");
     Err(InvalidValue::new(key, share, "give a share from 0 to 1"))
 }
 

@@ -16,7 +16,7 @@ const MAX_CHANNELS: u32 = 64;
 const MAX_WRITE_BATCH: u32 = 256;
 const MAX_BANKS: u32 = 1024;
 
-/// Whether there can be such a core and such a memory.
+/// Checks the out-of-order core, and the DRAM of the memory and of its tiers.
 pub fn check(machine: &MachineConfig) -> Result<(), InvalidValue> {
     machine.core.pipeline.as_ref().map_or(Ok(()), check_pipeline)?;
     let line_bytes = machine.cache.line_bytes;

@@ -12,7 +12,7 @@ const MAX_CONFIRMATIONS: u32 = 16;
 const MAX_DISTANCE: u32 = 1 << 10;
 const MAX_DEGREE: u32 = 64;
 
-/// Whether a cache can have these prefetchers.
+/// Checks the prefetchers of a cache.
 pub fn check(cache: &str, prefetch: &PrefetchConfig) -> Result<(), InvalidValue> {
     let key = format!("cache.{cache}.prefetch");
     if !matches!(cache, "l1d" | "l2") && !prefetch.is_empty() {

@@ -37,7 +37,7 @@ fn is_zero(cycles: &u32) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheLevel {
-    /// How much it holds: whole lines.
+    /// Its capacity: whole lines.
     #[serde(with = "written::bytes")]
     pub bytes: u64,
     /// Lines of a set.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{MemoryConfig, PageTableConfig, TlbLevel, WalkCache};
 use crate::written;
 
-/// The host: where it is there, programs run in the guest of one virtual machine, and all else that a
-/// machine says of memory, page tables, TLBs and walk caches is said of the guest.
+/// The host of a virtual machine. With a host, programs run in the guest of one virtual machine,
+/// and the machine's other keys on memory, page tables, TLBs and walk caches describe the guest.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostConfig {
@@ -35,20 +35,21 @@ pub struct HostConfig {
 pub enum TlbsHold {
     /// Translations from guest-virtual to host-physical pages, of the smaller of both pages' sizes.
     Final,
-    /// The same, but where the guest's page is larger than the host's: then the translation from
-    /// guest-virtual to guest-physical pages, and each reference looks up the nested TLB for the rest.
+    /// As `Final`, except where the guest's page is larger than the host's: TLBs then hold the
+    /// translation from guest-virtual to guest-physical pages, and each reference looks up the
+    /// nested TLB for the rest.
     Halves,
 }
 
 impl HostConfig {
-    /// The policy that stands for the one of each design.
+    /// The name that stands for each design's own policy.
     pub const OF_DESIGN: &str = "design";
 
-    /// The policy, one of `policies`; none where it is that of the design.
+    /// The policy, one of `policies`; `None` for the design's own.
     ///
     /// # Errors
     ///
-    /// Where there is no such policy.
+    /// If there is no such policy.
     pub fn own_policy(&self, policies: &Policies) -> Result<Option<OsConfig>, PolicyError> {
         match &*self.policy {
             Self::OF_DESIGN => Ok(None),

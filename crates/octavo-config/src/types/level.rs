@@ -63,7 +63,8 @@ impl<'de> Deserialize<'de> for TlbLevel {
     }
 }
 
-/// An array of this name; what is not a table is a key that a level does not have.
+/// Reads the array of this name. A value that is no table is reported as a key that a level does
+/// not have.
 struct Named<'n>(&'n str);
 
 impl<'de> DeserializeSeed<'de> for Named<'_> {

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::DramConfig;
 use crate::written;
 
-/// The seed of a start state that says none.
+/// The seed of an initial state that gives none.
 const USUAL_SEED: u64 = 1;
 
 /// Physical memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryConfig {
-    /// How much there is: whole frames of 4 KiB, at most 4 TiB.
+    /// Its size: whole frames of 4 KiB, at most 4 TiB.
     #[serde(with = "written::bytes")]
     pub bytes: u64,
     /// The largest block of the allocator: 4 MiB for Linux. A design may ask for another,
@@ -45,7 +45,7 @@ pub struct MemoryTier {
     pub share: Option<f64>,
     /// Cycles that each access takes longer than one of local memory.
     pub added_latency_cycles: u32,
-    /// Its channels and banks; as the machine's, where it has none.
+    /// Its channels and banks; if it has none, those of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dram: Option<DramConfig>,
 }
@@ -66,14 +66,14 @@ pub enum FragmentationConfig {
         layout: HoleLayout,
         /// The content of the holes.
         holes: HoleKind,
-        /// Of the random places of holes and of the regions that have them.
+        /// The seed of the random places of holes and of the regions that have them.
         seed: u64,
     },
     /// Holes of several kinds, each in some of the 2 MiB regions.
     MixedHoles {
         /// The kinds, by any name. Portions are shares of all regions, and come to at most 1.
         groups: IndexMap<String, HoleGroup>,
-        /// Of the random places of holes and of the regions that have them.
+        /// The seed of the random places of holes and of the regions that have them.
         seed: u64,
     },
     /// Faulty frames, which are never allocated.
@@ -82,19 +82,19 @@ pub enum FragmentationConfig {
         portion: f64,
         /// How they lie: clustered ones in runs of 64 KiB.
         layout: HoleLayout,
-        /// Of the random places of them.
+        /// The seed of their random places.
         seed: u64,
     },
-    /// So many free blocks of each size, and the rest held by others.
+    /// Free blocks of given sizes; background memory holds the rest.
     OrderMix {
-        /// Free blocks by their size; none of the others.
+        /// The numbers of free blocks by size; none of other sizes.
         free_blocks: IndexMap<PageSize, u64>,
-        /// The share of 2 MiB regions, 0 to 1, in which what is held may be moved.
+        /// The share of 2 MiB regions, 0 to 1, in which background memory may be moved.
         movable_share: f64,
-        /// Of the random places of all these.
+        /// The seed of the random places of all these.
         seed: u64,
     },
-    /// As a real machine's was, which `octavo snapshot` has kept.
+    /// The state of a real machine, which `octavo snapshot` has recorded.
     Snapshot {
         /// The file.
         file: String,
@@ -226,25 +226,25 @@ impl TryFrom<State> for FragmentationConfig {
 
 impl From<FragmentationConfig> for State {
     fn from(config: FragmentationConfig) -> Self {
-        let of = |kind| State { kind, ..State::default() };
+        let of_kind = |kind| State { kind, ..State::default() };
         match config {
-            FragmentationConfig::Empty => of(Kind::Empty),
+            FragmentationConfig::Empty => of_kind(Kind::Empty),
             FragmentationConfig::Holes { portion, fraction, layout, holes, seed } => State {
                 portion: Some(portion),
                 fraction: Some(fraction),
                 layout: Some(written::Layout(layout)),
                 holes: Some(written::Holes(holes)),
                 seed: Some(seed),
-                ..of(Kind::Holes)
+                ..of_kind(Kind::Holes)
             },
             FragmentationConfig::MixedHoles { groups, seed } => {
-                State { groups: Some(groups), seed: Some(seed), ..of(Kind::MixedHoles) }
+                State { groups: Some(groups), seed: Some(seed), ..of_kind(Kind::MixedHoles) }
             }
             FragmentationConfig::Faults { portion, layout, seed } => State {
                 portion: Some(portion),
                 layout: Some(written::Layout(layout)),
                 seed: Some(seed),
-                ..of(Kind::Faults)
+                ..of_kind(Kind::Faults)
             },
             FragmentationConfig::OrderMix { free_blocks, movable_share, seed } => {
                 let keyed = |(size, blocks)| (written::SizeKey(size), blocks);
@@ -252,11 +252,11 @@ impl From<FragmentationConfig> for State {
                     free_blocks: Some(free_blocks.into_iter().map(keyed).collect()),
                     movable_share: Some(movable_share),
                     seed: Some(seed),
-                    ..of(Kind::OrderMix)
+                    ..of_kind(Kind::OrderMix)
                 }
             }
             FragmentationConfig::Snapshot { file, seed } => {
-                State { file: Some(file), seed: Some(seed), ..of(Kind::Snapshot) }
+                State { file: Some(file), seed: Some(seed), ..of_kind(Kind::Snapshot) }
             }
         }
     }

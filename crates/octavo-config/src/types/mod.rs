@@ -95,7 +95,7 @@ pub struct CoreConfig {
     pub base_cpi: f64,
     /// The effect of a context switch on TLBs.
     pub address_spaces: AddressSpaces,
-    /// How it executes instructions out of order. Without it there is no time but the sum of all latencies.
+    /// The out-of-order pipeline. Without it, time is the sum of all latencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<PipelineConfig>,
 }
@@ -104,8 +104,8 @@ pub struct CoreConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressSpaces {
-    /// Entries carry an identifier, and stay at a switch.
+    /// Entries carry an identifier of the address space, and stay at a switch.
     Tagged,
-    /// They do not, and a switch empties all.
+    /// Entries carry none, and a switch invalidates all of them.
     Flushed,
 }

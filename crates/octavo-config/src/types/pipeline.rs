@@ -11,7 +11,7 @@ pub struct PipelineConfig {
     pub frequency_ghz: f64,
     /// Instructions dispatched into the reorder buffer in a cycle: 1 to 64.
     pub width: u32,
-    /// Instructions fetched in a cycle, if not [`PipelineConfig::width`]: 1 to 64.
+    /// Instructions fetched in a cycle: 1 to 64; by default [`PipelineConfig::width`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch_width: Option<u32>,
     /// Instructions that begin execution in a cycle: 1 to 64.
@@ -30,7 +30,7 @@ pub struct PipelineConfig {
     pub load_ports: u32,
     /// Stores that begin in a cycle, and the stores that a data cache takes in one: 1 to 64.
     pub store_ports: u32,
-    /// Cycles that a load takes whose bytes an earlier store has ready.
+    /// Cycles of a load whose bytes an earlier store forwards.
     pub forward_cycles: u32,
     /// Instructions fetched ahead of dispatch: 1 to 1023.
     pub fetch_buffer: u32,
@@ -40,10 +40,12 @@ pub struct PipelineConfig {
     pub mispredict_cycles: u32,
     /// How branches are predicted.
     pub branches: BranchPrediction,
-    /// Whether what the wrong path behind a mispredicted branch shares with the right one begins there. True unless given.
-    #[serde(default = "followed")]
+    /// Whether instructions that the wrong path behind a mispredicted branch shares with the right
+    /// one begin on the wrong path. True by default.
+    #[serde(default = "enabled")]
     pub wrong_paths: bool,
-    /// Whether a store asks for its line when its page is translated, and not only when it commits. False unless given.
+    /// Whether a store requests its line when its page is translated, and not only when it commits.
+    /// False by default.
     #[serde(default)]
     pub store_prefetch: bool,
     /// Misses of each cache that may be under way at once.
@@ -53,7 +55,7 @@ pub struct PipelineConfig {
     pub latencies: ArithmeticLatencies,
 }
 
-fn followed() -> bool {
+fn enabled() -> bool {
     true
 }
 
@@ -73,7 +75,7 @@ impl PipelineConfig {
 pub enum BranchPrediction {
     /// A TAGE predictor of 5 tables, a table of targets, and a stack of return addresses.
     Tage,
-    /// All branches are predicted.
+    /// All branches are predicted correctly.
     Perfect,
 }
 
@@ -148,6 +150,6 @@ pub struct DramConfig {
     pub turn_cycles: u32,
     /// Time for which a refresh closes a channel; 0 for a memory without refresh.
     pub refresh_cycles: u32,
-    /// Time from one refresh of a channel to the next: more than it takes.
+    /// Time from one refresh of a channel to the next: more than a refresh takes.
     pub refresh_every_cycles: u32,
 }

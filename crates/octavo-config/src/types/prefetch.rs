@@ -36,7 +36,7 @@ pub struct StridePrefetcher {
     /// Bytes of the aligned block of physical memory that prefetches stay in.
     #[serde(default = "base_page", with = "written::page_size")]
     pub page: PageSize,
-    /// Whether they may leave it.
+    /// Whether prefetches may leave it.
     #[serde(default)]
     pub cross_pages: bool,
 }
@@ -57,7 +57,7 @@ pub struct StreamPrefetcher {
     /// Bytes of the aligned block of physical memory that is followed as a page, and that prefetches stay in.
     #[serde(default = "base_page", with = "written::page_size")]
     pub page: PageSize,
-    /// Whether they may leave it.
+    /// Whether prefetches may leave it.
     #[serde(default)]
     pub cross_pages: bool,
 }
@@ -81,7 +81,7 @@ pub struct RegionPrefetcher {
     /// Bytes of the aligned block of physical memory that visits and prefetches stay in.
     #[serde(default = "base_page", with = "written::page_size")]
     pub page: PageSize,
-    /// Whether they may leave it.
+    /// Whether prefetches may leave it.
     #[serde(default)]
     pub cross_pages: bool,
 }
@@ -99,30 +99,30 @@ impl PrefetchConfig {
     /// The prefetchers that are not turned off.
     pub(crate) fn prefetchers(&self) -> octavo_hw::LevelPrefetchers {
         octavo_hw::LevelPrefetchers {
-            stride: self.stride.filter(|stride| stride.degree > 0).map(|of| StrideConfig {
-                entries: of.entries,
-                confirmations: of.confirmations,
-                distance: of.distance,
-                degree: of.degree,
-                bounds: bounds(of.page, of.cross_pages),
+            stride: self.stride.filter(|stride| stride.degree > 0).map(|stride| StrideConfig {
+                entries: stride.entries,
+                confirmations: stride.confirmations,
+                distance: stride.distance,
+                degree: stride.degree,
+                bounds: bounds(stride.page, stride.cross_pages),
             }),
-            streamer: self.streamer.filter(|streamer| streamer.degree > 0).map(|of| {
+            streamer: self.streamer.filter(|streamer| streamer.degree > 0).map(|streamer| {
                 StreamerConfig {
-                    streams: of.streams,
-                    confirmations: of.confirmations,
-                    distance: of.distance,
-                    degree: of.degree,
-                    bounds: bounds(of.page, of.cross_pages),
+                    streams: streamer.streams,
+                    confirmations: streamer.confirmations,
+                    distance: streamer.distance,
+                    degree: streamer.degree,
+                    bounds: bounds(streamer.page, streamer.cross_pages),
                 }
             }),
-            region: self.region.filter(|region| region.degree > 0).map(|of| RegionConfig {
-                entries: of.entries,
-                confirmations: of.confirmations,
-                visits: of.visits,
-                before: of.before,
-                after: of.after,
-                degree: of.degree,
-                bounds: bounds(of.page, of.cross_pages),
+            region: self.region.filter(|region| region.degree > 0).map(|region| RegionConfig {
+                entries: region.entries,
+                confirmations: region.confirmations,
+                visits: region.visits,
+                before: region.before,
+                after: region.after,
+                degree: region.degree,
+                bounds: bounds(region.page, region.cross_pages),
             }),
         }
     }

@@ -114,12 +114,12 @@ pub struct TlbArray {
 pub enum Ways {
     /// As many as there are entries: fully associative.
     Full,
-    /// So many, of which the entries are a multiple.
+    /// This number, of which the number of entries is a multiple.
     Of(u64),
 }
 
 impl Ways {
-    /// The number, of an array of so many entries.
+    /// The number of ways of an array of `entries`.
     pub const fn of(self, entries: u64) -> u64 {
         match self {
             Ways::Full => entries,
@@ -131,10 +131,11 @@ impl Ways {
 /// The pages that an array holds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PageSizes {
-    /// Of any size from 4 KiB to 1 GiB, each entry with a mask of its own; such an array is fully
-    /// associative.
+    /// Pages of any size from 4 KiB to 1 GiB, each entry with a mask of its own; such an array is
+    /// fully associative.
     Any,
-    /// Of these, each looked up at its own index; at least one, the smallest first, none twice.
+    /// Pages of these sizes, each looked up at its own index; at least one, the smallest first,
+    /// none twice.
     List(Vec<PageSize>),
 }
 

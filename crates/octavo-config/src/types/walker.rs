@@ -1,4 +1,4 @@
-//! Page tables and who walks them.
+//! Page tables and page walkers.
 
 use indexmap::IndexMap;
 use octavo_hw::{PteEntry, Replacement};
@@ -21,8 +21,8 @@ pub struct PageTableConfig {
 pub struct WalkerConfig {
     /// How many walks may be under way at once: 1 to 64.
     pub walkers: u32,
-    /// How many instructions the core has under way: walks of more than so many are never at once.
-    /// 1 to 65536.
+    /// Instructions that the core has under way, 1 to 65536: walks for instructions farther apart
+    /// never overlap.
     pub window_instructions: u32,
     /// When a walk starts.
     #[serde(default)]
@@ -38,8 +38,8 @@ pub struct WalkerConfig {
     pub caches: IndexMap<String, WalkCache>,
 }
 
-/// When a walk starts, where a TLB is looked up between the first level and the walk: the second
-/// level, and in front of the host's table the nested TLB.
+/// When a walk starts, where there is a TLB between the first level and the walk: the second level,
+/// or the nested TLB before a walk of the host's table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WalkStart {

@@ -408,9 +408,9 @@ fn malformed_settings_are_rejected() {
     );
 }
 
-/// The keys of all tables of a machine.
-fn tables(of: &toml_edit::Table, within: &str, keys: &mut Vec<String>) {
-    for (key, item) in of {
+/// Adds the keys of all tables in `parent`.
+fn tables(parent: &toml_edit::Table, within: &str, keys: &mut Vec<String>) {
+    for (key, item) in parent {
         if let Some(table) = item.as_table() {
             let key = format!("{within}{key}");
             tables(table, &format!("{key}."), keys);

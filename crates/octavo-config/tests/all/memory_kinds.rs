@@ -11,7 +11,7 @@ fn error(name: &str, settings: &[&str]) -> String {
     resolve(name, settings).expect_err("it is a machine").to_string()
 }
 
-/// Skylake's, at 3.2 GHz: the cycles that stood in the preset before there were kinds, by hand.
+/// Skylake's cycles at 3.2 GHz, computed by hand.
 #[test]
 fn kinds_of_dram_are_cycles_of_the_clock() {
     let ddr4 = DramConfig {
@@ -47,9 +47,9 @@ fn kinds_of_dram_are_cycles_of_the_clock() {
     assert_eq!(machine(&["dram.transfer_cycles=32"]).dram, Some(one));
 }
 
-/// A kind replaces all numbers but the channels, also those of a file that has no kind any more.
+/// Also in a file whose kind has been expanded to numbers.
 #[test]
-fn a_kind_replaces_what_was_there_before() {
+fn kind_replaces_all_numbers_but_the_channels() {
     let shown = resolve("skylake", &["dram.activate_cycles=7"]).unwrap();
     assert!(!shown.toml().contains("ddr4"), "{}", shown.toml());
     let again = resolve_text("mine.toml", shown.toml(), &["dram.kind=ddr5-4800"]).unwrap();
@@ -86,7 +86,7 @@ fn tiers_are_the_end_of_memory() {
 }
 
 #[test]
-fn a_tier_has_the_keys_of_dram_that_it_does_not_give_from_the_machine() {
+fn tier_takes_missing_dram_keys_from_the_machine() {
     let settings = [
         "memory.tiers.far.share=1",
         "memory.tiers.far.added_latency_cycles=9",
@@ -96,7 +96,7 @@ fn a_tier_has_the_keys_of_dram_that_it_does_not_give_from_the_machine() {
     let dram = DramConfig { channels: 1, ..with.dram.unwrap() };
     assert_eq!(with.memory.tiers["far"].dram, Some(dram));
     assert_eq!(with.placed_tiers().next().unwrap().first_frame, 0);
-    // It may be changed by a later layer, and taken out.
+    // A later layer may change the tier, and take it out.
     let kind = ["memory.tiers.far.kind=cxl"];
     let changed = machine(&[&settings[..], &kind].concat());
     let alone = machine(&["memory.tiers.far.share=1", kind[0]]);
@@ -133,7 +133,7 @@ fn hosts_have_tiers_and_their_guests_none() {
 
 #[test]
 fn invalid_kinds_and_tiers_are_rejected() {
-    let of = |setting: &str| error("skylake", &["memory.tiers.far.kind=cxl", setting]);
+    let tier_error = |setting: &str| error("skylake", &["memory.tiers.far.kind=cxl", setting]);
     let cases = [
         (
             error("skylake", &["dram.kind=ddr5-480"]),
@@ -167,20 +167,20 @@ fn invalid_kinds_and_tiers_are_rejected() {
              such as 0.5",
         ),
         (
-            of("memory.tiers.far.share=0"),
+            tier_error("memory.tiers.far.share=0"),
             "--set: memory.tiers.far.share = 0: give a share above 0, and at most 1",
         ),
         (
-            of("memory.tiers.far.bytes=10000"),
+            tier_error("memory.tiers.far.bytes=10000"),
             "--set: memory.tiers.far.bytes = \"10000\": give a multiple of \"4KiB\"",
         ),
         (
-            of("memory.tiers.far.bytes=1TiB"),
+            tier_error("memory.tiers.far.bytes=1TiB"),
             "--set: memory.tiers.far.bytes = \"1TiB\": give less: all tiers are more than the memory's \
              \"16GiB\"",
         ),
         (
-            of("memory.tiers.far.sahre=1"),
+            tier_error("memory.tiers.far.sahre=1"),
             "--set: memory.tiers.far.sahre: there is no such key; give bytes, share, \
              added_latency_cycles, dram, kind or added_latency_ns; did you mean `share`?",
         ),

@@ -389,10 +389,12 @@ proptest! {
                 let base = format!("extends = \"{base}\"");
                 let base = resolve_text("base.toml", &base, &NO_SETTINGS).unwrap();
                 let (mut cache, of_base) = (machine.cache.clone(), &base.config().cache);
-                for (of, of_base) in [(&mut cache.l1d, of_base.l1d), (&mut cache.l2, of_base.l2)] {
-                    of.prefetch.stride = of.prefetch.stride.or(of_base.prefetch.stride);
-                    of.prefetch.streamer = of.prefetch.streamer.or(of_base.prefetch.streamer);
-                    of.prefetch.region = of.prefetch.region.or(of_base.prefetch.region);
+                let levels = [(&mut cache.l1d, of_base.l1d), (&mut cache.l2, of_base.l2)];
+                for (level, base_level) in levels {
+                    let (own, inherited) = (&mut level.prefetch, base_level.prefetch);
+                    own.stride = own.stride.or(inherited.stride);
+                    own.streamer = own.streamer.or(inherited.streamer);
+                    own.region = own.region.or(inherited.region);
                 }
                 prop_assert_eq!(&config.cache, &cache);
                 let mut core = machine.core.clone();

@@ -34,12 +34,12 @@ fn fragmentation_settings_round_trip() {
     let mixed = "{kind = 'mixed-holes', groups = {a = {portion = 0.25, fraction = 0.5, \
                  layout = 'clustered', holes = 'immovable'}, b = {portion = 0.75, fraction = 1, \
                  layout = 'dispersed', holes = 'movable'}}}";
-    let of = |portion, fraction, layout, kind| Holes { portion, fraction, layout, kind };
+    let group = |portion, fraction, layout, kind| Holes { portion, fraction, layout, kind };
     assert_eq!(
         start(mixed),
         Ok(Fragmentation::MixedHoles(vec![
-            of(0.25, 0.5, HoleLayout::Clustered, HoleKind::Immovable),
-            of(0.75, 1.0, HoleLayout::Dispersed, HoleKind::Movable),
+            group(0.25, 0.5, HoleLayout::Clustered, HoleKind::Immovable),
+            group(0.75, 1.0, HoleLayout::Dispersed, HoleKind::Movable),
         ]))
     );
     let faults = "{kind = 'faults', portion = 0.055, layout = 'clustered', seed = 7}";
@@ -70,7 +70,7 @@ fn seed_defaults_to_1_and_is_shown() {
 }
 
 #[test]
-fn a_file_names_snapshots_as_seen_from_it() {
+fn snapshot_paths_are_relative_to_the_file() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("config-snapshots");
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join("mine.toml");
@@ -81,7 +81,7 @@ fn a_file_names_snapshots_as_seen_from_it() {
     let beside = folder.join("a.octmem");
     assert!(machine(&[]).contains(&format!("{beside:?}")));
     assert!(machine(&[]).contains("\"/b.octmem\""));
-    // Of a setting they are as seen from the current directory.
+    // In a setting, they are relative to the current directory.
     assert!(machine(&["memory.fragmentation.file=c.octmem"]).contains("\"c.octmem\""));
 }
 
