@@ -19,7 +19,7 @@ pub const CHASES: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
 
 const UNROLLED: usize = 16;
 
-/// A place in memory that holds the address of the next one; zeroed memory is one that is in no cycle.
+/// A place in memory that holds the address of the next link. Zeroed memory is a link in no cycle.
 #[repr(transparent)]
 pub struct Link(Cell<*const Link>);
 
@@ -40,12 +40,12 @@ impl<'a> Cycle<'a> {
         Cycle { order, at: Cell::new(0) }
     }
 
-    /// Its links, in order.
+    /// The number of its links.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// The link so many behind the first.
+    /// The link `number` steps behind the first.
     pub fn place(&self, number: usize) -> &'a Link {
         self.order[number % self.order.len()]
     }
@@ -88,7 +88,7 @@ impl<'a> Cycle<'a> {
         chunks
     }
 
-    /// The same with a pause of so many ticks after each.
+    /// As [`Cycle::follow_between`], with a pause of `pause` ticks as the work.
     pub fn follow_paced(&self, steps: usize, pause: u64) -> Vec<f64> {
         self.follow_between(steps, || {
             let began = ticks();
@@ -101,7 +101,7 @@ impl<'a> Cycle<'a> {
         self.follow_from::<OVERLAPPED>(steps)
     }
 
-    /// Follows the cycle from so many places at once, one of [`CHASES`]: see `follow_from`.
+    /// Follows the cycle from `chases` places at once, a number in [`CHASES`]: see `follow_from`.
     pub fn follow_parallel(&self, chases: usize, steps: usize) -> usize {
         match chases {
             1 => self.follow(steps),
@@ -139,8 +139,9 @@ impl<'a> Cycle<'a> {
 /// Chases of random reads that fill the caches before a few are timed.
 pub const FILLING: usize = 16;
 
-/// Random reads of lines, with reuse, as a program reads a table: unlike a cycle, which comes back to a line after all
-/// others only. The value of each read changes the place of the next one of its chase.
+/// Random reads of lines, with reuse, as a program reads a table: unlike a cycle, which returns to
+/// a line only after all others. The value of each read changes the place of the next one of its
+/// chase.
 pub struct RandomReads {
     states: [u64; FILLING],
 }

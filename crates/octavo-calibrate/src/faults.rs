@@ -1,18 +1,19 @@
-//! The cost of page faults: first touches of fresh anonymous memory, and giving it back.
+//! The cost of page faults: first touches of fresh anonymous memory, and its release.
 
 use std::ptr;
 
 use crate::clock::time;
 use crate::plan::HUGE_PAGE;
 
-/// Ticks of the time-stamp counter that a first touch of a page and its return take, over so many pages in turn, the
-/// kernel's zeroing included; none where the kernel gives no memory, or no page of that size.
+/// Ticks of the time-stamp counter that the first touch and the release of a page take, the
+/// kernel's zeroing included: the mean over `pages` pages in turn. `None` where the kernel gives no
+/// memory, or no pages of that size.
 pub fn ticks_per_fault(page_bytes: usize, pages: usize) -> Option<f64> {
     first_touches(page_bytes, pages).map(Touched::into_ticks)
 }
 
-/// Ticks of a first touch and a return in each of several samples, whose memory is all in use at one time, so that each
-/// gets other frames.
+/// Ticks of a first touch and a release in each of several samples. The memory of all samples is in
+/// use at the same time, so that each gets other frames.
 pub fn ticks_of_samples(page_bytes: usize, pages: usize, samples: usize) -> Vec<f64> {
     let touched: Vec<_> = (0..samples).map_while(|_| first_touches(page_bytes, pages)).collect();
     touched.into_iter().map(Touched::into_ticks).collect()
@@ -26,7 +27,7 @@ struct Touched {
 }
 
 impl Touched {
-    /// Gives the memory back: ticks per page of both.
+    /// Releases the memory. Returns the ticks per page of touch and release.
     fn into_ticks(self) -> f64 {
         let Touched { mapping, pages, ticks } = self;
         (ticks + time(|| drop(mapping))) as f64 / pages as f64
@@ -50,7 +51,7 @@ fn first_touches(page_bytes: usize, pages: usize) -> Option<Touched> {
         }
     });
     let faults = minor_faults() - before;
-    // Another number: the kernel mapped several pages at a fault, or smaller ones.
+    // With another number of faults, the kernel mapped several pages at a fault, or smaller ones.
     let is_as_asked =
         faults.abs_diff(pages as u64) <= pages as u64 / 8 + 2 && is_populated(start, bytes);
     is_as_asked.then_some(Touched { mapping, pages, ticks })

@@ -20,55 +20,58 @@ use crate::plan::{
 use crate::streams::{Direction, stream};
 use crate::windows::{Filler, Windows};
 
-/// Loads that are timed at once: so many that reading the clock does not count, and so few that most
-/// are over before the next interrupt.
+/// Loads that are timed together: so many that the time to read the clock is negligible, and so few
+/// that most end before the next interrupt.
 const FEWEST_LOADS: usize = 4096;
 const MOST_LOADS: usize = 16384;
-/// The shortest of so many passes counts, since interrupts only make them longer.
+/// Passes of which the shortest counts, since interrupts only make them longer.
 const PASSES: usize = 3;
-/// A chase of at most so many links is followed once before it is timed. A longer one exceeds every
+/// The most links of a chase that is followed once before it is timed. A longer one exceeds every
 /// cache, and was just written in its order.
 const MOST_WARMED_LINKS: usize = 1 << 19;
-/// Working sets are measured in every round up to so many links, larger ones in fewer.
+/// The most links of a working set that is measured in every round; larger ones are measured in
+/// fewer rounds.
 const LINKS_IN_EVERY_ROUND: usize = 1 << 17;
 const MOST_ROUNDS_BETWEEN: usize = 8;
-/// Memory is asked for during at most one part in so many of the time.
+/// Requests for memory may take at most the time divided by this.
 const MEMORY_TIME_SHARE: u32 = 2;
-/// `on_progress` is called so often while memory is left free.
+/// The time between calls of `on_progress` while memory is left free.
 const WAITING_STEP: Duration = Duration::from_millis(50);
 /// Ticks between loads of a paced chase, which walks as rarely as many programs do.
 const PAUSE_TICKS: u64 = 1000;
 /// Lines of other memory that are read between loads of a displaced chase, as by a program that works on much data
 /// between its walks.
 const DISPLACING_READS: usize = 64;
-/// The memory that they are in, bytes: more than a last-level cache leaves to one core.
+/// Bytes of the memory with these lines: more than the share of one core in a last-level cache.
 const DISPLACING_BYTES: usize = 64 << 20;
 /// Loads of a paced or displaced chase that are timed.
 const PACED_LOADS: usize = 16 * CHUNK;
 /// The least working set of such a chase: the page table of a smaller one lies in the core's own caches.
 const LEAST_PACED_SET: usize = 32 << 20;
-/// Memory in 4 KiB pages whose entries are a line of the page table.
+/// Bytes of 4 KiB pages whose entries fill a cache line of the page table.
 const BYTES_OF_A_TABLE_LINE: usize = SMALL_PAGE * LINE_BYTES / 8;
-/// First touches that take so many times as long as the median are slow.
+/// First touches that take more than this multiple of the median are slow.
 const SLOW_FAULT: f64 = 2.0;
-/// The core's clock is measured once in so many measurements.
+/// Measurements between two measurements of the core's clock.
 const CLOCK_EVERY: u64 = 16;
 
-/// Times agree where the median is at most so much above the lower quartile.
+/// Times agree if the median exceeds the lower quartile by at most this fraction.
 const SETTLED: f64 = 0.02;
-/// Pairs of loads that are timed at once in a window.
+/// Pairs of loads that are timed together in a window.
 const PAIRS: usize = 64;
-/// Random reads fill the caches first, with so many reads for each line, up to so many reads.
+/// Random reads that fill the caches first: for each line, and at most.
 const FILLING_READS: usize = 3;
 const MOST_FILLING_READS: usize = 1 << 20;
-/// They are timed so few at once that others can displace little meanwhile; between two times the caches are filled again.
+/// Random reads that are timed together: so few that other cores can displace little meanwhile.
+/// Before the next ones, the caches are refilled.
 const RANDOM_READS: usize = 4096;
 const REFILLING_READS: usize = 1 << 16;
-/// Reads of a lone chase that are timed at once, after as many as fill the caches; in one round of so many.
+/// Reads of a lone chase that are timed together, after as many as fill the caches; and the number
+/// of rounds of which one has them.
 const LONE_READS: usize = 1 << 14;
 const LONE_EVERY: usize = 4;
 
-/// The lines of a control are one in so many, up to so many lines.
+/// The lines of a control are one in `SPARSENESS`, if it has at most `MOST_SPARSE_LINES`.
 const SPARSENESS: usize = 4;
 const MOST_SPARSE_LINES: usize = 8192;
 /// Lines at each distance: more than a first-level TLB has entries, and few enough for the first
@@ -86,7 +89,7 @@ pub struct Measured {
     pub core_cycles_per_tick: Vec<f64>,
     /// Memory obtained from the kernel, by page size.
     pub memory: Vec<Obtained>,
-    /// Bytes that were in 2 MiB pages at the beginning and are no more.
+    /// Bytes that were in 2 MiB pages at the beginning, and are not at the end.
     pub huge_bytes_lost: usize,
     /// Bytes of the pages of `latency`.
     pub latency_page_bytes: usize,
@@ -104,7 +107,7 @@ pub struct Measured {
     pub parallel: Vec<ParallelSamples>,
     /// Random reads of working sets.
     pub random: Vec<RandomSamples>,
-    /// Random reads of working sets that no faster ones came before.
+    /// Random reads of working sets without faster reads before them.
     pub lone: Vec<RandomSamples>,
     /// Several chases at once, over pages that exceed the TLB.
     pub walkers: Vec<WalkerSamples>,
@@ -114,8 +117,9 @@ pub struct Measured {
     pub streams: Vec<StreamSamples>,
     /// First touches of fresh memory, which is then given back.
     pub faults: Vec<FaultSamples>,
-    /// First touches once memory has been free for some time, so that the host of a virtual machine may have taken it
-    /// back, sample after sample; empty where those at the beginning gave no reason to measure it.
+    /// First touches after memory has been free for some time, so that the host of a virtual
+    /// machine may have taken it back. Empty where the first touches at the beginning gave no
+    /// reason to measure them again.
     pub later_faults: Vec<FaultSamples>,
 }
 
@@ -128,17 +132,17 @@ pub struct ParallelSamples {
     pub by_chases: Vec<ChaseSamples>,
 }
 
-/// Times of loads where so many chases run at once.
+/// Times of loads where a number of chases run at once.
 #[derive(Debug, Serialize)]
 pub struct ChaseSamples {
-    /// Chases.
+    /// The number of chases.
     pub chases: usize,
     /// Ticks per load.
     pub ticks: Vec<f64>,
 }
 
-/// Times of random reads of the lines of a working set, each waiting for the one before. Faster reads have filled the
-/// caches with it.
+/// Times of random reads of the lines of a working set, each waiting for the one before. Except in
+/// [`Measured::lone`], faster reads have filled the caches with the working set.
 #[derive(Debug, Serialize)]
 pub struct RandomSamples {
     /// Bytes of the working set.
@@ -250,11 +254,13 @@ pub struct WorkingSetSamples {
     pub dependent: Vec<f64>,
     /// Ticks per load where eight chases run at once.
     pub overlapped: Vec<f64>,
-    /// Ticks per load where each waits for the one before and a pause of `PAUSE_TICKS` behind it: the more time there
-    /// is between walks, the more of the page table others displace from the caches. Empty of small working sets.
+    /// Ticks per load where each waits for the one before and a pause of `PAUSE_TICKS` behind it:
+    /// the more time there is between walks, the more of the page table other cores displace from
+    /// the caches. Empty for small working sets.
     pub paced: Vec<f64>,
-    /// Ticks per load where each waits for the one before, and `DISPLACING_READS` lines of other memory are read
-    /// between them, which displace the page table from the caches. Empty of small working sets.
+    /// Ticks per load where each waits for the one before, and `DISPLACING_READS` lines of other
+    /// memory are read between them, which displace the page table from the caches. Empty for small
+    /// working sets.
     pub displaced: Vec<f64>,
 }
 
@@ -277,8 +283,8 @@ enum Task {
 /// Measures this processor as `plan` says.
 ///
 /// `on_progress` gets the number of finished measurements and of all measurements, and returns
-/// whether to go on: what was measured until then is returned. The calling thread stays on the
-/// processor that it is on, for good.
+/// whether to go on; if not, the measurements until then are returned. The calling thread stays
+/// pinned to the processor that it runs on.
 pub fn measure(
     plan: &Plan,
     mut on_progress: impl FnMut(u64, u64) -> bool,
@@ -313,8 +319,8 @@ fn faults_of_free_memory(plan: &Plan) -> Vec<FaultSamples> {
     FREE_MEMORY_FAULTS.map(sample).into()
 }
 
-/// Waits so long; whether `on_progress` always said to go on. It gets the milliseconds since `started`, and what they
-/// will be at the end.
+/// Waits for `duration`, as long as `on_progress` returns true; returns whether it always did. It
+/// gets the milliseconds since `started`, and their number at the end.
 fn has_waited(
     duration: Duration,
     started: Instant,
@@ -330,7 +336,7 @@ fn has_waited(
     true
 }
 
-/// All that is measured in memory which is in use throughout.
+/// Makes all measurements for which the memory is in use throughout.
 fn measure_in_memory(
     plan: &Plan,
     on_progress: &mut impl FnMut(u64, u64) -> bool,
@@ -399,7 +405,7 @@ fn measure_in_memory(
         let most = memory.map_or(0, Memory::bytes) / page_bytes;
         (page_bytes, page_bytes, page_counts(most))
     });
-    // On a host with base pages, these need an entry each.
+    // On a host with base pages, these pieces need a TLB entry each.
     let pieces = (HUGE_PAGE, SMALL_PAGE, piece_counts(control.bytes() / SMALL_PAGE));
     for (page_bytes, stride_bytes, mut counts) in whole_pages.into_iter().chain([pieces]) {
         counts.retain(|pages| control_bytes(*pages) <= control.bytes());
@@ -474,8 +480,8 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Rounds until there are enough, the time is over or `on_progress` says no. `memories` gives the
-    /// memory of a page size, and that of its control.
+    /// Makes rounds until there are enough, the time is over or `on_progress` returns false.
+    /// `memories` gives the memory of a page size, and the memory of its control.
     fn run<'m>(
         &mut self,
         measured: &mut Measured,
@@ -589,12 +595,12 @@ impl Task {
                 agree(&small.dependent) && agree(&huge.dependent)
             }
             Task::Parallel(index) => {
-                measured.parallel[index].by_chases.iter().all(|of| agree(&of.ticks))
+                measured.parallel[index].by_chases.iter().all(|samples| agree(&samples.ticks))
             }
             Task::Random(index) => agree(&measured.random[index].ticks),
             Task::Lone(index) => agree(&measured.lone[index].ticks),
             Task::Walkers(index) => {
-                measured.walkers[index].by_chases.iter().all(|of| agree(&of.ticks))
+                measured.walkers[index].by_chases.iter().all(|samples| agree(&samples.ticks))
             }
             // A step is found among many numbers, each of which may scatter.
             Task::Windows => true,
@@ -610,7 +616,7 @@ fn agree(ticks: &[f64]) -> bool {
     both.is_none_or(|(median, lower)| median <= (1.0 + SETTLED) * lower)
 }
 
-/// The quartile of this number, none of no samples.
+/// The quartile of this number; `None` without samples.
 fn quartile(ticks: &[f64], number: usize) -> Option<f64> {
     let mut ordered = ticks.to_vec();
     ordered.sort_by(f64::total_cmp);
@@ -631,7 +637,7 @@ fn sample_random(samples: &mut RandomSamples, memory: &Memory, random: &mut Xosh
     samples.ticks.push(shortest);
 }
 
-/// Reads until the caches hold what so slow a program keeps of them, then times some.
+/// Reads until the caches hold as much as so slow a program keeps in them, then times some reads.
 fn sample_lone(samples: &mut RandomSamples, memory: &Memory, random: &mut Xoshiro256PlusPlus) {
     let lines = samples.bytes / LINE_BYTES;
     let link = |line: usize| memory.link(line);
@@ -645,13 +651,15 @@ fn sample_walkers(samples: &mut WalkerSamples, memory: &Memory, random: &mut Xos
     let pages = samples.pages;
     let cycle = Cycle::new(memory.one_in_each(pages, SMALL_PAGE, random), random);
     warm(&cycle);
-    for of in &mut samples.by_chases {
-        of.ticks.push(shortest(loads(pages), |loads| cycle.follow_parallel(of.chases, loads)));
+    for entry in &mut samples.by_chases {
+        entry
+            .ticks
+            .push(shortest(loads(pages), |loads| cycle.follow_parallel(entry.chases, loads)));
     }
 }
 
-/// In every eighth round, as often as others in the rounds that it leaves out: to link a working set that no cache holds
-/// takes longer than to measure it.
+/// Measures in every eighth round, as often as other measurements in eight: linking a working set
+/// that no cache holds takes longer than measuring it.
 fn sample_windows(
     samples: &mut [WindowSamples],
     round: usize,
@@ -667,13 +675,13 @@ fn sample_windows(
     let cycle = Cycle::new(memory.all(bytes), random);
     let mut chases = [cycle.place(0), cycle.place(links / 2)];
     for _ in 0..passes {
-        for (number, of) in samples.iter_mut().enumerate() {
+        for (number, entry) in samples.iter_mut().enumerate() {
             let mut shortest = f64::INFINITY;
             for _ in 0..PASSES {
                 let ticks = time(|| chases = windows.follow(number, chases, PAIRS));
                 shortest = shortest.min(ticks as f64 / PAIRS as f64);
             }
-            of.ticks.push(shortest);
+            entry.ticks.push(shortest);
         }
     }
 }
@@ -723,7 +731,8 @@ fn sample_dense(
             times.overlapped.push(shortest(loads, |loads| cycle.follow_overlapped(loads)));
         }
         if samples.bytes >= LEAST_PACED_SET {
-            // Twice as many loads as the page table has lines: then it lies where such a program finds it.
+            // Twice as many loads as the page table has lines, so that it lies in the caches where
+            // such a program finds it.
             let before = 2 * samples.bytes / BYTES_OF_A_TABLE_LINE;
             cycle.follow_paced(before, PAUSE_TICKS);
             for _ in 0..passes {
@@ -757,9 +766,9 @@ fn sample_parallel(
     let cycle = Cycle::new(memory.all(samples.bytes), random);
     warm(&cycle);
     for _ in 0..passes {
-        for of in &mut samples.by_chases {
-            let loads = loads(links) * of.chases.div_ceil(4);
-            of.ticks.push(shortest(loads, |loads| cycle.follow_parallel(of.chases, loads)));
+        for entry in &mut samples.by_chases {
+            let loads = loads(links) * entry.chases.div_ceil(4);
+            entry.ticks.push(shortest(loads, |loads| cycle.follow_parallel(entry.chases, loads)));
         }
     }
 }
@@ -772,8 +781,8 @@ fn sample_stream(samples: &mut StreamSamples, memory: &Memory) {
     }));
 }
 
-/// The links of a working set, and how often they are followed in a round: a large one in a few rounds only, then
-/// as often as smaller ones are in the rounds that it leaves out.
+/// The links of a working set, and the number of passes over them in a round: a large one is
+/// measured in few rounds only, but then as often as smaller ones in the rounds that it leaves out.
 fn passes_in(round: usize, bytes: usize) -> (usize, usize) {
     let links = bytes / LINE_BYTES;
     let rounds_between = (links / LINKS_IN_EVERY_ROUND).clamp(1, MOST_ROUNDS_BETWEEN);
@@ -809,7 +818,7 @@ fn control_bytes(pages: usize) -> usize {
     lines * LINE_BYTES
 }
 
-/// Loads that are timed at once, over a cycle of so many links: whole turns where it is short.
+/// Loads that are timed together over a cycle of this number of links: whole turns of a short one.
 fn loads(links: usize) -> usize {
     if links >= FEWEST_LOADS {
         return links.min(MOST_LOADS);
@@ -817,8 +826,8 @@ fn loads(links: usize) -> usize {
     FEWEST_LOADS.div_ceil(links) * links
 }
 
-/// Follows a whole cycle from many places at once: so fast that others displace little of it meanwhile from a cache that
-/// they share.
+/// Follows a whole cycle from many places at once: so fast that other cores displace little of it
+/// meanwhile from a shared cache.
 fn warm(cycle: &Cycle<'_>) {
     if cycle.len() <= MOST_WARMED_LINKS {
         cycle.follow_parallel(FILLING, cycle.len());
@@ -835,7 +844,8 @@ fn shortest(loads: usize, pass: impl Fn(usize) -> usize) -> f64 {
     (0..PASSES).map(|_| one()).fold(f64::INFINITY, f64::min)
 }
 
-/// Caches and TLBs of the second level belong to a core: moving would empty them, and cores may differ.
+/// Pins this thread: a move to another core would leave second-level caches and TLBs behind, and
+/// cores may differ.
 fn stay_on_this_processor() {
     // SAFETY: plain system calls; `CPU_SET` writes to a set of ours, whose size bounds the number.
     unsafe {
@@ -896,7 +906,7 @@ mod tests {
         assert!(measured.lone.iter().all(|set| set.ticks.len() == 1));
         assert_eq!(measured.lone.last().is_some_and(|set| set.bytes == 16 << 20), is_huge_given);
         assert!(measured.windows.iter().all(|window| window.ticks.len() == 2));
-        for samples in measured.walkers.iter().flat_map(|of| &of.by_chases) {
+        for samples in measured.walkers.iter().flat_map(|walkers| &walkers.by_chases) {
             assert_eq!(samples.ticks.len(), 2);
         }
         assert_eq!(!measured.dense.is_empty(), measured.memory[1].obtained_bytes >= 8 << 20);
@@ -906,7 +916,7 @@ mod tests {
     }
 
     #[test]
-    fn what_agrees_is_settled() {
+    fn task_is_settled_once_its_times_agree() {
         let mut measured = measure(&TINY, |done, _| done == 0).unwrap();
         measured.latency[0].ticks = vec![4.0, 4.0, 4.05, 9.0];
         assert!(Task::Latency(0).is_settled(&measured));

@@ -12,7 +12,7 @@ use crate::CalibrateError;
 use crate::chase::{Link, below, shuffle};
 use crate::plan::{GIGANTIC_PAGE, HUGE_PAGE, LINE_BYTES, SMALL_PAGE};
 
-/// Huge pages are asked for and verified so much at a time, bytes.
+/// Bytes of huge pages that are requested and verified at a time.
 const STEP: usize = 64 << 20;
 const KIB: usize = 1 << 10;
 /// Fields of smaps that count huge pages. Linux 6.18 counts private 1 GiB pages as shared.
@@ -38,7 +38,7 @@ pub struct Memory {
     start: NonNull<u8>,
     bytes: usize,
     mapping: (*mut libc::c_void, usize),
-    /// Links in it are changed through shared references: by one thread.
+    /// Links in the memory are changed through shared references, so only one thread may have it.
     _one_thread: PhantomData<*mut Link>,
 }
 
@@ -247,8 +247,9 @@ impl Memory {
             return None;
         }
         let size_flag = (page_bytes.trailing_zeros() as libc::c_int) << libc::MAP_HUGE_SHIFT;
-        // Without MAP_NORESERVE this would fail where others are faster; with it, a touch would be
-        // answered by SIGBUS. So it is populated here, and what is missing is noticed below.
+        // Without MAP_NORESERVE the mapping would fail if other processes were faster; with it, a
+        // touch would raise SIGBUS. So the mapping is populated here, and missing pages are noticed
+        // below.
         let flags = libc::MAP_HUGETLB | libc::MAP_POPULATE | size_flag;
         let memory = Memory::map(bytes, 0, flags).ok()?;
         (memory.huge_bytes() >= bytes).then_some(memory)

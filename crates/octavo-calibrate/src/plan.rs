@@ -13,7 +13,7 @@ pub const HUGE_PAGE: usize = 2 * MIB;
 pub const GIGANTIC_PAGE: usize = 1 << 30;
 
 const FEWEST_PAGES: usize = 8;
-/// Up to so many pages eight sizes an octave are measured, from there on two.
+/// Below this number of pages, eight sizes an octave are measured; from there on, two.
 const FINE_PAGES: usize = 8192;
 const FEWEST_PIECES: usize = 1024;
 const MOST_PIECES: usize = 1 << 17;
@@ -23,7 +23,7 @@ const SMALLEST_DENSE_SET: usize = 8 * MIB;
 /// More than second-level caches hold, and less than last-level caches.
 const LAST_LEVEL_SET: usize = 6 * MIB;
 const SMALLEST_RANDOM_SET: usize = 16 * KIB;
-/// Small enough for what others leave of a last-level cache.
+/// Small enough for the part of a last-level cache that other cores leave.
 const LAST_LEVEL_RANDOM_SET: usize = 2 * MIB;
 /// Memory that is read or written from beginning to end, bytes.
 pub const STREAMED: usize = 128 * MIB;
@@ -31,7 +31,8 @@ pub const STREAMED: usize = 128 * MIB;
 pub const FAULTS: [(usize, usize); 2] = [(SMALL_PAGE, 2048), (HUGE_PAGE, 8)];
 /// Page faults in a sample of free memory, by page size.
 pub const FREE_MEMORY_FAULTS: [(usize, usize); 2] = [(SMALL_PAGE, 512), (HUGE_PAGE, 1)];
-/// Such samples, 128 MiB together: a host that takes free memory back was seen to leave 64 MiB to its guest.
+/// Samples of free memory, 128 MiB together: a host that takes free memory back was seen to leave
+/// 64 MiB to its guest.
 pub const FREE_MEMORY_SAMPLES: usize = 64;
 
 /// The extent of a measurement.
@@ -41,16 +42,18 @@ pub struct Plan {
     pub small_bytes: usize,
     /// Memory in 2 MiB pages, bytes; as much of it as the kernel gives.
     pub huge_bytes: usize,
-    /// How often each size is measured whose times agree.
+    /// Rounds in which each size is measured whose times agree.
     pub settled_rounds: usize,
-    /// How often each size is measured at most.
+    /// Rounds in which each size is measured at most.
     pub rounds: usize,
-    /// It ends after so many seconds, unless there were fewer rounds than `least_rounds`.
+    /// Seconds after which the measurement ends, unless there were fewer rounds than
+    /// `least_rounds`.
     pub seconds: u64,
     /// The rounds that are made whatever time they take.
     pub least_rounds: usize,
-    /// For so many seconds all memory is left free before its first touches are measured, if it is; 0: never. A host
-    /// took 9 to 21 seconds to take 8 GiB back.
+    /// Seconds for which all memory is left free before its first touches are measured again, if
+    /// the first ones were slow; 0: this is never measured. A host took 9 to 21 seconds to take 8
+    /// GiB back.
     pub free_seconds: u64,
     /// The seed of all random orders.
     pub seed: u64,
@@ -72,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// A short one of at most 192 MiB, which finds less.
+    /// A short measurement with at most 192 MiB, which finds less.
     pub fn quick(memory_bytes: usize) -> Self {
         let small_bytes = (memory_bytes / 4).min(64 * MIB) / HUGE_PAGE * HUGE_PAGE;
         Plan {
@@ -90,8 +93,8 @@ impl Plan {
 
 /// Numbers of pages that are measured, ascending, up to `most`.
 ///
-/// Within an octave they are equally far apart, so that sizes which processors have are among them:
-/// 48, 64, 72, 96, 1536, 2048, 3072.
+/// Within an octave they are equally far apart, so that the sizes of real TLBs are among them: 48,
+/// 64, 72, 96, 1536, 2048, 3072.
 pub fn page_counts(most: usize) -> Vec<usize> {
     let mut counts = Vec::new();
     let mut octave = FEWEST_PAGES;
@@ -131,28 +134,29 @@ pub fn dense_sets(most: usize) -> Vec<usize> {
     sizes.take_while(|size| *size <= most).collect()
 }
 
-/// Working sets over which several chases run at once, bytes: one that only last-level caches hold, where there are,
-/// and one of at most `most` that none holds.
+/// Working sets over which several chases run at once, bytes: one that, of all caches, only a last
+/// level holds, and the largest up to `most`, which none holds.
 pub fn parallel_sets(most: usize) -> Vec<usize> {
     let largest = working_sets(most).last().copied();
     [Some(LAST_LEVEL_SET), largest].into_iter().flatten().filter(|bytes| *bytes <= most).collect()
 }
 
-/// Working sets of random reads, bytes, ascending, up to `most`: one that the first cache holds, one that last-level caches
-/// hold, and those that they do not hold.
+/// Working sets of random reads, bytes, ascending, up to `most`: one that the first cache holds,
+/// one that last-level caches hold, and larger ones.
 pub fn random_sets(most: usize) -> Vec<usize> {
     let small = [SMALLEST_RANDOM_SET, LAST_LEVEL_RANDOM_SET].into_iter();
     let large = working_sets(most).into_iter().filter(|bytes| *bytes >= SMALLEST_DENSE_SET);
     small.filter(|bytes| *bytes <= most).chain(large).collect()
 }
 
-/// Working sets of random reads that no faster ones come before, bytes, ascending, up to `most`: about as large as last-level
-/// caches are.
+/// Working sets of random reads without faster reads before them, bytes, ascending, up to `most`:
+/// about as large as last-level caches are.
 pub fn lone_sets(most: usize) -> Vec<usize> {
     [8, 16, 32, 64, 128].map(|size| size * MIB).into_iter().filter(|bytes| *bytes <= most).collect()
 }
 
-/// Pages over which walks are counted that run at once: their lines and tables lie in second-level caches.
+/// Numbers of pages over which walks at once are measured: their lines and tables lie in
+/// second-level caches.
 pub fn walker_pages(most: usize) -> Vec<usize> {
     [4096, 8192, 16384].into_iter().filter(|pages| *pages <= most).collect()
 }
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn random_sets_begin_with_what_caches_hold() {
+    fn random_sets_begin_with_sets_that_caches_hold() {
         assert_eq!(random_sets(16 * MIB), [16 * KIB, 2 * MIB, 8 * MIB, 12 * MIB, 16 * MIB]);
         assert_eq!(random_sets(MIB), [16 * KIB]);
         assert_eq!(walker_pages(9000), [4096, 8192]);

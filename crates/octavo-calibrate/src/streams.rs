@@ -18,17 +18,15 @@ pub enum Direction {
 
 const VECTOR_BYTES: usize = size_of::<__m128i>();
 
-/// Reads or writes so many bytes from the beginning of the memory: at most all of it, whole lines.
-///
-/// Zeros are written.
+/// Reads the first `bytes` of the memory, or writes zeros to them: whole lines, and at most all of it.
 pub fn stream(memory: &Memory, bytes: usize, direction: Direction) {
     let lines = memory.lines(bytes);
     let mut all = [zero(); 4];
     for line in lines {
         let vectors = line.cast::<__m128i>();
         for (number, into) in all.iter_mut().enumerate() {
-            // SAFETY: a line is 64 bytes long and aligned to as many, and lies in the memory, which one thread
-            // reads and writes; SSE2 is a part of x86-64.
+            // SAFETY: a line is 64 bytes long and aligned to 64 bytes, and lies in the memory,
+            // which one thread reads and writes; SSE2 is a part of x86-64.
             unsafe {
                 let vector = vectors.add(number);
                 match direction {

@@ -1,8 +1,9 @@
-//! How many instructions are under way at once: a load that misses, a growing number of instructions of one
-//! kind, then another load that misses.
+//! Measures how many instructions are under way at once, by a load that misses, a growing number of
+//! instructions of one kind, then another load that misses.
 //!
-//! While all instructions between the two find room, both loads are under way at once. From the number on at
-//! which they do not, the second load starts when the first has ended, and a pair of loads takes twice as long.
+//! As long as all instructions between the two find room, both loads are under way at once. Once
+//! they do not, the second load starts when the first has ended, and a pair of loads takes twice as
+//! long.
 
 use std::ops::Range;
 use std::ptr;
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::chase::Link;
 
-/// The kind of the instructions between two loads that miss, which says what they fill.
+/// The kind of the instructions between two loads that miss, and so the structure that they fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Filler {
@@ -29,7 +30,7 @@ impl Filler {
     /// All kinds.
     pub const ALL: [Filler; 4] = [Filler::Additions, Filler::Loads, Filler::Stores, Filler::Mixed];
 
-    /// Numbers of instructions that are measured: around those of all known cores.
+    /// Numbers of instructions that are measured: around the limits of all known cores.
     pub fn counts(self) -> impl Iterator<Item = usize> {
         let (counts, step): (Range<usize>, usize) = match self {
             Filler::Additions => (32..420, 4),
@@ -110,13 +111,14 @@ impl Windows {
 
     /// The filler and the number of instructions of each loop.
     pub fn loops(&self) -> impl Iterator<Item = (Filler, usize)> {
-        self.loops.iter().map(|of| (of.filler, of.instructions))
+        self.loops.iter().map(|body| (body.filler, body.instructions))
     }
 
-    /// Follows two chases for so many pairs of loads in the loop of this number. Returns where they end.
+    /// Follows two chases for `pairs` pairs of loads in the loop of this number. Returns where the
+    /// chases end.
     pub fn follow<'a>(&self, number: usize, chases: [&'a Link; 2], pairs: usize) -> [&'a Link; 2] {
         assert!(pairs > 0, "the loop ends when none is left");
-        let at = self.loops[number].offset;
+        let offset = self.loops[number].offset;
         let mut scratch = 0u64;
         let mut ends = chases;
         // SAFETY: the code at the offset is a function of this signature, which `assemble` made. Its loads follow
@@ -124,7 +126,7 @@ impl Windows {
         // only.
         unsafe {
             let function: extern "sysv64" fn(&Link, &Link, usize, &mut u64, &mut [&'a Link; 2]) =
-                std::mem::transmute(self.code.as_ptr().add(at));
+                std::mem::transmute(self.code.as_ptr().add(offset));
             function(chases[0], chases[1], pairs, &mut scratch, &mut ends);
         }
         ends
