@@ -1,5 +1,6 @@
-//! Names the versions of the engines: a hash of the sources that decide what a given machine counts, and one of those
-//! of all engines and of the machines that ship with them.
+//! Names the versions of the engines by two hashes: one of the sources that determine the counters
+//! of a given machine, and one of the sources of all engines and of the machines that ship with
+//! them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use twox_hash::XxHash3_128;
 /// The crates between a trace and the counters of a machine.
 const MODEL: [&str; 6] =
     ["octavo-types", "octavo-trace", "octavo-hw", "octavo-os", "octavo-config", "octavo-machine"];
-/// The crates besides, between a trace and the rows of `octavo run` and `octavo curves`.
+/// The further crates between a trace and the rows of `octavo run` and `octavo curves`.
 const CURVES: [&str; 2] = ["octavo-curves", "octavo-symbols"];
 /// The machines.
 const PRESETS: &str = "python/octavo/presets";
@@ -23,7 +24,7 @@ fn main() {
     println!("cargo::rustc-env=OCTAVO_ENGINES={version}-{}", hash_of(&engines));
 }
 
-/// Of the sources in folders, and of the versions of what they use.
+/// Hashes the sources in folders, and the versions of their dependencies.
 fn hash_of(folders: &[String]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("Cargo.lock")];

@@ -32,7 +32,7 @@ use crate::{OctavoError, raised, results};
 
 type Dict<'py> = PyResult<Bound<'py, PyDict>>;
 
-/// An engine, and what it is to find out.
+/// An engine and its configuration.
 #[pyclass(frozen)]
 pub struct Analysis {
     config: Config,
@@ -47,9 +47,9 @@ enum Config {
     Curves(CurvesConfig),
     /// All processes take turns on one core.
     SharedCurves(CurvesConfig),
-    /// Machines of several configurations, of which none wants another stream than the first.
+    /// Machines of several configurations, which all make the same demands on the stream.
     Sim(Arc<[SimConfig]>),
-    /// Machines likewise; all processes take turns on the cores of one machine a design.
+    /// As `Sim`, but all processes take turns on the cores of one machine for each design.
     SharedSim(Arc<[SimConfig]>),
 }
 
@@ -182,7 +182,8 @@ impl Analysis {
         let failures = vec![Arc::clone(&failure)];
         let read =
             read_sim(machine, (designs, &failure), layout, warm_up, interval, checked, timing);
-        // The cause of an error in the making is the user's own.
+        // An error of the user's own design, raised while it was built, is the better one to
+        // report.
         raise(py, &failure)?;
         let (mut config, stream) = read?;
         let at_context_switch = read_processes(processes)?;
@@ -256,7 +257,7 @@ impl Analysis {
 }
 
 impl Config {
-    /// The configurations of simulations; `None` of another engine.
+    /// The configurations of simulations; `None` for another engine.
     fn sims(&self) -> Option<&[SimConfig]> {
         match self {
             Config::Sim(configs) | Config::SharedSim(configs) => Some(configs),
@@ -299,7 +300,7 @@ impl Analysis {
     }
 }
 
-/// Whether the TLBs of a machine can be modelled.
+/// Raises an error if the TLBs of a machine cannot be modelled.
 #[pyfunction]
 pub fn check_machine_tlbs(machine: &str) -> PyResult<()> {
     read_modelled(machine).map(drop)
@@ -432,7 +433,7 @@ pub trait Replaying: Send + Sync {
     ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)>;
 }
 
-/// A trace that is read, and what Python has of it.
+/// A trace that is being read, and the function that makes its result for Python.
 struct Reading<C, S> {
     replay: Replay<C, S>,
     result: for<'py> fn(Python<'py>, &Replayed<C, S>) -> Dict<'py>,

@@ -69,7 +69,7 @@ fn words<T, const N: usize>(bytes: &[u8], word: fn([u8; N]) -> T) -> PyResult<Ve
     }
 }
 
-/// A trace of columns named `name`, and where they are to be put.
+/// A trace of columns named `name`, and the feed that takes its rows.
 #[pyfunction]
 pub fn open_columns(name: &str) -> (Trace, ColumnFeed) {
     let (feed, source) = column_channel(name);
@@ -79,7 +79,7 @@ pub fn open_columns(name: &str) -> (Trace, ColumnFeed) {
 /// Where Python takes batches of rows.
 #[pyclass]
 pub struct ColumnDrain {
-    /// None once it is closed.
+    /// None once closed.
     drain: Mutex<Option<columns::ColumnDrain>>,
 }
 

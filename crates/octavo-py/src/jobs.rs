@@ -203,8 +203,8 @@ fn sink(
     Ok(Box::new(PlainSink::new(&name, create(output))))
 }
 
-/// Reads `trace` through and counts what it holds; with `records_only`, what a native trace says
-/// of its executions is believed.
+/// Reads all of `trace` and counts its contents; with `records_only`, the executions of a native
+/// trace are not decoded, and its own counts of them are believed.
 #[pyfunction]
 #[pyo3(signature = (trace, *, records_only=false))]
 pub fn start_survey(py: Python<'_>, trace: Py<Trace>, records_only: bool) -> PyResult<TraceJob> {
@@ -232,7 +232,11 @@ pub fn start_check(py: Python<'_>, trace: Py<Trace>) -> PyResult<TraceJob> {
     }))
 }
 
-fn checked_dict<'py>(py: Python<'py>, of: &Facts, report: &Report) -> PyResult<Bound<'py, PyDict>> {
+fn checked_dict<'py>(
+    py: Python<'py>,
+    trace_facts: &Facts,
+    report: &Report,
+) -> PyResult<Bound<'py, PyDict>> {
     let findings = PyList::empty(py);
     for finding in &report.findings {
         findings.append(dict!(py,
@@ -249,7 +253,7 @@ fn checked_dict<'py>(py: Python<'py>, of: &Facts, report: &Report) -> PyResult<B
         counts.set_item(kind.name(), count)?;
     }
     Ok(dict!(py,
-        facts: facts(py, of)?,
+        facts: facts(py, trace_facts)?,
         findings: findings,
         counts: counts,
         streams: report.streams,
@@ -260,20 +264,20 @@ fn checked_dict<'py>(py: Python<'py>, of: &Facts, report: &Report) -> PyResult<B
     ))
 }
 
-fn converted_dict<'py>(py: Python<'py>, of: &Converted) -> PyResult<Bound<'py, PyDict>> {
+fn converted_dict<'py>(py: Python<'py>, converted: &Converted) -> PyResult<Bound<'py, PyDict>> {
     Ok(dict!(py,
-        facts: facts(py, &of.facts)?,
-        bytes: of.written.bytes,
-        references: of.written.references,
-        instructions: of.written.instructions,
-        losses: of.written.losses.clone(),
-        fault: of.fault.as_ref().map(ToString::to_string),
+        facts: facts(py, &converted.facts)?,
+        bytes: converted.written.bytes,
+        references: converted.written.references,
+        instructions: converted.written.instructions,
+        losses: converted.written.losses.clone(),
+        fault: converted.fault.as_ref().map(ToString::to_string),
     ))
 }
 
-fn survey_dict<'py>(py: Python<'py>, of: &Survey) -> PyResult<Bound<'py, PyDict>> {
+fn survey_dict<'py>(py: Python<'py>, survey: &Survey) -> PyResult<Bound<'py, PyDict>> {
     let streams = PyList::empty(py);
-    for StreamSurvey { identity, end, counts, segments, hash } in &of.streams {
+    for StreamSurvey { identity, end, counts, segments, hash } in &survey.streams {
         let events = PyDict::new(py);
         for (name, count) in &counts.events {
             events.set_item(name, count)?;
@@ -297,10 +301,10 @@ fn survey_dict<'py>(py: Python<'py>, of: &Survey) -> PyResult<Bound<'py, PyDict>
         ))?;
     }
     Ok(dict!(py,
-        facts: facts(py, &of.facts)?,
-        manifest: of.manifest.as_ref().map(manifest_text),
+        facts: facts(py, &survey.facts)?,
+        manifest: survey.manifest.as_ref().map(manifest_text),
         streams: streams,
-        fault: of.fault.as_ref().map(ToString::to_string),
-        stopped: of.stopped,
+        fault: survey.fault.as_ref().map(ToString::to_string),
+        stopped: survey.stopped,
     ))
 }

@@ -28,11 +28,11 @@ use pyo3::prelude::*;
 
 create_exception!(octavo._core, OctavoError, PyException, "A failure that a user can act on.");
 
-/// Where memory is full, also deep inside an engine, the process ends with a sentence.
+/// Ends the process with a message where memory is full, also deep inside an engine.
 #[global_allocator]
 static ALLOCATOR: octavo_trace::AllocatorOrExit = octavo_trace::AllocatorOrExit;
 
-/// An error as a sentence, without the system's number of it, which does not help.
+/// An error as a sentence, without the system's error number, which does not help.
 fn sentence(error: &impl Display) -> String {
     let text = error.to_string();
     let Some((before, rest)) = text.split_once(" (os error ") else { return text };
@@ -45,7 +45,7 @@ fn raised(error: &impl Display) -> PyErr {
     OctavoError::new_err(sentence(error))
 }
 
-/// How windows of a live run are resampled.
+/// The seed for resampling the windows of a live run.
 const WINDOWS_SEED: u64 = 1;
 
 /// `64KiB` → 65536.

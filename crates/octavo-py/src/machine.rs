@@ -22,14 +22,14 @@ pub fn resolve_machine(
     machine: &str,
     settings: Vec<String>,
 ) -> PyResult<(String, String, String)> {
-    // A file may be on a disk that sleeps.
+    // Reading a file may take long.
     let resolved = py.detach(|| resolve(machine, &settings));
     let resolved = resolved.map_err(|error| raised(&error))?;
     Ok((resolved.json(), resolved.hash(), resolved.toml().to_owned()))
 }
 
-/// Bytes of memory that this process may still take, of the machine under `root`; `None` where the
-/// kernel does not say.
+/// Bytes of memory that this process may still allocate, by the files of the kernel under `root`;
+/// `None` if they do not show it.
 #[pyfunction]
 pub fn available_memory(root: PathBuf) -> Option<u64> {
     let host = HostMemory::new(root.join("proc"), root.join("sys/fs/cgroup"));

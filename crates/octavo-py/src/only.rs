@@ -43,8 +43,8 @@ impl Sink for Only {
 
     fn finish(self: Box<Self>) -> Result<Written, TraceError> {
         if !self.began {
-            let what = format!("has no process {}", self.stream);
-            return Err(TraceError::whole(&self.name, what));
+            let message = format!("has no process {}", self.stream);
+            return Err(TraceError::whole(&self.name, message));
         }
         self.sink.finish()
     }

@@ -15,10 +15,10 @@ use pyo3::prelude::*;
 const MAX_LEVELS: usize = 4;
 /// The most entries that a level may have.
 const MAX_LEVEL_ENTRIES: u32 = 1 << 20;
-/// The highest bit of a page number that an index may begin at: with the most sets that there are,
-/// all its bits are still among those of a page number.
+/// The highest bit of a page number that an index may begin at: even with the most sets, all its
+/// bits lie within a page number.
 pub const MAX_INDEX_BIT: u8 = 40;
-/// The longest window, in references: far more than anybody traces, and sums of two still fit.
+/// The longest window, in references: far more than any trace has, and sums of two still fit.
 pub const MAX_WINDOW_REFS: u64 = 1 << 62;
 
 /// One TLB level, as Python gives it.

@@ -21,7 +21,7 @@ pub enum GivenDesign {
 /// The first error that Python code of a simulation has raised, and the name of its design.
 pub type Failure = Arc<Mutex<Option<(String, PyErr)>>>;
 
-/// Raises it as the cause of an `OctavoError`, which names the design and the user's line.
+/// Raises the failure as the cause of an `OctavoError`, which names the design and the user's line.
 pub fn raise(py: Python<'_>, failure: &Failure) -> PyResult<()> {
     let failed = failure.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((name, error)) = failed.as_ref() else { return Ok(()) };
@@ -34,19 +34,19 @@ pub fn raise(py: Python<'_>, failure: &Failure) -> PyResult<()> {
     Err(raised)
 }
 
-/// The innermost line of its traceback.
+/// The innermost line of the error's traceback.
 fn place_of(py: Python<'_>, error: &PyErr) -> PyResult<Option<String>> {
     let Some(outermost) = error.traceback(py) else { return Ok(None) };
-    let mut at = outermost.into_any();
+    let mut innermost = outermost.into_any();
     loop {
-        let inner = at.getattr("tb_next")?;
+        let inner = innermost.getattr("tb_next")?;
         if inner.is_none() {
             break;
         }
-        at = inner;
+        innermost = inner;
     }
-    let line: u32 = at.getattr("tb_lineno")?.extract()?;
-    let code = at.getattr("tb_frame")?.getattr("f_code")?;
+    let line: u32 = innermost.getattr("tb_lineno")?.extract()?;
+    let code = innermost.getattr("tb_frame")?.getattr("f_code")?;
     let (file, function) = (code.getattr("co_filename")?, code.getattr("co_name")?);
     Ok(Some(format!("{file}, line {line}, in {function}")))
 }
@@ -56,7 +56,7 @@ pub fn make_level(name: &str, class: Py<PyAny>, failure: &Failure) -> MakeLevel 
     let (name, failure) = (name.to_owned(), Arc::clone(failure));
     Arc::new(move || {
         let calls = Calls { name: name.clone(), failure: Arc::clone(&failure) };
-        let level = calls.make(|py| {
+        let level = calls.call(|py| {
             let object = class.bind(py).call0()?;
             let method = |name| Ok::<_, PyErr>(object.getattr(name)?.unbind());
             Ok([method("look_up")?, method("fill")?, method("invalidate")?, method("flush")?])
@@ -66,14 +66,14 @@ pub fn make_level(name: &str, class: Py<PyAny>, failure: &Failure) -> MakeLevel 
     })
 }
 
-/// Calls into Python, whose errors it keeps.
+/// Calls Python code of a design, and keeps the first error.
 struct Calls {
     name: String,
     failure: Failure,
 }
 
 impl Calls {
-    fn make<T>(&self, call: impl FnOnce(Python<'_>) -> PyResult<T>) -> Called<T> {
+    fn call<T>(&self, call: impl FnOnce(Python<'_>) -> PyResult<T>) -> Called<T> {
         let called = Python::try_attach(|py| {
             call(py).map_err(|error| {
                 let sentence = format!("{} raised {error}", self.name);
@@ -96,7 +96,7 @@ struct PythonLevel {
 
 impl OutsideLevel for PythonLevel {
     fn look_up(&mut self, asid: Asid, page: PageNumber) -> Called<Option<PageSize>> {
-        self.calls.make(|py| {
+        self.calls.call(|py| {
             let found = self.look_up.call1(py, (asid.raw(), page.raw()))?;
             let Some(bytes) = found.extract::<Option<u64>>(py)? else { return Ok(None) };
             let size = PageSize::from_bytes(bytes);
@@ -106,15 +106,15 @@ impl OutsideLevel for PythonLevel {
     }
 
     fn fill(&mut self, asid: Asid, page: PageNumber, size: PageSize) -> Called<()> {
-        self.calls.make(|py| self.fill.call1(py, (asid.raw(), page.raw(), size.bytes())).map(drop))
+        self.calls.call(|py| self.fill.call1(py, (asid.raw(), page.raw(), size.bytes())).map(drop))
     }
 
     fn invalidate(&mut self, asid: Asid, pages: &Pages) -> Called<()> {
         self.calls
-            .make(|py| self.invalidate.call1(py, (asid.raw(), pages.start, pages.end)).map(drop))
+            .call(|py| self.invalidate.call1(py, (asid.raw(), pages.start, pages.end)).map(drop))
     }
 
     fn flush(&mut self) -> Called<()> {
-        self.calls.make(|py| self.flush.call0(py).map(drop))
+        self.calls.call(|py| self.flush.call0(py).map(drop))
     }
 }

@@ -46,7 +46,7 @@ impl Recording {
         let output = Output::create_in_place(&self.path, self.overwrite);
         let output = output.map_err(|error| failed(&error))?;
         let started = self.start_into(output).inspect_err(|_| {
-            // A device or a pipe is not ours.
+            // A device or a pipe is not removed.
             if self.path.is_file() {
                 drop(std::fs::remove_file(&self.path));
             }
@@ -97,7 +97,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Finishes the trace. `about` is asked what else is to be said of it, given the result.
+    /// Finishes the trace. `about` gets the result, and returns further facts for the manifest, as
+    /// JSON.
     fn result<'py>(
         &mut self,
         py: Python<'py>,
@@ -125,9 +126,9 @@ impl Recording {
             untraced_processes: result.untraced,
             streams: streams,
         );
-        let said: String = about.call1((dict.clone(),))?.extract()?;
+        let text: String = about.call1((dict.clone(),))?.extract()?;
         let about =
-            serde_json::from_str(&said).map_err(|e| PyValueError::new_err(e.to_string()))?;
+            serde_json::from_str(&text).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let manifest = Manifest { about, ..self.manifest.clone() };
         let written = py.detach(|| {
             file.add_manifest(&manifest)?;

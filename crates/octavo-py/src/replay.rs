@@ -46,7 +46,7 @@ impl TraceRun {
         let timeout = read_timeout(timeout_seconds)?;
         let replay = self.replay()?;
         let (run, read) = py.detach(|| replay.wait(timeout));
-        // The other designs need not end first.
+        // The other designs need not finish first.
         self.analysis.get().raise_failure(py).inspect_err(|_| replay.stop())?;
         let dict = results::progress(py, &run)?;
         dict.set_item("done", read.done)?;

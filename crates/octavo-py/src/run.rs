@@ -12,7 +12,7 @@ use crate::analysis::{Analysis, Running};
 use crate::options::{read_timeout, unknown};
 use crate::{OctavoError, results};
 
-/// A program, and how it runs under the tracer, once.
+/// A program, and the options of its run under the tracer.
 #[pyclass(frozen)]
 pub struct TracedProgram(pub LiveOptions);
 
@@ -93,7 +93,7 @@ impl LiveRun {
         let timeout = read_timeout(timeout_seconds)?;
         let running = self.running()?;
         let progress = py.detach(|| running.wait(timeout));
-        // The other designs need not end first.
+        // The other designs need not finish first.
         self.analysis.get().raise_failure(py).inspect_err(|_| running.stop())?;
         results::progress(py, &progress)
     }
@@ -145,7 +145,7 @@ impl LiveRun {
     }
 }
 
-/// Windows one after another, as Python gives them.
+/// Periodic windows, as Python gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Windows {
@@ -160,7 +160,7 @@ impl Windows {
     fn read(&self) -> PyResult<PeriodicWindows> {
         match self.unit.as_str() {
             "instructions" => {
-                let [traced, gap] = [self.traced, self.gap].map(|of| of as u64);
+                let [traced, gap] = [self.traced, self.gap].map(|number| number as u64);
                 Ok(PeriodicWindows::Instructions { traced, gap })
             }
             "seconds" => {

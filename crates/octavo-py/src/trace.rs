@@ -50,8 +50,8 @@ impl Trace {
         Ok(Trace::of(source, &name.display().to_string()))
     }
 
-    /// The processes of some traces, taking turns of so many instructions, the first of each process of as many as the
-    /// second number says.
+    /// The processes of some traces, taking turns of `quantum_instructions`; the first turn of each
+    /// process has `first_quantum_instructions`.
     #[staticmethod]
     fn take_turns(
         py: Python<'_>,
@@ -121,7 +121,7 @@ impl Trace {
 }
 
 impl Trace {
-    /// The source, which can be read once.
+    /// Takes the source, which can be read once.
     pub fn take(&self) -> PyResult<Box<dyn Source>> {
         self.source.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(used)
     }
@@ -178,9 +178,9 @@ pub fn trace_overview(py: Python<'_>, path: PathBuf) -> PyResult<Option<Bound<'_
     if read.is_err() || !NativeSource::recognises(&head) {
         return Ok(None);
     }
-    let of = py.detach(|| Overview::read(&path)).map_err(|error| failed(&error))?;
+    let overview = py.detach(|| Overview::read(&path)).map_err(|error| failed(&error))?;
     let streams = PyList::empty(py);
-    for stream in &of.streams {
+    for stream in &overview.streams {
         streams.append(dict!(py,
             stream: stream.stream,
             chunks: stream.chunks,
@@ -189,11 +189,11 @@ pub fn trace_overview(py: Python<'_>, path: PathBuf) -> PyResult<Option<Bound<'_
         ))?;
     }
     Ok(Some(dict!(py,
-        bytes: of.bytes,
-        whole_bytes: of.whole_bytes,
-        is_whole: of.is_whole,
+        bytes: overview.bytes,
+        whole_bytes: overview.whole_bytes,
+        is_whole: overview.is_whole,
         streams: streams,
-        manifest: of.manifest.as_ref().map(manifest_text),
+        manifest: overview.manifest.as_ref().map(manifest_text),
     )))
 }
 

@@ -36,52 +36,52 @@ impl SharedEngine for Curves {
     }
 }
 
-fn stream_curves<'py>(py: Python<'py>, of: &StreamCurves) -> Dict<'py> {
+fn stream_curves<'py>(py: Python<'py>, curves: &StreamCurves) -> Dict<'py> {
     Ok(dict!(py,
-        stream: stream_name(of.stream),
-        references: of.references,
-        program_references: of.program_references,
-        stack: list(py, &of.stack, stack)?,
-        sets: list(py, &of.sets, sets)?,
-        caches: list(py, &of.caches, caches)?,
-        working_sets: list(py, &of.working_sets, working_set)?,
-        two_sizes: list(py, &of.two_sizes, two_sizes)?,
-        classes: list(py, &of.classes, classes)?,
-        cores: list(py, &of.cores, core)?,
-        sampled: of.sampled.as_ref().map(|of| list(py, of, sampled)).transpose()?,
+        stream: stream_name(curves.stream),
+        references: curves.references,
+        program_references: curves.program_references,
+        stack: list(py, &curves.stack, stack)?,
+        sets: list(py, &curves.sets, sets)?,
+        caches: list(py, &curves.caches, caches)?,
+        working_sets: list(py, &curves.working_sets, working_set)?,
+        two_sizes: list(py, &curves.two_sizes, two_sizes)?,
+        classes: list(py, &curves.classes, classes)?,
+        cores: list(py, &curves.cores, core)?,
+        sampled: curves.sampled.as_ref().map(|sizes| list(py, sizes, sampled)).transpose()?,
     ))
 }
 
-fn core<'py>(py: Python<'py>, of: &CoreCurves) -> Dict<'py> {
+fn core<'py>(py: Python<'py>, curves: &CoreCurves) -> Dict<'py> {
     Ok(dict!(py,
-        thread: of.thread,
-        instructions: of.instructions,
-        references: of.references,
-        stack: list(py, &of.stack, stack)?,
-        sets: list(py, &of.sets, sets)?,
-        caches: list(py, &of.caches, caches)?,
-        two_sizes: list(py, &of.two_sizes, two_sizes_tlbs)?,
-        classes: of.classes.as_ref().map(|of| classes(py, of)).transpose()?,
+        thread: curves.thread,
+        instructions: curves.instructions,
+        references: curves.references,
+        stack: list(py, &curves.stack, stack)?,
+        sets: list(py, &curves.sets, sets)?,
+        caches: list(py, &curves.caches, caches)?,
+        two_sizes: list(py, &curves.two_sizes, two_sizes_tlbs)?,
+        classes: curves.classes.as_ref().map(|found| classes(py, found)).transpose()?,
     ))
 }
 
-fn sampled<'py>(py: Python<'py>, of: &SampledSize) -> Dict<'py> {
-    let windows: Vec<u64> = of.working_sets.iter().map(|(window, _)| *window).collect();
-    let page_refs: Vec<_> = of.working_sets.iter().map(|(_, page_refs)| *page_refs).collect();
+fn sampled<'py>(py: Python<'py>, size: &SampledSize) -> Dict<'py> {
+    let windows: Vec<u64> = size.working_sets.iter().map(|(window, _)| *window).collect();
+    let page_refs: Vec<_> = size.working_sets.iter().map(|(_, page_refs)| *page_refs).collect();
     Ok(dict!(py,
-        page_size: of.page_size.bytes(),
-        pages: of.pages,
-        kept_pages: of.kept_pages,
-        misses: estimates(py, &of.misses)?,
+        page_size: size.page_size.bytes(),
+        pages: size.pages,
+        kept_pages: size.kept_pages,
+        misses: estimates(py, &size.misses)?,
         windows_refs: windows,
         page_refs: estimates(py, &page_refs)?,
     ))
 }
 
-fn estimates<'py>(py: Python<'py>, of: &[Option<Estimate>]) -> Dict<'py> {
-    let column = |of_one: fn(&Estimate) -> f64| {
+fn estimates<'py>(py: Python<'py>, estimates: &[Option<Estimate>]) -> Dict<'py> {
+    let column = |value: fn(&Estimate) -> f64| {
         let numbers: Vec<f64> =
-            of.iter().map(|one| one.as_ref().map_or(f64::NAN, of_one)).collect();
+            estimates.iter().map(|one| one.as_ref().map_or(f64::NAN, value)).collect();
         bytes(py, &numbers, f64::to_le_bytes)
     };
     Ok(dict!(py,
@@ -91,26 +91,26 @@ fn estimates<'py>(py: Python<'py>, of: &[Option<Estimate>]) -> Dict<'py> {
     ))
 }
 
-fn two_sizes_tlbs<'py>(py: Python<'py>, of: &TwoSizesTlbs) -> Dict<'py> {
+fn two_sizes_tlbs<'py>(py: Python<'py>, tlbs: &TwoSizesTlbs) -> Dict<'py> {
     Ok(dict!(py,
         counters: dict!(py,
-            small_lookups: of.small_lookups,
-            large_lookups: of.large_lookups,
+            small_lookups: tlbs.small_lookups,
+            large_lookups: tlbs.large_lookups,
         ),
-        small_misses: words(py, &of.stack.small_misses),
-        large_misses: words(py, &of.stack.large_misses),
-        invalidated: words(py, &of.stack.invalidated),
-        sets: list(py, &of.sets, two_sizes_sets)?,
+        small_misses: words(py, &tlbs.stack.small_misses),
+        large_misses: words(py, &tlbs.stack.large_misses),
+        invalidated: words(py, &tlbs.stack.invalidated),
+        sets: list(py, &tlbs.sets, two_sizes_sets)?,
     ))
 }
 
-fn classes<'py>(py: Python<'py>, of: &MissClasses) -> Dict<'py> {
+fn classes<'py>(py: Python<'py>, classes: &MissClasses) -> Dict<'py> {
     Ok(dict!(py,
-        page_size: of.config.page_size.bytes(),
-        larger: of.config.larger.bytes(),
-        sets: 1u64 << of.config.sets_log2,
-        ways: of.config.ways,
-        regions: list(py, &of.regions, |py, (region, counts)| {
+        page_size: classes.config.page_size.bytes(),
+        larger: classes.config.larger.bytes(),
+        sets: 1u64 << classes.config.sets_log2,
+        ways: classes.config.ways,
+        regions: list(py, &classes.regions, |py, (region, counts)| {
             Ok(dict!(py,
                 name: region.name.as_str(),
                 kind: region.kind.name(),
@@ -118,7 +118,7 @@ fn classes<'py>(py: Python<'py>, of: &MissClasses) -> Dict<'py> {
                 counts: class_counts(py, counts)?,
             ))
         })?,
-        functions: list(py, &of.functions, |py, function| {
+        functions: list(py, &classes.functions, |py, function| {
             Ok(dict!(py,
                 name: function.name.as_deref(),
                 path: function.path.as_deref(),
@@ -130,77 +130,77 @@ fn classes<'py>(py: Python<'py>, of: &MissClasses) -> Dict<'py> {
     ))
 }
 
-fn class_counts<'py>(py: Python<'py>, of: &ClassCounts) -> Dict<'py> {
+fn class_counts<'py>(py: Python<'py>, counts: &ClassCounts) -> Dict<'py> {
     Ok(dict!(py,
-        compulsory: of.compulsory,
-        capacity: of.capacity,
-        conflict: of.conflict,
-        page_size: of.page_size,
+        compulsory: counts.compulsory,
+        capacity: counts.capacity,
+        conflict: counts.conflict,
+        page_size: counts.page_size,
     ))
 }
 
-fn stack<'py>(py: Python<'py>, of: &StackCurve) -> Dict<'py> {
+fn stack<'py>(py: Python<'py>, curve: &StackCurve) -> Dict<'py> {
     Ok(dict!(py,
-        page_size: of.page_size.bytes(),
-        pages: of.pages,
-        misses: words(py, &of.misses),
+        page_size: curve.page_size.bytes(),
+        pages: curve.pages,
+        misses: words(py, &curve.misses),
     ))
 }
 
-fn sets<'py>(py: Python<'py>, of: &SetCurves) -> Dict<'py> {
-    let index = match of.index {
+fn sets<'py>(py: Python<'py>, curves: &SetCurves) -> Dict<'py> {
+    let index = match curves.index {
         SetIndex::Bits { from: 0 } => "low".to_owned(),
         SetIndex::Bits { from } => format!("bits:{from}"),
         SetIndex::Xor => "xor".to_owned(),
     };
     Ok(dict!(py,
-        page_size: of.page_size.bytes(),
+        page_size: curves.page_size.bytes(),
         index: index,
-        misses: table(py, &of.misses),
+        misses: table(py, &curves.misses),
     ))
 }
 
-fn caches<'py>(py: Python<'py>, of: &CacheCurves) -> Dict<'py> {
+fn caches<'py>(py: Python<'py>, curves: &CacheCurves) -> Dict<'py> {
     Ok(dict!(py,
-        line_bytes: of.line.bytes(),
-        lookups: of.lookups,
-        misses: table(py, &of.misses),
+        line_bytes: curves.line.bytes(),
+        lookups: curves.lookups,
+        misses: table(py, &curves.misses),
     ))
 }
 
-fn working_set<'py>(py: Python<'py>, of: &WorkingSet) -> Dict<'py> {
+fn working_set<'py>(py: Python<'py>, result: &WorkingSet) -> Dict<'py> {
     Ok(dict!(py,
-        page_size: of.page_size.bytes(),
-        window_refs: of.window_refs,
-        page_refs: of.page_refs,
+        page_size: result.page_size.bytes(),
+        window_refs: result.window_refs,
+        page_refs: result.page_refs,
     ))
 }
 
-fn two_sizes<'py>(py: Python<'py>, of: &TwoSizesResult) -> Dict<'py> {
+fn two_sizes<'py>(py: Python<'py>, result: &TwoSizesResult) -> Dict<'py> {
     Ok(dict!(py,
-        small: of.config.small.bytes(),
-        large: of.config.large.bytes(),
-        window_refs: of.config.window_refs,
-        threshold_blocks: of.config.threshold_blocks,
+        small: result.config.small.bytes(),
+        large: result.config.large.bytes(),
+        window_refs: result.config.window_refs,
+        threshold_blocks: result.config.threshold_blocks,
         counters: dict!(py,
-            small_lookups: of.small_lookups,
-            large_lookups: of.large_lookups,
-            promotions: of.promotions,
-            demotions: of.demotions,
-            blocks_copied: of.blocks_copied,
-            blocks_zeroed: of.blocks_zeroed,
+            small_lookups: result.small_lookups,
+            large_lookups: result.large_lookups,
+            promotions: result.promotions,
+            demotions: result.demotions,
+            blocks_copied: result.blocks_copied,
+            blocks_zeroed: result.blocks_zeroed,
         ),
-        small_misses: words(py, &of.stack.small_misses),
-        large_misses: words(py, &of.stack.large_misses),
-        invalidated: words(py, &of.stack.invalidated),
-        sets: list(py, &of.sets, two_sizes_sets)?,
-        windows_refs: of.config.windows_refs.clone(),
-        working_set_byte_refs: of.working_set_byte_refs.clone(),
+        small_misses: words(py, &result.stack.small_misses),
+        large_misses: words(py, &result.stack.large_misses),
+        invalidated: words(py, &result.stack.invalidated),
+        sets: list(py, &result.sets, two_sizes_sets)?,
+        windows_refs: result.config.windows_refs.clone(),
+        working_set_byte_refs: result.working_set_byte_refs.clone(),
     ))
 }
 
-fn two_sizes_sets<'py>(py: Python<'py>, of: &TwoSizesSets) -> Dict<'py> {
-    let index = match of.index {
+fn two_sizes_sets<'py>(py: Python<'py>, curves: &TwoSizesSets) -> Dict<'py> {
+    let index = match curves.index {
         TwoSizesIndex::Small => "small",
         TwoSizesIndex::Large => "large",
         TwoSizesIndex::Exact => "exact",
@@ -209,9 +209,9 @@ fn two_sizes_sets<'py>(py: Python<'py>, of: &TwoSizesSets) -> Dict<'py> {
     };
     Ok(dict!(py,
         index: index,
-        small_misses: table(py, &of.small_misses),
-        large_misses: table(py, &of.large_misses),
-        invalidated: table(py, &of.invalidated),
+        small_misses: table(py, &curves.small_misses),
+        large_misses: table(py, &curves.large_misses),
+        invalidated: table(py, &curves.invalidated),
     ))
 }
 

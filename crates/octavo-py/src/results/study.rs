@@ -84,12 +84,12 @@ fn allocations<'py>(py: Python<'py>, found: &Allocations) -> Dict<'py> {
         }
         stacks.append(dict!(py, site: stack.site, frames: frames))?;
     }
-    for of in &found.misses {
+    for entry in &found.misses {
         misses.append(dict!(py,
-            stack: of.stack,
-            region: of.region,
-            place: code_place(py, &of.place)?,
-            counts: &of.counts,
+            stack: entry.stack,
+            region: entry.region,
+            place: code_place(py, &entry.place)?,
+            counts: &entry.counts,
         ))?;
     }
     Ok(dict!(py,
