@@ -18,7 +18,7 @@ pub struct Function {
     pub name: String,
     /// Its source file.
     pub source: Option<String>,
-    /// The line there of the instruction that was asked for.
+    /// The line of the instruction in the source file.
     pub line: Option<u32>,
 }
 

@@ -28,7 +28,7 @@ struct Symbol {
 }
 
 impl ObjectFile {
-    /// Reads the file at `path`; None where that cannot be done, whyever.
+    /// Reads the file at `path`; `None` if that fails for any reason.
     pub fn open(path: &Path) -> Option<Self> {
         let file = File::open(path).ok().filter(is_regular)?;
         // SAFETY: truncating the file while it is mapped would kill this process with SIGBUS, as it
@@ -65,7 +65,8 @@ impl ObjectFile {
         })
     }
 
-    /// The function of the debug information that is not inlined there, and its line.
+    /// The outermost function at an address by the debug information, which is the one not inlined,
+    /// and its line.
     fn outermost(&self, address: u64) -> Option<Function> {
         let mut frames = self.debug.as_ref()?.find_frames(address).ok()?;
         let mut function = None;
@@ -104,8 +105,8 @@ fn functions_of(path: &Path) -> Vec<Symbol> {
     object::File::parse(&*bytes).map_or_else(|_| Vec::new(), |elf| functions(&elf))
 }
 
-/// The functions in the symbol tables, that of the dynamic linker included: it is the only one
-/// that most installed libraries have.
+/// The functions in the symbol tables. The dynamic linker's table is the only one that most
+/// installed libraries have.
 fn functions(elf: &object::File<'_>) -> Vec<Symbol> {
     let symbols = elf.symbols().chain(elf.dynamic_symbols());
     let functions =
@@ -113,8 +114,8 @@ fn functions(elf: &object::File<'_>) -> Vec<Symbol> {
     let read = functions.filter_map(|symbol| {
         let name = symbol.name().ok().filter(|name| !name.is_empty())?.to_owned();
         let bytes = match symbol.size() {
-            // Hand-written code often says no length: it goes up to whatever comes next, but not
-            // into another section.
+            // Hand-written code often has no size: it extends to the next symbol, but not beyond
+            // its section.
             0 => bytes_to_section_end(elf, &symbol)?,
             bytes => bytes,
         };
