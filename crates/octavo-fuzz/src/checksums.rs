@@ -9,10 +9,11 @@ const MAX_FRAMES: usize = 256;
 /// Returns the whole frames of `bytes` with their checksums corrected; docs/trace-format.md says
 /// where the checksums stand.
 pub fn with_checksums(bytes: &[u8]) -> Vec<u8> {
-    let mut made = bytes.to_vec();
-    let mut at = FILE_HEADER_BYTES;
+    let mut corrected = bytes.to_vec();
+    let mut start = FILE_HEADER_BYTES;
     for _ in 0..MAX_FRAMES {
-        let Some(frame) = made.get_mut(at..).filter(|frame| frame.len() >= FRAME_HEADER_BYTES)
+        let Some(frame) =
+            corrected.get_mut(start..).filter(|frame| frame.len() >= FRAME_HEADER_BYTES)
         else {
             break;
         };
@@ -29,12 +30,12 @@ pub fn with_checksums(bytes: &[u8]) -> Vec<u8> {
         frame[20..24].fill(0);
         let sum = XxHash3_64::oneshot(&frame[..FRAME_HEADER_BYTES]) as u32;
         frame[20..24].copy_from_slice(&sum.to_le_bytes());
-        at += end;
+        start += end;
     }
-    made
+    corrected
 }
 
-/// The same bytes with the checksum of all before as their last eight (docs/snapshot.md).
+/// Returns `bytes` with the last eight replaced by the checksum of all before (docs/snapshot.md).
 pub fn with_last_checksum(bytes: &[u8]) -> Vec<u8> {
     let content = &bytes[..bytes.len().saturating_sub(8)];
     [content, &XxHash3_64::oneshot(content).to_le_bytes()].concat()

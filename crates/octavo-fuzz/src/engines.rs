@@ -39,8 +39,8 @@ fn sizes(log2: impl Iterator<Item = u8>) -> Sizes {
     Sizes::new(log2.filter_map(PageSize::from_log2).collect())
 }
 
-/// A machine with arrays so small that entries are evicted soon: one of all ways, one whose sets are no
-/// power of two.
+/// A machine with arrays so small that entries are evicted soon: one is fully associative, and one
+/// has a number of sets that is no power of two.
 fn small_machine() -> MachineTlbs {
     let of_size = |page_size| {
         let shape = |sets, ways| ArrayShape { entry_size: page_size, sets, ways };
@@ -73,7 +73,7 @@ pub fn study(bytes: &[u8]) -> Counts {
     for curve in total.fetch_machine.iter().chain(&total.data_machine) {
         assert!(curve.misses <= curve.accesses, "{curve:?}");
     }
-    let of_regions = study.regions().into_iter().map(|(_, of)| of.data_references);
+    let of_regions = study.regions().into_iter().map(|(_, region)| region.data_references);
     assert_eq!(of_regions.sum::<u64>(), total.data_references);
     counts
 }
@@ -147,7 +147,7 @@ pub fn sim(bytes: &[u8]) {
     let machine = resolve(preset, &settings).or_else(|_| resolve(preset, &settings[..2]));
     let machine = machine.expect("a preset").config().clone();
     let all = designs();
-    let designs = chosen.iter().map(|of| all[usize::from(*of) % all.len()].name);
+    let designs = chosen.iter().map(|byte| all[usize::from(*byte) % all.len()].name);
     let designs = designs.chain(["base4k"]).map(|name| DesignSpec::parse(name).expect("a design"));
     let start = machine.memory.start().expect("no snapshot").into();
     let host_start = machine.host.as_ref().map(|host| host.memory.start().expect("no snapshot"));
@@ -164,7 +164,7 @@ pub fn sim(bytes: &[u8]) {
         timing: if choice & 128 != 0 { Timing::OutOfOrder } else { Timing::Additive },
         instructions: Instructions::best(),
     });
-    // Not every design goes with every machine.
+    // Not every machine supports every design.
     let Ok(mut sim) = sim else { return };
     sim.begun(&StreamIdentity::only());
     sim.switch_to(0);

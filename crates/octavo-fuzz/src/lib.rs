@@ -28,10 +28,10 @@ const MAX_HELD_BYTES: usize = 160 << 20;
 /// Upper bound on the memory of the snapshot reader. A few bytes can declare a memory of 4 TiB; its
 /// free blocks take two bits a frame.
 const MAX_SNAPSHOT_BYTES: usize = 320 << 20;
-/// The memory that an engine may hold of a stream of some thousand bytes: machines of five designs with their
-/// memories, or the curves of every kernel.
+/// Upper bound on the memory of an engine for a stream of some thousand bytes: machines of five
+/// designs with their memories, or the curves of every kernel.
 const MAX_ENGINE_BYTES: usize = 256 << 20;
-/// How many batches of a synthetic trace are made: it may have no end to speak of.
+/// Batches of a synthetic trace that are read: the trace may be practically endless.
 const SYNTHETIC_BATCHES: usize = 2;
 
 /// A target's name and the function that it calls.
@@ -53,7 +53,7 @@ pub const TARGETS: &[Target] = &[
     ("machine_config", machine_config),
     ("native", |bytes| {
         read_format("native", bytes);
-        // With every checksum made right, so that what lies behind them is reached.
+        // With every checksum corrected, so that the code behind the checks is reached.
         read_format("native", &with_checksums(bytes));
     }),
     ("perf", |bytes| read_format("perf", bytes)),
@@ -163,12 +163,12 @@ fn ring(bytes: &[u8]) {
     memory::bounded(MAX_HELD_BYTES, || {
         let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         let words: Vec<u64> = words.collect();
-        let mut passed = Passed::default();
-        let _ = Decoder::default().decode(&words, &mut passed);
-        let mut again = Passed::default();
-        Decoder::default().decode(passed.encoder.words(), &mut again).expect("our own words");
-        assert_eq!((passed.executions, passed.events), (again.executions, again.events));
-        assert_eq!(passed.encoder.words(), again.encoder.words());
+        let mut first = Reencoded::default();
+        let _ = Decoder::default().decode(&words, &mut first);
+        let mut again = Reencoded::default();
+        Decoder::default().decode(first.encoder.words(), &mut again).expect("our own words");
+        assert_eq!((first.executions, first.events), (again.executions, again.events));
+        assert_eq!(first.encoder.words(), again.encoder.words());
         let moved = Moved::default();
         let mut sink = NativeLayout::new(Box::new(moved.clone()), "fuzzed");
         if sink.words(0, &words).is_ok() {
@@ -190,10 +190,10 @@ fn open_bytes(bytes: &[u8]) -> Option<Input> {
     Input::from_reader("fuzzed", reader, options()).ok()
 }
 
-/// Takes all steps of a source, or as many as there may be. A reader may fail; but what it gives
-/// must decode, stand in its stream, and have places for all executions or for none. A native trace
-/// holds words already, and of one that was made to harm they `may_be_refused`, as those of a
-/// traced process may.
+/// Takes all steps of a source, but at most `most`. A reader may fail, but the words that it gives
+/// must decode, belong to a stream that has begun, and have places for all executions or for none.
+/// A native trace holds words already: the words of a malicious one `may_be_refused`, as may those
+/// of a traced process.
 fn drain(source: &mut dyn Source, wants_places: bool, most: usize, may_be_refused: bool) {
     let mut streams = std::collections::BTreeMap::new();
     let mut batch = Batch { wants_places, ..Batch::default() };
@@ -230,7 +230,7 @@ fn drain(source: &mut dyn Source, wants_places: bool, most: usize, may_be_refuse
     source.progress();
 }
 
-/// Counts what is decoded.
+/// Counts the executions that are decoded.
 #[derive(Default)]
 struct Counted {
     executions: usize,
@@ -247,7 +247,7 @@ impl Consumer for Counted {
     fn event(&mut self, _: &Event) {}
 }
 
-/// Counts the words that come out of a conversion, which decode.
+/// Counts the words that a conversion writes, and checks that they decode.
 #[derive(Clone, Default)]
 struct Moved(Arc<AtomicUsize>);
 
@@ -264,17 +264,17 @@ impl Sink for Moved {
     }
 }
 
-/// Encodes what is decoded.
+/// Encodes the executions and events that are decoded.
 #[derive(Default)]
-struct Passed {
+struct Reencoded {
     encoder: Encoder,
     executions: usize,
     events: usize,
 }
 
-impl StreamConsumer for Passed {}
+impl StreamConsumer for Reencoded {}
 
-impl Consumer for Passed {
+impl Consumer for Reencoded {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         self.executions += 1;
         self.encoder.segment(segment, addresses);

@@ -13,27 +13,27 @@ static COUNTING: Counting = Counting;
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-fn took(bytes: usize) {
+fn count_allocation(bytes: usize) {
     let held = HELD.fetch_add(bytes, Relaxed) + bytes;
     PEAK.fetch_max(held, Relaxed);
 }
 
-// SAFETY: the system's allocator does the work; what is counted beside changes nothing.
+// SAFETY: the system's allocator does the work; counting changes nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
+        count_allocation(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
+        count_allocation(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        took(bytes);
+        count_allocation(bytes);
         HELD.fetch_sub(layout.size(), Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.realloc(old, layout, bytes) }

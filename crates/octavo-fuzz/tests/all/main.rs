@@ -1,5 +1,4 @@
-//! The seeds of the fuzz targets and what was found worth keeping, and some thousand inputs like
-//! them, without a fuzzer.
+//! Runs the fuzz targets without a fuzzer, on their corpus and on some thousand mutations of it.
 
 mod mutations;
 
@@ -13,7 +12,7 @@ use octavo_fuzz::{TARGETS, run};
 
 /// How many changed inputs each target is given.
 const CHANGED: u32 = 3000;
-/// The same of a target that plays all designs, or all kernels.
+/// The number for a target that runs all designs, or all kernels.
 const CHANGED_OF_ENGINES: u32 = 10;
 
 fn fuzz_folder() -> PathBuf {
@@ -26,16 +25,18 @@ fn names_in(folder: &Path) -> BTreeSet<String> {
 }
 
 /// Gives bytes to a target. Bytes on which it fails are written to a file, to be kept.
-fn try_bytes(target: &str, bytes: &[u8], from: &str) {
+fn try_bytes(target: &str, bytes: &[u8], origin: &str) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(target, bytes))) {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("failing-{target}"));
         fs::write(&file, bytes).unwrap();
-        eprintln!("{target} fails on {from}; the bytes are in {file:?}: keep them in fuzz/corpus/");
+        eprintln!(
+            "{target} fails on {origin}; the bytes are in {file:?}: keep them in fuzz/corpus/"
+        );
         resume_unwind(panic);
     }
 }
 
-/// Every file of a target's corpus, as it is and changed.
+/// Gives a target every file of its corpus, and changed inputs.
 fn replay(target: &str) {
     let folder = fuzz_folder().join("corpus").join(target);
     let names: Vec<String> = names_in(&folder).into_iter().collect();
@@ -85,5 +86,5 @@ fn every_target_has_a_corpus_a_fuzzer_and_a_test() {
     let manifest = fs::read_to_string(fuzz_folder().join("Cargo.toml")).unwrap();
     let manifest: toml::Table = manifest.parse().unwrap();
     let binaries = manifest["bin"].as_array().unwrap().iter();
-    assert_eq!(names, binaries.map(|of| of["name"].as_str().unwrap().to_owned()).collect());
+    assert_eq!(names, binaries.map(|binary| binary["name"].as_str().unwrap().to_owned()).collect());
 }

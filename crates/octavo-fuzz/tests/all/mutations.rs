@@ -1,21 +1,21 @@
-//! Inputs like some given ones: what a fuzzer does first.
+//! Mutations of given inputs, as a fuzzer makes them first.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// As for the fuzzer.
+/// The fuzzer's limit.
 const MAX_BYTES: usize = 4096;
-/// Ends of ranges, and what lines and numbers are made of.
+/// Extreme values, and characters of lines and numbers.
 const BYTES: [u8; 12] = [0, 1, 0x7f, 0x80, 0xff, b'\n', b' ', b',', b'-', b'0', b'9', b'f'];
 
-/// Makes them: some edits each, of a seed drawn at random.
+/// Makes mutations: a few edits each of a seed drawn at random.
 pub struct Mutations<'a> {
     seeds: &'a [Vec<u8>],
     random: Xoshiro256PlusPlus,
 }
 
 impl<'a> Mutations<'a> {
-    /// The same inputs each time, unless more of them are asked for.
+    /// Makes the same inputs each time, unless [`octavo_oracle::factor`] asks for more of them.
     pub fn new(seeds: &'a [Vec<u8>]) -> Self {
         let since_epoch = || std::time::SystemTime::UNIX_EPOCH.elapsed().expect("it is later");
         let number = octavo_oracle::factor().map_or(1, |_| since_epoch().as_nanos() as u64);
