@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks whose allocation sites are known, and references to them that are known, too:
+ * Blocks with known allocation sites, and a known number of references to them:
  *
  *     allocations [VISITS]
  *
@@ -86,7 +86,7 @@ static void leave(int signal)
    siglongjmp(back, signal);
 }
 
-/* An allocation function of our own, under a name that is known: it is left in its middle. */
+/* An allocation function of this program, under a name that the tracer knows. It is left midway. */
 APART void* pvalloc(size_t bytes)
 {
    raise(SIGUSR1);

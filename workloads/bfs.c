@@ -1,5 +1,5 @@
 // Breadth-first search of a random graph in compressed rows: a stream of edges read in order, and
-// a look at a random vertex for each.
+// an access to a random vertex for each.
 //
 //   bfs VERTICES DEGREE
 

@@ -1,10 +1,11 @@
-// A B+-tree of 8-byte keys and values: inserts, look-ups and range scans at random keys, each a walk
-// from the root over nodes that lie anywhere, so that the upper ones are hot and a leaf is cold.
+// A B+-tree of 8-byte keys and values: inserts, look-ups and range scans at random keys, each a
+// walk from the root over nodes at random places, so that the upper ones are hot and a leaf is
+// cold.
 //
 //   btree [--keys N] [--inserts N] [--lookups N] [--scans N] [--scan-length N] [--node SIZE] …
 //
-// The first --keys keys are loaded before the region of interest. The check looks at all nodes, and
-// finds every look-up and scan again in a sorted array.
+// The first --keys keys are loaded before the region of interest. The check visits all nodes, and
+// repeats every look-up and scan on a sorted array.
 
 #include "common.h"
 
@@ -20,9 +21,9 @@ static const struct option options[] = {
     {"node", SIZE_POWER, &node_bytes, 128, 64 << 10, NULL, "bytes of a node"},
 };
 
-// A node of `node_bytes`. A leaf has `count` keys in ascending order, each with its value; another
-// has `count` keys and count + 1 children: below child i lie the keys from keys[i - 1] up to, and
-// without, keys[i].
+// A node of `node_bytes`. A leaf has `count` keys in ascending order, each with its value. An inner
+// node has `count` keys and count + 1 children: below child i lie the keys from keys[i - 1] to
+// keys[i], without the latter.
 struct node {
     uint32_t count, is_leaf;
     struct node *next;  // of a leaf: the leaf to its right
@@ -62,7 +63,7 @@ static struct node *new_node(uint32_t is_leaf) {
     return node;
 }
 
-// How many of a node's keys are not above this one.
+// The number of a node's keys that are not above `key`.
 static uint64_t rank(const struct node *node, uint64_t key) {
     uint64_t low = 0, high = node->count;
     while (low < high) {
@@ -77,7 +78,8 @@ static uint64_t rank(const struct node *node, uint64_t key) {
 static void split(struct node *parent, uint64_t at) {
     struct node *left = children(parent)[at], *right = new_node(left->is_leaf);
     uint64_t stay = capacity / 2, up = left->words[stay];
-    // Between two leaves the key is also the right one's first; between others it moves up.
+    // The key between two leaves is also the first of the right one; the key between inner nodes
+    // moves up.
     uint64_t from = left->is_leaf ? stay : stay + 1, move = capacity - from;
     memcpy(right->words, left->words + from, move * sizeof(uint64_t));
     memcpy(values(right), values(left) + from, (move + !left->is_leaf) * sizeof(uint64_t));
@@ -120,7 +122,7 @@ static void insert(uint64_t key) {
     node->count++;
 }
 
-// The leaf that would have a key, and where in it: `*at` keys of it are below.
+// The leaf that a key belongs to, and its place there: `*at` keys of the leaf are below it.
 static struct node *leaf_of(uint64_t key, uint64_t *at) {
     struct node *node = root;
     while (!node->is_leaf) node = children(node)[rank(node, key)];
@@ -135,7 +137,7 @@ static uint64_t look_up(uint64_t key) {
     return at < leaf->count && leaf->words[at] == key ? values(leaf)[at] : 0;
 }
 
-// The sum of the values of so many keys, from this one on.
+// The sum of the values of `scan_length` keys, from `key` on.
 static uint64_t scan(uint64_t key) {
     uint64_t at, sum = 0, left = scan_length;
     for (struct node *leaf = leaf_of(key, &at); leaf && left; leaf = leaf->next, at = 0)

@@ -1,5 +1,5 @@
-// Common code of the measured workloads: options (options.h), random numbers, big arrays, the region of
-// interest, and the line of result. Include it before anything else.
+// Common code of the measured workloads: options (options.h), random numbers, big arrays, the
+// region of interest, and the result line. Include it before anything else.
 //
 // A workload draws everything from --seed, so that the same options give the same references; no
 // branch depends on an address or on a time. Its start-up and its check lie outside the region of
@@ -25,7 +25,7 @@
 
 // --- random numbers ------------------------------------------------------------------------------
 
-// The finaliser of SplitMix64: turns numbers into others that look random, each into one of its own.
+// The finaliser of SplitMix64: a bijection whose results look random.
 static inline uint64_t mix(uint64_t x) {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
@@ -46,13 +46,13 @@ static inline uint64_t random_next(uint64_t *state) {
     return mix(*state += 0x9e3779b97f4a7c15u);
 }
 
-// A random number made one from 0 to limit - 1.
+// Maps a random number to one from 0 to limit - 1.
 static inline uint64_t below(uint64_t random, uint64_t limit) {
     __extension__ typedef unsigned __int128 wide;
     return (uint64_t)((wide)random * limit >> 64);
 }
 
-// A random number made one from 0 to 1, 1 excluded.
+// Maps a random number to one from 0 to 1, 1 excluded.
 static inline double unit(uint64_t random) {
     return (double)(random >> 11) * 0x1p-53;
 }
@@ -76,7 +76,7 @@ static inline void *big(const char *what, uint64_t count, uint64_t each_bytes) {
                 strerror(errno));
         exit(1);
     }
-    // A kernel without transparent huge pages refuses this, too, and does what it asks.
+    // A kernel without transparent huge pages refuses this advice, but gives none anyway.
     if (huge == HUGE_NEVER) (void)!madvise(array, bytes, MADV_NOHUGEPAGE);
     return array;
 }
@@ -85,8 +85,8 @@ static inline void *big(const char *what, uint64_t count, uint64_t each_bytes) {
 
 static uint64_t region_ns, region_began_ns;
 
-// Processor time: all workloads have one thread and wait for nothing, and another program's turn on
-// a busy machine is not theirs.
+// Processor time: all workloads have one thread and wait for nothing, and the time of other
+// programs on a busy machine does not count.
 static inline uint64_t now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -104,8 +104,8 @@ static inline void region_ends(void) {
     region_ns += now_ns() - region_began_ns;
 }
 
-// Writes a number right-aligned. Times differ between runs, and the references of a traced run must
-// not: so the same instructions write every number, which printf's do not.
+// Writes a number right-aligned. Times differ between runs, but the references of a traced run must
+// not. So the same instructions write every number, unlike in printf.
 static inline void write_digits(char *at, unsigned places, unsigned least, uint64_t number) {
     for (unsigned i = 0; i < places; i++) {
         uint64_t shown = (number != 0) | (i < least);
@@ -121,7 +121,7 @@ static inline void write_decimal(char *at, unsigned places, uint64_t thousandths
     write_digits(at + places - 3, 3, 3, thousandths % 1000);
 }
 
-// Prints the line of result; gives the exit status. `problem` is what the check found, or NULL.
+// Prints the result line; returns the exit status. `problem` is what the check found, or NULL.
 static inline int report(uint64_t operations, const char *operation, uint64_t digest,
                          const char *problem) {
     char seconds[] = "         ", each[] = "            ";

@@ -1,6 +1,6 @@
-// Four instructions whose register dependences can be read off the page, in a loop of 1000 turns, then
-// some whose addresses lie at constant distances, and some whose addresses need less than they do: static,
-// without a C library.
+// Instructions with known register dependences: some in a loop of 1000 turns, then some whose
+// addresses lie at constant distances, and some whose addresses depend on less than their data.
+// Static, without a C library.
 //
 //   dependences
 

@@ -31,7 +31,8 @@ static const struct option options[] = {
 
 static uint64_t vertices, edges;
 
-// In each quarter of the adjacency matrix lie so many of its edges: A and B above, C and D below.
+// The shares of the edges in the quarters of the adjacency matrix, added up: A and B above, C and D
+// below.
 #define OF_ALL(share) ((uint64_t)((share) * 0x1p32))
 static const uint64_t A = OF_ALL(0.57), AB = OF_ALL(0.57 + 0.19), ABC = OF_ALL(0.57 + 0.19 + 0.19);
 
@@ -58,7 +59,7 @@ static struct edge *draw_edges(void) {
     return edge;
 }
 
-// Both directions of each edge, but for loops of a vertex to itself.
+// The rows with both directions of each edge, without loops of a vertex to itself.
 static struct graph rows_of(const struct edge *edge) {
     struct graph graph = {big("the rows", vertices + 1, sizeof *graph.first), NULL};
     for (uint64_t e = 0; e < edges; e++)
@@ -81,7 +82,7 @@ static struct graph rows_of(const struct edge *edge) {
     return graph;
 }
 
-// Fills the parents, a root being its own; gives how many vertices the queue then holds.
+// Fills in the parents (the root is its own); returns the number of vertices in the queue then.
 static uint64_t search(const struct graph *graph, uint32_t root, uint32_t *parent,
                        uint32_t *queue) {
     uint64_t head = 0, tail = 0;
@@ -100,7 +101,8 @@ static uint64_t search(const struct graph *graph, uint32_t root, uint32_t *paren
     return tail;
 }
 
-// Each vertex's depth below the root, NONE outside the tree; 0 where parents run in a circle.
+// Finds each vertex's depth below the root, NONE outside the tree; returns 0 if parents form a
+// cycle.
 static int find_levels(const uint32_t *parent, uint32_t root, uint32_t *level) {
     memset(level, 0xff, vertices * sizeof *level);
     level[root] = 0;
@@ -116,9 +118,9 @@ static int find_levels(const uint32_t *parent, uint32_t root, uint32_t *level) {
     return 1;
 }
 
-// Graph500's rules for a tree; NULL when it keeps to them all. It looks at the edges as they were
-// drawn, and not at the rows that the search used. (A vertex is always one level below its parent:
-// the levels are made so.)
+// Checks a tree by Graph500's rules; NULL if it keeps them all. The check reads the edges as they
+// were drawn, not the rows that the search used. (A vertex is one level below its parent by
+// construction of the levels.)
 static const char *validate(const struct edge *edge, const uint32_t *parent, uint32_t root,
                             uint32_t *level, uint8_t *joined) {
     if (parent[root] != root) return "the root is not its own parent";
@@ -140,7 +142,7 @@ static const char *validate(const struct edge *edge, const uint32_t *parent, uin
     return NULL;
 }
 
-// A vertex with an edge that no search has begun at.
+// A vertex with an edge at which no search has begun.
 static uint32_t next_root(const struct graph *graph, uint64_t *random, uint8_t *used) {
     for (uint64_t tries = 0; tries < vertices * 64; tries++) {
         uint32_t v = (uint32_t)below(random_next(random), vertices);
@@ -158,7 +160,7 @@ static void spoil(uint32_t *parent, uint32_t root, const uint32_t *queue, uint64
     if (broken == 2) parent[last] = root;
     if (broken == 3) parent[last] = NONE;
     if (broken == 4) parent[root] = last;
-    // One whose parent came as late as that, and so is of the same level.
+    // A vertex on the level of the right parent, with no edge to this one.
     if (broken == 5) parent[last] = parent[queue[reached - 2]];
 }
 

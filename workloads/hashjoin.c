@@ -1,5 +1,5 @@
 // Joins two relations of 16-byte tuples by a hash table: build from the smaller, probe with the
-// larger, each probe a random look into the table. With --partition-bits both are first split by
+// larger, each probe a random access to the table. With --partition-bits both are first split by
 // their keys into parts whose tables fit in a cache (a radix join: Boncz, Manegold and Kersten,
 // "Database architecture optimized for the new bottleneck: memory access", VLDB 1999); with more
 // parts than a TLB has entries, the splitting itself misses.
@@ -24,12 +24,13 @@ static const struct option options[] = {
 
 static uint64_t key_start, payload_start, probe_start;
 
-// The tuples in closed form, which the check uses: keys differ, since mix gives none twice.
+// The tuples in closed form, which the check uses: keys differ, since mix is a bijection.
 static struct tuple built(uint64_t index) {
     return (struct tuple){mix(key_start + index), mix(payload_start + index)};
 }
 
-// Which tuple the other relation's `index`-th looks for; one from `build` on is not there.
+// The index of the tuple that the other relation's `index`-th looks for; there is none from `build`
+// on.
 static uint64_t looked_for(uint64_t index) {
     return below(random_at(probe_start, index), build * 100 / hits);
 }
@@ -38,7 +39,8 @@ static uint64_t hash(uint64_t key) {
     return key * 0x9e3779b97f4a7c15u;
 }
 
-// The tuples by the highest bits of their hashes; part p's are from first[p] to first[p + 1].
+// Splits tuples by the highest bits of their hashes; part p has those from first[p] to first[p +
+// 1].
 static void split(const struct tuple *tuples, uint64_t count, uint64_t *first, struct tuple *to) {
     uint64_t parts = UINT64_C(1) << partition_bits, shift = 64 - partition_bits, sum = 0;
     uint64_t *at = first + 1;  // after the last turn each lies at its part's end
@@ -51,8 +53,8 @@ static void split(const struct tuple *tuples, uint64_t count, uint64_t *first, s
     for (uint64_t t = 0; t < count; t++) to[at[hash(tuples[t].key) >> shift]++] = tuples[t];
 }
 
-// Room for a relation's parts, in memory before the region of interest: it is not to measure how
-// fast the kernel clears pages.
+// Room for a relation's parts. It is touched before the region of interest, which is not to measure
+// how fast the kernel clears pages.
 static struct tuple *room(uint64_t count) {
     struct tuple *tuples = big("the parts", count, sizeof *tuples);
     return memset(tuples, 0xff, count * sizeof *tuples);

@@ -1,5 +1,5 @@
-// A run as long as one likes over memory that does not grow: whatever grows meanwhile is the
-// tracer's or the study's own.
+// A run of any length over memory that does not grow: any growth meanwhile is the tracer's or the
+// study's own.
 //
 //   longrun REFERENCES
 

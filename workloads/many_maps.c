@@ -1,5 +1,5 @@
-// Maps and unmaps over and over, with a thousand mappings alive at a time, for what keeps track of
-// an address space: its cost must not grow with how many mappings there have been.
+// Maps and unmaps over and over, with a thousand mappings alive at a time, for code that keeps
+// track of an address space: its cost must not grow with the number of past mappings.
 //
 //   many_maps MAPPINGS
 

@@ -1,5 +1,5 @@
-// A region of interest set by marks: what lies outside it touches far more memory than what lies
-// inside, so that a study which counts too much shows.
+// A region of interest set by marks: the code outside it touches far more memory than the code
+// inside, so that counting too much becomes visible.
 //
 //   marks STORES
 //

@@ -2,7 +2,7 @@
 //
 //   no_huge_pages MIB
 //
-// Stores to every page of an array that it has mapped before that, and to those of one mapped afterwards.
+// Stores to every page of an array that it has mapped before that, and of one mapped afterwards.
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // The command lines of the measured workloads: options with values, --help, and one sentence for
-// whatever is wrong.
+// each error.
 #ifndef WORKLOADS_OPTIONS_H
 #define WORKLOADS_OPTIONS_H
 
@@ -13,7 +13,7 @@
 
 enum kind {
     SIZE,         // bytes: 65536, 64KiB, 64K
-    SIZE_POWER,   // the same, a power of two
+    SIZE_POWER,   // bytes, a power of two
     COUNT,        // 1000000, 1000k, 1M
     THOUSANDTHS,  // 0.99 is kept as 990
     CHOICE,       // one of `choices`, kept as its place among them
@@ -30,7 +30,7 @@ struct option {
 
 struct program {
     const char *name, *does;
-    const char *examples;  // the arguments of each, a line each
+    const char *examples;  // their arguments, one line each
     const struct option *options;
     size_t count;
 };
@@ -104,7 +104,7 @@ static inline int scaled(uint64_t *number, uint64_t by) {
     return !__builtin_mul_overflow(*number, by, number);
 }
 
-// Reads `text` as a number of this kind; 0 when it is none.
+// Reads `text` as a number of this kind; returns 0 if it is none.
 static inline int read_number(enum kind kind, const char *text, uint64_t *number) {
     if (!isdigit((unsigned char)*text)) return 0;
     char *rest;
@@ -184,7 +184,7 @@ static inline void print_help(void) {
     puts("\nexit status: 0 the check passed, 1 it failed or memory ran out, 2 a bad option");
 }
 
-// Reads the command line; ends the program after --help or with a sentence.
+// Reads the command line; ends the program after --help or an error.
 static inline void read_options(const struct program *this, int argc, char **argv) {
     program = this;
     for (int a = 1; a < argc; a++) {

@@ -1,5 +1,5 @@
-// Dependent random reads of one block that malloc gave: what larger pages help most, in memory that
-// malloc's own settings reach.
+// Dependent random reads of one block from malloc: the access pattern that larger pages help most,
+// in memory that malloc's own settings affect.
 //
 //   random_reads [--block SIZE] [--reads N] …     see --help
 //

@@ -42,7 +42,7 @@ int main(void) {
     signal(SIGINT, end);
     char line[64];
     answer("ready", getpid());
-    // Characters, so that nothing is read ahead that a child would read again.
+    // Unbuffered, so that nothing is read ahead that a child would read again.
     setvbuf(stdin, NULL, _IONBF, 0);
     while (fgets(line, sizeof line, stdin)) {
         long pages;

@@ -4,10 +4,10 @@
 //
 //   resident MIB [plain|late|heap|grow|both|thread|fork|exec]
 //
-// plain maps the region, late does so when it has read a line, heap takes it from malloc in pieces of
-// 1000 bytes, grow reads a line when it has half of that, both maps another one like it besides, thread fills it in a second thread, fork in
-// a child (whose exit status becomes the parent's) and exec after executing itself. For tests of what
-// is done to a program from outside.
+// plain maps the region, late does so when it has read a line, heap takes it from malloc in pieces
+// of 1000 bytes, grow reads a line when it has half of that, both also maps another one like it,
+// thread fills it in a second thread, fork in a child (whose exit status becomes the parent's) and
+// exec after executing itself. For tests of what is done to a program from outside.
 
 #define _GNU_SOURCE
 #include <pthread.h>

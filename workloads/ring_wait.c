@@ -1,4 +1,4 @@
-// A thread that waits for a completion of io_uring, which another thread's request brings.
+// A thread that waits for a completion of io_uring, whose request another thread submits.
 //
 //   ring_wait
 //

@@ -1,7 +1,7 @@
 // Code that is written, run, and written again in the same place, as a just-in-time compiler does:
-// once in memory that may be written and executed, once with the right changed in between, and once
-// through a second mapping of the same memory. For an odd number of rounds, that which is executed
-// becomes executable only after it was mapped.
+// once in memory that may be written and executed, once with the access rights changed in between,
+// and once through a second mapping of the same memory. For an odd number of rounds, the second
+// mapping becomes executable only after it was made.
 //
 //   selfmod ROUNDS
 //

@@ -1,5 +1,5 @@
-// The program whose every reference can be foretold: static, without a C library, with no system
-// call but its exit, so that two tracers that look at it must count the same to the last one.
+// A program whose every reference is predictable: static, without a C library, with no system call
+// but its exit, so that two tracers must count exactly the same references.
 //
 //   static_count
 //

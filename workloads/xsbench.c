@@ -31,7 +31,7 @@ static const struct option options[] = {
 
 static struct point *grid;  // by nuclide, ascending by energy
 static double *energies;    // of all nuclides together, ascending
-static uint32_t *rows;      // for each of those, each nuclide's last point that is not above it
+static uint32_t *rows;      // for each energy, each nuclide's last point not above it
 static struct material materials[MATERIALS];
 static uint64_t energy_count;
 
@@ -59,8 +59,8 @@ static void make_grids(void) {
     uint32_t *at = big("the places", nuclides, sizeof *at);
     for (uint64_t e = 0; e < energy_count; e++)
         for (uint64_t n = 0; n < nuclides; n++) {
-            const struct point *of = grid + n * points;
-            while (at[n] + 2 < points && of[at[n] + 1].energy <= energies[e]) at[n]++;
+            const struct point *own = grid + n * points;
+            while (at[n] + 2 < points && own[at[n] + 1].energy <= energies[e]) at[n]++;
             rows[e * nuclides + n] = at[n];
         }
 }
@@ -108,7 +108,7 @@ static void add_between(const struct point *low, double energy, double density,
 }
 
 static void look_up(const struct material *material, double energy, double sums[SECTIONS]) {
-    uint64_t low = 0, count = energy_count;  // the last that is not above lies in these
+    uint64_t low = 0, count = energy_count;  // the last energy not above lies among these
     while (count > 1) {
         uint64_t half = count / 2;
         if (energies[low + half] <= energy) low += half, count -= half;
@@ -122,15 +122,15 @@ static void look_up(const struct material *material, double energy, double sums[
     }
 }
 
-// The same without energies and rows: each nuclide's own grid, from its beginning.
+// Looks up without energies and rows: in each nuclide's own grid, from its beginning.
 static void look_up_directly(const struct material *material, double energy,
                              double sums[SECTIONS]) {
     for (int s = 0; s < SECTIONS; s++) sums[s] = 0;
     for (uint32_t i = 0; i < material->count; i++) {
-        const struct point *of = grid + material->nuclide[i] * points;
+        const struct point *own = grid + material->nuclide[i] * points;
         uint64_t p = 0;
-        while (p + 2 < points && of[p + 1].energy <= energy) p++;
-        add_between(&of[p], energy, material->density[i], sums);
+        while (p + 2 < points && own[p + 1].energy <= energy) p++;
+        add_between(&own[p], energy, material->density[i], sums);
     }
 }
 
@@ -140,7 +140,7 @@ int main(int argc, char **argv) {
                  "--nuclides 12 --points 500 --lookups 10k --seed 7");
     make_grids();
     make_materials();
-    // The sums of every so many look-ups are kept for the check.
+    // The sums of one in `every` look-ups are kept for the check.
     uint64_t every = lookups > KEPT ? lookups / KEPT : 1, next_kept = 0, start = random_start(2);
     double(*kept)[SECTIONS] = big("the check", KEPT + 1, sizeof *kept), sums[SECTIONS], energy;
     uint64_t digest = 0, kept_count = 0;

@@ -28,9 +28,9 @@ static const struct option options[] = {
 
 enum { READ, UPDATE, MODIFY };
 
-// An operation as it is kept: the record's number, and what to do.
+// An operation as it is kept: the record's number, and the kind.
 struct operation {
-    uint64_t record : 62, what : 2;
+    uint64_t record : 62, kind : 2;
 };
 
 // The index: open addressing, at most half full; key 0 is a free slot.
@@ -41,7 +41,7 @@ struct slot {
 static struct slot *slots;
 static uint64_t slot_mask, *store, record_words, key_start;
 
-// A key of its own for each record: mix never gives the same twice, and 0 for nothing but 0.
+// A key of its own for each record: mix is a bijection, and gives 0 only for 0.
 static uint64_t key_of(uint64_t record) {
     return mix(key_start + record);
 }
@@ -79,7 +79,7 @@ static struct operation *draw(void) {
     for (uint64_t r = 1; r <= records; r++) sum += pow(1 / (double)r, exponent);
     double two = 1 + pow(0.5, exponent), alpha = 1 / (1 - exponent);
     double eta = (1 - pow(2 / n, 1 - exponent)) / (1 - two / sum);
-    // Of every hundred operations so many are reads; the others are of one kind.
+    // Reads among a hundred operations; the others are of one kind.
     static const unsigned reads[] = {50, 95, 100, 50}, others[] = {UPDATE, UPDATE, READ, MODIFY};
     uint64_t random = random_start(1), scramble = random_start(2);
     struct operation *drawn = big("the operations", operations, sizeof *drawn);
@@ -87,7 +87,7 @@ static struct operation *draw(void) {
         double u = unit(random_next(&random)), uz = u * sum;
         uint64_t rank = uz < 1 ? 0 : uz < two ? 1 : (uint64_t)(n * pow(eta * u - eta + 1, alpha));
         drawn[o].record = below(random_at(scramble, rank < records ? rank : records - 1), records);
-        drawn[o].what = below(random_next(&random), 100) < reads[workload] ? READ : others[workload];
+        drawn[o].kind = below(random_next(&random), 100) < reads[workload] ? READ : others[workload];
     }
     return drawn;
 }
@@ -96,7 +96,7 @@ static uint64_t digested(uint64_t digest, uint64_t word) {
     return digest * 3 + word;
 }
 
-// How many keys were not found.
+// Runs the operations; returns the number of keys that were not found.
 static uint64_t run(const struct operation *drawn, uint64_t *digest) {
     uint64_t lost = 0, version = 0;
     for (uint64_t o = 0; o < operations; o++) {
@@ -105,24 +105,25 @@ static uint64_t run(const struct operation *drawn, uint64_t *digest) {
             lost++;
             continue;
         }
-        if (drawn[o].what != UPDATE)
+        if (drawn[o].kind != UPDATE)
             for (uint64_t w = 0; w < record_words; w++) *digest = digested(*digest, record[w]);
-        if (drawn[o].what == READ) continue;
+        if (drawn[o].kind == READ) continue;
         version++;
         for (uint64_t w = 0; w < record_words; w++) record[w] = content(key, version, w);
     }
     return lost;
 }
 
-// The same operations on a list of versions, one a record; then the store as it is, beside it.
+// Repeats the operations on a list of versions, one for each record, and compares the store with it
+// at the end.
 static const char *verify(const struct operation *drawn, uint64_t expected) {
     uint64_t *versions = big("the check", records, sizeof *versions), digest = 0, version = 0;
     for (uint64_t o = 0; o < operations; o++) {
         uint64_t r = drawn[o].record, key = key_of(r);
-        if (drawn[o].what != UPDATE)
+        if (drawn[o].kind != UPDATE)
             for (uint64_t w = 0; w < record_words; w++)
                 digest = digested(digest, content(key, versions[r], w));
-        if (drawn[o].what != READ) versions[r] = ++version;
+        if (drawn[o].kind != READ) versions[r] = ++version;
     }
     if (digest != expected) return "a read did not return what was written last";
     for (uint64_t r = 0; r < records; r++) {

@@ -22,9 +22,9 @@ static int is_halted;
 struct decoded { unsigned operation, to, a, b; int32_t immediate; };
 
 static struct decoded decode(uint32_t word) {
-    struct decoded of = {word >> 28, word >> 23 & 31, word >> 18 & 31, word >> 13 & 31,
+    struct decoded op = {word >> 28, word >> 23 & 31, word >> 18 & 31, word >> 13 & 31,
                          (int32_t)(word << 19) >> 19};
-    return of;
+    return op;
 }
 
 static void wait_for(unsigned number) {
@@ -42,11 +42,11 @@ static void set(unsigned to, uint32_t value, unsigned latency) {
 static uint32_t *word_at(uint32_t address) { return &memory[address % MEMORY_WORDS]; }
 
 #define OPERATION(name, latency, value)                                                          \
-    static void name(const struct decoded *of) {                                                 \
-        wait_for(of->a);                                                                         \
-        wait_for(of->b);                                                                         \
-        uint32_t a = registers[of->a], b = registers[of->b] + (uint32_t)of->immediate;            \
-        set(of->to, value, latency);                                                             \
+    static void name(const struct decoded *op) {                                                 \
+        wait_for(op->a);                                                                         \
+        wait_for(op->b);                                                                         \
+        uint32_t a = registers[op->a], b = registers[op->b] + (uint32_t)op->immediate;            \
+        set(op->to, value, latency);                                                             \
     }
 OPERATION(do_add, 1, a + b)
 OPERATION(do_sub, 1, a - b)
@@ -59,20 +59,20 @@ OPERATION(do_mul, 4, (a * b))
 OPERATION(do_ldi, 1, ((void)a, b))
 OPERATION(do_ld, 3, *word_at(a + b))
 
-static void do_st(const struct decoded *of) {
-    wait_for(of->to);
-    wait_for(of->a);
-    wait_for(of->b);
-    *word_at(registers[of->a] + registers[of->b] + (uint32_t)of->immediate) = registers[of->to];
+static void do_st(const struct decoded *op) {
+    wait_for(op->to);
+    wait_for(op->a);
+    wait_for(op->b);
+    *word_at(registers[op->a] + registers[op->b] + (uint32_t)op->immediate) = registers[op->to];
 }
 
 #define BRANCH(name, condition)                                                                  \
-    static void name(const struct decoded *of) {                                                 \
-        wait_for(of->to);                                                                        \
-        wait_for(of->a);                                                                         \
-        uint32_t left = registers[of->to], right = registers[of->a];                              \
+    static void name(const struct decoded *op) {                                                 \
+        wait_for(op->to);                                                                        \
+        wait_for(op->a);                                                                         \
+        uint32_t left = registers[op->to], right = registers[op->a];                              \
         if (condition) {                                                                         \
-            pc += (uint32_t)of->immediate;                                                       \
+            pc += (uint32_t)op->immediate;                                                       \
             cycle += 2;                                                                          \
         }                                                                                        \
     }
@@ -81,7 +81,7 @@ BRANCH(do_bne, left != right)
 BRANCH(do_blt, (int32_t)left < (int32_t)right)
 BRANCH(do_jmp, ((void)left, (void)right, 1))
 
-static void do_halt(const struct decoded *of) { is_halted = of->operation == HALT; }
+static void do_halt(const struct decoded *op) { is_halted = op->operation == HALT; }
 
 static void (*const handlers[OPERATIONS])(const struct decoded *) = {
     [ADD] = do_add, [SUB] = do_sub, [AND] = do_and, [XOR] = do_xor, [SHL] = do_shl, [SHR] = do_shr,
@@ -144,11 +144,11 @@ int main(int argc, char **argv) {
     assemble(rounds);
     while (!is_halted) {
         uint32_t address = pc++;
-        struct decoded of = decode(*word_at(address));
-        counts[of.operation]++;
+        struct decoded op = decode(*word_at(address));
+        counts[op.operation]++;
         by_address[address % 4096]++;
         cycle++;
-        handlers[of.operation](&of);
+        handlers[op.operation](&op);
     }
     printf("cpusim: sum %u, %llu cycles, %llu stalls, %llu loads\n", registers[7],
            (unsigned long long)cycle, (unsigned long long)stalls, (unsigned long long)counts[LD]);

@@ -111,9 +111,9 @@ static cell number(int32_t value) { return new_node(NUMBER, (uint32_t)value, 0);
 
 // The symbol of a name; its car is its definition.
 static cell intern(const char *name, size_t length) {
-    for (cell of = symbols; of; of = cdr(of)) {
-        const char *known = names + at(car(of))->name;
-        if (!strncmp(known, name, length) && !known[length]) return car(of);
+    for (cell list = symbols; list; list = cdr(list)) {
+        const char *known = names + at(car(list))->name;
+        if (!strncmp(known, name, length) && !known[length]) return car(list);
     }
     if (names_end + length + 1 > sizeof names) fail("too many names");
     memcpy(names + names_end, name, length);
@@ -184,9 +184,9 @@ static cell eval(cell form, cell environment) {
     for (;;) {
         if (!form || at(form)->type == NUMBER) { value = form; break; }
         if (at(form)->type == SYMBOL) {
-            cell of = environment;
-            while (of && car(car(of)) != form) of = cdr(of);
-            value = of ? cdr(car(of)) : car(form);
+            cell list = environment;
+            while (list && car(car(list)) != form) list = cdr(list);
+            value = list ? cdr(car(list)) : car(form);
             break;
         }
         cell operator = car(form);
@@ -210,8 +210,8 @@ static cell eval(cell form, cell environment) {
         }
         if (!function || car(function) != lambda_) fail("no such function");
         cell inner = keep(0);
-        for (cell names_of = car(cdr(function)); names_of; names_of = cdr(names_of)) {
-            cell pair = keep(cons(car(names_of), car(arguments)));
+        for (cell parameters = car(cdr(function)); parameters; parameters = cdr(parameters)) {
+            cell pair = keep(cons(car(parameters), car(arguments)));
             inner = cons(pair, inner);
             roots[root_count - 2] = inner;
             root_count--;

@@ -27,9 +27,9 @@ static uint64_t random_next(void) {
     return x ^ x >> 31;
 }
 
-static unsigned get(const struct cube *of, unsigned v) { return of->part[v / 32] >> v % 32 * 2 & 3; }
-static void put(struct cube *of, unsigned v, unsigned value) {
-    uint64_t *word = &of->part[v / 32];
+static unsigned get(const struct cube *cube, unsigned v) { return cube->part[v / 32] >> v % 32 * 2 & 3; }
+static void put(struct cube *cube, unsigned v, unsigned value) {
+    uint64_t *word = &cube->part[v / 32];
     *word = (*word & ~(3ull << v % 32 * 2)) | (uint64_t)value << v % 32 * 2;
 }
 
@@ -45,7 +45,7 @@ static int covers(const struct cube *large, const struct cube *small) {
     return 1;
 }
 
-// In how many variables two cubes have nothing in common.
+// The number of variables in which two cubes have nothing in common.
 static unsigned distance(const struct cube *a, const struct cube *b) {
     unsigned apart = 0;
     for (unsigned w = 0; w < WORDS; w++) {
@@ -73,49 +73,49 @@ static void add(struct cover *to, struct cube one) {
     to->cubes[to->count++] = one;
 }
 
-static struct cover cofactor(const struct cover *of, unsigned v, unsigned value) {
-    struct cover made = new_cover(of->count);
-    for (unsigned i = 0; i < of->count; i++)
-        if (get(&of->cubes[i], v) & value) {
-            add(&made, of->cubes[i]);
+static struct cover cofactor(const struct cover *cover, unsigned v, unsigned value) {
+    struct cover made = new_cover(cover->count);
+    for (unsigned i = 0; i < cover->count; i++)
+        if (get(&cover->cubes[i], v) & value) {
+            add(&made, cover->cubes[i]);
             put(&made.cubes[made.count - 1], v, 3);
         }
     return made;
 }
 
-// The variable that most cubes have an opinion of; variables if none has.
-static unsigned binate(const struct cover *of) {
+// The variable that most cubes restrict; `variables` if none does.
+static unsigned binate(const struct cover *cover) {
     unsigned counts[MOST] = {0}, best = variables, most = 0;
-    for (unsigned i = 0; i < of->count; i++)
-        for (unsigned v = 0; v < variables; v++) counts[v] += get(&of->cubes[i], v) != 3;
+    for (unsigned i = 0; i < cover->count; i++)
+        for (unsigned v = 0; v < variables; v++) counts[v] += get(&cover->cubes[i], v) != 3;
     for (unsigned v = 0; v < variables; v++)
         if (counts[v] > most) most = counts[v], best = v;
     return best;
 }
 
-static void drop_covered(struct cover *of) {
+static void drop_covered(struct cover *cover) {
     unsigned kept = 0;
-    for (unsigned i = 0; i < of->count; i++) {
+    for (unsigned i = 0; i < cover->count; i++) {
         int is_covered = 0;
-        for (unsigned j = 0; j < of->count && !is_covered; j++)
-            is_covered = i != j && covers(&of->cubes[j], &of->cubes[i])
-                && (j < i || !covers(&of->cubes[i], &of->cubes[j]));
-        if (!is_covered) of->cubes[kept++] = of->cubes[i];
+        for (unsigned j = 0; j < cover->count && !is_covered; j++)
+            is_covered = i != j && covers(&cover->cubes[j], &cover->cubes[i])
+                && (j < i || !covers(&cover->cubes[i], &cover->cubes[j]));
+        if (!is_covered) cover->cubes[kept++] = cover->cubes[i];
     }
-    of->count = kept;
+    cover->count = kept;
 }
 
-static struct cover complement(const struct cover *of) {
+static struct cover complement(const struct cover *cover) {
     struct cover made = new_cover(4);
-    unsigned v = binate(of);
-    if (!of->count) add(&made, everything());
+    unsigned v = binate(cover);
+    if (!cover->count) add(&made, everything());
     if (v == variables) return made;
     for (unsigned value = 1; value <= 2; value++) {
-        struct cover part = cofactor(of, v, value), inverse = complement(&part);
+        struct cover part = cofactor(cover, v, value), inverse = complement(&part);
         for (unsigned i = 0; i < inverse.count; i++) {
             put(&inverse.cubes[i], v, value);
             unsigned j = 0;
-            // The same cube in both halves is one in the whole.
+            // A cube that is in both halves is one cube of the whole.
             for (; value == 2 && j < made.count; j++) {
                 struct cube both = inverse.cubes[i];
                 put(&both, v, 1);
@@ -132,7 +132,7 @@ static struct cover complement(const struct cover *of) {
     return made;
 }
 
-// Each cube takes in every variable with which it still meets no cube of `off`.
+// Each cube is freed of every variable without which it still meets no cube of `off`.
 static void expand(struct cover *on, const struct cover *off, unsigned from) {
     for (unsigned i = 0; i < on->count; i++)
         for (unsigned step = 0; step < variables; step++) {
@@ -147,11 +147,11 @@ static void expand(struct cover *on, const struct cover *off, unsigned from) {
     drop_covered(on);
 }
 
-static int is_tautology(const struct cover *of) {
-    unsigned v = binate(of);
-    if (v == variables) return of->count > 0;
+static int is_tautology(const struct cover *cover) {
+    unsigned v = binate(cover);
+    if (v == variables) return cover->count > 0;
     for (unsigned value = 1; value <= 2; value++) {
-        struct cover part = cofactor(of, v, value);
+        struct cover part = cofactor(cover, v, value);
         int is = is_tautology(&part);
         free(part.cubes);
         if (!is) return 0;
@@ -159,13 +159,13 @@ static int is_tautology(const struct cover *of) {
     return 1;
 }
 
-// The cover without cube `left_out`, as that cube sees it.
-static struct cover others(const struct cover *of, unsigned left_out) {
-    struct cover made = new_cover(of->count);
-    const struct cube *within = &of->cubes[left_out];
-    for (unsigned i = 0; i < of->count; i++) {
-        if (i == left_out || distance(&of->cubes[i], within)) continue;
-        struct cube seen = of->cubes[i];
+// The cofactor of the other cubes with respect to cube `left_out`.
+static struct cover others(const struct cover *cover, unsigned left_out) {
+    struct cover made = new_cover(cover->count);
+    const struct cube *within = &cover->cubes[left_out];
+    for (unsigned i = 0; i < cover->count; i++) {
+        if (i == left_out || distance(&cover->cubes[i], within)) continue;
+        struct cube seen = cover->cubes[i];
         for (unsigned v = 0; v < variables; v++)
             if (get(within, v) != 3) put(&seen, v, 3);
         add(&made, seen);
@@ -173,28 +173,28 @@ static struct cover others(const struct cover *of, unsigned left_out) {
     return made;
 }
 
-static void irredundant(struct cover *of) {
-    for (unsigned i = of->count; i-- > 0;) {
-        struct cover rest = others(of, i);
-        if (is_tautology(&rest)) of->cubes[i] = of->cubes[--of->count];
+static void irredundant(struct cover *cover) {
+    for (unsigned i = cover->count; i-- > 0;) {
+        struct cover rest = others(cover, i);
+        if (is_tautology(&rest)) cover->cubes[i] = cover->cubes[--cover->count];
         free(rest.cubes);
     }
 }
 
 // Each cube gives up the half of a variable that the others cover.
-static void reduce(struct cover *of) {
-    for (unsigned i = 0; i < of->count; i++)
+static void reduce(struct cover *cover) {
+    for (unsigned i = 0; i < cover->count; i++)
         for (unsigned v = 0; v < variables; v++) {
-            if (get(&of->cubes[i], v) != 3) continue;
+            if (get(&cover->cubes[i], v) != 3) continue;
             for (unsigned value = 1; value <= 2; value++) {
-                struct cube whole = of->cubes[i];
-                put(&of->cubes[i], v, value);
-                struct cover rest = others(of, i);
+                struct cube whole = cover->cubes[i];
+                put(&cover->cubes[i], v, value);
+                struct cover rest = others(cover, i);
                 int is = is_tautology(&rest);
                 free(rest.cubes);
-                of->cubes[i] = whole;
+                cover->cubes[i] = whole;
                 if (is) {
-                    put(&of->cubes[i], v, 3 - value);
+                    put(&cover->cubes[i], v, 3 - value);
                     break;
                 }
             }

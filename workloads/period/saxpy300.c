@@ -11,7 +11,7 @@
 enum { N = 300 };
 static double a[N * N], b[N * N], c[N * N];
 
-// y += times * x, over N elements that lie so far apart.
+// y += times * x, over N elements at distances `step_x` and `step_y`.
 static __attribute__((noinline)) void saxpy(double times, const double *x, long step_x, double *y,
                                             long step_y) {
     for (int i = 0; i < N; i++) y[i * step_y] += times * x[i * step_x];

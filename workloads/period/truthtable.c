@@ -32,24 +32,24 @@ static int compare(const struct product *a, const struct product *b) {
     return a->out - b->out;
 }
 
-static void sort(struct product **of, long count) {
+static void sort(struct product **table, long count) {
     while (count > 1) {
-        struct product *middle = of[count / 2];
+        struct product *middle = table[count / 2];
         long low = 0, high = count - 1;
         while (low <= high) {
-            while (compare(of[low], middle) < 0) low++;
-            while (compare(of[high], middle) > 0) high--;
+            while (compare(table[low], middle) < 0) low++;
+            while (compare(table[high], middle) > 0) high--;
             if (low > high) break;
-            struct product *kept = of[low];
-            of[low++] = of[high];
-            of[high--] = kept;
+            struct product *kept = table[low];
+            table[low++] = table[high];
+            table[high--] = kept;
         }
         if (high + 1 < count - low) {
-            sort(of, high + 1);
-            of += low;
+            sort(table, high + 1);
+            table += low;
             count -= low;
         } else {
-            sort(of + low, count - low);
+            sort(table + low, count - low);
             count = high + 1;
         }
     }
@@ -66,27 +66,27 @@ int main(int argc, char **argv) {
     inputs = argc > 2 ? atoi(argv[2]) : 42;
     int rounds = argc > 3 ? atoi(argv[3]) : 1;
     long merged = 0;
-    struct product **of = got(malloc((size_t)count * sizeof *of));
+    struct product **table = got(malloc((size_t)count * sizeof *table));
     for (long i = 0; i < count; i++) {
-        of[i] = got(malloc(sizeof **of));
-        of[i]->in = got(malloc((size_t)inputs * sizeof(short)));
+        table[i] = got(malloc(sizeof **table));
+        table[i]->in = got(malloc((size_t)inputs * sizeof(short)));
     }
     for (int round = 0; round < rounds; round++) {
         for (long i = 0; i < count; i++) {
-            // Equations share long heads: what differs stands far behind.
+            // Equations share long heads, and differ far behind.
             uint64_t head = random_next() % 16, tail = random_next();
             for (int k = 0; k < inputs; k++)
-                of[i]->in[k] = (short)(k < inputs * 3 / 4 ? (head >> k % 4 & 1) + (k % 7 == 0)
-                                                          : (int)(tail >> k % 32 * 2 & 3) % 3);
-            of[i]->out = (short)(tail >> 62);
+                table[i]->in[k] = (short)(k < inputs * 3 / 4 ? (head >> k % 4 & 1) + (k % 7 == 0)
+                                                             : (int)(tail >> k % 32 * 2 & 3) % 3);
+            table[i]->out = (short)(tail >> 62);
         }
-        sort(of, count);
+        sort(table, count);
         long kept = 0;
         for (long i = 0; i < count; i++)
-            if (kept == 0 || compare(of[kept - 1], of[i])) {
-                struct product *other = of[kept];
-                of[kept++] = of[i];
-                of[i] = other;
+            if (kept == 0 || compare(table[kept - 1], table[i])) {
+                struct product *other = table[kept];
+                table[kept++] = table[i];
+                table[i] = other;
             }
         merged += count - kept;
     }

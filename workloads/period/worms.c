@@ -53,16 +53,16 @@ int main(int argc, char **argv) {
     }
     for (int step = 0; step < steps; step++)
         for (int i = 0; i < count; i++) {
-            struct worm *of = &worms[i];
-            of->angle += ((double)(random_next() % 1000) - 499.5) / 1500;
-            of->x = fmod(of->x + THICK * cos(of->angle) + WIDTH, WIDTH);
-            of->y = fmod(of->y + THICK * sin(of->angle) + HEIGHT, HEIGHT);
-            struct segment *at = &of->body[of->head];
+            struct worm *worm = &worms[i];
+            worm->angle += ((double)(random_next() % 1000) - 499.5) / 1500;
+            worm->x = fmod(worm->x + THICK * cos(worm->angle) + WIDTH, WIDTH);
+            worm->y = fmod(worm->y + THICK * sin(worm->angle) + HEIGHT, HEIGHT);
+            struct segment *at = &worm->body[worm->head];
             if (step >= LENGTH) put_back(at);
-            at->x = (short)of->x;
-            at->y = (short)of->y;
-            draw(at, of->colour);
-            of->head = (of->head + 1) % LENGTH;
+            at->x = (short)worm->x;
+            at->y = (short)worm->y;
+            draw(at, worm->colour);
+            worm->head = (worm->head + 1) % LENGTH;
         }
     unsigned long sum = 0;
     for (int y = 0; y < HEIGHT; y++)
