@@ -53,7 +53,7 @@ pub fn convert(
             }
             Ok(Some(Step::Batch(stream))) => {
                 let (decoder, count) = streams.entry(stream).or_default();
-                // Before anything is written: what is wrong with them is the trace's fault.
+                // Before anything is written: an error in the words is the trace's.
                 if let Err(error) = decoder.decode(&batch.words, count) {
                     let error = source.undecodable(&error);
                     if !options.keep_partial {
@@ -63,8 +63,8 @@ pub fn convert(
                     break;
                 }
                 sink.words(stream, &batch.words)?;
-                let all = |of: fn(&Count) -> u64| {
-                    of(&ended) + streams.values().map(|(_, count)| of(count)).sum::<u64>()
+                let all = |field: fn(&Count) -> u64| {
+                    field(&ended) + streams.values().map(|(_, count)| field(count)).sum::<u64>()
                 };
                 state.publish(source.progress(), all(|c| c.instructions), all(|c| c.references));
             }
@@ -84,7 +84,7 @@ pub fn convert(
         }
     }
     for stream in streams.into_keys() {
-        // Of what is kept of a broken trace.
+        // These streams have no end in the part of a broken trace that is kept.
         sink.end(stream, &StreamEnd { ended: Ended::Lost, ..StreamEnd::PLAIN })?;
     }
     let facts = source.facts();
@@ -95,14 +95,14 @@ pub fn convert(
 
 /// Adds to a trace's description that only the part before `fault` was kept.
 fn kept_before(mut about: Value, fault: &TraceError) -> Value {
-    if let Some(said) = about.as_object_mut() {
+    if let Some(description) = about.as_object_mut() {
         let reason = format!("only what came before a fault was converted ({fault})");
-        said.insert("partial_reason".to_owned(), reason.into());
+        description.insert("partial_reason".to_owned(), reason.into());
     }
     about
 }
 
-/// Counts what passes.
+/// Counts instructions and references.
 #[derive(Default)]
 struct Count {
     instructions: u64,

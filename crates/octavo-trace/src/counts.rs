@@ -22,15 +22,15 @@ pub enum Stream {
 pub struct Counts {
     /// Instructions, which are as many as fetches.
     pub instructions: u64,
-    /// Loads, those of modifies among them.
+    /// Loads, including those of modifies.
     pub loads: u64,
-    /// Stores, those of modifies among them.
+    /// Stores, including those of modifies.
     pub stores: u64,
     /// Loads and stores that came as one item.
     pub modifies: u64,
     /// Threads that ran.
     pub threads: u64,
-    /// Times that another thread went on.
+    /// Switches to another thread.
     pub thread_switches: u64,
     /// Events by name.
     pub events: BTreeMap<&'static str, u64>,
@@ -42,7 +42,7 @@ impl Counts {
         self.instructions + self.loads + self.stores
     }
 
-    /// A segment has executed, with these data addresses.
+    /// Counts an execution of a segment with these data addresses.
     #[inline(always)]
     pub fn execution(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         self.executed(segment);
@@ -54,7 +54,7 @@ impl Counts {
         }
     }
 
-    /// These and others.
+    /// The sum of these counts and others.
     pub fn plus(mut self, others: &Counts) -> Counts {
         self.instructions += others.instructions;
         self.loads += others.loads;
@@ -94,13 +94,14 @@ impl Counts {
         self.modifies = to.modifies;
     }
 
-    /// A segment has executed, every item of it.
+    /// Counts an execution of a segment, all of whose items have executed.
     #[inline(always)]
     pub fn executed(&mut self, segment: &Segment) {
         self.add([segment.instructions(), segment.loads(), segment.stores(), segment.modifies()]);
     }
 
-    /// Segments have executed, every item of them: so many instructions, loads, stores and modifies.
+    /// Counts instructions, loads, stores and modifies of segments, all of whose items have
+    /// executed.
     #[inline(always)]
     pub fn add(&mut self, [instructions, loads, stores, modifies]: [u32; 4]) {
         let adds = |count: &mut u64, more: u32| *count = count.wrapping_add(more.into());
@@ -110,7 +111,7 @@ impl Counts {
         adds(&mut self.modifies, modifies);
     }
 
-    /// An item of a segment did not execute; the others may be added later.
+    /// Takes back an item of a segment that did not execute; the segment may be added later.
     pub fn skipped(&mut self, item: &DataItem) {
         let skips = |count: &mut u64, by: u8| *count = count.wrapping_sub(by.into());
         skips(&mut self.loads, item.loads);
@@ -118,7 +119,7 @@ impl Counts {
         skips(&mut self.modifies, u8::from(item.references == 2));
     }
 
-    /// Something other than an instruction happened.
+    /// Counts an event.
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::ThreadStart { .. } => self.threads += 1,

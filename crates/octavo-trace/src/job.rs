@@ -13,7 +13,7 @@ use crate::threads;
 pub struct JobProgress {
     /// Whether it still runs.
     pub running: bool,
-    /// Since it began.
+    /// The time since it began.
     pub elapsed: Duration,
     /// How much of its input it has read.
     pub read: Progress,
@@ -78,7 +78,7 @@ impl<T: Send + 'static> Job<T> {
             .end
             .wait_timeout_while(ended, timeout, |ended| !*ended)
             .unwrap_or_else(PoisonError::into_inner);
-        let load = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let total = load(&self.state.total);
         JobProgress {
             running: !*ended,
@@ -89,7 +89,7 @@ impl<T: Send + 'static> Job<T> {
         }
     }
 
-    /// Asks it to stop soon; it then ends as it sees fit.
+    /// Asks the job to stop soon; the job decides how it ends.
     pub fn stop(&self) {
         self.state.stop.store(true, Ordering::Relaxed);
     }

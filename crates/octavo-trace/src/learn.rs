@@ -3,9 +3,9 @@
 //! All segments seen so far are kept as a tree: a node is a reference (a fetch, or a data item
 //! whatever its address), its children are the references that have followed it within a segment,
 //! and the roots are those that began one. Each node also remembers which two nodes came after it
-//! last, in its own segment or at the root of the next. As programs repeat themselves, that guess is
-//! mostly right, and a reference costs one comparison; otherwise its node is looked up or created. So
-//! engines run on such traces as fast as on traces with segments.
+//! last, in its own segment or at the root of the next. Programs repeat themselves, so the latest
+//! of the two is mostly the right one again, and a reference costs one comparison; otherwise its
+//! node is looked up or created. So engines run on such traces as fast as on traces with segments.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::ring::WordWriter;
 
 /// How many instructions a segment has at most.
 pub(crate) const MAX_INSTRUCTIONS: u8 = 64;
-/// How many data items follow one instruction, or none, at most; what goes beyond begins another
+/// How many data items follow one instruction, or none, at most; a further one begins another
 /// segment. The widest gather and save instructions stay far below.
 pub(crate) const MAX_DATA_ITEMS: u8 = 255;
 /// Upper bound on nodes and items of segments. Past it all are dropped and learnt again,
@@ -66,7 +66,7 @@ impl Reference {
 /// A reference of a segment, after certain others.
 struct Node {
     /// The nodes that followed last, the latest first; [`START`] where fewer than two did. Two,
-    /// for a branch has two ways to go.
+    /// since a branch has two ways to go.
     guesses: [u32; 2],
     /// The reference before in the same segment, [`START`] for a root.
     parent: u32,
@@ -198,7 +198,7 @@ impl Learner {
         self.here = START;
     }
 
-    /// Drops all but the place before the first reference: definitions begin at 0 again.
+    /// Drops all nodes but [`START`]: definitions are numbered from 0 again.
     fn reset(&mut self) {
         self.nodes.truncate(1);
         self.nodes[0].guesses = [START; 2];
@@ -238,7 +238,8 @@ impl Learner {
         let number = self.nodes.len() as u32;
         let before = &self.nodes[parent as usize];
         let is_root = parent == START;
-        // Only what has left the guesses is in the table, and that needs a full set of them.
+        // Only children that have left the guesses are in the table, and none leaves before all
+        // guesses are used.
         if (is_root || before.guesses[1] != START)
             && let Some(&child) = self.children.get(&(parent, reference))
         {
@@ -281,24 +282,24 @@ impl Learner {
 /// The dependences of a segment's instructions, from the registers that each names: none where
 /// none is known. A value made within the segment counts as a producer, not as a register read.
 fn dependences_of(registers: &[Registers]) -> Vec<Dependences> {
-    if registers.iter().all(|of| *of == Registers::default()) {
+    if registers.iter().all(|named| *named == Registers::default()) {
         return Vec::new();
     }
     let mut maker = [None; 64];
     let mut last_writes = [usize::MAX; 64];
-    for (index, of) in registers.iter().enumerate() {
-        bits(of.writes).for_each(|register| last_writes[register] = index);
+    for (index, named) in registers.iter().enumerate() {
+        bits(named.writes).for_each(|register| last_writes[register] = index);
     }
     let mut dependences = Vec::with_capacity(registers.len());
-    for (index, of) in registers.iter().enumerate() {
+    for (index, named) in registers.iter().enumerate() {
         let mut made = Dependences::default();
-        for register in bits(of.reads) {
+        for register in bits(named.reads) {
             match maker[register] {
                 Some(by) => made.producers |= 1u64 << (index - by - 1),
                 None => made.reads |= 1 << register,
             }
         }
-        for register in bits(of.writes) {
+        for register in bits(named.writes) {
             maker[register] = Some(index);
             made.writes |= u64::from(last_writes[register] == index) << register;
         }

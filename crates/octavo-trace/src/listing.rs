@@ -50,7 +50,7 @@ pub struct ListingOptions {
     pub events_only: bool,
 }
 
-/// The lines, and what ended them if not their number.
+/// Returns the lines, and the error that ended them, if one did.
 pub fn list(source: &mut dyn Source, options: ListingOptions) -> (Vec<Entry>, Option<TraceError>) {
     let mut lister = Lister { options, entries: Vec::new(), stream: 0, instruction: 0 };
     let mut streams: BTreeMap<u32, (Decoder, u64)> = BTreeMap::new();
@@ -62,7 +62,7 @@ pub fn list(source: &mut dyn Source, options: ListingOptions) -> (Vec<Entry>, Op
         match source.next(&mut batch) {
             Ok(Some(Step::Batch(stream))) => {
                 let (decoder, instruction) = streams.entry(stream).or_default();
-                // Only the one stream of a trace is ever skipped in.
+                // Instructions are skipped only in traces of a single stream.
                 *instruction += source.skipped_instructions() - skipped;
                 skipped = source.skipped_instructions();
                 (lister.stream, lister.instruction) = (stream, *instruction);

@@ -8,17 +8,17 @@ use crate::window_log::WindowLog;
 
 /// An observer of a stream: an engine, or a recorder.
 pub trait Observer: WordConsumer + Send + 'static {
-    /// The stream has ended: only results are read from now on. They are kept until the run is
-    /// over, for every process, so that an engine should drop its working state here.
+    /// The stream has ended: only results are read from now on. Results are kept until the run is
+    /// over, for every process, so an engine should drop its working state here.
     fn ended(&mut self, identity: &StreamIdentity, end: &StreamEnd) {
         let _ = (identity, end);
     }
 
-    /// Called now and then while a program runs, whether or not anything came.
+    /// Called now and then while a program runs, whether or not words came.
     fn tick(&mut self) {}
 
-    /// Its results so far, as they are asked for once a stream has ended; none of an engine that
-    /// has results at the end only.
+    /// The results so far, in the form that they have once a stream has ended; `None` for an engine
+    /// that has results at the end only.
     fn snapshot(&self) -> Option<Self>
     where
         Self: Sized,
@@ -33,8 +33,8 @@ pub trait Observer: WordConsumer + Send + 'static {
         false
     }
 
-    /// All that it has counted so far and that an interval is wanted of where an execution is traced
-    /// in windows: as many numbers each time, or none of an engine that has none.
+    /// The counts so far of which an interval is estimated where an execution is traced in windows:
+    /// equally many on each call; empty for an engine without such counts.
     fn window_counts(&self) -> Vec<u64> {
         Vec::new()
     }
@@ -71,10 +71,10 @@ pub struct StreamResult<C> {
     pub folded: FoldedReferences,
     /// The error that ended its reading early.
     pub fault: Option<String>,
-    /// The windows that were traced, if not all was.
+    /// The windows that were traced, if not the whole stream was.
     pub windows: WindowLog,
-    /// Processor time that its system calls took in the kernel while they were traced, estimated; of our
-    /// tracer only.
+    /// Processor time that its system calls took in the kernel while they were traced, estimated;
+    /// for our tracer only.
     pub kernel_time: Option<Duration>,
     /// The engine with its counts.
     pub consumer: C,
@@ -93,7 +93,7 @@ pub struct RunProgress {
     pub streams_live: usize,
     /// Streams that ever began.
     pub streams_total: usize,
-    /// Processes that ever began; a program that a process executes begins a stream alone.
+    /// Processes that ever began; a program that a process executes begins only a stream.
     pub processes_total: usize,
     /// The paths of the executables of live processes, as far as they are known; of a live run.
     pub programs: Vec<String>,
@@ -118,7 +118,7 @@ pub enum ExitReason {
     TracerFailed,
     /// The trace could not be read to its end.
     TraceBroken,
-    /// It goes on: of a snapshot.
+    /// The run goes on, in a snapshot.
     Running,
 }
 

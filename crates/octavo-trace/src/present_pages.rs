@@ -1,4 +1,4 @@
-//! Which memory a process is known to have since before its counted executions.
+//! The memory that a process is known to have had before its counted executions.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use rangemap::RangeSet;
 /// `MADV_DONTNEED`, `MADV_FREE` and `MADV_REMOVE` of `madvise(2)`.
 const GIVE_BACK: [u64; 3] = [4, 8, 9];
 
-/// The base pages that events have named as present, without those that are mapped again or given back since. Each
-/// beginning of counting names all memory of a process again.
+/// The base pages that events have named as present, without those that are mapped again or given
+/// back since. Whenever counting begins, events name all memory of a process again.
 #[derive(Clone, Default)]
 pub struct PresentPages(RangeSet<u64>);
 
@@ -74,15 +74,15 @@ mod tests {
     const PAGES: u64 = 40;
 
     fn event(kind: u64, pages: Range<u64>, to: u64) -> Event {
-        let of = |pages: Range<u64>| {
+        let range_of = |pages: Range<u64>| {
             AddrRange::new(VirtAddr::new(pages.start << 12), (pages.end - pages.start) << 12)
         };
-        let range = of(pages.clone());
+        let range = range_of(pages.clone());
         let (protection, source) = (Protection::from_bits(3), MapSource::Anonymous);
         match kind {
             0 => Event::Map { range, protection, source, flags: 0 },
             1 => Event::Unmap { range },
-            2 => Event::Remap { from: range, to: of(to..to + (pages.end - pages.start)) },
+            2 => Event::Remap { from: range, to: range_of(to..to + (pages.end - pages.start)) },
             3 => Event::Protect { range, protection },
             advice => Event::Advise { range, advice },
         }

@@ -18,7 +18,7 @@ impl Relocation {
         Relocation { moves }
     }
 
-    /// Whether it has no ranges, as where nothing is known of another layout.
+    /// Whether it has no ranges, as when no other layout is known.
     pub fn is_empty(&self) -> bool {
         self.moves.is_empty()
     }

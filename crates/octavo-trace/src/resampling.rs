@@ -6,8 +6,8 @@ use crate::splitmix::splitmix;
 /// How often the windows are resampled.
 const RESAMPLES: usize = 1000;
 
-/// The 95% interval of the events per thousand instructions that windows show, each with its events
-/// and its instructions; none of fewer than two windows.
+/// The 95% interval of the events per thousand instructions, from windows given as their events and
+/// instructions; `None` for fewer than two windows.
 pub fn interval_of_rate(windows: &[(u64, u64)], seed: u64) -> Option<(f64, f64)> {
     if windows.len() < 2 {
         return None;

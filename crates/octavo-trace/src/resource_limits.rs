@@ -24,17 +24,17 @@ const LIMITS: [Limit; 5] = [
 ];
 
 impl Limit {
-    /// The soft limit; none where there is none.
+    /// The soft limit; `None` if there is none.
     fn value(&self) -> Option<u64> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: a plain system call that fills in `limit`.
-        let asked = unsafe { libc::getrlimit(self.resource, &mut limit) };
-        (asked == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+        let result = unsafe { libc::getrlimit(self.resource, &mut limit) };
+        (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
     }
 }
 
-/// `; the limit of …`, and how it is lifted where a program hardly ever needs one; nothing where
-/// there is no limit.
+/// `; the limit of …`, and how to lift it if hardly any program needs it; nothing if there is no
+/// limit.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(value) = self.value() else { return Ok(()) };
@@ -47,13 +47,14 @@ impl fmt::Display for Limit {
     }
 }
 
-/// An addition to the message of an error that a limit may have caused: `; the limit of …`, or nothing.
+/// An addition to the message of an error that a limit may have caused: `; the limit of …`, or
+/// nothing.
 pub fn explain(error: &io::Error) -> String {
     let causes = LIMITS.iter().filter(|limit| error.raw_os_error() == Some(limit.error));
     joined(causes)
 }
 
-/// An addition where Valgrind did not start: it needs address space, and some open files.
+/// An addition to the message if Valgrind did not start: it needs address space and data memory.
 pub fn explain_failed_start() -> String {
     joined(LIMITS[..2].iter())
 }
@@ -62,8 +63,8 @@ fn joined<'a>(limits: impl Iterator<Item = &'a Limit>) -> String {
     limits.map(Limit::to_string).collect()
 }
 
-/// The system's allocator. Where memory is full, the process ends with a sentence that names the
-/// limit of address space, if there is one, and status 125; the default is an abort.
+/// The system's allocator. If memory is full, the process ends with status 125 and a sentence that
+/// names the limit of address space, if there is one; the default is an abort.
 pub struct AllocatorOrExit;
 
 // SAFETY: the system's allocator does the work, and null is never returned for memory.
@@ -114,7 +115,7 @@ fn exit_for_memory(bytes: usize) -> ! {
     }
 }
 
-/// The fewest descriptors with which Valgrind and a dynamically linked program get on.
+/// The fewest descriptors that Valgrind and a dynamically linked program need.
 const FEWEST_OPEN_FILES: u64 = 32;
 
 /// The reason why no program can be traced, if there is one: too few descriptors, and the kernel
@@ -131,7 +132,7 @@ pub fn too_few_open_files() -> Option<String> {
     })
 }
 
-/// Whether the kernel lets us raise the hard limit: by doing it, and taking it back.
+/// Whether the kernel lets us raise the hard limit: tries it, and restores the limit.
 fn may_raise(now: &libc::rlimit) -> bool {
     let higher = libc::rlimit { rlim_cur: now.rlim_cur, rlim_max: FEWEST_OPEN_FILES };
     // SAFETY: plain system calls that read their arguments.
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn an_error_is_explained_by_its_limit() {
         // Every system has a limit of open files.
-        let said = explain(&io::Error::from_raw_os_error(libc::EMFILE));
-        assert!(said.starts_with("; the limit of open files (`ulimit -n`) is "), "{said}");
+        let message = explain(&io::Error::from_raw_os_error(libc::EMFILE));
+        assert!(message.starts_with("; the limit of open files (`ulimit -n`) is "), "{message}");
     }
 }

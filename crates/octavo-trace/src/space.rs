@@ -20,13 +20,13 @@ const MAP_STACK: u64 = 0x20000;
 const MAP_SHARED: u64 = 0x1;
 /// `MAP_FIXED` of `mmap(2)`.
 const MAP_FIXED: u64 = 0x10;
-/// `MAP_HUGETLB` of `mmap(2)`: pages of hugetlbfs, of the size whose binary logarithm is in the bits from
-/// [`MAP_HUGE_SHIFT`] on, or of the default size.
+/// `MAP_HUGETLB` of `mmap(2)`: pages of hugetlbfs, of the size whose binary logarithm is in the
+/// bits from [`MAP_HUGE_SHIFT`] on, or of the default size.
 const MAP_HUGETLB: u64 = 0x40000;
 const MAP_HUGE_SHIFT: u32 = 26;
 const MAP_HUGE_MASK: u64 = 0x3f;
-/// The tracer's own bit beside the flags of `mmap(2)`, `OCTAVO_MAP_BY_MALLOC` of ring.h: the C library made
-/// the mapping for its `malloc`.
+/// The tracer's own bit beside the flags of `mmap(2)`, `OCTAVO_MAP_BY_MALLOC` of ring.h: the C
+/// library made the mapping for its `malloc`.
 const MAP_BY_MALLOC: u64 = 1 << 32;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_NOHUGEPAGE: u64 = 15;
@@ -82,7 +82,7 @@ pub struct Region {
     pub name: String,
     /// Its kind.
     pub kind: RegionKind,
-    /// The file, where it is one's.
+    /// The file, if the region is a file's.
     pub path: Option<String>,
     /// The lowest address that it ever had, relocated.
     pub start: VirtAddr,
@@ -106,23 +106,23 @@ impl Region {
     }
 
     /// The most bytes of its mappings that the program had asked 2 MiB pages for, by
-    /// `madvise(MADV_HUGEPAGE)` or `MADV_COLLAPSE`, without those that it took this back for.
+    /// `madvise(MADV_HUGEPAGE)` or `MADV_COLLAPSE`, and for which it has not taken this back.
     pub fn asked_huge_bytes(&self) -> u64 {
         self.asked[Asked::Huge as usize].most
     }
 
-    /// The same of `madvise(MADV_NOHUGEPAGE)`: bytes that are to have no huge pages.
+    /// The same for `madvise(MADV_NOHUGEPAGE)`, by which a program refuses huge pages.
     pub fn asked_small_bytes(&self) -> u64 {
         self.asked[Asked::Small as usize].most
     }
 
-    /// The most bytes of its mappings that were pages of hugetlbfs, of 2 MiB or more (`MAP_HUGETLB`, which the
-    /// tracer also reports of System V shared memory with `SHM_HUGETLB`).
+    /// The most bytes of its mappings that were pages of hugetlbfs, of 2 MiB or more
+    /// (`MAP_HUGETLB`, which the tracer also reports of System V shared memory with `SHM_HUGETLB`).
     pub fn hugetlb_bytes(&self) -> u64 {
         self.asked[Asked::Hugetlb as usize].most
     }
 
-    /// The kinds of bytes that those of a mapping are.
+    /// The peaks to which the bytes of a mapping count.
     fn peaks_of(&mut self, mapping: &Mapping) -> impl Iterator<Item = &mut Peak> {
         let asked = mapping.asked.map(|asked| &mut self.asked[asked as usize]);
         let of_malloc = mapping.by_malloc.then_some(&mut self.by_malloc);
@@ -172,7 +172,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Whether its memory is the process's own, and none of hugetlbfs.
+    /// Whether its memory is the process's own, and not of hugetlbfs.
     fn is_own(&self) -> bool {
         self.backing == Backing::Own && self.asked != Some(Asked::Hugetlb)
     }
@@ -183,9 +183,9 @@ impl Mapping {
 enum Backing {
     /// Memory of the process's own.
     Own,
-    /// A file's pages, which a store to them copies.
+    /// A file's pages; a store to one copies it.
     File,
-    /// Memory that a store changes for all who have mapped it.
+    /// Memory in which all processes that have mapped it see each store.
     Shared,
 }
 
@@ -204,8 +204,8 @@ impl AddressSpace {
     /// The region of addresses outside every mapping.
     pub const UNMAPPED: RegionId = RegionId(0);
 
-    /// An empty address space. `stack` is the most that the main stack may grow to, as traced:
-    /// its growth needs no event.
+    /// An empty address space. `stack` is the range that the main stack may grow to, in traced
+    /// addresses: its growth needs no event.
     pub fn new(relocation: Relocation, stack: Option<AddrRange>) -> Self {
         let mut space = AddressSpace {
             mappings: BTreeMap::new(),
@@ -243,8 +243,8 @@ impl AddressSpace {
         }
     }
 
-    /// Whether a traced base page may be in the same frame for other processes: of shared memory, and
-    /// of a file that cannot be written here.
+    /// Whether other processes may have a traced base page in the same frame: a page of shared
+    /// memory, or of a file's mapping that is not writable here.
     pub fn may_be_shared(&self, page: PageNumber) -> bool {
         let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
         let below = self.mappings.range(..=addr).next_back();
@@ -258,8 +258,8 @@ impl AddressSpace {
         })
     }
 
-    /// Whether a traced base page lies in memory of the process's own: anonymous memory, the heap, the stack;
-    /// of pages of hugetlbfs it does not.
+    /// Whether a traced base page lies in memory of the process's own: anonymous memory, the heap
+    /// or the stack, but not pages of hugetlbfs.
     pub fn is_own(&self, page: PageNumber) -> bool {
         let addr = VirtAddr::new(page.raw() << PageSize::BASE.log2());
         let mapping = self.next_mapping(addr, addr);
@@ -273,9 +273,10 @@ impl AddressSpace {
         self.mappings.range(..end).any(|(_, mapping)| mapping.end > start && mapping.is_own())
     }
 
-    /// Whether a page of `size` that begins with a traced base page would lie in memory of the process's own
-    /// that has the same rights and that it may have such pages in. The heap is taken to grow by whole pages of
-    /// that size, as an allocator that asks for them has it.
+    /// Whether a page of `size` that begins with a traced base page would lie in memory of the
+    /// process's own that has the same rights everywhere and for which huge pages are not refused.
+    /// The heap is taken to grow by whole pages of that size, as under an allocator that requests
+    /// them.
     pub fn fits(&self, first: PageNumber, size: PageSize) -> bool {
         let start = VirtAddr::new(first.raw() << PageSize::BASE.log2());
         let end = AddrRange::new(start, size.bytes()).end();
@@ -297,7 +298,7 @@ impl AddressSpace {
         true
     }
 
-    /// Takes an event in. Returns whether it is one that changes mappings.
+    /// Applies an event. Returns whether the event is of a kind that changes mappings.
     pub fn apply(&mut self, event: &Event) -> bool {
         match event {
             Event::Map { range, protection, source, flags } => {
@@ -406,7 +407,7 @@ impl AddressSpace {
             _ => return,
         };
         self.change_parts(range, |space, mapping, bytes| {
-            // The kernel refuses to collapse what is to have no huge pages.
+            // The kernel does not collapse memory for which huge pages are refused.
             let is_refused = advice == MADV_COLLAPSE && mapping.asked == Some(Asked::Small);
             if mapping.asked == Some(new) || mapping.asked == Some(Asked::Hugetlb) || is_refused {
                 return None;
@@ -418,8 +419,8 @@ impl AddressSpace {
         });
     }
 
-    /// Changes the parts of all mappings that lie in a range, of so many bytes; `None` leaves a part as
-    /// it is.
+    /// Changes the part of each mapping that lies in a range. `change` gets the mapping and the
+    /// bytes of its part; `None` leaves the part as it is.
     fn change_parts(
         &mut self,
         range: AddrRange,
@@ -438,7 +439,8 @@ impl AddressSpace {
         }
     }
 
-    /// A file's mapping made executable is text from then on, and the other way round.
+    /// The region of a file's mapping after a change of its protection: text if it is executable,
+    /// else data.
     fn protected_region(&mut self, region: RegionId, protection: Protection) -> RegionId {
         let old = &self.regions[region.0 as usize];
         let (Some(path), start) = (old.path.clone(), old.start) else { return region };
@@ -539,10 +541,10 @@ impl AddressSpace {
         id
     }
 
-    /// The file's last component, or its whole path where another file has the same.
+    /// The file's last component, or its whole path if another file has the same last component.
     fn file_name(&self, path: &str, kind: RegionKind) -> String {
         let base = path.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or("file");
-        // Linux calls the file of each memfd_create deleted.
+        // Linux marks every file of memfd_create as deleted.
         let base =
             base.strip_suffix(" (deleted)").filter(|b| b.starts_with("memfd:")).unwrap_or(base);
         let short = format!("{base} {}", kind.name());

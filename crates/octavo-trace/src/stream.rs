@@ -22,7 +22,7 @@ impl Began {
         name_in(&Self::ALL, self)
     }
 
-    /// By its name.
+    /// The value with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(began, _)| *began)
     }
@@ -41,13 +41,13 @@ pub enum Ended {
     Exec,
     /// It died of a signal that the tracer saw.
     Signal,
-    /// Its records stop without an end; of a trace: it ends in the middle.
+    /// Its records stop without an end, or the trace ends in the middle of it.
     Lost,
     /// The region of interest was over.
     Limit,
     /// The stream could not be read on.
     Corrupt,
-    /// It goes on: of a snapshot.
+    /// It goes on, in a snapshot.
     Running,
 }
 
@@ -67,7 +67,7 @@ impl Ended {
         name_in(&Self::ALL, self)
     }
 
-    /// By its name.
+    /// The value with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(ended, _)| *ended)
     }
@@ -89,7 +89,7 @@ pub struct StreamIdentity {
 }
 
 impl StreamIdentity {
-    /// The only stream of a trace that knows no processes.
+    /// The only stream of a trace that does not record processes.
     pub fn only() -> Self {
         StreamIdentity {
             stream: 0,
@@ -104,14 +104,14 @@ impl StreamIdentity {
 /// How a stream ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamEnd {
-    /// By what.
+    /// The cause.
     pub ended: Ended,
     /// The exit code, if it exited.
     pub exit_code: Option<i32>,
-    /// How many instructions it had, where its writer says so.
+    /// How many instructions it had, if its writer recorded this.
     pub instructions: Option<u64>,
-    /// Processor time that its system calls took in the kernel while they were traced, estimated, where its
-    /// writer says so.
+    /// Processor time that its system calls took in the kernel while they were traced, estimated,
+    /// if its writer recorded this.
     pub kernel_time: Option<Duration>,
 }
 

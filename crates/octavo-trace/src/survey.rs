@@ -15,7 +15,7 @@ use crate::stream::{StreamEnd, StreamIdentity};
 pub struct StreamSurvey {
     /// Its identity.
     pub identity: StreamIdentity,
-    /// How it ended; none where the trace ends before.
+    /// How it ended; `None` if the trace ends before.
     pub end: Option<StreamEnd>,
     /// Its contents. If executions were left out, only the totals that the trace states.
     pub counts: StreamCounts,
@@ -32,7 +32,7 @@ pub struct StreamCounts {
     pub instructions: u64,
     /// Fetches, loads and stores.
     pub references: u64,
-    /// Loads, those of modifies among them.
+    /// Loads, including those of modifies.
     pub loads: u64,
     /// Events by name.
     pub events: BTreeMap<&'static str, u64>,
@@ -87,8 +87,8 @@ pub fn survey(source: &mut dyn Source, state: &JobState) -> Survey {
                 let mut counter = Counter { survey };
                 let decoded = decoder.decode(&batch.words, &mut counter);
                 fault = decoded.err().map(|error| source.undecodable(&error));
-                let sum = |of: fn(&StreamCounts) -> u64| {
-                    streams.values().map(|(survey, _)| of(&survey.counts)).sum()
+                let sum = |field: fn(&StreamCounts) -> u64| {
+                    streams.values().map(|(survey, _)| field(&survey.counts)).sum()
                 };
                 state.publish(source.progress(), sum(|c| c.instructions), sum(|c| c.references));
             }

@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::resource_limits;
 
-/// Starts a thread. The error is a sentence that names the limit of processes where one is set.
+/// Starts a thread. The error is a sentence that names the limit of processes if one is set.
 pub fn start<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -18,9 +18,9 @@ pub fn start<T: Send + 'static>(
     Builder::new().name(format!("octavo-{name}")).spawn(work).map_err(failed)
 }
 
-/// Starts the threads on which kernels and machines work, one for each core, if they do not run yet.
-/// The error is a sentence that names the limit of processes where one is set. Where this was not
-/// called, the first use of the pool panics instead.
+/// Starts the threads on which kernels and machines work, one for each core, if they do not run
+/// yet. The error is a sentence that names the limit of processes if one is set. Without this call,
+/// a failure makes the first use of the pool panic.
 pub fn start_workers() -> Result<(), String> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     STARTED.get_or_init(build_pool).clone()

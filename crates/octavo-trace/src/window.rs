@@ -23,9 +23,9 @@ pub struct Limits {
     exhausted: AtomicBool,
     /// Whether the region is open, apart from its limits; set from outside.
     open: AtomicBool,
-    /// Whether the end of the budget ends the region alone, and the program goes on.
+    /// Whether the end of the budget ends only the region, and the program goes on.
     ends_softly: AtomicBool,
-    /// The region has ended, and the program need not have.
+    /// The region has ended; the program may go on.
     over: AtomicBool,
     /// How many instructions of each window but the first warm the engine and do not count.
     warm: AtomicU64,
@@ -72,7 +72,7 @@ impl Limits {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Lets so many instructions at the beginning of each traced window but the first warm the
+    /// Lets the first `instructions` instructions of each traced window but the first one warm the
     /// engine and not count. To be called before any stream begins.
     pub fn set_window_warm(&self, instructions: u64) {
         self.warm.store(instructions, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Limits {
         if self.between_marks { 0 } else { self.skip.load(Ordering::Relaxed) }
     }
 
-    /// The source has skipped so many instructions.
+    /// The source has skipped `instructions` instructions.
     pub fn skipped(&self, instructions: u64) {
         let less = |left: u64| Some(left.saturating_sub(instructions));
         let _ = self.skip.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -110,8 +110,8 @@ impl Limits {
 }
 
 /// Takes up to a lump from a shared budget.
-fn take(from: &AtomicU64) -> u64 {
-    let taken = from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+fn take(budget: &AtomicU64) -> u64 {
+    let taken = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
         (left > 0).then(|| left - left.min(LUMP_INSTRUCTIONS))
     });
     taken.map_or(0, |left| left.min(LUMP_INSTRUCTIONS))
@@ -128,17 +128,19 @@ pub struct Region {
     pub marked: bool,
     /// Whether every instruction counts that comes while the limits are open.
     whole: bool,
-    /// Whether the limits were open when last looked at.
+    /// Whether the limits were open at the last [`Region::refresh`].
     admitting: bool,
     /// Whether everything counts for now.
     open: bool,
     /// Whether something was left out since the last execution that counted, or before the first.
     left_out: bool,
-    /// Instructions executed at the end of the last window, or before the first one, if they were counted.
+    /// Instructions executed at the end of the last window, or before the first one, if they were
+    /// counted.
     window_end: Option<u64>,
     /// Whether the limits were closed since the last execution that counted, or before the first.
     closed: bool,
-    /// Finds the memory that is present where counting begins or goes on after the limits were closed.
+    /// Finds the memory that is present where counting begins or goes on after the limits were
+    /// closed.
     find_present: Option<FindPresent>,
 }
 
@@ -146,7 +148,7 @@ pub struct Region {
 pub type FindPresent = Box<dyn FnMut() -> Vec<Event> + Send>;
 
 impl Region {
-    /// Before anything of one consumer's has come.
+    /// The region before the first words of its consumer.
     pub fn new(limits: Arc<Limits>) -> Self {
         let (whole, admitting) = (limits.is_whole_run(), limits.is_open());
         let (marked, open) = (!limits.between_marks, whole && admitting);
@@ -166,7 +168,7 @@ impl Region {
         }
     }
 
-    /// Looks whether the limits are open: they may be opened and closed while a program runs.
+    /// Checks whether the limits are open: they may be opened and closed while a program runs.
     pub fn refresh(&mut self) {
         self.admitting = self.limits.is_open();
         self.open = self.whole && self.admitting;
@@ -174,12 +176,12 @@ impl Region {
         self.closed |= !self.admitting;
     }
 
-    /// Whether a process counts before it has said anything.
+    /// Whether a process counts before its first mark.
     pub fn is_marked_at_first(&self) -> bool {
         !self.limits.between_marks
     }
 
-    /// Lets through to `inner` only what lies inside.
+    /// A consumer that passes on to `inner` only the segments inside the region.
     #[inline(always)]
     pub fn before<'a, C>(&'a mut self, inner: &'a mut C) -> Inside<'a, C> {
         Inside { region: self, inner }
@@ -190,7 +192,7 @@ impl Region {
         self.open || self.admits(u64::from(segment.instructions()))
     }
 
-    /// Whether a segment of `instructions` falls inside; moves the region's bounds on.
+    /// Whether a segment of `instructions` instructions lies inside; takes it from the limits.
     fn admits(&mut self, instructions: u64) -> bool {
         if !self.marked || !self.admitting {
             return false;
@@ -230,7 +232,7 @@ impl Region {
         }
     }
 
-    /// Gives to others what this one took and did not use.
+    /// Returns the instructions that it took from the budgets and did not use.
     fn give_back(&self) {
         self.limits.skip.fetch_add(self.skipping, Ordering::Relaxed);
         self.limits.budget.fetch_add(self.counting, Ordering::Relaxed);
@@ -269,7 +271,7 @@ impl<C: WordConsumer> WordConsumer for Inside<'_, C> {
     fn record(&mut self, words: &[u64], event: Option<&Event>) {
         if let Some(event) = event {
             self.region.mark(event);
-            // Behind it is the first execution that counts, unless it is skipped here.
+            // The next execution is the first one that counts, unless it is skipped here.
             if matches!(event, Event::Present { first: true, .. })
                 && std::mem::take(&mut self.region.left_out)
             {
@@ -304,7 +306,8 @@ pub struct Window<C> {
     inner: C,
     region: Region,
     log: WindowLog,
-    /// How many instructions a window warms, and those that this one still has to.
+    /// How many instructions of a window warm the engine, and how many of them are left in this
+    /// window.
     warm: u64,
     warm_left: u64,
 }
@@ -317,35 +320,36 @@ impl<C> Window<C> {
         Window { inner, region, log, warm, warm_left: 0 }
     }
 
-    /// Looks whether the region is open.
+    /// Checks whether the region is open.
     pub fn refresh(&mut self) {
         self.region.refresh();
     }
 
-    /// Passes on the memory that `find` finds where counting begins or goes on after the limits were closed, before
-    /// the first execution that counts.
+    /// Sets `find`, which finds the memory that is present where counting begins or goes on after
+    /// the limits were closed. The memory is passed on before the first execution that counts.
     pub fn finding_present(mut self, find: FindPresent) -> Self {
         self.region.find_present = Some(find);
         self
     }
 
-    /// The consumer behind it.
+    /// The consumer behind the window.
     pub fn inner(&self) -> &C {
         &self.inner
     }
 
-    /// The consumer behind it.
+    /// The consumer behind the window.
     pub fn inner_mut(&mut self) -> &mut C {
         &mut self.inner
     }
 
-    /// Gives the consumer back, and to the other streams what this one took and did not use.
+    /// Returns the consumer, and leaves to the other streams the instructions that this one took
+    /// from the budgets and did not use.
     pub fn into_inner(self) -> C {
         self.region.give_back();
         self.inner
     }
 
-    /// The consumer as [`Window::into_inner`] gives it, and the windows that it was traced in.
+    /// The consumer as [`Window::into_inner`] returns it, and the windows that it was traced in.
     pub fn into_parts(mut self) -> (C, WindowLog)
     where
         C: Observer,
@@ -477,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_opens_and_closes_where_it_is_looked_at() {
+    fn a_region_opens_and_closes_at_a_refresh() {
         for max in [None, Some(1_000_000)] {
             let limits = Limits::new(0, max, false);
             let segment = one_instruction();
@@ -496,7 +500,8 @@ mod tests {
         }
     }
 
-    /// Counts executions, and how many there had been each time that counting was resumed, and that memory was present.
+    /// The number of executions, and this number at each resumption of counting and at each event
+    /// of present memory.
     #[derive(Default)]
     struct Resumptions(u64, Vec<u64>, Vec<u64>);
 
@@ -551,7 +556,7 @@ mod tests {
         Event::Present { range, known: true, first: true }
     }
 
-    /// Each time that counting goes on behind closed limits, and not behind what was skipped.
+    /// Whenever counting goes on after closed limits, but not after skipped instructions.
     #[test]
     fn memory_that_is_present_comes_before_the_first_execution_that_counts() {
         let (segment, limits) = (one_instruction(), Limits::new(3, None, false));
@@ -566,7 +571,8 @@ mod tests {
         assert_eq!(*window.inner().2, [7, 7, 27, 27]);
     }
 
-    /// As a replay has it: the memory is found where nothing was skipped behind it.
+    /// As in a replay: the event resumes counting, and so does the first execution after skipped
+    /// ones.
     #[test]
     fn counting_is_resumed_before_the_memory_that_is_present() {
         for (skip, expected) in [(0, vec![0]), (3, vec![0, 0])] {

@@ -4,7 +4,7 @@ use octavo_types::{Event, WindowPlace};
 
 use crate::observer::{Observer, StreamProgress};
 
-/// How many windows are kept of a stream; of more, every other one goes, and so on.
+/// How many windows of a stream are kept; at this number every other one is dropped.
 const MAX_WINDOWS: usize = 1 << 16;
 
 /// A part of an execution that was traced.
@@ -12,7 +12,8 @@ const MAX_WINDOWS: usize = 1 << 16;
 pub struct TracedWindow {
     /// Where it began.
     pub begin: WindowPlace,
-    /// Where it ended; the first window of a stream that goes on, and the last one, may have no end.
+    /// Where it ended; the first window of a stream that goes on, and the last one, may have no
+    /// end.
     pub end: Option<WindowPlace>,
     /// Its instructions that counted.
     pub instructions: u64,
@@ -22,16 +23,17 @@ pub struct TracedWindow {
     pub counts: Vec<u64>,
 }
 
-/// The windows of one stream. It begins with one, which a stream that is traced as a whole never
-/// leaves.
+/// The windows of one stream. A stream begins in a window, which it never leaves if it is traced as
+/// a whole.
 #[derive(Clone, Debug)]
 pub struct WindowLog {
     windows: Vec<TracedWindow>,
-    /// How many there were.
+    /// How many windows there were.
     total: u64,
-    /// The window under way: where it began, and all that had been counted then.
+    /// The open window: where it began, and the counts at that place.
     open: Option<(WindowPlace, StreamProgress, Vec<u64>)>,
-    /// Where the last one began or ended, or the stream; none of a stream that is traced as a whole.
+    /// Where the last window began or ended, or the stream ended; `None` for a stream that is
+    /// traced as a whole.
     last: Option<WindowPlace>,
 }
 
@@ -44,7 +46,7 @@ impl Default for WindowLog {
 }
 
 impl WindowLog {
-    /// An event of the stream, whose engine has consumed all before it.
+    /// Takes an event of the stream; the engine has consumed everything before the event.
     #[inline]
     pub fn event(&mut self, event: &Event, engine: &impl Observer) {
         match event {
@@ -65,7 +67,7 @@ impl WindowLog {
         let all = engine.progress();
         let instructions = all.instructions - progress.instructions;
         let references = all.references - progress.references;
-        // Nothing of it counted: a process began between windows, or the region was closed.
+        // Nothing in the window counted: a process began between windows, or the region was closed.
         if references == 0 {
             return;
         }
@@ -83,15 +85,15 @@ impl WindowLog {
         }
     }
 
-    /// The stream is over, or is looked at.
+    /// Ends the open window, at the stream's end or for a snapshot.
     pub fn finish(&mut self, engine: &impl Observer) {
         if self.last.is_some() {
             self.end(None, engine);
         }
     }
 
-    /// The windows, some of them where there were too many; none of a stream that was traced as a
-    /// whole.
+    /// The windows, or a part of them if there were too many; empty for a stream that was traced as
+    /// a whole.
     pub fn windows(&self) -> &[TracedWindow] {
         if self.last.is_some() { &self.windows } else { &[] }
     }
@@ -101,7 +103,7 @@ impl WindowLog {
         self.last
     }
 
-    /// How many there were; none of a stream that was traced as a whole.
+    /// How many windows there were; 0 for a stream that was traced as a whole.
     pub fn total(&self) -> u64 {
         if self.last.is_some() { self.total } else { 0 }
     }

@@ -17,7 +17,7 @@ pub enum FindingKind {
     NotWritable,
     /// A fetch from memory that may not be executed.
     NotExecutable,
-    /// An address that no processor takes: bits 57 to 63 are not copies of bit 56.
+    /// An address that no processor translates: bits 57 to 63 are not copies of bit 56.
     NotCanonical,
     /// An event about mappings that cannot have succeeded.
     MappingOrder,
@@ -52,7 +52,7 @@ impl FindingKind {
     }
 }
 
-/// Something that cannot be.
+/// A contradiction in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Its kind.

@@ -1,17 +1,17 @@
-//! Checks a trace for contradictions: on Linux, for example, no program can load from memory that it
-//! has not mapped.
+//! Checks a trace for contradictions: on Linux, for example, no program can load from memory that
+//! it has not mapped.
 //!
 //! The checker follows each stream's mappings and threads and checks every reference against them.
 //! Everything that real programs do must pass, so the checker allows for:
 //!
 //! - stacks, which grow when they are touched; the trace records their growth late or not at all;
-//! - faults that a program means to take (a guard page, a null pointer that its signal handler
-//!   makes an exception of): what the signal SIGSEGV or SIGBUS follows at once is not a finding;
-//! - the page of system calls that old kernels map into every program, and the code that Valgrind
-//!   puts in its place and in that of some functions of the loader;
-//! - `munmap` of what was never mapped, which Linux allows;
-//! - memory that the processor cannot protect as asked: what may be written or executed may also be
-//!   read.
+//! - faults that a program expects (a guard page, a null pointer that its signal handler turns into
+//!   an exception): an access that SIGSEGV or SIGBUS follows at once is not a finding;
+//! - the page of system calls (vsyscall) that old kernels map into every program, and the code with
+//!   which Valgrind replaces it and some functions of the loader;
+//! - `munmap` of memory that was never mapped, which Linux allows;
+//! - memory that the processor cannot protect as requested: writable or executable memory is also
+//!   readable.
 //!
 //! References outside mappings are findings only in traces that record the first mappings before
 //! anything executes. Three calls change mappings without an event: `mremap` with
@@ -80,7 +80,7 @@ pub struct Checker {
 struct Checked {
     decoder: Decoder,
     checker: StreamChecker,
-    /// Its words could not be decoded; what comes after is passed over.
+    /// Its words could not be decoded; later ones are skipped.
     corrupt: bool,
 }
 

@@ -7,13 +7,13 @@ use octavo_types::{AddrRange, PageNumber, PageSize, Protection, VirtAddr};
 /// How many ranges are kept. Linux allows 65,530 mappings by default; a trace with more than this
 /// is not checked against its mappings.
 const MAX_RANGES: usize = 1 << 20;
-/// How many pages' rights are remembered.
+/// How many pages' rights are cached.
 const CACHED_PAGES: usize = 1024;
 
 /// The one page of system calls, at the same address in every program.
 const VSYSCALL: PageNumber = PageNumber::new(0xffff_ffff_ff60_0000 >> 12);
-/// Where our tracer lies. Valgrind sends programs there instead of to the page of system calls, and
-/// in place of some functions of the loader.
+/// The tracer's address range. Valgrind sends programs there instead of to the page of system calls
+/// and to some functions of the loader.
 const TRACER: AddrRange = AddrRange::new(VirtAddr::new(0x5800_0000), 0x0200_0000);
 
 /// Linux's default limit of the main stack.
@@ -46,9 +46,13 @@ impl Rights {
 }
 
 impl From<Protection> for Rights {
-    fn from(of: Protection) -> Self {
+    fn from(protection: Protection) -> Self {
         let bit = |set, bit| if set { bit } else { 0 };
-        Rights(bit(of.read, READ) | bit(of.write, WRITE) | bit(of.execute, EXECUTE))
+        Rights(
+            bit(protection.read, READ)
+                | bit(protection.write, WRITE)
+                | bit(protection.execute, EXECUTE),
+        )
     }
 }
 
@@ -60,7 +64,7 @@ pub(super) struct RightsMap {
     stack: Option<AddrRange>,
     /// The trace is our tracer's.
     traced: bool,
-    /// Too many ranges to know.
+    /// There were more ranges than are kept.
     overflowed: bool,
     cache: Vec<(u64, Option<Rights>)>,
 }
@@ -78,14 +82,14 @@ impl Default for RightsMap {
 }
 
 impl RightsMap {
-    /// The process has described itself.
+    /// Called when the process has described itself.
     pub(super) fn start(&mut self, stack: Option<AddrRange>) {
         self.stack = stack;
         self.traced = true;
         self.clear_cache();
     }
 
-    /// A stack lies there. How far it may grow the process has said, or else it is Linux's default.
+    /// Records a stack. Its limit is the one that the process has stated, or else Linux's default.
     pub(super) fn stack(&mut self, range: AddrRange) {
         if self.stack.is_none() {
             let start = range.end().raw().saturating_sub(DEFAULT_STACK_BYTES);
@@ -94,7 +98,7 @@ impl RightsMap {
         }
     }
 
-    /// Whether what is mapped is known.
+    /// Whether the mappings are known.
     pub(super) fn is_known(&self) -> bool {
         !self.overflowed
     }
@@ -178,8 +182,7 @@ impl RightsMap {
         self.set(to, Some(rights));
     }
 
-    /// The range that begins there, joined with what lies right before and behind it with the same
-    /// rights.
+    /// Inserts a range, joined with the neighbouring ranges of the same rights.
     fn insert(&mut self, mut start: u64, mut end: u64, rights: Rights) {
         if let Some((&before, &(until, same))) = self.ranges.range(..start).next_back()
             && until == start
@@ -196,7 +199,7 @@ impl RightsMap {
         self.ranges.insert(start, (end, rights));
     }
 
-    /// Lets no range go across `at`.
+    /// Splits the range that crosses `at`, if there is one.
     fn split(&mut self, at: u64) {
         if let Some((_, (end, rights))) = self.ranges.range_mut(..at).next_back()
             && *end > at

@@ -43,22 +43,22 @@ pub struct StreamChecker {
     references: u64,
     /// Executions in the current batch.
     executions: usize,
-    /// Findings of the last execution, unless a signal follows.
+    /// Findings of the last execution, which count unless a signal follows.
     pending: Vec<Waiting>,
-    /// Of the findings that stand, the first of each kind.
+    /// The first confirmed findings of each kind.
     found: Vec<Waiting>,
-    /// How many stand of each kind.
+    /// The number of confirmed findings of each kind.
     counts: BTreeMap<FindingKind, u64>,
 }
 
-/// A finding, and the execution of this batch that it is about, as long as its place is not known.
+/// A finding, and the execution of the batch that it is about, until its place is known.
 struct Waiting {
     finding: Finding,
     execution: Option<usize>,
 }
 
 impl StreamChecker {
-    /// A checker for the stream of that number.
+    /// A checker for the stream of this number.
     pub fn new(stream: u32, forked: bool) -> Self {
         StreamChecker {
             stream,
@@ -84,8 +84,8 @@ impl StreamChecker {
         self.references
     }
 
-    /// Ends a batch: gives each finding of the batch its place in the trace. `places` are those of
-    /// its executions, `whole` that of the batch.
+    /// Ends a batch: gives each finding of the batch its place in the trace. `places` are the
+    /// places of its executions, `whole` is the place of the batch.
     pub fn locate_findings(&mut self, places: &[Place], whole: Place) {
         for waiting in self.found.iter_mut().chain(&mut self.pending) {
             if let Some(execution) = waiting.execution.take() {
@@ -100,7 +100,7 @@ impl StreamChecker {
         match ended {
             // The fatal signal explains the last findings.
             Some(Ended::Signal) => self.pending.clear(),
-            _ => self.stand(),
+            _ => self.confirm(),
         }
         if let Some(expected) = expected.filter(|expected| *expected != self.instructions) {
             let counted = self.instructions;
@@ -109,7 +109,7 @@ impl StreamChecker {
         }
     }
 
-    /// Hands over the findings that stand, the first of each kind and since the last time.
+    /// Takes the confirmed findings since the last call, of each kind only the first ones.
     pub fn take(&mut self) -> impl Iterator<Item = Finding> + '_ {
         self.found.drain(..).map(|waiting| waiting.finding)
     }
@@ -124,8 +124,8 @@ impl StreamChecker {
         self.locate_findings(&[], place);
     }
 
-    /// Nothing excuses the findings of the last execution.
-    fn stand(&mut self) {
+    /// Confirms the findings of the last execution, which no signal has excused.
+    fn confirm(&mut self) {
         for waiting in self.pending.drain(..) {
             let count = self.counts.entry(waiting.finding.kind).or_default();
             *count += 1;
@@ -135,7 +135,7 @@ impl StreamChecker {
         }
     }
 
-    /// A finding that may still be excused.
+    /// Adds a finding that a signal may still excuse.
     fn suspect(
         &mut self,
         kind: FindingKind,
@@ -150,19 +150,19 @@ impl StreamChecker {
         self.pending.push(Waiting { finding, execution: Some(self.executions) });
     }
 
-    /// A finding about an event, or about the order of things.
+    /// Adds a finding about an event or the order of events, which nothing excuses.
     fn find(
         &mut self,
         kind: FindingKind,
         addr: Option<VirtAddr>,
         describe: impl FnOnce() -> String,
     ) {
-        self.stand();
+        self.confirm();
         self.suspect(kind, self.instructions, addr, describe);
-        self.stand();
+        self.confirm();
     }
 
-    /// Whether an execution is beyond doubt; else [`Self::doubt`] looks closer.
+    /// Whether an execution is certainly sound; if not, [`Self::check_items`] checks each item.
     #[inline]
     fn is_sound(&mut self, segment: &Segment, addresses: &[VirtAddr]) -> bool {
         if !self.has_mappings {
@@ -191,9 +191,9 @@ impl StreamChecker {
         sound
     }
 
-    /// Looks closer at each item of an execution.
+    /// Checks each item of an execution.
     #[cold]
-    fn doubt(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
+    fn check_items(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         let mut addresses = addresses.iter();
         let mut fetches = 0u64;
         for item in segment.items() {
@@ -267,7 +267,7 @@ impl StreamChecker {
         });
     }
 
-    /// A range of memory that an event names.
+    /// Checks a range of memory that an event names.
     fn must_be_canonical(&mut self, range: AddrRange, event: &Event) {
         if WIDTH.fold_range(range) != range {
             self.find(FindingKind::NotCanonical, Some(range.start()), || {
@@ -277,7 +277,7 @@ impl StreamChecker {
         }
     }
 
-    /// A change of what must be mapped.
+    /// Checks that a range which an event changes is mapped.
     fn must_be_mapped(&mut self, range: AddrRange, what: &str) {
         if !self.knows_mappings || !self.rights.is_known() || range.is_empty() {
             return;
@@ -304,7 +304,7 @@ impl StreamConsumer for StreamChecker {
 impl Consumer for StreamChecker {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         if !self.pending.is_empty() {
-            self.stand();
+            self.confirm();
         }
         if self.exited {
             self.find(FindingKind::AfterExit, None, || {
@@ -313,7 +313,7 @@ impl Consumer for StreamChecker {
         }
         self.has_executed = true;
         if !self.is_sound(segment, addresses) {
-            self.doubt(segment, addresses);
+            self.check_items(segment, addresses);
         }
         self.instructions += u64::from(segment.instructions());
         self.references += segment.references(addresses);

@@ -2,8 +2,8 @@
 //! such as Parquet.
 //!
 //! Batches of rows go through a bounded channel, so that neither side runs far ahead. Columns have
-//! the meanings of the CSV format. If a side goes away before it has finished, the other one gets an
-//! error, so that an incomplete trace is never taken for a complete one.
+//! the meanings of the CSV format. If a side goes away before it has finished, the other one gets
+//! an error, so that an incomplete trace is never taken for a complete one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use crate::source::{Batch, Facts, Place, Progress, Source, Step, TraceError};
 const NAME: &str = "parquet";
 /// How many batches wait in a channel.
 const CHANNEL_BATCHES: usize = 4;
-/// How many rows a batch has that is written.
+/// The most rows of a batch that is written.
 const BATCH_ROWS: usize = 64 * 1024;
 /// How many rows are read at once.
 const ROWS_AT_ONCE: usize = 16 * 1024;
@@ -55,7 +55,7 @@ impl ColumnBatch {
         Ok(())
     }
 
-    /// The row at `index`, if its kind is one.
+    /// The row at `index`; an error if its kind is unknown.
     #[inline]
     fn row(&self, index: usize) -> Result<Row, String> {
         let kind = match self.kinds[index] {
@@ -80,7 +80,7 @@ impl ColumnBatch {
 #[error("the reader of the columns has closed")]
 pub struct Gone;
 
-/// Where batches go in.
+/// The end of a channel where batches go in.
 #[derive(Debug)]
 pub struct ColumnFeed {
     sender: SyncSender<Result<ColumnBatch, String>>,
@@ -88,7 +88,7 @@ pub struct ColumnFeed {
 }
 
 impl ColumnFeed {
-    /// Gives a batch on; waits while the channel is full.
+    /// Sends a batch; waits while the channel is full.
     pub fn send(&self, batch: ColumnBatch) -> Result<(), Gone> {
         self.sender.send(Ok(batch)).map_err(|_| Gone)
     }
@@ -105,7 +105,7 @@ impl ColumnFeed {
     }
 }
 
-/// Where batches come out.
+/// The end of a channel where batches come out.
 #[derive(Debug)]
 pub struct ColumnDrain {
     receiver: Receiver<Result<ColumnBatch, String>>,
@@ -113,7 +113,7 @@ pub struct ColumnDrain {
 }
 
 impl ColumnDrain {
-    /// The next batch, none at the end; what is wrong, if the other side failed or went early.
+    /// The next batch, `None` at the end; an error if the other side has failed or stopped early.
     pub fn receive(&self) -> Result<Option<ColumnBatch>, String> {
         match self.receiver.recv() {
             Ok(batch) => batch.map(Some),

@@ -1,10 +1,10 @@
 //! Tables of comma-separated values, one row a reference.
 //!
-//! The first row names the columns, in any order and either case: `kind` (`fetch`, `load`,
-//! `store`, `modify`, or `I`, `L`, `S`, `M`, or `R` and `W` for loads and stores), `address`
-//! (decimal, or hexadecimal after `0x`), and if there are any, `size` in bytes, `instructions`
-//! (how many have executed up to and with this reference, which never goes back) and `thread`.
-//! Other columns are ignored, with a note. Quotes are those of RFC 4180.
+//! The first row names the columns, in any order and either case: `kind` (`fetch`, `load`, `store`,
+//! `modify`, or `I`, `L`, `S`, `M`, or `R` and `W` for loads and stores), `address` (decimal, or
+//! hexadecimal after `0x`), and if there are any, `size` in bytes, `instructions` (how many have
+//! executed up to and including this reference; they never decrease) and `thread`. Other columns
+//! are ignored, with a note. Quotes are those of RFC 4180.
 
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
@@ -157,7 +157,7 @@ fn kind_of(text: &[u8]) -> Option<ItemKind> {
     }
 }
 
-/// Ours, if the first row names the columns that there must be.
+/// Recognises a table whose first row names the required columns.
 fn recognise(head: &[u8]) -> Likeness {
     let (mut parser, mut fields) = (csv_core::Reader::new(), Fields::new());
     let (result, _, bytes, ends) = parser.read_record(head, &mut fields.bytes, &mut fields.ends);
@@ -210,7 +210,7 @@ impl CsvReader {
         TraceError::at(self.input.name(), self.place(), what)
     }
 
-    /// Reads more; says whether there was more.
+    /// Reads more; returns whether there was more.
     fn fill(&mut self) -> Result<bool, TraceError> {
         loop {
             match self.input.read(&mut self.buffer) {
@@ -239,7 +239,6 @@ impl CsvReader {
             filled.1 += ended;
             self.line = self.parser.line() - u64::from(newline);
             match result {
-                ReadRecordResult::InputEmpty if !at_end => return Ok(()),
                 ReadRecordResult::InputEmpty | ReadRecordResult::End => return Ok(()),
                 ReadRecordResult::OutputFull => {
                     return Err(self.wrong(format!("is longer than {MAX_ROW_BYTES} bytes")));

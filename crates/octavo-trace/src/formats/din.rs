@@ -54,7 +54,7 @@ enum Line {
 }
 
 impl Line {
-    /// Reads a line; says what is wrong with it.
+    /// Reads a line; the error says what is wrong with it.
     #[inline]
     fn parse(text: &[u8], extended: bool) -> Result<Self, &'static str> {
         let mut words = words(text);
@@ -89,7 +89,7 @@ impl Line {
     }
 }
 
-/// Dinero's, if all of its first lines are.
+/// Recognises a text whose first lines are all Dinero's.
 fn recognise(head: &[u8], extended: bool) -> Likeness {
     let mut references = 0;
     for line in head_lines(head) {
@@ -108,10 +108,10 @@ struct DinReader {
     state: State,
 }
 
-/// State that lines other than references have set.
+/// The state of the reader between lines.
 struct State {
     extended: bool,
-    /// Without sizes, those of instructions.
+    /// The sizes of instructions, in a text without sizes.
     lengths: Lengths,
     references: u64,
     fetches: u64,
@@ -284,7 +284,10 @@ mod tests {
 
     fn kinds(format: &Format, text: &str) -> Vec<(ItemKind, u64, u16)> {
         let whole = read(format, text.as_bytes()).whole();
-        whole.iter().map(|of| (of.kind, of.addr.raw(), of.size_bytes)).collect()
+        whole
+            .iter()
+            .map(|reference| (reference.kind, reference.addr.raw(), reference.size_bytes))
+            .collect()
     }
 
     #[test]
@@ -327,7 +330,7 @@ mod tests {
                 "`trace`, line 1: `r 10 1001` has a size outside 1..=4096 bytes",
             ),
             (&XDIN, "r 10 4\nr 10", &format!("`trace`, line 2: {CUT}")),
-            // Another address may have been meant.
+            // The address may have been longer.
             (&DIN, "0 10\n0 20", &format!("`trace`, line 2: {CUT}")),
             (
                 &XDIN,

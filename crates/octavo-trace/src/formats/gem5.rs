@@ -146,7 +146,7 @@ impl Gem5Reader {
         }
     }
 
-    /// Takes what is whole in the buffer, and says whether that was anything.
+    /// Takes the whole messages in the buffer, and returns whether there were any.
     fn take(&mut self, out: &mut Learning) -> Result<bool, String> {
         let mut any = false;
         for _ in 0..PACKETS_AT_ONCE {
@@ -196,7 +196,8 @@ impl Gem5Reader {
     }
 }
 
-/// How long the length of a message is, and what it says; none if there is more to come.
+/// How many bytes the length of a message has, and the length; `None` if more bytes have to be
+/// read.
 fn length_of(bytes: &[u8]) -> Result<Option<(usize, usize)>, String> {
     let mut length = 0u64;
     for (index, byte) in bytes.iter().take(MAX_VARINT_BYTES).enumerate() {

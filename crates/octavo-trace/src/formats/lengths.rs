@@ -1,8 +1,8 @@
 //! Deduces instruction lengths in formats that do not record them.
 //!
-//! An instruction ends where the next one begins, unless it jumps. So a fetch waits, with its
-//! data, until the next one is known. It is as long as the way to that one if this is 1 to 15
-//! bytes; else as long as it was when last known; else [`UNKNOWN_BYTES`].
+//! An instruction ends where the next one begins, unless it jumps. So a fetch waits, with its data,
+//! until the next one is known. Its length is the distance to the next one if this is 1 to 15
+//! bytes; else its last known length; else [`UNKNOWN_BYTES`].
 
 use octavo_types::{Event, ItemKind, VirtAddr};
 
@@ -12,9 +12,9 @@ use crate::source::Place;
 
 /// The longest instruction of x86.
 const MAX_BYTES: u64 = 15;
-/// How long an instruction is taken to be of which nothing is known.
+/// The assumed length of an instruction of which nothing is known.
 const UNKNOWN_BYTES: u16 = 4;
-/// How many lengths are remembered; each has one place, and a newer one may take it.
+/// How many lengths are cached; each address has one slot, which a newer one may take.
 const REMEMBERED: usize = if cfg!(fuzzing) { 1 << 8 } else { 1 << 16 };
 /// How much data waits with its instruction; more than this emits the instruction early.
 const MAX_WAITING: usize = 4096;
@@ -49,14 +49,14 @@ impl Lengths {
         Lengths { waiting: None, data: Vec::new(), known }
     }
 
-    /// An instruction.
+    /// Takes an instruction.
     #[inline]
     pub(crate) fn fetch(&mut self, fetch: Fetch, place: Place, out: &mut Learning) {
         self.emit(Some(fetch.addr), out);
         self.waiting = Some((fetch, place));
     }
 
-    /// A data reference of the last instruction.
+    /// Takes a data reference of the last instruction.
     #[inline]
     pub(crate) fn data(&mut self, reference: Reference, place: Place, out: &mut Learning) {
         if self.waiting.is_none() {
@@ -68,7 +68,7 @@ impl Lengths {
         }
     }
 
-    /// An event, after all references so far.
+    /// Takes an event, after all references so far.
     pub(crate) fn event(&mut self, event: &Event, place: Place, out: &mut Learning) {
         self.emit(None, out);
         out.event(event, place);
@@ -85,12 +85,13 @@ impl Lengths {
         let Fetch { addr, registers, is_branch, jumps } = fetch;
         let hash = addr.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let known = &mut self.known[(hash >> (64 - REMEMBERED.ilog2())) as usize];
-        let way =
-            next.map(|next| next.wrapping_sub(addr)).filter(|way| !jumps && *way <= MAX_BYTES);
-        let size_bytes = match way {
-            Some(way @ 1..) => {
-                *known = (addr, way as u8);
-                way as u16
+        let distance = next
+            .map(|next| next.wrapping_sub(addr))
+            .filter(|distance| !jumps && *distance <= MAX_BYTES);
+        let size_bytes = match distance {
+            Some(distance @ 1..) => {
+                *known = (addr, distance as u8);
+                distance as u16
             }
             _ if known.0 == addr && known.1 > 0 => u16::from(known.1),
             _ => UNKNOWN_BYTES,

@@ -14,7 +14,7 @@ pub(crate) trait LineFormat: Send + 'static {
     /// The line, or lines, of one reference.
     fn line(&self, out: &mut Vec<u8>, kind: ItemKind, addr: VirtAddr, size_bytes: u16);
 
-    /// Why the format cannot hold a reference, where it cannot.
+    /// Why the format cannot hold a reference, if it cannot.
     fn refuses(&mut self, _kind: ItemKind, _addr: VirtAddr) -> Option<String> {
         None
     }

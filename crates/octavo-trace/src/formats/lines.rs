@@ -36,7 +36,7 @@ impl Lines {
     }
 
     /// Reads some more, and gives each whole line of it to `take`, without its end and with its
-    /// place. Errors of `take` are reported at that line. False at the end of the text.
+    /// place. An error of `take` is reported at that line. Returns false at the end of the text.
     pub(crate) fn read_some(
         &mut self,
         mut take: impl FnMut(&[u8], Place) -> Result<(), String>,
@@ -89,17 +89,17 @@ impl Lines {
         self.wrong(format!("is longer than {MAX_LINE_BYTES} bytes"))
     }
 
-    /// The trace is wrong at the last line.
+    /// An error at the last line.
     pub(crate) fn wrong(&self, what: impl Into<String>) -> TraceError {
         TraceError::at(self.input.name(), self.place(), what)
     }
 
-    /// The trace is wrong as a whole.
+    /// An error of the whole trace.
     pub(crate) fn wrong_whole(&self, what: impl Into<String>) -> TraceError {
         TraceError::whole(self.input.name(), what)
     }
 
-    /// How far it is.
+    /// How much of the input was read.
     pub(crate) fn progress(&self) -> Progress {
         self.input.progress()
     }
@@ -110,7 +110,7 @@ impl Lines {
     }
 }
 
-/// The whole lines of the first bytes of a text, or what there is of its only one.
+/// The whole lines of the first bytes of a text, or the beginning of its only line.
 pub(crate) fn head_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let whole = memchr::memrchr(b'\n', head).map_or(head, |last| &head[..last]);
     whole.split(|&byte| byte == b'\n').map(without_return)

@@ -18,9 +18,9 @@ const SNAPSHOT: &[u8] = b"OCTMEM\r\n";
 /// How to open a trace.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Its format, where the user says it.
+    /// The format, if the user names one.
     pub format: Option<String>,
-    /// How far it may go.
+    /// The limits of the input.
     pub input: InputOptions,
 }
 
@@ -68,7 +68,7 @@ fn open_description(mut input: Input) -> Result<Box<dyn Source>, TraceError> {
     Ok(spec.map_err(|error| TraceError::whole(&name, error.to_string()))?.source())
 }
 
-/// Reads `input` in the format that is asked for, or else in the one that it has.
+/// Reads `input` in the requested format, or else in the recognised one.
 pub fn open_input(input: Input, options: &OpenOptions) -> Result<Box<dyn Source>, TraceError> {
     match options.format.as_deref() {
         Some(NATIVE) => Ok(Box::new(NativeSource::open(input)?)),
@@ -113,8 +113,9 @@ fn recognise_directory_of(input: &Input) -> Result<&'static Format, TraceError> 
     })
 }
 
-/// The only format that the input is certainly of; or that it may be of, if its name says so too. A
-/// text of no known format is read as the one that its name says, so that the error names a line.
+/// Recognises the format: the only certain one, or the only possible one that agrees with the
+/// file's name. A text of no recognised format is read in the format of its name, so that the error
+/// names a line.
 fn recognise(input: &Input) -> Result<&'static Format, TraceError> {
     let head = input.head();
     if head.is_empty() {

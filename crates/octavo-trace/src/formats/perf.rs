@@ -4,10 +4,10 @@
 //!
 //! * `perf script -F comm,tid,pid,time,event,addr,ip`, with or without `cpu`, `period`, `sym`,
 //!   `symoff`, `dso`, `data_src` (and then `weight`), `phys_addr`, `data_page_size`,
-//!   `code_page_size`, call chains, and the default fields of `perf mem record`. After the event's name
-//!   and its colon come the data address, then the instruction's; a physical
-//!   address is the last column that is 16 wide. A line with a single address must have a call
-//!   chain below it: it would be the instruction's otherwise.
+//!   `code_page_size`, call chains, and the default fields of `perf mem record`. After the event's
+//!   name and its colon come the data address, then the instruction's; a physical address is the
+//!   last column that is 16 wide. A line with a single address must have a call chain below it: it
+//!   would be the instruction's otherwise.
 //! * `perf mem report -D`, with or without `-x`, `--phys-data` and `--data-page-size`.
 //!
 //! A sample's kind comes from its data source, or from its event's name (`mem-stores`); else it is
@@ -123,7 +123,7 @@ impl Sample {
         let (_process, _thread) = (words.next()?, words.next()?);
         let _instruction = address(words.next()?)?;
         let addr = words.next()?;
-        // perf means `0x%016lx` and says `0x016%lx`, on the first line at least.
+        // perf prints `0x016%lx` where it means `0x%016lx`, on the first line at least.
         let addr = match addr.strip_prefix(b"0x016") {
             Some(digits) => hex(digits)?,
             None => address(addr)?,
@@ -152,7 +152,7 @@ struct Words<'a> {
 
 struct Word<'a> {
     text: &'a [u8],
-    /// With the blanks before it.
+    /// Including the blanks before the word.
     width: usize,
 }
 
@@ -171,7 +171,7 @@ impl<'a> Iterator for Words<'a> {
 }
 
 impl Word<'_> {
-    /// The address that it is, if it stands in a column of one. Symbols may look like numbers.
+    /// The word as an address, if its column is as wide as one: symbols may look like numbers.
     fn address(&self) -> Option<u64> {
         if self.width < COLUMN_BYTES || self.text.starts_with(b"0x") {
             None
@@ -212,7 +212,7 @@ struct PerfReader {
     text: Text,
 }
 
-/// State that the lines have set so far.
+/// The state of the reader between lines.
 #[derive(Default)]
 struct Text {
     raw: Option<RawColumns>,
@@ -281,7 +281,7 @@ impl Text {
         Ok(())
     }
 
-    /// Refuses a sample of which it is not known what its address is.
+    /// Refuses a pending sample, whose single address may be its instruction's.
     fn certain(&self) -> Result<(), String> {
         if self.pending.is_some() { Err(UNCERTAIN.to_owned()) } else { Ok(()) }
     }
@@ -306,7 +306,7 @@ impl Text {
     }
 }
 
-/// Whether a line is one of those that `--show-mmap-events` and its like put between.
+/// Whether a line is a message that `--show-mmap-events` or a similar option adds.
 fn is_message(line: &[u8]) -> bool {
     memchr::memmem::find(line, b" PERF_RECORD_").is_some()
 }

@@ -19,13 +19,13 @@ mod tests {
 
     #[test]
     fn large_and_small() {
-        let of = |addr, bytes| pieces(addr, bytes).collect::<Vec<_>>();
+        let parts_of = |addr, bytes| pieces(addr, bytes).collect::<Vec<_>>();
         let at = VirtAddr::new;
-        assert_eq!(of(5, 0), []);
-        assert_eq!(of(5, 1), [(at(5), 1)]);
-        assert_eq!(of(5, 4096), [(at(5), 4096)]);
-        assert_eq!(of(5, 4097), [(at(5), 4096), (at(4101), 1)]);
-        assert_eq!(of(u64::MAX, 8192), [(at(u64::MAX), 4096), (at(4095), 4096)]);
+        assert_eq!(parts_of(5, 0), []);
+        assert_eq!(parts_of(5, 1), [(at(5), 1)]);
+        assert_eq!(parts_of(5, 4096), [(at(5), 4096)]);
+        assert_eq!(parts_of(5, 4097), [(at(5), 4096), (at(4101), 1)]);
+        assert_eq!(parts_of(u64::MAX, 8192), [(at(u64::MAX), 4096), (at(4095), 4096)]);
         assert_eq!(pieces(0, u32::MAX).count(), 1 << 20);
     }
 }

@@ -134,7 +134,9 @@ mod tests {
         let drained = read(&FORMAT, TEXT.as_bytes());
         assert!(!drained.facts.has_instructions && !drained.facts.has_sizes);
         let references = drained.whole();
-        let references = references.iter().map(|of| (of.kind, of.addr.raw(), of.size_bytes));
+        let references = references
+            .iter()
+            .map(|reference| (reference.kind, reference.addr.raw(), reference.size_bytes));
         assert!(references.eq([
             (ItemKind::Store, 0x7fffffffe2a8, 1),
             (ItemKind::Load, u64::MAX, 1),

@@ -17,14 +17,14 @@ pub(crate) trait Reader: Send {
     /// The facts on the trace.
     fn facts(&self) -> Facts;
 
-    /// How far it is.
+    /// How much of the trace was read.
     fn progress(&self) -> Progress;
 
-    /// How far it is, as a place.
+    /// How much of the trace was read, as a place.
     fn place(&self) -> Place;
 }
 
-/// References on their way to being words.
+/// Turns references into words.
 pub(crate) struct Learning {
     learner: Learner,
     out: WordWriter,
@@ -46,8 +46,8 @@ impl Learning {
         }
     }
 
-    /// Takes the reference that stands at `place`. Where places are wanted every reference is an execution of its own, so
-    /// that each has its place.
+    /// Takes the reference that stands at `place`. Where places are wanted, every reference is an
+    /// execution of its own.
     #[inline]
     pub(crate) fn reference(&mut self, reference: Reference, place: Place) {
         if self.wants_places {
@@ -66,7 +66,7 @@ impl Learning {
         self.began_at = next;
     }
 
-    /// An event, after all references so far.
+    /// Takes an event, after all references so far.
     pub(crate) fn event(&mut self, event: &Event, place: Place) {
         self.finish(place);
         self.out.event(event);
@@ -83,7 +83,7 @@ pub(crate) struct ReaderSource<R: Reader> {
 enum Stage {
     Begin,
     Read,
-    /// The trace is at its end, or wrong; what was read of it is still to be given.
+    /// The trace has ended, or an error was found; words that were read are still to be returned.
     Last(Option<TraceError>),
     End,
 }

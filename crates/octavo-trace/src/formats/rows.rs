@@ -21,7 +21,7 @@ pub(crate) struct Row {
     pub(crate) addr: u64,
     /// None where the table has no sizes.
     pub(crate) size: Option<u64>,
-    /// How many instructions have executed up to and with this reference.
+    /// How many instructions have executed up to and including this reference.
     pub(crate) instructions: Option<u64>,
     pub(crate) thread: Option<u32>,
 }
@@ -58,7 +58,7 @@ impl Rows {
         self.rows
     }
 
-    /// Takes the row that stands at `place`; says what is wrong with it.
+    /// Takes the row that stands at `place`; the error says what is wrong with the row.
     #[inline]
     pub(crate) fn row(&mut self, row: Row, place: Place, out: &mut Learning) -> Result<(), String> {
         if let Some(thread) = row.thread
@@ -108,7 +108,7 @@ impl Rows {
         Ok(())
     }
 
-    /// No row follows.
+    /// Ends the table.
     pub(crate) fn finish(&mut self, out: &mut Learning) {
         self.lengths.finish(out);
     }
@@ -168,7 +168,9 @@ pub(crate) mod testing {
                         segments: stream.segments.clone(),
                         steps: vec![step.clone()],
                     };
-                    all.extend(references_of(&one).into_iter().map(|of| (of, thread)));
+                    all.extend(
+                        references_of(&one).into_iter().map(|reference| (reference, thread)),
+                    );
                 }
             }
         }

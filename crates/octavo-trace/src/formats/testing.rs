@@ -20,10 +20,10 @@ use crate::sink::{Output, PlainSink, ReferenceWriter, Sink, Written};
 use crate::source::{Batch, Facts, Input, InputOptions, Source, Step, TraceError};
 use crate::stream::{StreamEnd, StreamIdentity};
 
-/// All that a source gave.
+/// All that a source returned.
 #[derive(Debug)]
 pub(crate) struct Drained {
-    /// Everything that was touched, in order.
+    /// All references, in order.
     pub(crate) references: Vec<Reference>,
     /// Each event, and how many references came before it.
     pub(crate) events: Vec<(usize, Event)>,
@@ -48,7 +48,7 @@ impl Drained {
     }
 }
 
-/// Keeps what is decoded.
+/// Keeps executions and events.
 #[derive(Default)]
 struct Log {
     references: NaiveReferences,
@@ -165,7 +165,7 @@ pub(crate) fn references_of(stream: &RandomStream) -> Vec<Reference> {
     references.references
 }
 
-/// `references` as a format has them that knows no modifies.
+/// `references` as a format without modifies has them.
 pub(crate) fn split_modifies(references: &[Reference]) -> Vec<Reference> {
     let mut split = Vec::new();
     for &reference in references {
@@ -179,16 +179,18 @@ pub(crate) fn split_modifies(references: &[Reference]) -> Vec<Reference> {
     split
 }
 
-/// Asserts that `got` is `expected` as a format has it that knows no sizes: data has one byte, an
-/// instruction its own where the next one follows it, and at most 15 otherwise.
+/// Asserts that `got` is `expected` as a format without sizes has it: data has one byte, an
+/// instruction its own size where the next one follows it, and at most 15 bytes otherwise.
 pub(crate) fn same_but_for_sizes(got: &[Reference], expected: &[Reference]) {
-    let bare = |all: &[Reference]| all.iter().map(|of| (of.kind, of.addr)).collect::<Vec<_>>();
+    let bare = |all: &[Reference]| {
+        all.iter().map(|reference| (reference.kind, reference.addr)).collect::<Vec<_>>()
+    };
     assert_eq!(bare(got), bare(expected));
-    let is_fetch = |of: &&Reference| of.kind == ItemKind::Fetch;
+    let is_fetch = |reference: &&Reference| reference.kind == ItemKind::Fetch;
     assert!(
         got.iter()
-            .filter(|of| !is_fetch(of))
-            .all(|of| of.size_bytes == crate::source::ASSUMED_BYTES)
+            .filter(|reference| !is_fetch(reference))
+            .all(|reference| reference.size_bytes == crate::source::ASSUMED_BYTES)
     );
     let mut next = expected.iter().filter(is_fetch).skip(1);
     for (got, expected) in got.iter().filter(is_fetch).zip(expected.iter().filter(is_fetch)) {
@@ -200,7 +202,7 @@ pub(crate) fn same_but_for_sizes(got: &[Reference], expected: &[Reference]) {
     }
 }
 
-/// Gives bytes in pieces of so many, as a pipe may.
+/// Returns bytes in pieces of `piece` bytes, as a pipe may.
 pub(crate) struct Pieces {
     pub(crate) bytes: Cursor<Vec<u8>>,
     pub(crate) piece: usize,

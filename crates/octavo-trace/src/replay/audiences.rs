@@ -68,24 +68,24 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C> Audience for Apart<C, F> {
     fn finish(self) {}
 }
 
-/// One engine, on which they take turns.
+/// One engine, on which the streams take turns.
 pub struct Together<C> {
     engine: C,
     region: Region,
-    /// By stream, whether it is in the region of interest by its own marks. The stream that has its
-    /// turn has said so to the region.
+    /// By stream, whether its own marks put it in the region of interest. For the stream whose turn
+    /// it is, `region.marked` holds the current state.
     marked: BTreeMap<u32, bool>,
     running: Option<u32>,
 }
 
 impl<C> Together<C> {
-    /// No stream has run.
+    /// An audience whose streams have not run yet.
     pub fn new(engine: C, limits: Arc<Limits>) -> Self {
         let region = Region::new(limits);
         Together { engine, region, marked: BTreeMap::new(), running: None }
     }
 
-    /// No stream has its turn now.
+    /// Ends the turn of the running stream, if there is one.
     fn end_turn(&mut self) {
         let before = self.running.take().and_then(|before| self.marked.get_mut(&before));
         before.into_iter().for_each(|before| *before = self.region.marked);

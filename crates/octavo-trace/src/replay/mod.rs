@@ -29,7 +29,7 @@ pub struct Replayed<C, S = ()> {
     pub shared: S,
 }
 
-/// A trace that is being consumed: what there is of each process, and of all together.
+/// A trace that is being consumed, with a result `C` for each process and `S` for all together.
 pub struct Replay<C, S = ()> {
     job: Job<Replayed<C, S>>,
     totals: Arc<Totals>,
@@ -99,7 +99,7 @@ impl<C: Send + 'static, S: Send + 'static> Replay<C, S> {
     pub fn wait(&self, timeout: Duration) -> (RunProgress, Progress) {
         let JobProgress { running, elapsed, read, instructions, references } =
             self.job.wait(timeout);
-        let load = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let progress = RunProgress {
             running,
             elapsed,
@@ -124,7 +124,7 @@ impl<C: Send + 'static, S: Send + 'static> Replay<C, S> {
         self.job.stop();
     }
 
-    /// The result, once [`Replay::wait`] has said that nothing runs.
+    /// The result, once [`Replay::wait`] has reported that nothing runs.
     pub fn finish(self) -> Result<Replayed<C, S>, TraceError> {
         self.job.finish()
     }
@@ -148,13 +148,13 @@ trait Audience {
         decoder: &mut Decoder,
     ) -> Result<(), DecodeError>;
 
-    /// A stream that has begun is over: its result, and the windows that it was traced in.
+    /// Ends a stream that has begun: returns its result, and the windows that it was traced in.
     fn end(&mut self, identity: &StreamIdentity, end: &StreamEnd) -> (Self::Process, WindowLog);
 
-    /// How far it is: all streams, and the memory of those under way.
+    /// The progress of all streams, and the memory of the live ones.
     fn progress(&self) -> StreamProgress;
 
-    /// All streams are over.
+    /// All streams have ended.
     fn finish(self) -> Self::Shared;
 }
 

@@ -1,10 +1,10 @@
 //! The traces of the ChampSim simulator.
 //!
-//! A record an instruction, little-endian, without header (`inc/trace_instruction.h` of
+//! One record for each instruction, little-endian, without a header (`inc/trace_instruction.h` of
 //! ChampSim): `input_instr` of 64 bytes, and `cloudsuite_instr` of 96, which has room for more
 //! stores. [`Layout`] says where everything stands. A register or address of 0 is an empty slot.
-//! There are no sizes: those of instructions are deduced ([`super::lengths`]), data is taken to
-//! be one byte long. Within an instruction loads come before stores; the format does not mark a load
+//! There are no sizes: those of instructions are deduced ([`super::lengths`]), data is taken to be
+//! one byte long. Within an instruction loads come before stores; the format does not mark a load
 //! and a store as one modify.
 //!
 //! **Continued instructions.** Data that one record cannot hold (more loads or stores than slots, a
@@ -59,7 +59,8 @@ static INPUT: Layout = Layout {
     loads: (32, 4),
 };
 
-/// Bytes 18 to 23 are padding; so are those after the two of the address space's number at 88.
+/// Bytes 18 to 23 are padding, and so are the bytes behind the address space's number, two bytes at
+/// 88.
 static CLOUD: Layout = Layout {
     name: "champsim-cloudsuite",
     bytes: 96,
@@ -73,7 +74,7 @@ static CLOUD: Layout = Layout {
 const IS_BRANCH: usize = 8;
 /// Whether it jumps.
 const BRANCH_TAKEN: usize = 9;
-/// Both of a record that continues the instruction before.
+/// Both flags of a record that continues the instruction before.
 const CONTINUED: [u8; 2] = [0, 1];
 
 impl Layout {

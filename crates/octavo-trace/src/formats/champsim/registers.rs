@@ -1,27 +1,27 @@
 //! Registers as ChampSim's traces number them: Pin's numbers, as its tracer writes them
 //! (`champsim::reg_names` in ChampSim's `inc/trace_instruction.h` lists them).
 //!
-//! Every part of a general register counts as the whole. An `xmm`, `ymm` or `zmm` register of
-//! some number is one register; `mm` and `st` registers are the x87 stack; segment registers and
-//! bases are one; the instruction pointer is left out; whatever else there is (masks, control
-//! registers, `mxcsr`) is [`OTHER`].
+//! Every part of a general register counts as the whole. An `xmm`, `ymm` or `zmm` register of some
+//! number is one register; `mm` and `st` registers are the x87 stack; segment registers and bases
+//! are one; the instruction pointer is left out; all others (masks, control registers, `mxcsr`) are
+//! [`OTHER`].
 
 /// The flags' bit in the sets of [`octavo_types::Dependences`].
 pub(super) const FLAGS: u8 = 16;
 const X87: u8 = 17;
 const SEGMENTS: u8 = 18;
 const OTHER: u8 = 19;
-/// Of vector register 0.
+/// The bit of vector register 0.
 const VECTORS: u8 = 32;
-/// In place of a bit, for what is not a register.
+/// In place of a bit, for numbers that are no register.
 const NONE: u8 = 64;
 
 /// The instruction pointer's number; ChampSim recognises branches by it.
 pub(super) const INSTRUCTION_POINTER: u8 = 26;
-/// rsp's number, by which it recognises calls and returns.
+/// rsp's number; ChampSim recognises calls and returns by it.
 pub(super) const STACK_POINTER: u8 = 6;
 
-/// The set that holds the register of each number alone.
+/// For each number, the set of its register alone.
 static SETS: [u64; 256] = {
     let mut sets = [0; 256];
     let mut number = 0;

@@ -11,8 +11,8 @@ use crate::formats::testing::{
 proptest! {
     #![proptest_config(octavo_oracle::cases(64))]
 
-    /// Dropped are sizes (but for those of instructions that the next one follows), and that a
-    /// modify is one reference.
+    /// Lost are sizes (except of instructions that the next one follows), and that a modify is one
+    /// reference.
     #[test]
     fn written_traces_are_read_back(random in testing::stream(1..80)) {
         let expected = split_modifies(&references_of(&random));
@@ -43,7 +43,9 @@ proptest! {
             ));
         }
         let got = &drained.references;
-        let bare = |all: &[Reference]| all.iter().map(|of| (of.kind, of.addr)).collect::<Vec<_>>();
+        let bare = |all: &[Reference]| {
+            all.iter().map(|reference| (reference.kind, reference.addr)).collect::<Vec<_>>()
+        };
         prop_assert_eq!(bare(got), bare(&all[..got.len()]));
     }
 }
@@ -102,7 +104,10 @@ fn records_made_by_hand() {
     );
     assert!(!drained.facts.has_sizes && drained.facts.has_instructions);
     let whole = drained.whole();
-    let got: Vec<_> = whole.iter().map(|of| (of.kind, of.addr.raw(), of.size_bytes)).collect();
+    let got: Vec<_> = whole
+        .iter()
+        .map(|reference| (reference.kind, reference.addr.raw(), reference.size_bytes))
+        .collect();
     assert_eq!(
         got,
         [
@@ -134,10 +139,11 @@ fn a_cloudsuite_record_made_by_hand() {
     trace[80..88].copy_from_slice(&0x18u64.to_le_bytes());
     trace[88] = 7;
     let drained = read(&CLOUDSUITE, &trace);
-    let addresses: Vec<_> = drained.references.iter().map(|of| of.addr.raw()).collect();
+    let addresses: Vec<_> =
+        drained.references.iter().map(|reference| reference.addr.raw()).collect();
     assert_eq!(addresses, [0x1000, 0x10, 0x18, 0x20, 0x28]);
-    let of = drained.executed[0].0.dependences()[0];
-    assert_eq!((of.reads, of.writes), (1 << 4, 1));
+    let Dependences { reads, writes, .. } = drained.executed[0].0.dependences()[0];
+    assert_eq!((reads, writes), (1 << 4, 1));
 }
 
 /// One execution of a segment of these items.
@@ -188,8 +194,9 @@ fn registers_survive() {
 #[test]
 fn values_that_no_register_keeps_get_a_stand_in() {
     let rax = 1;
-    let of = |producers, writes| Dependences::new(producers, 0, writes);
-    let dependences = vec![of(0, 0), of(0b1, 0), of(0b11, rax), of(0, rax), of(0b10, 0)];
+    let entry = |producers, writes| Dependences::new(producers, 0, writes);
+    let dependences =
+        vec![entry(0, 0), entry(0b1, 0), entry(0b11, rax), entry(0, rax), entry(0b10, 0)];
     let (bytes, _) = write(&FORMAT, &straight(&[4; 5], dependences)).unwrap();
     let registers: Vec<_> = bytes.chunks(64).map(|record| record[10..16].to_vec()).collect();
     let [xmm16, xmm17] = [107, 108];
@@ -205,21 +212,21 @@ fn values_that_no_register_keeps_get_a_stand_in() {
     );
     let drained = read(&FORMAT, &bytes);
     let producers: Vec<_> =
-        drained.executed[0].0.dependences().iter().map(|of| of.producers).collect();
+        drained.executed[0].0.dependences().iter().map(|entry| entry.producers).collect();
     assert_eq!(producers, [0, 0b1, 0b11, 0, 0b10]);
 }
 
-/// A producer is named even where what is held back was handed on in between.
+/// A producer is named even where the records held back were handed on in between.
 #[test]
 fn dependences_across_buffers() {
     let dependences: Vec<_> =
         (0..10_000).map(|number| Dependences::new(u64::from(number > 63) << 63, 0, 0)).collect();
     let (bytes, _) = write(&FORMAT, &straight(&[4; 10_000], dependences)).unwrap();
-    let of = |number: usize| &bytes[number * 64 + 10..number * 64 + 16];
+    let registers_of = |number: usize| &bytes[number * 64 + 10..number * 64 + 16];
     // As many values are under way as there are stand-ins, and all others are lost.
     let named = (64..10_000).filter(|&number| {
-        let read = of(number)[2];
-        assert!(read == 0 || of(number - 64)[0] == read, "{number}");
+        let read = registers_of(number)[2];
+        assert!(read == 0 || registers_of(number - 64)[0] == read, "{number}");
         read != 0
     });
     assert!(named.count() > 2_000);
@@ -244,23 +251,24 @@ fn a_jump_is_a_branch() {
 fn kinds_of_branches() {
     use ItemKind::{Fetch, Load, Store};
     let (rsp, rcx, flags) = (1 << 4, 1 << 1, 1 << 16);
-    let of = |reads, writes| Dependences::new(0, reads, writes);
+    let entry = |reads, writes| Dependences::new(0, reads, writes);
     let items = [
         // A conditional jump, which jumps, then falls through.
-        ((Fetch, 2, 0x1000), of(flags, 0)),
-        ((Fetch, 2, 0x1000), of(flags, 0)),
+        ((Fetch, 2, 0x1000), entry(flags, 0)),
+        ((Fetch, 2, 0x1000), entry(flags, 0)),
         // A call, and the return, to which flags come by way of the stack pointer's maker.
-        ((Fetch, 5, 0x1002), of(rsp | flags, rsp)),
-        ((Store, 8, 0x7ff8), of(0, 0)),
-        ((Fetch, 1, 0x2000), of(rsp | flags, rsp)),
-        ((Load, 8, 0x7ff8), of(0, 0)),
+        ((Fetch, 5, 0x1002), entry(rsp | flags, rsp)),
+        ((Store, 8, 0x7ff8), entry(0, 0)),
+        ((Fetch, 1, 0x2000), entry(rsp | flags, rsp)),
+        ((Load, 8, 0x7ff8), entry(0, 0)),
         // A jump to where a register says: known once it jumps elsewhere.
-        ((Fetch, 2, 0x1007), of(rcx, 0)),
-        ((Fetch, 2, 0x3000), of(0, 0)),
-        ((Fetch, 2, 0x1007), of(rcx, 0)),
-        ((Fetch, 2, 0x4000), of(0, 0)),
+        ((Fetch, 2, 0x1007), entry(rcx, 0)),
+        ((Fetch, 2, 0x3000), entry(0, 0)),
+        ((Fetch, 2, 0x1007), entry(rcx, 0)),
+        ((Fetch, 2, 0x4000), entry(0, 0)),
     ];
-    let fetches = items.iter().filter(|(item, _)| item.0 == Fetch).map(|(_, of)| *of).collect();
+    let fetches =
+        items.iter().filter(|(item, _)| item.0 == Fetch).map(|(_, entry)| *entry).collect();
     let items: Vec<_> = items.iter().map(|(item, _)| *item).collect();
     assert_eq!(
         branches(&one(&items, fetches)),

@@ -10,10 +10,10 @@ use crate::formats::executed::executed;
 use crate::sink::{Output, ReferenceWriter};
 use crate::source::TraceError;
 
-/// How much is handed on at once, and how much an instruction may hold back: whether it jumps is
+/// Bytes that are handed on at once, and that an instruction may hold back: whether it jumps is
 /// known only when the next one comes.
 const BUFFER_BYTES: usize = 1 << 18;
-/// How many instructions that jump are remembered.
+/// How many instructions that jump are kept.
 const MAX_JUMPS: usize = 1 << 20;
 /// Registers that stand for values which no register holds after the superblock: xmm16 to xmm31,
 /// as long as the trace does not use them itself.
@@ -101,9 +101,9 @@ impl ChampsimWriter {
         Ok(())
     }
 
-    /// Marks the last instruction, whose record is at `at`, if it is known to be a branch: it
-    /// jumps now, or looks like a conditional jump and has jumped before. `fall` is what follows
-    /// it in memory, and `to` the next instruction.
+    /// Marks the last instruction, whose record is at `at`, if it is known to be a branch: it jumps
+    /// now, or looks like a conditional jump and has jumped before. `fall` is the address behind
+    /// it, and `to` the next instruction.
     fn end(&mut self, at: usize, fall: VirtAddr, to: VirtAddr) {
         let Some(ip) = self.ip else { return };
         let record = &self.records[at..at + self.layout.bytes];
@@ -153,9 +153,9 @@ impl ChampsimWriter {
         let (first, count) = layout.source_registers;
         let read = &mut record[first..first + count];
         let is_bare = read.iter().all(|number| *number == 0);
-        // Without a register a jump is direct in ChampSim's eyes.
+        // ChampSim takes a jump without a register for a direct one.
         let is_indirect = kind.moves && !kind.falls && !is_bare;
-        // Flags may stand here for whatever the instruction that set them made.
+        // Flags may stand here for any value of the instruction that set them.
         let of_others = |number: &&mut u8| **number == number_of(FLAGS) || !is_indirect;
         if calls || returns || is_indirect {
             read.iter_mut().filter(of_others).for_each(|number| *number = 0);
@@ -179,13 +179,13 @@ impl ChampsimWriter {
         (self.loads, self.stores) = (0, 0);
     }
 
-    /// The registers of the last instruction: those of `of`, and a register of each earlier
-    /// instruction that made a value for it.
-    fn registers(&mut self, of: Dependences) {
-        self.used |= of.registers_read() | of.writes;
+    /// Writes the registers of the last instruction into its record: those of `dependences`, and a
+    /// register of each earlier instruction that made a value for it.
+    fn registers(&mut self, dependences: Dependences) {
+        self.used |= dependences.registers_read() | dependences.writes;
         self.instructions += 1;
-        let mut reads = of.registers_read();
-        for back in (0..64).filter(|back| of.producers >> back & 1 != 0) {
+        let mut reads = dependences.registers_read();
+        for back in (0..64).filter(|back| dependences.producers >> back & 1 != 0) {
             reads |= match self.instructions.checked_sub(back + 1) {
                 None | Some(0) => 0,
                 Some(maker) => self.made_by(maker),
@@ -194,10 +194,12 @@ impl ChampsimWriter {
         let at = self.records.len() - self.layout.bytes;
         let record = &mut self.records[at..];
         let mut named = [0; 2];
-        for (place, (set, (at, count))) in
-            [(reads, self.layout.source_registers), (of.writes, self.layout.destination_registers)]
-                .into_iter()
-                .enumerate()
+        for (place, (set, (at, count))) in [
+            (reads, self.layout.source_registers),
+            (dependences.writes, self.layout.destination_registers),
+        ]
+        .into_iter()
+        .enumerate()
         {
             for (slot, number) in record[at..at + count].iter_mut().zip(numbers_of(set)) {
                 *slot = number;
@@ -230,9 +232,10 @@ impl ChampsimWriter {
         let (first, count) = self.layout.destination_registers;
         let slots = &mut self.records[at as usize + first..at as usize + first + count];
         let Some(slot) = slots.iter_mut().find(|slot| **slot == 0) else { return 0 };
-        // A register that was read or written since would change its meaning.
+        // A register that was read or written since then would change the meaning of those
+        // accesses.
         let is_free = |bit: &u8| {
-            let [read, written] = [self.read_by, self.written_by].map(|of| of[usize::from(*bit)]);
+            let [read, written] = [self.read_by, self.written_by].map(|by| by[usize::from(*bit)]);
             self.used >> bit & 1 == 0 && read <= maker && written < maker
         };
         let Some(bit) = STAND_INS.clone().find(is_free) else { return 0 };
@@ -336,7 +339,7 @@ impl ReferenceWriter for ChampsimWriter {
     }
 }
 
-/// Puts a register into a slot, if it is not in one: into a free one, or else the last one.
+/// Puts a register that no slot has into a free slot, or else into the last one.
 fn insert(slots: &mut [u8], number: u8) {
     if !slots.contains(&number) {
         let free = slots.iter().position(|slot| *slot == 0).unwrap_or(slots.len() - 1);

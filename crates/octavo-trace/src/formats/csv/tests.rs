@@ -20,7 +20,7 @@ proptest! {
         prop_assert_eq!(threads_read(&drained), expected);
     }
 
-    /// Without its sizes a table gives them as every format without does.
+    /// A table without sizes gives references as every format without sizes does.
     #[test]
     fn sizes_may_be_missing(random in testing::stream(1..40)) {
         let (bytes, _) = testing::write(&FORMAT, &random).unwrap();
@@ -39,7 +39,10 @@ proptest! {
 
 fn rows(text: &str) -> Vec<(ItemKind, u64, u16)> {
     let whole = read(&FORMAT, text.as_bytes()).whole();
-    whole.iter().map(|of| (of.kind, of.addr.raw(), of.size_bytes)).collect()
+    whole
+        .iter()
+        .map(|reference| (reference.kind, reference.addr.raw(), reference.size_bytes))
+        .collect()
 }
 
 #[test]
@@ -101,7 +104,7 @@ fn wrong_tables_are_named() {
         ("kind,address\nload,8\nload\nload,8\n", "`trace`, line 3: has 1 of 2 columns"),
         ("kind,address\nload,8,9\n", "`trace`, line 2: has 3 of 2 columns"),
         ("kind,address\nload,8\nlo", &format!("`trace`, line 3: {CUT}")),
-        // Another address may have been meant.
+        // The address may have been longer.
         ("kind,address\nload,8\nload,0x7f", &format!("`trace`, line 3: {CUT}")),
         (
             "kind,address\nload,8\n\n\npre,8\n",

@@ -1,7 +1,7 @@
 //! The directory of a zip archive (PKWARE's APPNOTE.TXT, sections 4.3 and 4.5).
 //!
-//! It is read here and not by a library because those make room for as many members as an archive
-//! claims to have, before they have seen any.
+//! It is read here and not by a library because libraries allocate room for as many members as an
+//! archive claims to have, before they have read any.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -64,7 +64,7 @@ pub(super) fn members_of(file: &File) -> Result<Vec<Member>, String> {
     Ok(members)
 }
 
-/// Takes those of a member's sizes that 32 bits do not hold from its extra fields.
+/// Takes the sizes of a member that 32 bits do not hold from its extra fields.
 fn zip64(sizes: &mut [u64; 3], mut extra: &[u8]) -> Option<()> {
     while extra.len() >= 4 {
         let (kind, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
@@ -101,7 +101,7 @@ impl Archive<'_> {
         let mut count = u64::from(u16_at(end, 10));
         let mut place = [12, 16].map(|at| u64::from(u32_at(end, at)));
         if count == u64::from(u16::MAX) || place.contains(&u64::from(u32::MAX)) {
-            // A larger record stands somewhere, and right before this one stands where.
+            // A larger record stands elsewhere; the locator right before this record has its place.
             let locator = (tail_at + at as u64).checked_sub(20).and_then(|at| self.bytes(at, 20));
             if let Some(locator) = locator.filter(|locator| locator.starts_with(b"PK\x06\x07")) {
                 let end = self.bytes(u64_at(&locator, 8), 56);
@@ -129,7 +129,8 @@ impl Archive<'_> {
         (local.starts_with(b"PK\x03\x04") && fits).then_some(start)
     }
 
-    /// The bytes from `at` on, if there are so many: never more than a directory has.
+    /// The `count` bytes from `at` on, if the file has them. Callers ask for no more than a
+    /// directory has.
     fn bytes(&self, at: u64, count: u64) -> Option<Vec<u8>> {
         if at.checked_add(count)? > self.length {
             return None;

@@ -84,7 +84,7 @@ pub(super) fn v2p_beside(place: &Path) -> Option<PathBuf> {
 }
 
 fn is_named(path: &Path, name: &str) -> bool {
-    path.file_name().is_some_and(|of| of == name)
+    path.file_name().is_some_and(|file| file == name)
 }
 
 fn names(directory: &Path) -> std::io::Result<Vec<String>> {

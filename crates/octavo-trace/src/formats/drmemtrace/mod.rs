@@ -3,17 +3,17 @@
 //! A trace is a file for each thread (or core), or a directory of them: a zip archive whose members
 //! are chunks, a compressed stream, or plain. Each is a sequence of 12-byte records, as DynamoRIO's
 //! `trace_entry.h` describes them (<https://dynamorio.org/sec_drcachesim_format.html>), versions 1
-//! to 7: what changed between these concerns markers that are passed over here. The raw files that
-//! the tracer itself writes are another format, made into this one by DynamoRIO.
+//! to 7: the changes between these concern markers that are skipped here. The raw files that the
+//! tracer itself writes are another format, which DynamoRIO converts to this one.
 //!
 //! * Threads are merged by the timestamps in them: the one whose next timestamp is lowest goes on,
 //!   until it meets a timestamp above another's.
 //! * A chunk after the first begins with the record's ordinal and the last timestamp and processor
-//!   again, and repeats encodings: all of these are passed over. A file must end with its footer.
+//!   again, and repeats encodings: all of these are skipped. A file must end with its footer.
 //! * A reference of more than 4096 bytes becomes several, and one of size 0 (DynamoRIO does not
 //!   know how much `xsave` touches) one of a byte: a note counts both.
-//! * Prefetches and flushes are not references; an iteration of a string instruction after the first
-//!   fetches nothing.
+//! * Prefetches and flushes are not references; an iteration of a string instruction after
+//!   the first fetches nothing.
 
 mod directory;
 mod layout;

@@ -10,10 +10,10 @@ use super::program::Cursor;
 use super::record::{RECORD_BYTES, Record, check_version, kind, marker};
 use crate::source::{Input, InputOptions, Place, Progress, TraceError};
 
-/// How much is read at once where there are many files, and where there is one.
+/// How many records are read at once where there are many files, and where there is one.
 const BUFFER_RECORDS: Range<usize> = 2048..16 * 1024;
 
-/// How much of a file is looked at for its first timestamp, about.
+/// About how much of a file is searched for its first timestamp.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 /// One file.
@@ -190,7 +190,7 @@ impl Part {
         Ok(false)
     }
 
-    /// The file is done with.
+    /// Closes a file that was read to its end.
     pub(super) fn close(&mut self) {
         // An archive's directory is not read a second time.
         let Progress { done, total } = self.progress();
@@ -198,7 +198,7 @@ impl Part {
         (self.bytes, self.buffer) = (None, Vec::new());
     }
 
-    /// It is wrong at this offset of the expanded file.
+    /// An error at this offset of the expanded file.
     pub(super) fn wrong_at(&self, at: u64, what: impl Into<String>) -> TraceError {
         TraceError::at(&self.name, Place::Byte(at), what)
     }

@@ -28,7 +28,7 @@ pub(super) struct Cursor {
     physical: Option<u64>,
     /// Where the last instruction ends.
     next_fetch: Option<u64>,
-    /// Where the last one that was fetched lies.
+    /// The address of the last instruction that was fetched.
     last_fetch: Option<u64>,
 }
 
@@ -68,8 +68,8 @@ struct Counts {
 }
 
 impl Program {
-    /// Takes the record that stands at byte `at` of the file whose reader is `cursor`. Gives the
-    /// timestamp, if it holds one.
+    /// Takes the record that stands at byte `at` of the file whose reader is `cursor`. Returns the
+    /// timestamp, if the record holds one.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -125,7 +125,8 @@ impl Program {
         out: &mut Learning,
     ) -> Result<(), String> {
         if size == 0 {
-            // It only says where the data that follows is touched from: the fetch was filtered.
+            // The record only names the instruction that touches the following data: its fetch was
+            // filtered.
             return Ok(());
         }
         if size > MAX_INSTRUCTION_BYTES {

@@ -47,7 +47,7 @@ pub(super) mod marker {
 /// Bits of a file's type.
 pub(super) mod file_type {
     pub(in super::super) const INSTRUCTION_ONLY: u64 = 0x04;
-    /// Filtered by a cache while it was traced, in any of the ways there are.
+    /// Filtered by a cache while it was traced, in any way.
     pub(in super::super) const FILTERED: u64 = 0x01 | 0x80 | 0x100;
     pub(in super::super) const WHOLE_SYSTEM: u64 = 0x4_0000;
 }

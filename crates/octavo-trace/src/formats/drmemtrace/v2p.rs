@@ -58,14 +58,14 @@ impl V2p {
     /// The note for the user.
     pub(super) fn note(&self) -> String {
         let Map { mappings, page_bytes, .. } = self.map;
-        let of = page_bytes.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
+        let size = page_bytes.map_or(String::new(), |bytes| format!(" of {bytes} bytes"));
         let first = match page_bytes {
             Some(bytes) if bytes > PageSize::BASE.bytes() => {
                 "; of each, the place of its first address is given"
             }
             _ => "",
         };
-        format!("v2p.textproto places {mappings} pages{of}{first}")
+        format!("v2p.textproto places {mappings} pages{size}{first}")
     }
 }
 

@@ -125,19 +125,19 @@ proptest! {
         stream in testing::stream(0..100), at in any::<prop::sample::Index>(), bit in 0u8..8,
     ) {
         let references = testing::references_of(&stream);
-        let packet = |of: &Plain| {
-            let (command, flags) = match of.kind {
+        let packet = |reference: &Plain| {
+            let (command, flags) = match reference.kind {
                 ItemKind::Fetch => (1, INST_FETCH),
                 ItemKind::Load => (1, 0),
                 ItemKind::Store => (4, 0),
                 ItemKind::Modify => (34, 0),
             };
-            (command, of.addr.raw(), u32::from(of.size_bytes), flags)
+            (command, reference.addr.raw(), u32::from(reference.size_bytes), flags)
         };
         let packets: Vec<_> = references.iter().map(packet).collect();
         let mut bytes = trace(&packets);
         let drained = read(&bytes);
-        let any_fetch = references.iter().any(|of| of.kind == ItemKind::Fetch);
+        let any_fetch = references.iter().any(|reference| reference.kind == ItemKind::Fetch);
         prop_assert_eq!(drained.facts.has_instructions, any_fetch);
         prop_assert_eq!(drained.whole(), references);
         // Damaged, it is read or refused; cut, it is refused with all that came before.

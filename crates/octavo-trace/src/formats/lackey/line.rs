@@ -15,7 +15,7 @@ const MAX_SIZE_DIGITS: usize = 4;
 pub(super) enum Line<'a> {
     /// `I  04016b80,3`, ` L 1ffeffe7e8,8`.
     Reference(Reference),
-    /// `==123== text` and its like: one of Valgrind's own, here without its prefix.
+    /// A message of Valgrind's own (`==123== text` and the like), without its prefix.
     Message(&'a [u8]),
     /// An empty line, or the start of a superblock.
     Nothing,
@@ -50,8 +50,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The reference in the line that `text` begins with, and the line's length with its newline, if the
-/// line is written as Lackey writes it.
+/// The reference in the line that `text` begins with, and the line's length with its newline, if
+/// the line is written as Lackey writes it.
 #[inline]
 pub(super) fn plain_reference(text: &[u8]) -> Option<(Reference, usize)> {
     let (kind, addr, rest) = address(text)?;

@@ -37,20 +37,19 @@ pub static FORMAT: Format = Format {
 /// The longest line that may be a reference.
 const MAX_LINE_BYTES: usize = 4096;
 const _: () = assert!(MAX_LINE_BYTES <= MAX_REST_BYTES);
-/// How much is read before what came of it is handed on.
+/// How much is read before its references are handed on.
 const BATCH_BYTES: usize = 1 << 18;
 /// How many of Valgrind's messages are kept, the last ones.
 const MAX_MESSAGES: usize = 64;
 /// How much of each.
 const MAX_MESSAGE_BYTES: usize = 512;
 
-/// Lackey's, if its first whole line that is not empty is.
+/// Recognises a text whose first line besides messages and empty ones is a reference.
 fn recognise(head: &[u8]) -> Likeness {
     for text in head.split_inclusive(|&byte| byte == b'\n') {
         let Some(text) = text.strip_suffix(b"\n") else { return Likeness::No };
         match Line::parse(text) {
-            Ok(Line::Nothing) => {}
-            Ok(Line::Message(_)) => {}
+            Ok(Line::Nothing | Line::Message(_)) => {}
             Ok(Line::Reference(_)) => return Likeness::Yes,
             Err(_) => return Likeness::No,
         }
@@ -61,7 +60,7 @@ fn recognise(head: &[u8]) -> Likeness {
 /// Lackey's text as a source.
 pub(crate) type LackeySource = ReaderSource<LackeyReader>;
 
-/// Reads what a Valgrind that runs says.
+/// Reads the output of a running Valgrind.
 pub(crate) fn live_source(input: Input) -> LackeySource {
     ReaderSource::new(LackeyReader {
         blocks: Blocks::new(input),
@@ -137,7 +136,7 @@ impl Reader for LackeyReader {
     }
 }
 
-/// State that lines other than references have set.
+/// The state of the reader between lines.
 #[derive(Default)]
 struct Text {
     lines: u64,
@@ -149,7 +148,7 @@ struct Text {
 }
 
 impl Text {
-    /// Takes the whole lines of `text`, and says how many bytes they were.
+    /// Takes the whole lines of `text`, and returns how many bytes they have.
     fn lines_of(&mut self, text: &[u8], out: &mut Learning) -> Result<usize, String> {
         let mut used = 0;
         loop {
@@ -180,7 +179,7 @@ impl Text {
         if text.is_empty() && !self.in_long_message {
             return Ok(());
         }
-        // Cut off anywhere, it may be wrong.
+        // The line may be cut off anywhere, and then not be Lackey's.
         let cut = !matches!(Line::parse(text), Ok(_) | Err(Fault::TooLong));
         if cut { Ok(()) } else { self.line(text, out) }
     }

@@ -57,7 +57,7 @@ mod tests {
         fn written_text_equals_lackeys_and_is_read_back(random in testing::stream(1..80)) {
             let references = references_of(&random);
             let written = testing::write(&FORMAT, &random);
-            if references.first().is_some_and(|of| of.kind != ItemKind::Fetch) {
+            if references.first().is_some_and(|reference| reference.kind != ItemKind::Fetch) {
                 let what = written.unwrap_err().to_string();
                 prop_assert!(what.contains("comes before any instruction"), "{}", what);
                 return Ok(());

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Two chunks, the second of which begins with what is repeated.
+/// Two chunks, the second of which begins with repeated records.
 fn chunks() -> Vec<(&'static str, Vec<u8>)> {
     let first = [
         header(11, 11),

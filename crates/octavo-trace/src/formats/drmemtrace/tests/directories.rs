@@ -39,7 +39,8 @@ fn threads_are_merged_by_their_times() {
     let directory = scratch.0.join("drmemtrace.x.1.dir");
     assert!(is_directory(&directory));
     let drained = read_path(&directory);
-    let times: Vec<_> = drained.references.iter().map(|of| of.addr.raw() >> 12).collect();
+    let times: Vec<_> =
+        drained.references.iter().map(|reference| reference.addr.raw() >> 12).collect();
     assert_eq!(times, [10, 10, 20, 20, 21, 21, 30, 30, 40, 40, 50, 50, 60, 60]);
     let translation =
         |virt, phys| Event::Translation { virt: VirtAddr::new(virt), phys: PhysAddr::new(phys) };

@@ -122,14 +122,17 @@ fn malformed_traces_are_errors() {
         first(&[(kind::HEADER, 0, 0x000c_001c_0000_0007), (7, 0, 28)]),
         "`trace` was written for a 32-bit program, whose records are not read"
     );
-    let of = |record: Raw| read(&whole(&[record])).sentence();
-    assert_eq!(of((10, 18, 0)), "`trace`, byte 120: an instruction has 18 bytes");
-    assert_eq!(of((50, 0, 0)), "`trace`, byte 120: a record is of an unknown type, 50");
+    let with_record = |record: Raw| read(&whole(&[record])).sentence();
+    assert_eq!(with_record((10, 18, 0)), "`trace`, byte 120: an instruction has 18 bytes");
+    assert_eq!(with_record((50, 0, 0)), "`trace`, byte 120: a record is of an unknown type, 50");
     assert_eq!(
-        of((kind::INSTR_BUNDLE, 1, 1)),
+        with_record((kind::INSTR_BUNDLE, 1, 1)),
         "`trace`, byte 120: a bundle follows no instruction"
     );
-    assert_eq!(of((kind::INSTR_BUNDLE, 9, 1)), "`trace`, byte 120: a bundle has 9 instructions");
+    assert_eq!(
+        with_record((kind::INSTR_BUNDLE, 9, 1)),
+        "`trace`, byte 120: a bundle has 9 instructions"
+    );
     let two = [(10, 1, 0x1000), (kind::THREAD, 4, 12), (kind::PID, 4, 99), (10, 1, 0x1000)];
     assert_eq!(
         read(&whole(&two)).sentence(),

@@ -4,14 +4,17 @@ use super::*;
 
 /// The references of any stream as records.
 fn records_of(references: &[Reference]) -> Vec<Raw> {
-    let record = |of: &Reference| {
-        let addr = of.addr.raw();
-        match of.kind {
-            ItemKind::Fetch => vec![(kind::INSTR, of.size_bytes, addr)],
-            ItemKind::Load => vec![(kind::READ, of.size_bytes, addr)],
-            ItemKind::Store => vec![(kind::WRITE, of.size_bytes, addr)],
+    let record = |reference: &Reference| {
+        let addr = reference.addr.raw();
+        match reference.kind {
+            ItemKind::Fetch => vec![(kind::INSTR, reference.size_bytes, addr)],
+            ItemKind::Load => vec![(kind::READ, reference.size_bytes, addr)],
+            ItemKind::Store => vec![(kind::WRITE, reference.size_bytes, addr)],
             ItemKind::Modify => {
-                vec![(kind::READ, of.size_bytes, addr), (kind::WRITE, of.size_bytes, addr)]
+                vec![
+                    (kind::READ, reference.size_bytes, addr),
+                    (kind::WRITE, reference.size_bytes, addr),
+                ]
             }
         }
     };

@@ -15,7 +15,7 @@ use super::*;
 use crate::ring::{Decoder, StreamConsumer};
 use crate::source::{Batch, InputOptions, Source, Step};
 
-/// About what is read at once.
+/// About the number of bytes that are read at once.
 const BLOCK_BYTES: usize = 1 << 15;
 
 /// Notes each segment delivered, and all references.
@@ -71,7 +71,7 @@ impl Notes {
     }
 }
 
-/// Gives as many bytes at a time as `sizes` says, over and over, interrupted for each 0.
+/// Returns bytes in pieces of `sizes`, over and over; a size of 0 is an interruption.
 struct Pieces {
     text: std::io::Cursor<Vec<u8>>,
     sizes: std::iter::Cycle<std::vec::IntoIter<usize>>,
@@ -140,8 +140,8 @@ fn error(text: impl AsRef<[u8]>) -> String {
     read(text).1.expect_err("this text is faulty").to_string()
 }
 
-/// The same text read line by line: the references with their lines, how many lines there are,
-/// and the number of the first faulty one, if there is one.
+/// Reads the text line by line: returns the references with their lines, the number of lines, and
+/// the number of the first faulty one, if there is one.
 fn read_plainly(text: &[u8]) -> (Vec<(Reference, u64)>, u64, Option<u64>) {
     let mut references = Vec::new();
     let mut lines = 0;
@@ -198,9 +198,9 @@ fn check(text: &[u8], sizes: &[usize]) -> Result<(), TestCaseError> {
         if !wants_places {
             prop_assert!(notes.cut() == segments);
         }
-        // Every reference has its place then, and so is a segment of its own.
+        // With places, every reference is a segment of its own.
         let all: Vec<Reference> = notes.cut().concat();
-        prop_assert!(all.iter().eq(references.iter().map(|(of, _)| of)));
+        prop_assert!(all.iter().eq(references.iter().map(|(reference, _)| reference)));
         if wants_places {
             prop_assert_eq!(&notes.places, &places);
         }
