@@ -7,8 +7,8 @@ use std::process::{Child, Command};
 
 use super::LiveOptions;
 
-/// Where this environment variable is set, Valgrind checks what the tracer makes of each superblock, for
-/// tests of the tracer: `tracer/checks.c`.
+/// If this environment variable is set, VEX checks each superblock after every step of its
+/// translation, for tests of the tracer (`tracer/checks.c`).
 const CHECK_TRANSLATIONS: &str = "OCTAVO_CHECK_TRANSLATIONS";
 
 /// Starts the program under our tool, which inherits the descriptors of the ring and of its log.
@@ -58,13 +58,13 @@ fn valgrind(options: &LiveOptions) -> Command {
     command
 }
 
-/// The main stack's size, where it may grow past what Valgrind gives of itself: 16 MiB. Without a
-/// limit, it is the most that the tracer takes for stack (`STACK_AREA` in `tracer/placement.c`).
+/// The size of the main stack, if its limit exceeds Valgrind's default of 16 MiB. Without a limit,
+/// the size is the most that the tracer takes for a stack (`STACK_AREA` in `tracer/placement.c`).
 fn large_stack() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a plain system call that fills in `limit`.
-    let asked = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) };
-    (asked == 0 && limit.rlim_cur > 16 << 20).then(|| limit.rlim_cur.min(1 << 30))
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) };
+    (result == 0 && limit.rlim_cur > 16 << 20).then(|| limit.rlim_cur.min(1 << 30))
 }
 
 /// Starts Valgrind, which inherits `descriptors` under their numbers here.
@@ -80,7 +80,7 @@ fn spawn<const N: usize>(
         command.pre_exec(move || {
             // A program whose consumer is gone would fill the ring and wait for ever.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            // Python ignores this signal, and what is ignored stays so in the program.
+            // Python ignores this signal, and an ignored signal stays ignored in the program.
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
             for fd in inherited {
                 if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {

@@ -1,6 +1,6 @@
 //! Requests to the threads that follow streams: for the result at the end, for a copy of it for a
-//! snapshot, and to open or close the region of interest. A stream answers a request once it has read
-//! all that its process had written when the request was made.
+//! snapshot, and to open or close the region of interest. A stream answers a request once it has
+//! read all that its process had written when the request was made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,15 +12,15 @@ use crate::ring::Seccomp;
 /// A stream that has ended.
 pub struct Followed<C> {
     pub result: StreamResult<C>,
-    /// Lackey's text apart from the references.
-    pub said: String,
+    /// The messages in Lackey's text.
+    pub messages: String,
     /// How the process had confined its system calls, if it had.
     pub seccomp: Option<Seccomp>,
 }
 
 /// The shared state of a run's streams and of the thread that calls them.
 pub struct Desk<C> {
-    /// How many calls there were. A stream compares it with what it has answered.
+    /// How many calls there were. A stream compares this with the number that it has answered.
     calls: AtomicU64,
     /// Whether the last call wants the streams' parts of a snapshot.
     wants_parts: AtomicBool,
@@ -32,7 +32,7 @@ pub struct Desk<C> {
 
 struct Trays<C> {
     live: BTreeSet<u32>,
-    /// The answer of each stream; None of an engine without snapshots.
+    /// The answer of each stream; `None` for an engine without snapshots.
     given: BTreeMap<u32, Option<StreamResult<C>>>,
     finished: Vec<Followed<C>>,
 }
@@ -55,19 +55,19 @@ impl<C: Observer> Desk<C> {
         self.trays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that have ended; the desk has none of them then.
+    /// Takes all streams that have ended.
     pub fn take_finished(&self) -> Vec<Followed<C>> {
         std::mem::take(&mut self.trays().finished)
     }
 
-    /// Lets all streams know what has changed; when it returns, they go by it.
+    /// Notifies all streams of a change, and returns once they have applied it.
     pub fn announce(&self) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.call(false));
     }
 
-    /// A snapshot: what every stream that has begun has counted, each at a moment of its own since
-    /// the call. None where the engine gives none.
+    /// A snapshot: the counts of every stream that has begun, each at a moment of its own since the
+    /// call. `None` if the engine has no snapshots.
     pub fn snapshot(&self) -> Option<Vec<StreamResult<C>>> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut trays = self.call(true);
@@ -89,7 +89,7 @@ impl<C: Observer> Desk<C> {
         self.wants_parts.store(wants_parts, Ordering::Relaxed);
         self.calls.fetch_add(1, Ordering::Release);
         let owes = |trays: &mut Trays<C>| {
-            let owed = |of| trays.live.contains(of) && !trays.given.contains_key(of);
+            let owed = |stream| trays.live.contains(stream) && !trays.given.contains_key(stream);
             asked.iter().any(owed)
         };
         self.changed.wait_while(trays, owes).unwrap_or_else(PoisonError::into_inner)
@@ -100,12 +100,12 @@ impl<C: Observer> Desk<C> {
 pub struct Seat<C: Observer> {
     desk: Arc<Desk<C>>,
     stream: u32,
-    /// The calls that are answered, or none of its business.
+    /// The calls that the stream has answered, or that came before it began.
     answered: u64,
 }
 
 impl<C: Observer> Seat<C> {
-    /// A stream begins.
+    /// Adds a stream, which begins.
     pub fn take(desk: &Arc<Desk<C>>, stream: u32) -> Self {
         let mut trays = desk.trays();
         trays.live.insert(stream);
@@ -147,17 +147,17 @@ impl<C: Observer> Drop for Seat<C> {
     }
 }
 
-fn copy<C: Observer>(of: &StreamResult<C>) -> Option<StreamResult<C>> {
+fn copy<C: Observer>(result: &StreamResult<C>) -> Option<StreamResult<C>> {
     Some(StreamResult {
-        identity: of.identity.clone(),
-        ended: of.ended,
-        exit_code: of.exit_code,
-        segments: of.segments,
-        hash: of.hash,
-        folded: of.folded,
-        fault: of.fault.clone(),
-        windows: of.windows.clone(),
-        kernel_time: of.kernel_time,
-        consumer: of.consumer.snapshot()?,
+        identity: result.identity.clone(),
+        ended: result.ended,
+        exit_code: result.exit_code,
+        segments: result.segments,
+        hash: result.hash,
+        folded: result.folded,
+        fault: result.fault.clone(),
+        windows: result.windows.clone(),
+        kernel_time: result.kernel_time,
+        consumer: result.consumer.snapshot()?,
     })
 }

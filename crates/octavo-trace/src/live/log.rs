@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::memory_file;
 
-/// How much of it is kept.
+/// How much text is kept.
 const KEPT_BYTES: usize = 4096;
 
 /// A file in memory that all traced processes append to.

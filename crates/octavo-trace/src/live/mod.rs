@@ -53,17 +53,17 @@ pub struct LiveOptions {
     pub follow_children: bool,
     /// The part of the run that is counted.
     pub limits: Arc<Limits>,
-    /// Which parts of that are traced; all of it without windows. Of our own tool only.
+    /// The windows of that part that are traced; without windows, all of it. For our own tool only.
     pub windows: Option<PeriodicWindows>,
-    /// Callers that are recorded with each block that the program allocates; 0: no blocks are. Of our
-    /// own tool only.
+    /// How many callers are recorded with each block that the program allocates; 0: no blocks are
+    /// recorded. For our own tool only.
     pub allocation_frames: u32,
 }
 
-/// Windows one after another, and how far they lie apart.
+/// Periodic windows, and the gaps between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeriodicWindows {
-    /// By the instructions of each process, which has those of its parent behind it.
+    /// By the instructions of each process, counted on from its parent's.
     Instructions {
         /// The length of a window.
         traced: u64,
@@ -91,10 +91,10 @@ impl PeriodicWindows {
     }
 }
 
-/// Why a run could not be.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// No session.
+    /// The session could not be created.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// Valgrind did not start.
@@ -169,11 +169,11 @@ impl<C: Observer> Live<C> {
         self.shared.interrupted.store(true, Ordering::Relaxed);
     }
 
-    /// Opens or closes the region of interest: what the program had done by now counts, or does
-    /// not, as before the call.
+    /// Opens or closes the region of interest: everything that the program had done before the call
+    /// counts, or not, by the state before the call.
     ///
-    /// While it is closed the program runs without instrumentation: each process from the next time
-    /// slice on after it has closed, and before its next instruction where it waits.
+    /// While the region is closed the program runs without instrumentation: each process from its
+    /// next time slice on, and a waiting one before its next instruction.
     pub fn set_open(&self, open: bool) {
         self.shared.limits.set_open(open);
         if open {
@@ -189,9 +189,9 @@ impl<C: Observer> Live<C> {
         self.shared.signal(self.root, signal);
     }
 
-    /// A snapshot of the counts, while the program goes on; each stream hands in its part
-    /// when it has read what was written. None of an engine without snapshots, and once the run is
-    /// over.
+    /// A snapshot of the counts, while the program goes on; each stream hands in its part when it
+    /// has read everything written so far. `None` for an engine without snapshots, and once the run
+    /// is over.
     pub fn snapshot(&self) -> Option<RunResult<C>> {
         let streams = self.desk.snapshot().filter(|streams| !streams.is_empty())?;
         let reason = ExitReason::Running;
@@ -208,7 +208,7 @@ impl<C: Observer> Live<C> {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The result, once [`Live::wait`] has said that nothing runs.
+    /// The result, once [`Live::wait`] has reported that nothing runs.
     pub fn finish(self) -> Result<RunResult<C>, LiveError> {
         let result = self.watcher.join().map_err(|_| LiveError::Bug)?;
         if result.streams.is_empty() {
@@ -219,8 +219,8 @@ impl<C: Observer> Live<C> {
 }
 
 /// Valgrind's message on one line, without the `==pid==` before each of its lines.
-fn in_a_sentence(said: &str) -> String {
-    let bare = said.lines().map(|line| {
+fn in_a_sentence(message: &str) -> String {
+    let bare = message.lines().map(|line| {
         let rest = line.strip_prefix("==").and_then(|rest| rest.split_once("=="));
         rest.map_or(line, |(_, rest)| rest).trim()
     });

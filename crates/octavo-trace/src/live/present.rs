@@ -4,7 +4,7 @@ use octavo_types::{AddrRange, Event, PageSize, VirtAddr};
 use procfs::ProcResult;
 use procfs::process::{MMapPath, MemoryMap, MemoryPageFlags, PageInfo, Process};
 
-/// Larger mappings are passed over: the kernel says eight bytes of each of their pages.
+/// Larger mappings are not read page by page: the kernel gives eight bytes for each page.
 const MOST_BYTES: u64 = 1 << 40;
 /// Pages that the kernel is asked about at a time.
 const PIECE: usize = 1 << 16;
@@ -13,7 +13,7 @@ const PIECE: usize = 1 << 16;
 pub fn present_pages(pid: u32) -> ProcResult<Vec<Event>> {
     let process = Process::new(pid as i32)?;
     let mut pagemap = process.pagemap()?;
-    // Whether they are known, the first page, and the end.
+    // Ranges of pages: whether they are known, the first page, and the end.
     let mut found: Vec<(bool, u64, u64)> = Vec::new();
     for map in process.smaps()?.into_iter().filter(has_pages) {
         let [first, end] = [map.address.0, map.address.1].map(|at| at >> PageSize::BASE.log2());

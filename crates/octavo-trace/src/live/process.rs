@@ -15,18 +15,18 @@ impl Pid {
     }
 }
 
-/// A hold on a process that no later process with the same identifier can be mistaken for.
+/// A handle of a process, for which no later process with the same identifier can be mistaken.
 pub enum Process {
     /// Through a descriptor of the process.
     Descriptor(OwnedFd),
     /// By its identifier, on kernels without such descriptors (before 5.3).
     Identifier(Pid),
-    /// Gone before a hold was got.
+    /// The process was gone before it could be opened.
     Gone,
 }
 
 impl Process {
-    /// Takes hold of a process.
+    /// Opens a process.
     pub fn open(pid: Pid) -> Self {
         // SAFETY: a plain system call; the descriptor is ours alone.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0 as libc::pid_t, 0) };
@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// Whether it runs no more. A zombie does not run.
+    /// Whether it has ended, as a zombie has.
     pub fn ended(&self) -> bool {
         match self {
             Process::Descriptor(fd) => {

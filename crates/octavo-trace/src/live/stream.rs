@@ -22,7 +22,7 @@ use crate::window_log::WindowLog;
 /// program stays current.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// How long to sleep when there is nothing to read: the longer, the longer there was nothing.
+/// Bounds of the sleep when there is nothing to read; the sleep grows with the time without data.
 const LEAST_NAP: Duration = Duration::from_micros(50);
 const MOST_NAP: Duration = Duration::from_millis(5);
 
@@ -32,7 +32,7 @@ pub struct StreamState {
     references: AtomicU64,
     instructions: AtomicU64,
     resident_bytes: AtomicU64,
-    /// The path of the executable, once the stream has said it.
+    /// The path of the executable, once the stream has named it.
     pub program: OnceLock<String>,
     /// The process has executed another program, which has a stream of its own by now.
     pub superseded: AtomicBool,
@@ -47,7 +47,7 @@ impl StreamState {
         self.resident_bytes.store(progress.resident_bytes, Ordering::Relaxed);
     }
 
-    /// How far the stream is.
+    /// How much of the stream was read.
     pub fn progress(&self) -> StreamProgress {
         StreamProgress {
             references: self.references.load(Ordering::Relaxed),
@@ -114,7 +114,8 @@ pub fn follow_ring<C: Observer>(
     state: Arc<StreamState>,
     seat: &mut Seat<C>,
 ) -> Followed<C> {
-    // Parts by instructions or marks stay as they are in a replay, which has no such memory.
+    // Only where the limits open again: parts by instructions or marks must give the same as in a
+    // replay, which cannot ask the kernel.
     let pid = identity.pid;
     let find_present = Box::new(move || present_pages(pid).unwrap_or_default());
     let inner = Window::new(consumer, limits.clone()).finding_present(find_present);
@@ -124,7 +125,7 @@ pub fn follow_ring<C: Observer>(
     let mut idle_since = Instant::now();
     let mut until_answer = MOST_BATCHES;
     loop {
-        // In this order: what was written before the end is there once the end is seen.
+        // In this order: everything written before the end can be read once the end is seen.
         let ended = process.ended() || state.superseded.load(Ordering::Relaxed);
         let asked = seat.is_called();
         let read = slot.read(ended || asked || idle_since.elapsed() > IDLE, |words| {
@@ -134,7 +135,8 @@ pub fn follow_ring<C: Observer>(
         });
         witness.inner.inner_mut().tick();
         if asked {
-            // By then all is read that was written before the request, however fast more is written.
+            // After this many batches everything written before the request has been read, however
+            // fast more is written.
             until_answer -= 1;
             if read == 0 || until_answer == 0 {
                 until_answer = MOST_BATCHES;
@@ -189,7 +191,7 @@ pub fn follow_ring<C: Observer>(
         kernel_time,
         consumer,
     };
-    Followed { result: finish(&state, result), said: String::new(), seccomp }
+    Followed { result: finish(&state, result), messages: String::new(), seccomp }
 }
 
 /// Names a stream after the program in its first words.
@@ -234,7 +236,7 @@ pub fn follow_lackey<C: Observer>(
     let mut window = Window::new(consumer, limits.clone());
     let mut decoder = Decoder::default();
     let reader = Box::new(std::fs::File::from(pipe));
-    let (mut batch, mut fault, mut said) = (Batch::default(), None, String::new());
+    let (mut batch, mut fault, mut messages) = (Batch::default(), None, String::new());
     match Input::from_reader("Lackey's text", reader, InputOptions::default()) {
         Ok(input) => {
             let mut source = lackey_source(input);
@@ -249,7 +251,7 @@ pub fn follow_lackey<C: Observer>(
                 fault = fault.or(decoded.err().map(|error| error.to_string()));
                 state.publish(window.inner().progress());
             }
-            said = source.reader.messages().collect::<Vec<_>>().join("\n");
+            messages = source.reader.messages().collect::<Vec<_>>().join("\n");
         }
         Err(error) => fault = Some(error.to_string()),
     }
@@ -270,7 +272,7 @@ pub fn follow_lackey<C: Observer>(
         kernel_time: None,
         consumer: window.into_inner(),
     };
-    Followed { result: finish(&state, result), said, seccomp: None }
+    Followed { result: finish(&state, result), messages, seccomp: None }
 }
 
 fn finish<C: Observer>(state: &StreamState, mut result: StreamResult<C>) -> StreamResult<C> {

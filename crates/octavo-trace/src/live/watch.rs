@@ -21,14 +21,15 @@ use crate::stream::{Began, Ended, StreamIdentity};
 use crate::threads;
 use crate::window::Limits;
 
-/// How often slots and processes are looked at: less often the longer the run, up to `INTERVALS.1`. A
-/// stream that waits loses nothing: its ring holds megabytes.
+/// Bounds of the interval at which slots and processes are examined; the interval grows with the
+/// length of the run. A stream that waits loses nothing: its ring holds megabytes.
 const INTERVALS: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(2));
-/// How long the end of a run waits for a forked child to begin its stream, after all streams have ended: on a
-/// busy machine a daemon's first process may end before its child has run at all.
+/// How long the end of a run waits for a forked child to begin its stream, after all streams have
+/// ended: on a busy machine a daemon's first process may end before its child has run at all.
 const CHILD_SECONDS: Duration = Duration::from_secs(10);
-/// Valgrind's message before it ends a program for an instruction that it does not know. Before one that is none
-/// for any processor, such as `ud2`, where compilers have a program give up, it says less.
+/// Valgrind's message before it ends a program for an instruction that it does not know. The
+/// message is shorter for an instruction that is invalid on every processor, such as `ud2`, with
+/// which compilers abort a program.
 const UNKNOWN_INSTRUCTION: &str = "unhandled instruction bytes";
 
 /// State shared by the watcher and the owner of the run.
@@ -116,8 +117,8 @@ impl Shared {
         state
     }
 
-    /// Sends a signal to the program; where its own process has ended, as a daemon's does, to all
-    /// that it has left.
+    /// Sends a signal to the program; if its own process has ended, as a daemon's does, to all its
+    /// processes that are left.
     pub fn signal(&self, root: Pid, signal: i32) {
         if self.root_ended.load(Ordering::Relaxed) {
             self.signal_all(signal);
@@ -154,8 +155,8 @@ enum Source {
     Pipe(Option<OwnedFd>),
 }
 
-/// The program under the tracer. Killed and reaped where the run ends before it, since a process
-/// that is not waited for counts against the user's limit of processes.
+/// The program under the tracer. Killed and reaped if the run ends first, since a zombie counts
+/// against the user's limit of processes.
 struct Traced(Child);
 
 impl Drop for Traced {
@@ -310,7 +311,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             StreamIdentity { stream: 0, parent: None, pid: pid.0, began: Began::Start, program };
         let (consumer, limits) = ((self.observer)(&identity), self.options.limits.clone());
         self.follow(0, move |seat| {
-            // It may wait for the program at any time, so it answers no calls.
+            // The follower may wait for the program at any time, so it answers no calls.
             seat.leave();
             follow_lackey(identity, pipe, consumer, limits, state)
         });
@@ -349,7 +350,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
         }
         let mut finished = self.desk.take_finished();
         finished.sort_by_key(|followed| followed.result.identity.stream);
-        for Followed { result: stream, said, seccomp } in finished {
+        for Followed { result: stream, messages, seccomp } in finished {
             let of_root = stream.identity.pid == root;
             let died = |mode| stream.ended == Ended::Lost && (!of_root || may_kill(mode, status));
             if let Some(mode) = seccomp.filter(|mode| died(*mode)) {
@@ -361,7 +362,7 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
             }
             // Lackey always ends with statistics of its own.
             if status.is_none_or(|status| !status.success()) || stream.fault.is_some() {
-                diagnostics += &said;
+                diagnostics += &messages;
             }
             streams.push(stream);
         }
@@ -397,8 +398,8 @@ impl<C: Observer, F: Fn(&StreamIdentity) -> C + Send + 'static> Watch<C, F> {
     }
 }
 
-/// Whether seccomp may have ended a process so: with the signal of its mode, or the tracer gave up
-/// when a system call failed.
+/// Whether seccomp may have ended a process with this status: by the signal of its mode, or because
+/// the tracer gave up when a system call failed.
 fn may_kill(mode: Seccomp, status: Option<ExitStatus>) -> bool {
     let signal = status.and_then(|status| status.signal());
     match mode {
