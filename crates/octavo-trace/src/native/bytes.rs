@@ -10,7 +10,7 @@ use crate::source::{Input, Progress};
 pub(super) enum Bytes {
     /// A plain file, and its length.
     File(BufReader<File>, u64),
-    /// A pipe, or what is compressed.
+    /// A pipe, or a compressed file.
     Pipe(Input),
 }
 
@@ -47,7 +47,7 @@ impl Bytes {
         }
     }
 
-    /// Passes over so many bytes, all of which must be there.
+    /// Skips `bytes` bytes, all of which must be there.
     pub(super) fn skip(&mut self, bytes: u32) -> io::Result<()> {
         match self {
             Bytes::File(file, length) => {

@@ -1,5 +1,5 @@
-//! The chunks of one stream on their way into the file: compressed and written by a thread of their own
-//! where the stream is long.
+//! The chunks of one stream on their way into the file: compressed and written by a thread of their
+//! own where the stream is long.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -40,12 +40,13 @@ struct Written {
     file: NativeFile,
     stream: u32,
     parts: [Vec<u8>; 2],
-    /// The instructions of them all.
+    /// The instructions of all these chunks.
     instructions: u64,
 }
 
 impl Chunks {
-    /// A writer without chunks yet. As many streams as there are processors have a thread of their own.
+    /// A writer without chunks yet. As many streams as there are processors have a thread of their
+    /// own.
     pub fn new(file: &NativeFile, stream: u32) -> Self {
         Self::with_threads(file, stream, available_parallelism().map_or(1, usize::from))
     }
@@ -61,8 +62,8 @@ impl Chunks {
         Chunks { file: file.clone(), place: Place::Here(Box::new(compressing)), most_with_threads }
     }
 
-    /// Writes a sorted chunk, and clears it. With a thread it is written later, and what goes wrong then is
-    /// an error of a later call.
+    /// Writes a sorted chunk, and clears it. With a thread it is written later, and an error is
+    /// then returned by a later call.
     pub fn write(&mut self, chunk: &mut Sections) -> Result<(), TraceError> {
         if chunk.words() >= CHUNK_WORDS {
             self.start_thread()?;
@@ -108,7 +109,8 @@ impl Chunks {
     }
 }
 
-/// The right of a stream to a thread of its own: each such stream has some 30 MB of chunks in memory.
+/// The right of a stream to a thread of its own: each such stream has some 30 MB of chunks in
+/// memory.
 struct Seat;
 
 /// The number of seats that are taken.
@@ -148,17 +150,18 @@ impl Written {
     }
 }
 
-/// A thread that works on what it is given, one after the other. One may wait for it: who gives another then
-/// waits, too.
+/// A thread that processes items one after the other. One item may wait; the sender of another one
+/// blocks.
 struct Stage<T, S> {
     full: SyncSender<T>,
-    /// The things that it has worked on, to be filled again.
+    /// Processed items, to be filled again.
     done: Receiver<T>,
     thread: JoinHandle<Result<S, TraceError>>,
 }
 
 impl<T: Default + Send + 'static, S: Send + 'static> Stage<T, S> {
-    /// Starts the thread. It ends at the first error, and else when the stage is finished or dropped.
+    /// Starts the thread. It ends at the first error, and else when the stage is finished or
+    /// dropped.
     fn start(
         name: &str,
         mut state: S,
@@ -167,28 +170,29 @@ impl<T: Default + Send + 'static, S: Send + 'static> Stage<T, S> {
         let (full, taken) = mpsc::sync_channel::<T>(1);
         let (give_back, done) = mpsc::channel();
         let thread = threads::start(name, move || {
-            for mut one in taken {
-                work(&mut state, &mut one)?;
+            for mut item in taken {
+                work(&mut state, &mut item)?;
                 // The stage may have been finished meanwhile.
-                let _ = give_back.send(one);
+                let _ = give_back.send(item);
             }
             Ok(state)
         })?;
         Ok(Stage { full, done, thread })
     }
 
-    /// Gives the thread something, and puts something to be filled in its place. Returns whether it was taken.
-    fn send(&self, one: &mut T) -> bool {
+    /// Sends an item to the thread, and puts an empty one in its place. Returns whether the thread
+    /// took the item.
+    fn send(&self, item: &mut T) -> bool {
         let empty = self.done.try_recv().unwrap_or_default();
-        self.full.send(std::mem::replace(one, empty)).is_ok()
+        self.full.send(std::mem::replace(item, empty)).is_ok()
     }
 
-    /// The error that has ended the thread: it takes nothing more.
+    /// The error that has ended the thread, which takes no more items.
     fn error(self) -> TraceError {
         self.finish().err().expect("a thread ends early by an error alone")
     }
 
-    /// Waits until all is done.
+    /// Waits until all items are processed.
     fn finish(self) -> Result<S, TraceError> {
         drop(self.full);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -210,7 +214,7 @@ mod tests {
     use crate::splitmix::splitmix;
     use crate::stream::{Began, StreamEnd, StreamIdentity};
 
-    /// A definition, and so many executions with addresses that compress badly.
+    /// A definition, and `executions` executions with addresses that compress badly.
     fn words(executions: usize) -> Vec<u64> {
         let item = |kind, addr| {
             let addr = VirtAddr::new(addr);
@@ -230,7 +234,8 @@ mod tests {
         StreamIdentity { stream: 0, parent: None, pid: 1, began, program }
     }
 
-    /// Writes so many executions as one stream, some at a time, with threads where there may be any.
+    /// Writes `executions` executions as one stream, some at a time, with threads if `most` allows
+    /// any.
     fn write(executions: usize, disk: usize, most: usize) -> Result<Vec<u8>, TraceError> {
         let words = words(executions);
         let memory = Memory::with_room(disk);

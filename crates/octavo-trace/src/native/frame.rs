@@ -1,4 +1,4 @@
-//! Frames: what a native trace file is made of. docs/trace-format.md describes them.
+//! Frames, the parts of a native trace file. docs/trace-format.md describes them.
 //!
 //! Every frame is a header and a body of two parts, each part with a checksum of its own: of a
 //! chunk, the records can be read and checked without its executions.
@@ -7,8 +7,8 @@ use twox_hash::XxHash3_64;
 
 /// The first bytes of a native trace: text transfers and cut files spoil them.
 pub const MAGIC: [u8; 8] = *b"OCTAVO\r\n";
-/// The version of the format that is written. Every version since 1 is read: 2 has no late values, 1 no address groups
-/// of several items either.
+/// The version of the format that is written. Every version since 1 is read: 2 has no late values,
+/// 1 no address groups of several items either.
 pub const VERSION: u32 = 3;
 /// The magic and the version, and four bytes that are zero.
 pub const FILE_HEADER_BYTES: usize = 16;
@@ -30,7 +30,7 @@ pub enum FrameKind {
     Chunk,
     /// A stream ends: JSON.
     Ended,
-    /// Where the frames before lie.
+    /// The positions of the frames before it.
     Index,
 }
 
@@ -59,7 +59,7 @@ impl FrameKind {
 pub struct FrameHeader {
     /// Its kind.
     pub kind: FrameKind,
-    /// The stream, of those that have one.
+    /// The stream, for frames that belong to one.
     pub stream: u32,
     /// The length of each part of the body.
     pub part_bytes: [u32; 2],
@@ -138,7 +138,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// Reads one.
+    /// Reads a header.
     pub fn from_bytes(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<Self, FrameError> {
         let word =
             |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));

@@ -1,4 +1,5 @@
-//! The index of a native trace: the positions of its frames, so that a reader can find an instruction.
+//! The index of a native trace: the positions of its frames, so that a reader can find an
+//! instruction.
 
 use super::frame::FrameKind;
 
@@ -53,7 +54,7 @@ impl Index {
         bytes
     }
 
-    /// Reads the body of an index frame; none if it is not an index.
+    /// Reads the body of an index frame; `None` if it is not an index.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if !bytes.len().is_multiple_of(ENTRY_BYTES) {
             return None;
@@ -83,7 +84,7 @@ impl Index {
         bytes
     }
 
-    /// Where the index frame begins, by the last bytes of a file; none if they are not a trailer.
+    /// Where the index frame begins, by the last bytes of a file; `None` if they are not a trailer.
     pub fn position_from_trailer(bytes: [u8; TRAILER_BYTES]) -> Option<u64> {
         let (position, magic) = bytes.split_first_chunk::<8>().expect("it is longer");
         (magic == TRAILER_MAGIC).then(|| u64::from_le_bytes(*position))

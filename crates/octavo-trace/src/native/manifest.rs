@@ -73,7 +73,7 @@ impl Manifest {
         }
     }
 
-    /// As it stands in the file.
+    /// The bytes in the file.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("it is plain data")
     }
@@ -89,7 +89,7 @@ pub struct StreamBegan {
 }
 
 impl StreamBegan {
-    /// Of a stream.
+    /// The JSON for a stream.
     pub fn new(identity: &StreamIdentity) -> Self {
         StreamBegan {
             parent: identity.parent,
@@ -99,7 +99,7 @@ impl StreamBegan {
         }
     }
 
-    /// As it stands in the file.
+    /// The bytes in the file.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("it is plain data")
     }
@@ -133,13 +133,13 @@ pub struct StreamEnded {
     instructions: u64,
     references: u64,
     words_xxh3_128: String,
-    /// Of system calls, where it is known.
+    /// Processor time of system calls in the kernel, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kernel_nanoseconds: Option<u64>,
 }
 
 impl StreamEnded {
-    /// Of a stream.
+    /// The JSON for a stream.
     pub fn new(end: &StreamEnd, totals: &StreamTotals, hash: u128) -> Self {
         StreamEnded {
             ended: end.ended.name().to_owned(),
@@ -151,7 +151,7 @@ impl StreamEnded {
         }
     }
 
-    /// As it stands in the file.
+    /// The bytes in the file.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("it is plain data")
     }

@@ -1,5 +1,5 @@
 //! The native trace format: ring words in chunks, each predicted, compressed and checked on its
-//! own. docs/trace-format.md describes it for those who write another reader.
+//! own. docs/trace-format.md describes it for authors of other readers.
 
 mod bytes;
 mod chunks;

@@ -27,7 +27,7 @@ pub struct Overview {
     pub bytes: u64,
     /// How much of it is whole frames.
     pub whole_bytes: u64,
-    /// The index stands at its end: its writer finished it.
+    /// The file ends with an index: its writer finished it.
     pub is_whole: bool,
     /// Each stream.
     pub streams: Vec<StreamOverview>,
@@ -40,8 +40,8 @@ impl Overview {
     pub fn read(path: &Path) -> Result<Self, TraceError> {
         let Frames { mut file, bytes, whole_bytes, is_whole, index, .. } = Frames::read(path)?;
         let mut overview = Overview { bytes, whole_bytes, is_whole, ..Overview::default() };
-        let said = index.entries.iter().rfind(|entry| entry.kind == FrameKind::Manifest);
-        overview.manifest = said.and_then(|entry| read_manifest(&mut file, entry.position));
+        let last = index.entries.iter().rfind(|entry| entry.kind == FrameKind::Manifest);
+        overview.manifest = last.and_then(|entry| read_manifest(&mut file, entry.position));
         for entry in index.entries.iter().filter(|entry| entry.kind == FrameKind::Chunk) {
             let known = overview.streams.iter().position(|stream| stream.stream == entry.stream);
             let at = known.unwrap_or_else(|| {
@@ -98,7 +98,7 @@ fn read_index(file: &mut File, bytes: u64) -> Option<(Index, u64)> {
     let mut header = [0; FRAME_HEADER_BYTES];
     file.read_exact(&mut header).ok()?;
     let header = FrameHeader::from_bytes(&header).ok()?;
-    // Of two traces one behind the other, the first would do for both.
+    // In a file of two concatenated traces, the last trailer may lead to the index of the first.
     let end = position.checked_add(header.frame_bytes())?.checked_add(TRAILER_BYTES as u64)?;
     if header.kind != FrameKind::Index || end != bytes {
         return None;

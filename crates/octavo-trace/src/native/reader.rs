@@ -29,19 +29,19 @@ pub struct NativeSource {
     frame: u64,
     manifest: Option<Manifest>,
     streams: BTreeMap<u32, Stream>,
-    /// One for all streams, since each chunk is decoded on its own: what it holds is bounded then.
+    /// One for all streams, since each chunk is decoded on its own: so its memory is bounded.
     decoder: ChunkDecoder,
     /// The stream whose chunk is being decoded.
     current: Option<u32>,
     parts: [Vec<u8>; 2],
-    /// Chunks that end at or before this instruction of their stream give their records only.
+    /// Only the records are read of chunks that end at or before this instruction of their stream.
     skip_until: u64,
     skipped: u64,
     place: Place,
     done: bool,
-    /// The frames that are read, if those are not all: of one stream.
+    /// The frames to read, if not all: those of one stream.
     only: Option<std::vec::IntoIter<FramePlace>>,
-    /// How many bytes of these there are, and how many were read.
+    /// The bytes of these frames: in total, and read so far.
     bytes_of_stream: Progress,
 }
 
@@ -104,20 +104,20 @@ impl NativeSource {
         self.manifest.as_ref().expect("the first frame was one")
     }
 
-    /// From here on, chunks that end at or before this instruction of their stream give only their
-    /// records: definitions and events.
+    /// From here on, only the records (definitions and events) are read of chunks that end at or
+    /// before this instruction of their stream.
     pub fn skip_until(&mut self, instruction: u64) {
         self.skip_until = instruction;
     }
 
-    /// Reads these frames, and no others: they have so many bytes.
+    /// Reads only `frames`, which have `bytes` bytes together.
     pub(super) fn only(mut self, frames: Vec<FramePlace>, bytes: u64) -> Self {
         self.only = Some(frames.into_iter());
         self.bytes_of_stream = Progress { done: 0, total: Some(bytes) };
         self
     }
 
-    /// Why a frame cannot be read, whatever comes before it; `None` where it is whole.
+    /// Why a frame cannot be read, whatever comes before it; `None` if it is intact.
     pub(super) fn fault_of(&mut self, frame: FramePlace) -> Option<TraceError> {
         (self.frame, self.position) = (frame.number, frame.position);
         self.place = Place::Chunk { number: self.frame, byte: self.position };
@@ -137,7 +137,7 @@ impl NativeSource {
         FrameHeader::from_bytes(&header).map_err(|error| self.wrong(error))
     }
 
-    /// Goes on with the next frame of those that are read.
+    /// Goes on to the next of the selected frames, if not all are read.
     fn next_frame(&mut self) -> Result<(), TraceError> {
         let Some(frames) = &mut self.only else { return Ok(()) };
         let Some(FramePlace { number, position }) = frames.next() else {
@@ -173,7 +173,7 @@ impl NativeSource {
         Ok(())
     }
 
-    /// Reads the next frame; returns its step, if it makes one. At the index the trace is done.
+    /// Reads the next frame; returns its step, if it is one. At the index the trace is done.
     fn read_frame(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError> {
         self.place = Place::Chunk { number: self.frame, byte: self.position };
         let header = self.read_header()?;
@@ -302,7 +302,7 @@ impl NativeSource {
         Ok(Step::Ended(header.stream, end))
     }
 
-    /// The index is for those who seek; here it only has to be whole.
+    /// The index serves readers that seek; here it only has to be intact.
     fn read_end(&mut self, header: &FrameHeader) -> Result<(), TraceError> {
         let mut index = Vec::new();
         self.read_part(header, 0, &mut index)?;
@@ -424,8 +424,9 @@ impl Source for NativeSource {
         path.map(streams_of_file).transpose()
     }
 
-    /// Of several streams it is not known beforehand which executes them, unless all are left out;
-    /// of a pipe it is not known how many it has.
+    /// Skips instructions only if all are left out, or if the trace is a file with one stream. With
+    /// several streams it is not known beforehand which one executes them, and of a pipe it is not
+    /// known how many streams it has.
     fn skip_instructions(&mut self, instructions: u64) {
         let path = || self.path.as_deref().filter(|_| self.bytes.is_file());
         let overview = || path().and_then(|path| Overview::read(path).ok());
@@ -464,9 +465,9 @@ fn streams_of_file(path: &Path) -> Result<Streams, TraceError> {
             }
             FrameKind::Index => continue,
         }
-        let of = found.entry(entry.stream).or_default();
-        of.frames.push(frame);
-        of.bytes += end.saturating_sub(entry.position);
+        let stream = found.entry(entry.stream).or_default();
+        stream.frames.push(frame);
+        stream.bytes += end.saturating_sub(entry.position);
     }
     let mut streams = Vec::new();
     let mut beginnings = open_frames(path, beginning_frames, 0)?;

@@ -17,9 +17,9 @@ use crate::words_hash::WordsHash;
 /// About how many words a chunk holds. More compress better; fewer are lost when the writer is
 /// killed, and fewer are decoded without need when a reader looks for an instruction.
 pub const CHUNK_WORDS: usize = 1 << 20;
-/// A chunk is written after so long at the latest, when words come.
+/// The longest time between two chunks, as long as words come.
 const CHUNK_TIME: Duration = Duration::from_secs(5);
-/// How many words are sorted at once where they come one by one.
+/// How many words are gathered before they are sorted, if they come one by one.
 const WAITING_WORDS: usize = 1 << 12;
 
 /// A native trace that is being written, shared by the streams that write to it.
@@ -34,7 +34,7 @@ struct Shared {
     position: u64,
     index: Index,
     written: Written,
-    /// The first thing that went wrong: nothing is written after it.
+    /// The first error: nothing is written after it.
     failed: Option<TraceError>,
 }
 
@@ -85,7 +85,8 @@ impl NativeFile {
         self.lock().failed.clone()
     }
 
-    /// A stream of it cannot be written: an error of the whole trace, unless there is one already.
+    /// Notes that a stream cannot be written, as the error of the whole trace unless there is one
+    /// already.
     pub(crate) fn fail(&self, error: TraceError) {
         self.lock().failed.get_or_insert(error);
     }
@@ -95,7 +96,7 @@ impl NativeFile {
         self.lock().position
     }
 
-    /// Writes the index: the trace is whole.
+    /// Writes the index, which completes the trace.
     pub fn finish(&self) -> Result<Written, TraceError> {
         let (body, position) = {
             let shared = self.lock();
@@ -172,7 +173,7 @@ pub struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// The stream's program turns out to be another than was asked for.
+    /// Corrects the name of the stream's program, which may differ from the requested one.
     pub fn name_program(&mut self, program: &str) {
         if !self.began && !program.is_empty() {
             program.clone_into(&mut self.identity.program);
@@ -186,8 +187,8 @@ impl StreamWriter {
         if self.waiting.len() < WAITING_WORDS { Ok(()) } else { self.sort_waiting() }
     }
 
-    /// Takes executions from the beginning of words, which need not be whole items; returns how many words
-    /// they have.
+    /// Takes executions from the beginning of words, which need not be whole items; returns how
+    /// many words they have.
     pub fn put_executions(&mut self, words: &[u64]) -> Result<usize, TraceError> {
         self.sort_waiting()?;
         let mut taken = 0;
@@ -226,7 +227,7 @@ impl StreamWriter {
         Ok(())
     }
 
-    /// Writes the chunk if it has all the words that it may have; whether it had.
+    /// Writes the chunk if it is full; returns whether it was.
     fn write_if_full(&mut self) -> Result<bool, TraceError> {
         let is_full = self.chunk.words() >= CHUNK_WORDS;
         if is_full {
@@ -251,14 +252,14 @@ impl StreamWriter {
         if self.flushed_at.elapsed() < CHUNK_TIME { Ok(()) } else { self.flush() }
     }
 
-    /// Writes what there is as a chunk. From the first full one on, chunks are written some time later, in
-    /// order; what goes wrong then is an error of a later call.
+    /// Writes the words so far as a chunk. From the first full chunk on, chunks are written some
+    /// time later, in order; an error is then returned by a later call.
     pub fn flush(&mut self) -> Result<(), TraceError> {
         self.sort_waiting()?;
         self.write_chunk()
     }
 
-    /// The stream is over. Returns its totals.
+    /// Ends the stream. Returns its totals.
     pub fn end(mut self, end: &StreamEnd) -> Result<StreamTotals, TraceError> {
         self.flush()?;
         self.chunks.finish()?;

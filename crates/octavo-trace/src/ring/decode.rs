@@ -16,11 +16,11 @@ use crate::words_hash::WordsHash;
 /// The memory of a segment beside its items, in items.
 const SEGMENT_ITEMS: usize = 4;
 
-/// A reader of a decoded stream, with the words of which it was decoded: for one that keeps or passes on
-/// words, or goes by the numbers of segments. Others are a [`StreamConsumer`].
+/// A consumer of a decoded stream that also gets the encoded words: for consumers that keep or pass
+/// on words, or that need the numbers of segments. Others implement [`StreamConsumer`].
 pub trait WordConsumer {
-    /// The addresses that it takes: all others are folded for it. With none it gets what is
-    /// written, whatever that is.
+    /// The width of the addresses that it takes: addresses that are not canonical in this width are
+    /// folded for it. With `None` it gets all addresses as written.
     fn width(&self) -> Option<AddressWidth> {
         Some(AddressWidth::LA57)
     }
@@ -28,8 +28,9 @@ pub trait WordConsumer {
     /// One execution of `segment`: its number, and the addresses of its address groups.
     fn execution(&mut self, segment: &Segment, words: &[u64]);
 
-    /// Takes executions from the beginning of `words`, as many as it can take faster than one by one, and
-    /// returns how many words they have. The next one comes as an execution.
+    /// Takes executions from the beginning of `words`, as many as it can take faster than one by
+    /// one, and returns how many words they have. The next execution is passed to
+    /// [`Self::execution`].
     #[inline(always)]
     fn executions(&mut self, segments: &Segments, words: &[u64]) -> usize {
         let _ = (segments, words);
@@ -42,8 +43,8 @@ pub trait WordConsumer {
         self.execution(segment, words);
     }
 
-    /// A record, with its event if it is one. The description of the process, and
-    /// definitions, come here too.
+    /// A record, with its event if it encodes one. The description of the process and definitions
+    /// come here, too.
     fn record(&mut self, words: &[u64], event: Option<&Event>);
 
     /// The process has described itself.
@@ -51,8 +52,8 @@ pub trait WordConsumer {
         let _ = start;
     }
 
-    /// The next execution is the first, or the first after others that were left out: memory may have been
-    /// touched meanwhile. Never called where nothing is left out.
+    /// The next execution is the first, or the first after others that were left out: memory may
+    /// have been touched meanwhile. Never called where nothing is left out.
     fn resumed(&mut self) {}
 }
 
@@ -116,14 +117,14 @@ impl<C: StreamConsumer> WordConsumer for C {
 pub struct Segments {
     all: Vec<Segment>,
     outlines: Vec<Option<Outline>>,
-    /// How many addresses come with an execution. Apart, as where the next execution is has to be known
-    /// before anything else can be done: these numbers stay in the nearest cache.
+    /// How many addresses come with an execution. A vector of its own, which stays in the nearest
+    /// cache: the position of the next execution depends on these numbers.
     addresses: Vec<u32>,
 }
 
 impl Segments {
-    /// The outline of the segment that is executed where an item begins with this word: `None` for a record, and for a
-    /// segment that has no outline or is not defined.
+    /// The outline of the segment that is executed by an item whose first word is `word`: `None`
+    /// for a record, and for a segment that has no outline or is not defined.
     #[inline(always)]
     pub fn outline(&self, word: u64) -> Option<&Outline> {
         // The number of a record is greater than that of any segment.
@@ -135,7 +136,7 @@ impl Segments {
         &self.all[number as usize]
     }
 
-    /// Puts a segment in the place of the known one of its number, which is returned, or behind all.
+    /// Replaces the segment of this number, which is returned, or appends a new one.
     fn define(&mut self, number: usize, segment: Segment) -> Option<Segment> {
         let (outline, addresses) = (Outline::of(&segment), segment.address_groups() as u32);
         if let Some(known) = self.all.get_mut(number) {
@@ -150,8 +151,8 @@ impl Segments {
     }
 }
 
-/// The memory that the decoders of one trace have for segments, all together: a trace may have
-/// many streams.
+/// The memory that the decoders of one trace have together for segments: a trace may have many
+/// streams.
 #[derive(Clone, Debug, Default)]
 pub struct SegmentRoom(Arc<AtomicUsize>);
 
@@ -162,7 +163,7 @@ pub struct FoldedReferences {
     pub count: u64,
     /// The address of the first one as written.
     pub first: Option<VirtAddr>,
-    /// The bits of an address that its consumer takes.
+    /// The width in bits of the addresses that the consumer takes.
     pub bits: u8,
 }
 
@@ -174,11 +175,11 @@ impl FoldedReferences {
     }
 }
 
-/// Decodes one stream: holds its segments, and hashes what passes.
+/// Decodes one stream: holds its segments, and hashes its words.
 #[derive(Default)]
 pub struct Decoder {
     segments: Segments,
-    /// How many items these have together.
+    /// How many items the segments have together.
     items: usize,
     room: SegmentRoom,
     start: Option<Start>,
@@ -256,8 +257,8 @@ impl Decoder {
         }
     }
 
-    /// Executes segments up to the next record, or up to the first one behind the `held` words of which no
-    /// address has to be folded. Returns the words from there on.
+    /// Executes segments up to the next record, or to the end of the first execution behind the
+    /// first `held` words, in which no address has to be folded. Returns the words from there on.
     #[inline(always)]
     fn execute<'w, C: WordConsumer>(
         &mut self,
@@ -267,8 +268,8 @@ impl Decoder {
         consumer: &mut C,
     ) -> Result<&'w [u64], DecodeError> {
         let mut rest = words;
-        while let Some(of_held) = (rest.len() + held).checked_sub(words.len()) {
-            rest = &rest[consumer.executions(&self.segments, &rest[..of_held])..];
+        while let Some(held_rest) = (rest.len() + held).checked_sub(words.len()) {
+            rest = &rest[consumer.executions(&self.segments, &rest[..held_rest])..];
             let Some(header) = rest.first().filter(|header| *header & format::RECORD == 0) else {
                 break;
             };
@@ -292,8 +293,8 @@ impl Decoder {
         Ok(rest)
     }
 
-    /// Whether any data address of an execution has to be folded: `folded` are its words then, with
-    /// all of them folded.
+    /// Whether any data address of an execution has to be folded: if so, `folded` becomes the
+    /// execution's words with folded addresses.
     #[inline(never)]
     fn fold(&mut self, execution: &[u64], width: AddressWidth, folded: &mut Vec<u64>) -> bool {
         if let Some((count, addr)) = self.folded_fetches.get(&execution[0]) {

@@ -26,15 +26,15 @@ impl WordWriter {
         &mut self.words
     }
 
-    /// One execution of a defined segment, with an address for each of its address groups.
+    /// Writes one execution of a defined segment, with an address for each of its address groups.
     #[inline]
-    pub fn execute(&mut self, number: u32, of_groups: &[u64]) {
+    pub fn execute(&mut self, number: u32, addresses: &[u64]) {
         self.words.push(u64::from(number));
-        self.words.extend_from_slice(of_groups);
+        self.words.extend_from_slice(addresses);
     }
 
-    /// Defines a segment: numbers are given in order from 0, and one given before is replaced.
-    /// A segment without dependences gets empty ones.
+    /// Defines a segment: new numbers are given in order from 0, and a known one is redefined. A
+    /// segment without dependences gets empty ones.
     pub fn define(&mut self, number: u32, segment: &Segment) {
         let places = segment.groups().flat_map(|items| {
             let leads = std::iter::once(true).chain(std::iter::repeat(false));
@@ -44,7 +44,7 @@ impl WordWriter {
         self.define_items(number, segment.items(), segment.dependences(), &places);
     }
 
-    /// Defines a segment of what [`Segment::with_places`] would take.
+    /// Defines a segment from the arguments of [`Segment::with_places`].
     pub(crate) fn define_items(
         &mut self,
         number: u32,
@@ -66,12 +66,12 @@ impl WordWriter {
                 }
             }
             for index in 0..instructions {
-                let of = dependences.get(index).copied().unwrap_or_default();
-                let late = [of.late_producers, of.late_reads];
+                let entry = dependences.get(index).copied().unwrap_or_default();
+                let late = [entry.late_producers, entry.late_reads];
                 if late == [0, 0] {
-                    words.extend([of.producers, of.reads, of.writes]);
+                    words.extend([entry.producers, entry.reads, entry.writes]);
                 } else {
-                    words.extend([of.producers, of.reads | format::HAS_LATE, of.writes]);
+                    words.extend([entry.producers, entry.reads | format::HAS_LATE, entry.writes]);
                     words.extend(late);
                 }
             }
@@ -83,7 +83,8 @@ impl WordWriter {
     }
 
     fn window(&mut self, kind: u8, at: WindowPlace) {
-        let words = [at.instructions, at.milliseconds].map(|of| of.unwrap_or(format::UNKNOWN));
+        let words =
+            [at.instructions, at.milliseconds].map(|number| number.unwrap_or(format::UNKNOWN));
         self.record(kind, |payload| payload.extend(words));
     }
 
@@ -95,7 +96,7 @@ impl WordWriter {
         self.words[header] = format::RECORD | u64::from(kind) << 48 | count as u64;
     }
 
-    /// Something other than an instruction.
+    /// Writes an event.
     pub fn event(&mut self, event: &Event) {
         use Event::{
             Advise, Allocate, AllocationStack, Exec, Exit, Fork, Map, Mark, Present, Protect,

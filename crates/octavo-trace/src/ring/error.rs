@@ -32,10 +32,10 @@ pub enum DecodeError {
         /// The error of the definition.
         source: SegmentError,
     },
-    /// Addresses would be moved from or to where no processor has any.
+    /// Addresses would be moved from or to a range that no processor's address space has.
     #[error("addresses from {0} on are moved by {1:#x} bytes, out of the address space")]
     Relocation(VirtAddr, u64),
-    /// More definitions than memory is given for.
+    /// The definitions exceed the memory for segments.
     #[error("the segments have more than {MAX_ITEMS} items together")]
     TooManyItems,
     /// A record is too short or its kind unknown.

@@ -47,7 +47,7 @@ fn item(kind: ItemKind, addr: u64) -> Item {
     Item { kind, guarded: false, atomic: false, size_bytes: 8, addr: VirtAddr::new(addr) }
 }
 
-/// One fetch and one load and store, executed with each of these addresses.
+/// One fetch and one modify, executed with each address of `data`.
 fn executions(fetch: u64, data: &[u64]) -> Encoder {
     let items = vec![item(ItemKind::Fetch, fetch), item(ItemKind::Modify, 0)];
     let segment = Segment::new(items, Vec::new()).unwrap();
@@ -72,7 +72,7 @@ fn fetches_of_a_segment_are_folded_and_counted_at_each_execution() {
     let mut log = Log { width: LA57, fetches: Vec::new(), data: Vec::new(), ranges: Vec::new() };
     let encoder = executions(u64::MAX, &[0x2000]);
     decoder.decode(encoder.words(), &mut log).unwrap();
-    // Words without any strange address in them.
+    // Words without an address that has to be folded.
     decoder.decode(&[0, 0x3000, 0, 0x4000], &mut log).unwrap();
     assert_eq!(log.fetches, [u64::MAX - 7; 3]);
     assert_eq!(decoder.folded().count, 3);
@@ -126,7 +126,7 @@ fn an_address_group_is_folded_as_a_whole() {
 }
 
 #[test]
-fn a_skipped_guarded_item_is_no_strange_address() {
+fn a_skipped_guarded_item_is_not_folded() {
     let guarded = Item { guarded: true, ..item(ItemKind::Load, 0) };
     let mut encoder = Encoder::default();
     let segment = Segment::new(vec![guarded, guarded], Vec::new()).unwrap();
@@ -147,7 +147,7 @@ fn ranges_of_events_are_cut_to_one_half() {
     assert_eq!(log.ranges, expected.map(|(at, bytes)| AddrRange::new(VirtAddr::new(at), bytes)));
 }
 
-/// A description of a process that moves its first range by so many bytes.
+/// A description of a process that moves its first range by `delta` bytes.
 fn start(from: u64, to: u64, delta: u64) -> Vec<u64> {
     let payload = [from, to, delta, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let header =

@@ -152,7 +152,7 @@ pub mod kind {
     pub const ALLOCATION_STACK: u8 = 19;
     pub const ALLOCATE: u8 = 20;
     pub const RELEASE: u8 = 21;
-    /// In trace files, and behind what the reader of a ring has read; no tracer of ours writes it.
+    /// In trace files, and added by the reader of a ring; no tracer of ours writes it.
     pub const PRESENT: u8 = 22;
 }
 

@@ -16,7 +16,7 @@ pub struct Start {
     pub program: String,
     /// From traced addresses to those that Linux would have given.
     pub relocation: Relocation,
-    /// The most that the main stack may grow to, as traced.
+    /// The range that the main stack may grow to, in traced addresses.
     pub stack: Option<AddrRange>,
 }
 
@@ -44,7 +44,7 @@ impl<'w> Payload<'w> {
         Ok(*first)
     }
 
-    /// The address of a reference of so many bytes.
+    /// The address of a reference of `size_bytes` bytes.
     fn addr(&mut self, size_bytes: u16) -> Result<VirtAddr, DecodeError> {
         let addr = VirtAddr::new(self.word()?);
         Ok(self.width.map_or(addr, |width| width.fold(addr, size_bytes)))

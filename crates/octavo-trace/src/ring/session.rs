@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::format::{self, session};
 use crate::{memory_file, resource_limits};
 
-/// The memory shared with the tracer could not be had.
+/// The memory shared with the tracer could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make the {gib:.1} GiB of memory shared with the tracer (it is used only as far as \
          needed; a live run needs 5 GiB of address space in all): {source}{}",
@@ -42,7 +42,7 @@ unsafe impl Sync for Session {}
 const PROCESSES_BYTE: libc::off_t = 1 + format::SLOTS as libc::off_t;
 
 impl Session {
-    /// Makes the shared file, in memory and of a fixed size.
+    /// Creates the shared file, in memory and of a fixed size.
     pub fn create() -> Result<Arc<Self>, SessionError> {
         let file = memory_file::create(c"octavo-ring")?;
         file.set_len(format::FILE_BYTES as u64)?;
@@ -72,8 +72,8 @@ impl Session {
         Ok(Arc::new(made))
     }
 
-    /// The descriptor that the program is started with. It is an open file of its own, which all traced
-    /// processes share and whose lock lasts as long as one of them has it.
+    /// The descriptor that the program is started with. It is an open file of its own, which all
+    /// traced processes share and whose lock lasts as long as one of them has it.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         let descriptor = memory_file::open_for_child(&self.file, 0)?;
         let mut lock = flock(libc::F_WRLCK, PROCESSES_BYTE);
@@ -82,16 +82,18 @@ impl Session {
         Ok(descriptor)
     }
 
-    /// Whether a process has the program's descriptor, a child that has not begun its stream among them.
+    /// Whether a process has the program's descriptor, a child that has not begun its stream among
+    /// them.
     pub fn has_processes(&self) -> bool {
         let mut lock = flock(libc::F_WRLCK, PROCESSES_BYTE);
         // SAFETY: a plain system call that fills in `lock`.
-        let asked = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
-        asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+        let result = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
+        result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
     }
 
     /// Locks the file's first byte for as long as we read: a traced process that waits for room in
-    /// its ring asks for it. The lock is the open file's, so that no other thread can lose it.
+    /// its ring tests this lock. The lock belongs to the open file, so that no other thread can
+    /// lose it.
     fn hold(&self) {
         let mut lock = flock(libc::F_WRLCK, 0);
         // SAFETY: a plain system call on our own file; failure leaves the lock free, and a process
@@ -99,13 +101,13 @@ impl Session {
         unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &mut lock) };
     }
 
-    /// The process that holds a slot, by the identifier that it has for us: inside a PID namespace
-    /// it knows itself by another. None once its image is gone.
+    /// The process that holds a slot, by its identifier in our PID namespace, which may differ from
+    /// the one in its own. `None` once its image is gone.
     pub(super) fn holder(&self, slot: usize) -> Option<u32> {
         let mut lock = flock(libc::F_WRLCK, 1 + slot as libc::off_t);
         // SAFETY: a plain system call that fills in `lock`.
-        let asked = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_GETLK, &mut lock) };
-        let held = asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short;
+        let result = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_GETLK, &mut lock) };
+        let held = result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short;
         held.then_some(lock.l_pid).and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 1)
     }
 
@@ -114,20 +116,21 @@ impl Session {
         self.word(session::UNTRACED).load(Ordering::Relaxed)
     }
 
-    /// Windows by instructions, for all processes from their next look on: so many are traced, so
-    /// many are not, and so on. Called before the program starts.
+    /// Sets the windows by instructions of all processes: `traced` instructions are traced, the
+    /// next `gap` are not, and so on. Called before the program starts.
     pub fn set_windows(&self, traced: u64, gap: u64) {
         self.wide(session::WINDOW_INSTRUCTIONS).store(traced, Ordering::Relaxed);
         self.wide(session::GAP_INSTRUCTIONS).store(gap, Ordering::Relaxed);
     }
 
-    /// Whether nothing is to be traced for now, besides what windows leave out. Each process follows
-    /// when the core next enters its translations: before it executes anything where it waits.
+    /// Sets whether tracing is paused, in addition to the gaps of windows. Each process follows
+    /// when Valgrind's core next enters its translations: a waiting one, before it executes
+    /// anything.
     pub fn set_paused(&self, paused: bool) {
         self.word(session::PAUSED).store(u32::from(paused), Ordering::SeqCst);
     }
 
-    /// The time that windows are recorded with.
+    /// Sets the time that is recorded with windows.
     pub fn set_elapsed(&self, elapsed: Duration) {
         let milliseconds = elapsed.as_millis() as u64;
         self.wide(session::ELAPSED_MILLISECONDS).store(milliseconds, Ordering::Relaxed);
@@ -139,10 +142,10 @@ impl Session {
             .filter(|&slot| self.state(slot).load(Ordering::Acquire) == format::SLOT_OPEN)
     }
 
-    /// Gives the slot's memory back and frees the slot for another process.
+    /// Returns the slot's memory to the system, and frees the slot for another process.
     pub(super) fn release(&self, slot: usize) {
         let offset = format::PAGE_BYTES + slot * format::SLOT_BYTES;
-        // SAFETY: plain system call on our own file; failure only keeps the pages allotted.
+        // SAFETY: plain system call on our own file; failure only keeps the pages allocated.
         unsafe {
             libc::fallocate(
                 self.file.as_raw_fd(),

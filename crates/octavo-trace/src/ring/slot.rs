@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::format::{self, slot};
 use super::session::Session;
 
-/// Upper bound on the calls of [`Slot::read`] that drain all that a process had written when the
-/// first of them began.
+/// Upper bound on the calls of [`Slot::read`] that read everything a process had written before the
+/// first of them.
 pub const MOST_BATCHES: u32 = format::CHUNKS as u32 + 1;
 
 /// How a process has confined the system calls of its own image, and so the tracer's.
@@ -16,7 +16,7 @@ pub const MOST_BATCHES: u32 = format::CHUNKS as u32 + 1;
 pub enum Seccomp {
     /// `read`, `write`, `exit` and `sigreturn` only; any other kills with SIGKILL.
     Strict,
-    /// By a filter; what it forbids may kill with SIGSYS.
+    /// By a filter; a forbidden call may kill with SIGSYS.
     Filter,
 }
 
@@ -24,7 +24,7 @@ pub enum Seccomp {
 pub struct Slot {
     session: Arc<Session>,
     number: usize,
-    /// The chunk being read, counted from the stream's beginning, and how far.
+    /// The chunk being read, counted from the stream's beginning, and the next word in it.
     chunk: u64,
     word: usize,
     /// Words copied from a draft, which may be overwritten at any time.
@@ -37,12 +37,13 @@ impl Slot {
         Slot { session, number, chunk: 0, word: 0, draft: Vec::new() }
     }
 
-    /// The process whose image writes here, as we know it; none once that image is gone.
+    /// The process whose image writes here, by its identifier in our PID namespace; `None` once
+    /// that image is gone.
     pub fn holder(&self) -> Option<u32> {
         self.session.holder(self.number)
     }
 
-    /// The traced process, as it knows itself.
+    /// The traced process, by its identifier in its own PID namespace.
     pub fn pid(&self) -> u32 {
         self.u32(slot::PID).load(Ordering::Relaxed)
     }
@@ -52,7 +53,7 @@ impl Slot {
         self.u32(slot::STREAM).load(Ordering::Relaxed)
     }
 
-    /// The stream that forked this one; none for a fresh image.
+    /// The stream that forked this one; `None` for a fresh image.
     pub fn parent_stream(&self) -> Option<u32> {
         let parent = self.u32(slot::PARENT_STREAM).load(Ordering::Relaxed);
         (parent != format::NO_PARENT).then_some(parent)
@@ -64,7 +65,8 @@ impl Slot {
         (signal != 0).then_some(signal)
     }
 
-    /// Processor time that the image's system calls took in the kernel while they were traced, estimated.
+    /// Processor time that the image's system calls took in the kernel while they were traced,
+    /// estimated.
     pub fn kernel_time(&self) -> Duration {
         Duration::from_nanos(self.u64(slot::KERNEL_NANOSECONDS).load(Ordering::Relaxed))
     }
@@ -78,9 +80,9 @@ impl Slot {
         }
     }
 
-    /// Hands the next words to `take`: the rest of a whole chunk, or, where `unpublished`, what the
-    /// process has written of the chunk it is at. Returns how many words there were; 0 only where
-    /// there is nothing more for now.
+    /// Passes the next words to `take`: the rest of a whole chunk or, if `unpublished`, everything
+    /// that the process has written of its current chunk. Returns how many words there were; 0 only
+    /// if there is nothing more for now.
     pub fn read(&mut self, unpublished: bool, mut take: impl FnMut(&[u64])) -> usize {
         for _ in 0..format::CHUNKS {
             let chunk = self.chunk;
@@ -108,8 +110,8 @@ impl Slot {
         self.u64(slot::CHUNKS_PUBLISHED).load(Ordering::Acquire)
     }
 
-    /// Whether the current chunk is among so many published. More than a ring ahead is not a tracer of
-    /// ours.
+    /// Whether the current chunk is among the first `published` ones. No tracer of ours is more
+    /// than a ring ahead.
     fn is_whole(&self, published: u64) -> bool {
         (1..=format::CHUNKS as u64).contains(&published.wrapping_sub(self.chunk))
     }
@@ -118,12 +120,12 @@ impl Slot {
     fn read_chunk(&mut self, take: &mut impl FnMut(&[u64])) -> usize {
         let index = (self.chunk % format::CHUNKS as u64) as usize;
         let end = self.u32(slot::CHUNK_WORDS + 4 * index).load(Ordering::Relaxed) as usize;
-        // A process gone astray may have overwritten the header: never read past the chunk.
+        // A faulty process may have overwritten the header: never read past the chunk.
         let count = end.min(format::CHUNK_WORDS).saturating_sub(self.word);
         if count > 0 {
             let place = (1 + index) * format::CHUNK_BYTES + 8 * self.word;
-            // SAFETY: inside the mapped chunk; the tracer does not write there until we say that the
-            // chunk is consumed, which happens below.
+            // SAFETY: inside the mapped chunk; the tracer does not write there until we say that
+            // the chunk is consumed, which happens below.
             take(unsafe { std::slice::from_raw_parts(self.word_at(place), count) });
         }
         self.chunk += 1;
@@ -153,19 +155,19 @@ impl Slot {
         self.draft.len()
     }
 
-    /// Gives the slot back, once its process is gone and all is read.
+    /// Frees the slot, once its process has ended and everything is read.
     pub fn release(self) {
         self.session.release(self.number);
     }
 
-    /// How many words the draft has. A process gone astray may have overwritten the header.
+    /// How many words the draft has. A faulty process may have overwritten the header.
     fn drafted_words(&self) -> usize {
         let write = self.u64(slot::WRITE_ADDRESS).load(Ordering::Acquire);
         let bytes = write.wrapping_sub(self.u64(slot::DRAFT_ADDRESS).load(Ordering::Relaxed));
         (bytes / 8).min(format::CHUNK_WORDS as u64) as usize
     }
 
-    /// A place behind the header, so many bytes from the draft's beginning.
+    /// The word at `place` bytes from the draft's beginning, which follows the header.
     fn word_at(&self, place: usize) -> *const u64 {
         self.session.at(self.offset() + format::PAGE_BYTES + place).cast()
     }

@@ -1,9 +1,9 @@
-//! A trace in memory, for the tests of this crate and for those beside it.
+//! A trace in memory, for the unit tests and the integration tests of this crate.
 
 use std::io::{Error, Result, Write};
 use std::sync::{Arc, Mutex};
 
-/// A file in memory, on a disk with so many bytes.
+/// A file in memory, on a disk of `room` bytes.
 #[derive(Clone)]
 pub struct Memory {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -11,7 +11,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A file on a disk with so many bytes.
+    /// A file on a disk of `room` bytes.
     pub fn with_room(room: usize) -> Self {
         Memory { bytes: Arc::default(), room }
     }

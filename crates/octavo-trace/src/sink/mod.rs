@@ -59,7 +59,7 @@ pub struct Written {
 
 /// A format that holds the references of one stream.
 pub trait ReferenceWriter: Send {
-    /// One execution, as [`octavo_types::Consumer::segment`] has it.
+    /// Writes one execution, as [`octavo_types::Consumer::segment`] takes it.
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) -> Result<(), TraceError>;
 
     /// Writes an event. Returns whether the format can hold it.
@@ -68,6 +68,6 @@ pub trait ReferenceWriter: Send {
     /// The losses that any stream has in this format, a sentence each.
     fn losses(&self) -> Vec<String>;
 
-    /// Writes what is still to be written, and gives the output back.
+    /// Writes the rest, and returns the output.
     fn finish(self: Box<Self>) -> Result<Output, TraceError>;
 }

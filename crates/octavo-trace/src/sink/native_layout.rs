@@ -12,11 +12,11 @@ use crate::ring::{Decoder, SegmentRoom, WordConsumer, read_start};
 use crate::source::TraceError;
 use crate::stream::{StreamEnd, StreamIdentity};
 
-/// Passes streams on with the addresses that Linux would have given, which are those that the engines
-/// use for them. Their descriptions have no relocation afterwards.
+/// Passes streams on with the addresses that Linux would have given, which the engines use, too.
+/// The descriptions of the streams have no relocation afterwards.
 ///
-/// An address is looked up as the engines do, folded to 57 bits; one that does not move is passed on as
-/// it was written.
+/// An address is looked up as the engines do, folded to 57 bits; one that does not move is passed
+/// on as it was written.
 pub struct NativeLayout {
     sink: Box<dyn Sink>,
     /// The name of the trace that is read, for errors.
@@ -138,7 +138,7 @@ impl WordConsumer for Mover {
 struct Layout(Relocation);
 
 impl Layout {
-    /// An address of a reference of so many bytes.
+    /// Moves the address of a reference of `size_bytes` bytes.
     fn addr(&self, written: u64, size_bytes: u16) -> u64 {
         let folded = AddressWidth::LA57.fold(VirtAddr::new(written), size_bytes);
         let native = self.0.address(folded);
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// The uses that an engine makes of a stream: addresses, folded and then moved by the relocation of the stream.
+    /// The addresses that an engine uses: folded, and then moved by the relocation of the stream.
     #[derive(Default)]
     struct Engine {
         relocation: Relocation,
@@ -252,7 +252,8 @@ mod tests {
         engine
     }
 
-    /// A process whose code and heap, and whose stack, were elsewhere, or as it would be natively.
+    /// The description of a process: with `moves`, its code and heap, and its stack, were not at
+    /// their native addresses.
     fn start(moves: bool) -> Vec<u64> {
         let mut payload = vec![0; 15];
         if moves {
@@ -268,8 +269,8 @@ mod tests {
         Item { kind, guarded, atomic: false, size_bytes: 8, addr: VirtAddr::new(addr) }
     }
 
-    /// Addresses in ranges that move, at their ends, outside of them, and with bits that no processor
-    /// translates.
+    /// Addresses in ranges that move, at their ends, outside of them, and with bits that no
+    /// processor translates.
     fn executions() -> Vec<u64> {
         let mut encoder = Encoder::default();
         let items = vec![

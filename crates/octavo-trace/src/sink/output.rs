@@ -14,13 +14,13 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// once complete, so that an incomplete trace never has the final name. Standard output is written
 /// directly.
 ///
-/// A name that ends in `.gz`, `.xz`, `.bz2` or `.zst` is compressed so, at the level that its own
-/// tool would take.
+/// A suffix `.gz`, `.xz`, `.bz2` or `.zst` of the name selects the compression, at the default
+/// level of its own tool.
 pub struct Output {
     name: String,
-    /// None once it is finished.
+    /// `None` once it is finished.
     writer: Option<BufWriter<Encoder>>,
-    /// None if it is written in place, and once it has its name.
+    /// `None` if it is written in place, and once it has its name.
     place: Option<Place>,
     /// How many bytes came, before any compression.
     bytes: u64,
@@ -52,8 +52,8 @@ impl Output {
         Ok(Output { writer: Some(buffered(encoder)), name, place: Some(place), bytes: 0 })
     }
 
-    /// A file that has the final name by the end stays as it is: this one gets a name beside it, and
-    /// [`Output::finish`] fails with that.
+    /// Keeps a file that has the final name by the end: the output then gets another name beside
+    /// it, and [`Output::finish`] fails with a message that names it.
     #[must_use]
     pub fn without_overwriting(mut self) -> Self {
         if let Some(place) = &mut self.place {
@@ -64,7 +64,7 @@ impl Output {
 
     /// Writes the file `path` in place, uncompressed: an aborted writer leaves the part that it has
     /// written. For a format whose readers recognise cut traces. Fails while another process writes
-    /// the file, and unless it `overwrites`, where it holds anything.
+    /// the file and, without `overwrites`, if the file is not empty.
     pub fn create_in_place(path: &Path, overwrites: bool) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let file = create_alone(path, overwrites)
@@ -72,7 +72,7 @@ impl Output {
         Ok(Self::to_writer(&name, Box::new(file)))
     }
 
-    /// Writes to whatever takes it, uncompressed.
+    /// Writes to `writer`, uncompressed.
     pub fn to_writer(name: &str, writer: Box<dyn Write + Send>) -> Self {
         let writer = Some(buffered(Encoder::Plain(writer)));
         Output { name: name.to_owned(), writer, place: None, bytes: 0 }
@@ -96,13 +96,13 @@ impl Output {
         writer.write_all(bytes).map_err(|error| failed(&self.name, &error))
     }
 
-    /// Hands all that was put to the system.
+    /// Passes everything that was put to the system.
     pub fn flush(&mut self) -> Result<(), TraceError> {
         let writer = self.writer.as_mut().expect("only `finish` takes it");
         writer.flush().map_err(|error| failed(&self.name, &error))
     }
 
-    /// All is written: gives the file its name, and says how many bytes it has.
+    /// Completes the output: gives the file its name, and returns its size in bytes.
     pub fn finish(mut self) -> Result<u64, TraceError> {
         let writer = self.writer.take().expect("only `finish` takes it");
         let finished = match writer.into_inner() {
@@ -123,11 +123,11 @@ impl Output {
         let taken = name != *path;
         self.place = None;
         if taken {
-            let said = format!(
+            let what = format!(
                 "was written by another process meanwhile and is left as it is; this trace is `{}`",
                 name.display()
             );
-            return Err(TraceError::whole(&self.name, said));
+            return Err(TraceError::whole(&self.name, what));
         }
         Ok(bytes)
     }
@@ -141,8 +141,8 @@ impl Drop for Output {
     }
 }
 
-/// Creates or empties a file that no other process writes through an [`Output`]. Unless it
-/// `overwrites`, a file that holds anything is refused.
+/// Creates or empties a file that no other process writes through an [`Output`]. Without
+/// `overwrites`, a file that is not empty is refused.
 fn create_alone(path: &Path, overwrites: bool) -> io::Result<File> {
     loop {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
@@ -168,8 +168,8 @@ fn create_alone(path: &Path, overwrites: bool) -> io::Result<File> {
     }
 }
 
-/// Gives the file `partial` the name `path`, or where that is taken, the first of `path-2`, `path-3`,
-/// … that is free; returns its name.
+/// Renames the file `partial` to `path` or, if that is taken, to the first free name of `path-2`,
+/// `path-3`, …; returns the new name.
 fn link_free(partial: &Path, path: &Path) -> io::Result<PathBuf> {
     let mut name = path.to_owned();
     for number in 2.. {
@@ -234,14 +234,14 @@ impl Encoder {
             }
             Some(Compression::Zstd) => {
                 let mut encoder = zstd::stream::write::Encoder::new(inner, 3)?;
-                // As the command does: a reader knows then that nothing was changed.
+                // As the command does: readers detect changed data by it.
                 encoder.include_checksum(true)?;
                 Encoder::Zstd(encoder)
             }
         })
     }
 
-    /// Writes the end of the compressed data and all that is still held back.
+    /// Writes the rest of the compressed data, and its end.
     fn finish(self) -> io::Result<()> {
         let mut inner = match self {
             Encoder::Plain(inner) => inner,
@@ -292,7 +292,7 @@ mod tests {
             Scratch(place)
         }
 
-        /// The names of its files and what they hold, in order.
+        /// The names and contents of its files, in order.
         fn files(&self) -> Vec<(String, String)> {
             let entries = std::fs::read_dir(&self.0).unwrap().map(Result::unwrap);
             let mut files: Vec<_> = entries
@@ -371,8 +371,8 @@ mod tests {
             let mut output = Output::create(&path).unwrap().without_overwriting();
             output.put(text.as_bytes()).unwrap();
             std::fs::write(&path, "first").unwrap();
-            let said = output.finish().unwrap_err().to_string();
-            assert!(said.contains(&format!("a-{number}.csv`")), "{said}");
+            let message = output.finish().unwrap_err().to_string();
+            assert!(message.contains(&format!("a-{number}.csv`")), "{message}");
         }
         assert_eq!(
             scratch.files(),

@@ -57,7 +57,7 @@ impl Sink for PlainSink {
     }
 }
 
-/// Passes on what is decoded, and keeps the first error.
+/// Passes decoded executions and events on, and keeps the first error.
 struct Tally {
     writer: Box<dyn ReferenceWriter>,
     written: Written,

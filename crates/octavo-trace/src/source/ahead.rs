@@ -21,11 +21,11 @@ struct State {
     progress: Progress,
     place: Place,
     skipped: u64,
-    /// At the end.
+    /// The facts and the manifest, at the end of the trace.
     known: Option<(Facts, Option<Manifest>)>,
 }
 
-/// A source that is read on a thread of its own, while the one before is consumed.
+/// A source that is read on a thread of its own, while earlier batches are consumed.
 pub struct ReadAhead {
     messages: Receiver<Message>,
     used: Sender<Batch>,
@@ -34,7 +34,7 @@ pub struct ReadAhead {
     manifest: Option<Manifest>,
     state: State,
     ended: bool,
-    /// Never joined, as it may wait for ever for a silent pipe; a sentence where it could not start.
+    /// Never joined, as it may wait for ever for a silent pipe; a message if it could not start.
     thread: Result<JoinHandle<()>, String>,
 }
 

@@ -13,7 +13,8 @@ use super::{Input, Meter, Progress};
 
 /// The most that a parser may leave for the next block.
 pub(crate) const MAX_REST_BYTES: usize = 8 << 10;
-/// How much is read at once as long as there is no thread: the less, the nearer to the processor.
+/// How much is read at once as long as there is no thread: a small block stays in the nearest
+/// cache.
 const SMALL_BLOCK_BYTES: usize = 1 << 15;
 /// How much is read before there is a thread.
 pub(super) const HERE_BYTES: usize = if cfg!(test) { 1 << 14 } else { 1 << 19 };
@@ -62,7 +63,7 @@ impl Blocks {
         &self.name
     }
 
-    /// How much of the input, as stored, has been read: some more than was given.
+    /// How much of the input, as stored, has been read: somewhat more than was returned.
     pub(crate) fn progress(&self) -> Progress {
         self.meter.progress()
     }
@@ -72,18 +73,19 @@ impl Blocks {
         &self.block[self.filled.clone()]
     }
 
-    /// The first `bytes` of it are done with.
+    /// Consumes the first `bytes` bytes of the text.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.filled.start = (self.filled.start + bytes).min(self.filled.end);
     }
 
-    /// How much [`Blocks::more`] would have given at most, the last time.
+    /// The most that the last call of [`Blocks::more`] could have read.
     pub(crate) fn room_bytes(&self) -> usize {
         self.block.len() - MAX_REST_BYTES
     }
 
-    /// Puts more behind what is in memory, which must not be more than [`MAX_REST_BYTES`], and says
-    /// how much; 0 at the end. All that was read before an error is given before the error.
+    /// Reads more, behind the text in memory, which must not be longer than [`MAX_REST_BYTES`].
+    /// Returns how much was read; 0 at the end. Everything that was read before an error is
+    /// returned before the error.
     pub(crate) fn more(&mut self) -> io::Result<usize> {
         if matches!(self.feed, Feed::Here(_)) && self.read_here >= HERE_BYTES {
             self.read_ahead()?;
@@ -122,7 +124,7 @@ impl Blocks {
     }
 
     /// Goes on reading on a thread. The thread is not joined: it may wait for ever for a silent
-    /// pipe. It ends when its receiver has gone.
+    /// pipe. It ends when the receiver is dropped.
     fn read_ahead(&mut self) -> io::Result<()> {
         let Feed::Here(input) = std::mem::replace(&mut self.feed, Feed::End) else { return Ok(()) };
         let (send, full) = sync_channel(WAITING);
@@ -150,7 +152,7 @@ fn read_all(mut input: Input, send: &SyncSender<Message>, free: &Receiver<Vec<u8
     }
 }
 
-/// Reads what one call gives; a call that a signal interrupts is repeated.
+/// Reads once; a call that a signal interrupts is repeated.
 fn read_once(input: &mut Input, block: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(block) {

@@ -1,4 +1,4 @@
-//! Blocks, whatever the input does.
+//! Blocks of inputs that are slow, interrupted or broken.
 
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,8 +13,8 @@ use super::{Blocks, Input, InputOptions, MAX_REST_BYTES};
 /// How long the thread may take to end, on a machine that is busy.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Gives as many bytes at a time as `sizes` says, over and over, interrupted for each 0; fails at
-/// the end if it `fails`.
+/// Returns bytes in pieces of `sizes`, over and over; a size of 0 is an interruption. Fails at the
+/// end if `fails`.
 struct Pieces {
     bytes: Cursor<Vec<u8>>,
     sizes: std::iter::Cycle<std::vec::IntoIter<usize>>,
@@ -34,7 +34,7 @@ impl Read for Pieces {
     }
 }
 
-/// Gives what is sent, and waits for it.
+/// Waits for bytes that are sent, and returns them.
 struct Pipe {
     bytes_sent: Receiver<Vec<u8>>,
     current: Cursor<Vec<u8>>,
@@ -61,7 +61,8 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8).collect()
 }
 
-/// Reads to the end or an error, each time leaving of what is in memory what `rests` says.
+/// Reads to the end or an error, and leaves the next number of bytes in `rests` unconsumed each
+/// time.
 fn read(blocks: &mut Blocks, rests: &[usize]) -> (Vec<u8>, Option<String>) {
     let mut all = Vec::new();
     for rest in rests.iter().cycle() {
@@ -80,8 +81,8 @@ fn read(blocks: &mut Blocks, rests: &[usize]) -> (Vec<u8>, Option<String>) {
     unreachable!("there are rests")
 }
 
-/// A pipe that is silent once what is read without a thread has been read: its writing end, a
-/// channel that is disconnected when its reading end is dropped, and the blocks.
+/// A pipe that is silent after the part that is read without a thread: its writing end, a channel
+/// that is disconnected when its reading end is dropped, and the blocks.
 fn silent() -> (Sender<Vec<u8>>, Receiver<()>, Blocks) {
     let (send, bytes_sent) = channel();
     let (held, dropped) = channel();
@@ -115,7 +116,7 @@ fn a_slow_writers_data_is_delivered_at_once() {
 
 /// Whether the thread drops its end of the pipe once it has tried to hand over what it read.
 fn ends(send: &Sender<Vec<u8>>, dropped: &Receiver<()>) -> bool {
-    // The thread may be waiting for it, or may have ended before.
+    // The thread may be waiting for this byte, or may have ended before.
     drop(send.send(bytes(1)));
     dropped.recv_timeout(LONG) == Err(RecvTimeoutError::Disconnected)
 }
@@ -129,7 +130,7 @@ fn blocks_are_dropped_while_their_thread_waits() {
     assert!(ends(&send, &dropped), "the thread still reads");
 }
 
-/// Nor does one stay that waits for room.
+/// A thread that waits for room ends, too.
 #[test]
 fn blocks_are_dropped_while_their_thread_is_ahead() {
     let (send, dropped, mut blocks) = silent();

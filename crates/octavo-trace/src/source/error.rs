@@ -44,7 +44,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}`{}{}", printable(trace), at(*place, what), printable(what))]
 pub struct TraceError {
-    /// The file's name, or what else the trace is known by.
+    /// The file's name, or another name of the trace.
     pub trace: String,
     /// Where in it.
     pub place: Place,
@@ -77,7 +77,7 @@ fn at(place: Place, what: &str) -> String {
     }
 }
 
-/// How what is wrong begins where the trace is the sentence's subject.
+/// The first words of descriptions whose subject is the trace.
 const VERBS: [&str; 9] =
     ["is", "was", "has", "holds", "begins", "does", "may", "expands", "cannot"];
 

@@ -12,10 +12,10 @@ use super::InputOptions;
 const BUFFER_BYTES: usize = 1 << 15;
 /// How many bytes suffice to recognise a compression.
 const MAGIC_BYTES: usize = 10;
-/// From how many expanded bytes on the ratio is looked at: what is smaller does no harm.
+/// The number of expanded bytes from which on the ratio is checked: smaller inputs do no harm.
 const RATIO_FROM_BYTES: u64 = 64 << 20;
 /// The windows that zstd may be limited to, as powers of two: the smallest that it knows, and the
-/// largest that the command takes unasked.
+/// largest that its command accepts by default.
 const ZSTD_WINDOW_LOGS: RangeInclusive<u32> = 10..=27;
 
 /// How a trace may be compressed.
@@ -36,9 +36,9 @@ impl Compression {
     pub(crate) const ALL: [Compression; 4] =
         [Compression::Gzip, Compression::Xz, Compression::Bzip2, Compression::Zstd];
 
-    /// The one whose files begin like `head`, which has at least [`MAGIC_BYTES`] unless the file
-    /// is shorter. Formats without a magic number (ChampSim's) may begin with any bytes: so as
-    /// much of the header is looked at as cannot vary.
+    /// The compression whose files begin like `head`, which has at least [`MAGIC_BYTES`] unless the
+    /// file is shorter. Formats without a magic number (ChampSim's) may begin with any bytes: so
+    /// everything in the header that cannot vary is compared.
     fn of(head: &[u8]) -> Option<Self> {
         match head {
             // The flags of RFC 1952 have five bits.
@@ -49,7 +49,7 @@ impl Compression {
             | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => {
                 Some(Compression::Bzip2)
             }
-            // A frame, or one to be skipped, as pzstd puts first.
+            // A frame, or a skippable one, with which pzstd begins.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
                 Some(Compression::Zstd)
             }
@@ -57,7 +57,7 @@ impl Compression {
         }
     }
 
-    /// The one that a file's suffix (without its dot) names.
+    /// The compression that a file's suffix (without its dot) names.
     pub(crate) fn by_suffix(suffix: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|compression| compression.suffix() == suffix)
     }
@@ -190,7 +190,7 @@ impl Expanded {
                     Some(liblzma::stream::Error::MemLimit)
                 )
             }),
-            // Its errors differ by their texts alone.
+            // The errors of zstd differ only by their texts.
             Compression::Zstd => error.to_string().contains("too much memory"),
             _ => false,
         };

@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 4096;
 pub struct InputOptions {
     /// The most bytes that a compressed trace may expand to: 1 TiB.
     pub max_expanded_bytes: u64,
-    /// The most bytes that one compressed byte may stand for, looked at from 64 MiB on: 100,000.
+    /// The most bytes that one compressed byte may stand for, checked from 64 MiB on: 100,000.
     ///
     /// A trace that repeats a few references for ever stays far below: a loop of two or three
     /// references, as text or as records, expands 12,000-fold under zstd, 8,400 under bzip2, 6,900
@@ -86,7 +86,7 @@ impl Input {
         Self::from_reader("standard input", Box::new(io::stdin()), options)
     }
 
-    /// Reads whatever `reader` gives: a pipe, or bytes in memory.
+    /// Reads `reader`: a pipe, or bytes in memory.
     pub fn from_reader(
         name: &str,
         reader: Box<dyn Read + Send>,
@@ -139,13 +139,13 @@ impl Input {
         &self.name
     }
 
-    /// The file or directory, where it is one: a format that must seek opens it again.
+    /// The file or directory, if it is one: a format that must seek opens it again.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The file itself, from its beginning, where it is a plain file that begins as given:
-    /// it is not compressed then.
+    /// The file itself, from its beginning, if it is a plain file that begins with `beginning`, and
+    /// so is not compressed.
     pub fn plain_file(&self, beginning: &[u8]) -> Option<File> {
         let path = self.path.as_ref()?;
         // A pipe that has a name must not be opened again: it would wait for another writer, or
@@ -160,7 +160,7 @@ impl Input {
         (first == beginning).then_some(file)
     }
 
-    /// How far it may go.
+    /// The limits of the input.
     pub fn options(&self) -> InputOptions {
         self.options
     }
@@ -212,7 +212,8 @@ impl Read for Input {
     }
 }
 
-/// Counts what is read from the file as stored. A read that a signal interrupts is tried again.
+/// Counts the bytes that are read from the file as stored. A read that a signal interrupts is
+/// repeated.
 struct Counted<R> {
     inner: R,
     count: Arc<AtomicU64>,

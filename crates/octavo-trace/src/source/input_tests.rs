@@ -55,7 +55,7 @@ fn read(stored: Vec<u8>, options: InputOptions) -> (Vec<u8>, Option<String>) {
     }
 }
 
-/// Text that does not shrink to nothing.
+/// Text that compresses moderately.
 fn sample(bytes: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut text = Vec::new();
@@ -114,7 +114,7 @@ fn empty_inputs_are_read_and_directories_are_errors() {
 }
 
 #[test]
-fn cut_anywhere_it_says_so() {
+fn a_cut_anywhere_is_an_error() {
     let bytes = sample(200_000);
     for (suffix, name) in SUFFIXES.into_iter().zip(["gzip", "xz", "bzip2", "zstd"]) {
         let stored = compressed("cut", suffix, &bytes);
@@ -202,7 +202,7 @@ fn a_full_device_is_an_error() {
     assert_eq!(error, "`t` cannot be written: no storage space");
 }
 
-/// Gives a byte at a time, and is interrupted before each.
+/// Returns one byte at a time, with an interruption before each.
 struct Interrupted(Cursor<Vec<u8>>, bool);
 
 impl Read for Interrupted {
@@ -260,7 +260,7 @@ proptest! {
         prop_assert!(error.is_some() || got == bytes || place < 10);
     }
 
-    /// Anything at all gives itself, or a sentence.
+    /// Any bytes are read as they are, or give an error.
     #[test]
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..2000), magic in 0usize..5) {
         let magics: [&[u8]; 5] = [

@@ -71,8 +71,8 @@ pub struct Facts {
     pub format: &'static str,
     /// Every reference of the program is there.
     pub exact: bool,
-    /// The references are samples far apart, which follow each other by no order of the program's:
-    /// exact counts are refused for them.
+    /// The references are samples far apart, whose order is not the program's: exact counts are
+    /// refused for them.
     pub samples: bool,
     /// Instruction fetches are there, so that instructions can be counted.
     pub has_instructions: bool,
@@ -106,12 +106,12 @@ impl Facts {
 /// up once. A longer one would span pages now and then without evidence.
 pub const ASSUMED_BYTES: u16 = 1;
 
-/// How far a source has come.
+/// How much of a source was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of the stored trace, or references of a synthetic one.
     pub done: u64,
-    /// The total; none if unknown (a pipe).
+    /// The total; `None` if unknown (a pipe).
     pub total: Option<u64>,
 }
 
@@ -145,7 +145,7 @@ pub trait Source: Send {
     /// The facts on the trace. Complete only when it has been read to its end.
     fn facts(&self) -> Facts;
 
-    /// Clears `batch` and fills it with the next words; none at the end of the trace. All batches
+    /// Clears `batch` and fills it with the next words; `None` at the end of the trace. All batches
     /// before an error are complete.
     fn next(&mut self, batch: &mut Batch) -> Result<Option<Step>, TraceError>;
 
@@ -172,7 +172,7 @@ pub trait Source: Send {
         TraceError::at(self.name(), self.place(), error.to_string())
     }
 
-    /// The streams of the trace, each of which can be opened separately; none if they can only be
+    /// The streams of the trace, each of which can be opened separately; `None` if they can only be
     /// read in the order of the trace.
     fn streams(&self) -> Result<Option<Streams>, TraceError> {
         Ok(None)

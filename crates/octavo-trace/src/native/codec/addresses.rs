@@ -1,14 +1,14 @@
 //! From addresses to symbols and deltas.
 //!
-//! Addresses wait, each with the last one of its site, until there are many; then they get their symbols
-//! side by side, in loops that the compiler turns into vector instructions.
+//! Addresses wait, each with the last one of its site, until there are many; then they get their
+//! symbols side by side, in loops that the compiler turns into vector instructions.
 
 use octavo_types::{Compiled, Instructions};
 
 use super::by_class::{BATCH, ByClass};
 use super::layout::{CLASS_BYTES, NULL, base};
 
-/// How many addresses are kept from before a batch: as bases.
+/// How many addresses before a batch are kept, as bases.
 const BEFORE: usize = 2;
 
 /// The addresses of a chunk in the making.
@@ -17,7 +17,7 @@ pub struct Addresses {
     /// The last address of each site.
     last: Vec<u64>,
     batch: Box<Batch>,
-    /// The symbols and deltas of the addresses that do not wait any more.
+    /// The symbols and deltas of the addresses that no longer wait.
     pub encoded: Encoded,
 }
 
@@ -38,14 +38,14 @@ impl Addresses {
         self.encoded.clear();
     }
 
-    /// Adds so many sites, and returns the number of the first one.
+    /// Adds `sites` sites, and returns the number of the first one.
     pub fn add_sites(&mut self, sites: usize) -> u32 {
         let first = self.last.len();
         self.last.resize(first + sites, 0);
         first as u32
     }
 
-    /// Takes the addresses of an execution; that of the first one's site is `first_site`.
+    /// Takes the addresses of an execution; the site of the first one is `first_site`.
     #[inline(always)]
     pub fn take(&mut self, addresses: &[u64], first_site: u32) {
         let sites = &mut self.last[first_site as usize..];
@@ -106,7 +106,7 @@ impl Batch {
         self.nulls.clear();
     }
 
-    /// Takes addresses of as many sites, whose last addresses these are; a full batch is encoded.
+    /// Takes addresses, and the last address of the site of each; a full batch is encoded.
     #[inline(always)]
     fn take(&mut self, addresses: &[u64], sites: &mut [u64], encoded: &mut Encoded) {
         let mut count = self.count;
@@ -245,7 +245,7 @@ mod tests {
             for instructions in Instructions::all() {
                 let mut addresses = Addresses::default();
                 addresses.batch.instructions = instructions;
-                // Nothing of a chunk is left for the next one.
+                // A chunk leaves nothing for the next one.
                 for _ in 0..2 {
                     addresses.clear();
                     let first_sites = [0; 3].map(|_| addresses.add_sites(2));

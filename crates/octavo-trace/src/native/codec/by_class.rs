@@ -4,11 +4,11 @@ use octavo_types::{InstructionSet, Instructions};
 
 /// How many addresses a batch has: few enough for the nearest cache.
 pub const BATCH: usize = 512;
-/// In parts of so many, deltas of classes that none of them has are passed over.
+/// Deltas are gathered in parts of this many; a class that no delta of a part has is skipped.
 const PART: usize = 16;
 
-/// The deltas of each class from 1 on, one after the other, in as many bytes as the class has; what lies behind
-/// them means nothing.
+/// The deltas of each class from 1 on, one after the other, in as many bytes as the class has; the
+/// bytes behind them have no meaning.
 pub struct ByClass {
     pub one: [[u8; 1]; BATCH],
     pub two: [[u8; 2]; BATCH],
@@ -76,7 +76,7 @@ impl ByClass {
         let mut counts = [0; 4];
         let groups = symbols.as_chunks::<64>().0.iter().zip(deltas.as_chunks::<64>().0);
         for (symbols, deltas) in groups {
-            // SAFETY: 64 symbols are such a vector, and eight deltas are.
+            // SAFETY: 64 symbols are a vector of 64 bytes, and so are eight deltas.
             let (symbols, deltas) = unsafe {
                 let eights = deltas.as_chunks::<8>().0;
                 let eight = |at: usize| _mm512_loadu_si512(eights[at].as_ptr().cast());
@@ -84,7 +84,8 @@ impl ByClass {
             };
             let classes = _mm512_and_si512(_mm512_srli_epi16(symbols, 2), _mm512_set1_epi8(0x3f));
             let of_class = |class: i8| _mm512_cmpeq_epi8_mask(classes, _mm512_set1_epi8(class));
-            // As many deltas are gathered before a group as it has predecessors, at most: a whole vector fits behind.
+            // At most as many deltas are gathered before a group as it has predecessors: a whole
+            // vector fits behind them.
             let [one, two, four, eight] = &mut counts;
             let mask = of_class(1);
             if mask != 0 {

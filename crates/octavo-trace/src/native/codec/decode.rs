@@ -6,7 +6,7 @@ use super::layout::{
 use super::unpack::{Unpacker, numbers_of};
 use super::{ChunkSummary, CodecError};
 
-/// How many words [`ChunkDecoder::next`] gives at least, until the chunk ends.
+/// How many words [`ChunkDecoder::next`] returns at least, except at the chunk's end.
 const WORDS_AT_ONCE: usize = 32 * 1024;
 
 /// Decodes chunks, each on its own, in any order.
@@ -36,7 +36,7 @@ struct Segment {
     first_site: u32,
 }
 
-/// How far a chunk is decoded.
+/// How much of a chunk is decoded.
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     execution: usize,
@@ -52,8 +52,7 @@ struct Cursor {
 }
 
 impl ChunkDecoder {
-    /// Takes up a chunk, of which it gets both parts: decompresses it and checks all that could be
-    /// wrong with it.
+    /// Begins a chunk, given as its two parts: decompresses and validates it.
     pub fn begin(&mut self, parts: [&[u8]; 2]) -> Result<ChunkSummary, CodecError> {
         self.clear();
         let result = self.load(parts);
@@ -63,8 +62,8 @@ impl ChunkDecoder {
         result
     }
 
-    /// Clears `words` and fills it with the next whole items, 32 Ki words or a little more. False
-    /// where the chunk has ended; there are no words then.
+    /// Clears `words` and fills it with the next whole items, 32 Ki words or a little more. Returns
+    /// false, and no words, at the chunk's end.
     pub fn next(&mut self, words: &mut Vec<u64>) -> Result<bool, CodecError> {
         let mut filled = 0;
         // Room that stays from the call before is not cleared again.
@@ -308,8 +307,8 @@ const STEPS: [Step; 32] = {
     steps
 };
 
-/// How many symbols are of a class. A byte counts as far as it can, so that many are compared at
-/// once.
+/// How many symbols are of a class. Counts in bytes, up to their maximum, so that many symbols are
+/// compared at once.
 fn count_class(symbols: &[u8], class: u8) -> usize {
     let few = symbols.chunks(usize::from(u8::MAX));
     few.map(|few| usize::from(few.iter().map(|symbol| u8::from(symbol / 4 == class)).sum::<u8>()))

@@ -14,8 +14,9 @@ use crate::ring::format::ItemWord;
 /// Measured on gzip, cc1, python and a search of a graph: level 6 makes chunks 3 to 14% smaller and
 /// encoding 1.3 to 2.2 times as long; level 1 makes them 2 to 7% larger for little.
 const ZSTD_LEVEL: i32 = 3;
-/// The logarithms of the entries of zstd's tables, which the level would make 2 and 4 times as large: these
-/// stay in the nearest cache. Chunks of sort, sqlite and gzip take 7 to 12% less time, and are up to 0.6% larger.
+/// The logarithms of the entries of zstd's tables, which the level would make 2 and 4 times as
+/// large: these stay in the nearest cache. Chunks of sort, sqlite and gzip take 7 to 12% less time,
+/// and are up to 0.6% larger.
 const TABLE_LOG2: u32 = 15;
 
 /// In place of a listed segment's index.
@@ -38,7 +39,7 @@ pub struct Sorter {
 /// Compresses the sections of chunks.
 pub struct Compressor {
     zstd: zstd::bulk::Compressor<'static>,
-    /// Kept from chunk to chunk: fresh memory costs more than what is done in it.
+    /// Kept from chunk to chunk: fresh memory costs more than the work done in it.
     numbers: Vec<u8>,
     sequence: Vec<u8>,
     planes: Vec<u8>,
@@ -56,7 +57,8 @@ struct Definition {
     listed: u32,
     /// Its first site in the chunk, if that lists it.
     first_site: u32,
-    /// For each address group, the references that it does not make at NULL; none where there are no such.
+    /// For each address group, the references that it does not make at NULL; empty if there are
+    /// none.
     guarded: Box<[u8]>,
 }
 
@@ -77,7 +79,7 @@ pub struct Sections {
 
 impl ChunkEncoder {
     /// Encodes `words`, whole items, as the next chunk: clears `parts` and fills them with the two
-    /// parts of its body. After an error they are empty, and the encoder is of no more use.
+    /// parts of its body. After an error they are empty, and the encoder cannot be used any more.
     pub fn encode(
         &mut self,
         words: &[u64],
@@ -95,8 +97,9 @@ impl ChunkEncoder {
 }
 
 impl Sorter {
-    /// Sorts whole items from the beginning of `words` into the sections of a chunk, until it has `most`
-    /// words or more. Returns how many words they have. After an error the sorter is of no more use.
+    /// Sorts whole items from the beginning of `words` into the sections of a chunk, until it has
+    /// `most` words or more. Returns how many words they have. After an error the sorter cannot be
+    /// used any more.
     pub fn sort(
         &mut self,
         words: &[u64],
@@ -130,7 +133,7 @@ impl Sorter {
         Ok(words.len() - rest.len())
     }
 
-    /// As [`Sorter::sort`], of executions up to the first record, or what is none.
+    /// As [`Sorter::sort`], but only up to the first record or malformed item.
     #[inline]
     pub fn executions(&mut self, words: &[u64], most: usize, sections: &mut Sections) -> usize {
         let mut rest = words;
@@ -147,7 +150,7 @@ impl Sorter {
         words.len() - rest.len()
     }
 
-    /// The chunk of these sections ends.
+    /// Ends the chunk of these sections.
     pub fn finish(&mut self, sections: &mut Sections) {
         sections.addresses.finish();
         for number in &sections.numbers {
@@ -257,7 +260,7 @@ fn put_numbers(numbers: &[u32], width: usize, bytes: &mut Vec<u8>) {
 }
 
 impl Definition {
-    /// From a definition's payload; none if its items do not fit into it.
+    /// From a definition's payload; `None` if its items do not fit into it.
     fn read(payload: &[u64]) -> Option<Definition> {
         let items = payload.first()? >> 32;
         let mut words = payload.get(2..)?.iter();

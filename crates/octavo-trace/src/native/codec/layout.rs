@@ -13,7 +13,7 @@ pub mod section {
     pub const COUNTS: usize = 3;
     pub const SEQUENCE: usize = 4;
     pub const SYMBOLS: usize = 5;
-    /// The first of the four of deltas, which lie in the order of their classes.
+    /// The first of the four sections of deltas, which lie in the order of their classes.
     pub const DELTAS: usize = 6;
 }
 
@@ -56,11 +56,11 @@ pub mod base {
 
 /// The symbol of a NULL.
 pub const NULL: u8 = base::ZERO;
-/// All symbols are below.
+/// All symbols are below this number.
 pub const SYMBOLS: u8 = 4 * CLASS_BYTES.len() as u8;
 /// How wide a delta of each class is.
 pub const CLASS_BYTES: [usize; 5] = [0, 1, 2, 4, 8];
-/// Deltas at least so wide are stored by planes.
+/// Deltas of at least this width are stored by planes.
 pub const PLANES_FROM_BYTES: usize = 4;
 
 /// How many bytes each number of the sequence has.

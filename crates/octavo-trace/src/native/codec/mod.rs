@@ -1,17 +1,17 @@
 //! The body of a chunk of the native trace format: compressed ring words.
 //!
 //! A stream of ring words (executions: a segment's number and the addresses of its address groups;
-//! records: a header with bit 63 set and its payload) is cut into chunks of whole items, a million words or so each.
-//! A chunk is decoded from its own bytes alone: no predictor, and not even a definition, is carried
-//! over from the chunks before. (To give the words a *meaning* takes the definitions, which are
-//! records like others: [`ChunkDecoder::skip`] reads the records and nothing else.) Decoding returns exactly the
-//! encoded words, records at their places.
+//! records: a header with bit 63 set and its payload) is cut into chunks of whole items, a million
+//! words or so each. A chunk is decoded from its own bytes alone: no predictor, and not even a
+//! definition, is carried over from the chunks before. (To give the words a *meaning* takes the
+//! definitions, which are records like others: [`ChunkDecoder::skip`] reads the records and nothing
+//! else.) Decoding returns exactly the encoded words, records at their places.
 //!
 //! # Layout
 //!
 //! All numbers are little endian. A body has two parts, so that records can be had without the
-//! rest: the first is a header of 76 bytes and the section of the records, the second the other nine
-//! sections, one after the other. Nothing lies between or behind them.
+//! rest: the first is a header of 76 bytes and the section of the records, the second the other
+//! nine sections, one after the other. Nothing lies between or behind them.
 //!
 //! | at | bytes | |
 //! | ---: | ---: | --- |
@@ -59,8 +59,8 @@
 //!
 //! Deltas are in two's complement and sign-extended. A site is an address group of one of the *S*
 //! segments. "Before" is meant in the chunk, whatever segments the addresses belong to. An address
-//! of symbol 0 (a NULL: mostly a guarded item that did not execute) is passed over: it is not a site's
-//! last address and comes before none. All bases are 0 where a chunk begins.
+//! of symbol 0 (a NULL: mostly a guarded item that did not execute) is passed over: it is not a
+//! site's last address and comes before none. All bases are 0 where a chunk begins.
 //!
 //! The writer chooses freely. Ours writes NULL as symbol 0, and any other address with the smallest
 //! symbol that can express it from base 1, 2 or 3.
@@ -69,10 +69,10 @@
 //!
 //! Regular patterns of a program (a loop walks an array, a function's frame lies where the last one
 //! lay) give regular symbols and deltas, which zstd compresses by itself: predictors of strides, of
-//! frames that move as a whole and of successors of segments were tried, and made chunks smaller by a
-//! tenth at best and at times larger. Random addresses have wide deltas; stored by planes, the bits
-//! in which they agree cost next to nothing. A symbol encodes base and width together, so that an
-//! address is decoded without a branch that could be mispredicted.
+//! frames that move as a whole and of successors of segments were tried, and made chunks smaller by
+//! a tenth at best and at times larger. Random addresses have wide deltas; stored by planes, the
+//! bits in which they agree cost next to nothing. A symbol encodes base and width together, so that
+//! an address is decoded without a branch that could be mispredicted.
 
 mod addresses;
 mod by_class;

@@ -17,8 +17,8 @@ impl Default for Unpacker {
 }
 
 impl Unpacker {
-    /// The content of a section, which has `bytes` bytes and not one more or less. The caller has
-    /// bounded `bytes`: so much is allocated, whatever was stored.
+    /// The content of a section, which must have exactly `bytes` bytes. The caller has bounded
+    /// `bytes`: this much is allocated, whatever was stored.
     pub fn unpack(
         &mut self,
         section: usize,

@@ -48,7 +48,8 @@ fn cut(items: &Items, cuts: &[Index]) -> Vec<Items> {
 
 /// The totals of each chunk, counted item by item.
 fn count(chunks: &[Items]) -> Vec<ChunkSummary> {
-    // Of each segment, its instructions, and its address groups' references and whether NULL skips them.
+    // Of each segment, its instructions, and its address groups' references and whether NULL skips
+    // them.
     let mut segments: Vec<(u64, Vec<(u64, bool)>)> = Vec::new();
     let mut count = |items: &Items| {
         let mut summary = ChunkSummary::default();
@@ -114,7 +115,7 @@ proptest! {
         }
     }
 
-    /// Bytes may go wrong: that is an error or other words, of which there are not too many.
+    /// Damaged bytes give an error or other words, but not too many.
     #[test]
     fn damaged_bytes_do_no_harm(
         items in items(60),
@@ -139,8 +140,8 @@ proptest! {
         prop_assert_eq!(decode(&mut decoder, &sound).unwrap().0, items.concat());
     }
 
-    /// Sections may be sound and their contents not: whatever is not refused is read as the naive
-    /// reader does.
+    /// Sound sections may have damaged contents: whatever is not refused is read as by the naive
+    /// reader.
     #[test]
     fn damaged_contents_are_refused_or_read_as_they_stand(
         items in items(60),

@@ -37,9 +37,9 @@ enum Item {
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Anywhere(u64),
-    /// So far from the last address.
+    /// At this distance from the last address.
     Near(i64),
-    /// At this offset in the frame, which moves by so much first.
+    /// At `offset` in the frame, which first moves by `moved`.
     Frame {
         moved: i64,
         offset: u64,
@@ -47,7 +47,7 @@ enum Target {
     Null,
 }
 
-/// Streams of up to so many items.
+/// Streams of up to `most` items.
 pub fn items(most: usize) -> impl Strategy<Value = Items> {
     let draft = prop_oneof![
         2 => (proptest::option::weighted(0.3, any::<Index>()), vec(item(), 0..12))
@@ -78,7 +78,7 @@ fn build(drafts: Vec<Draft>) -> Items {
     };
     let mut step = |draft| match draft {
         Draft::Record { header, payload } => {
-            // Any kind but a definition, and any of the bits that mean nothing yet.
+            // Any kind but a definition, and any of the bits that have no meaning yet.
             let kind = if (header >> 48) as u8 == 1 { header ^ 2 << 48 } else { header };
             let header = 1 << 63 | kind & !0xffff_ffff | payload.len() as u64;
             [vec![header], payload].concat()
@@ -104,7 +104,7 @@ fn build(drafts: Vec<Draft>) -> Items {
     drafts.into_iter().map(&mut step).filter(|words| !words.is_empty()).collect()
 }
 
-/// Items of which none joins the address group of one that it cannot be with.
+/// Removes the flag [`JOINED`] from items that cannot join the address group before them.
 fn without_impossible_groups(mut items: Vec<Item>) -> Vec<Item> {
     let mut can_join = false;
     for item in &mut items {
