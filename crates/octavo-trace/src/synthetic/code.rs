@@ -14,7 +14,7 @@ use super::zipf::Zipf;
 pub(super) const MAX_CODE_BYTES: u64 = 64 << 20;
 const PAGE_BYTES: u64 = 4096;
 const INSTRUCTION_BYTES: u64 = 4;
-/// A loop is unrolled as long as it has no more than so many accesses and instructions.
+/// A loop is unrolled as long as it has no more than this many accesses and instructions.
 const MAX_ACCESSES: u64 = 16;
 const UNROLLED_INSTRUCTIONS: u64 = 64;
 /// Copies begin at cache lines.
@@ -42,7 +42,7 @@ pub(super) struct Body {
 impl Body {
     pub(super) const MAX_INSTRUCTIONS: u64 = 256;
 
-    /// How much code a loop needs at the least.
+    /// The least code of a loop, in bytes.
     pub(super) fn least_bytes(instructions: u64, stores: u64) -> u64 {
         Self::bodies(1, stores) * instructions * INSTRUCTION_BYTES
     }
@@ -51,23 +51,23 @@ impl Body {
         1 + u64::from(!(accesses * stores).is_multiple_of(WHOLE))
     }
 
-    pub(super) fn new(of: &Loop) -> Self {
-        let room = of.code_bytes.min(PAGE_BYTES);
+    pub(super) fn new(plan: &Loop) -> Self {
+        let room = plan.code_bytes.min(PAGE_BYTES);
         let fits = |accesses: &u64| {
-            let instructions = accesses * of.instructions;
-            let bytes = Self::bodies(*accesses, of.stores) * instructions * INSTRUCTION_BYTES;
+            let instructions = accesses * plan.instructions;
+            let bytes = Self::bodies(*accesses, plan.stores) * instructions * INSTRUCTION_BYTES;
             instructions <= UNROLLED_INSTRUCTIONS && bytes <= room
         };
         let accesses = (2..=MAX_ACCESSES).rev().find(fits).unwrap_or(1);
-        let is_update = of.shape == Shape::Gups;
+        let is_update = plan.shape == Shape::Gups;
         Body {
             accesses,
             access_references: 1 + u64::from(is_update),
-            access_bytes: of.access_bytes as u16,
-            instructions: of.instructions,
+            access_bytes: plan.access_bytes as u16,
+            instructions: plan.instructions,
             is_update,
-            stores: accesses * of.stores / WHOLE,
-            remainder: accesses * of.stores % WHOLE,
+            stores: accesses * plan.stores / WHOLE,
+            remainder: accesses * plan.stores % WHOLE,
         }
     }
 
@@ -80,7 +80,7 @@ impl Body {
         self.accesses * self.instructions * INSTRUCTION_BYTES
     }
 
-    /// The first or the second body of the copy at `addr`, up to so many references.
+    /// The first or the second body of the copy at `addr`, with its first `references` references.
     fn segment(&self, addr: u64, second: bool, references: u64) -> Segment {
         let stores = self.stores + u64::from(second);
         let mut addr = addr + if second { self.bytes() } else { 0 };
@@ -115,7 +115,7 @@ pub(super) struct Code {
     pub(super) body: Body,
     text: u64,
     copies: u64,
-    /// From one copy's place in its page to that of the next.
+    /// The distance from one copy's place in its page to the place of the next copy.
     stagger_bytes: u64,
     next: u64,
     order: Option<(Zipf, Xoshiro256PlusPlus)>,
@@ -129,14 +129,14 @@ pub(super) struct Code {
 
 impl Code {
     /// The code of a loop, from `text` on.
-    pub(super) fn new(of: &Loop, text: u64) -> Self {
-        let body = Body::new(of);
-        let copies = of.code_bytes.div_ceil(PAGE_BYTES);
-        let order = match of.code_order {
+    pub(super) fn new(plan: &Loop, text: u64) -> Self {
+        let body = Body::new(plan);
+        let copies = plan.code_bytes.div_ceil(PAGE_BYTES);
+        let order = match plan.code_order {
             CodeOrder::Turn => None,
             // Another sequence than the data's.
             CodeOrder::Zipf(theta) => {
-                Some((Zipf::new(copies, theta), Xoshiro256PlusPlus::seed_from_u64(!of.seed)))
+                Some((Zipf::new(copies, theta), Xoshiro256PlusPlus::seed_from_u64(!plan.seed)))
             }
         };
         let bytes = body.bytes() * (1 + u64::from(body.remainder > 0));
@@ -173,7 +173,7 @@ impl Code {
         if number == UNDEFINED { self.define(copy, second, out) } else { number }
     }
 
-    /// The number of the segment that makes so many references, less than a round.
+    /// The number of the segment that makes `references` references, less than a round.
     pub(super) fn part(&mut self, references: u64, out: &mut Emitter) -> u32 {
         let known = &mut self.partial[references as usize];
         if *known == UNDEFINED {

@@ -1,11 +1,11 @@
-//! Words on their way out.
+//! The words of a synthetic trace in the making.
 
 use octavo_types::Segment;
 
 use crate::ring::WordWriter;
 use crate::source::{BATCH_WORDS, Place};
 
-/// The batch that is being made, and how far the whole trace is.
+/// The batch in the making, and the progress of the whole trace.
 #[derive(Default)]
 pub(super) struct Emitter {
     pub(super) out: WordWriter,
@@ -28,7 +28,7 @@ impl Emitter {
         number
     }
 
-    /// One execution that makes so many references.
+    /// Writes one execution, which makes `references` references.
     #[inline]
     pub(super) fn execute(
         &mut self,

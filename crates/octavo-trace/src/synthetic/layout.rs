@@ -1,4 +1,4 @@
-//! Where tables and code lie: where Linux puts those of a program.
+//! The places of tables and code: where Linux puts those of a program.
 
 use octavo_types::{AddrRange, Event, MapSource, Protection, VirtAddr};
 
@@ -29,9 +29,9 @@ impl Layout {
     pub(super) fn of(loops: &[&Loop]) -> Result<Self, SpecError> {
         let mut text_bytes = 0;
         let mut texts = Vec::with_capacity(loops.len());
-        for of in loops {
+        for one in loops {
             texts.push(TEXT + text_bytes);
-            text_bytes += of.code_bytes.next_multiple_of(PAGE_BYTES);
+            text_bytes += one.code_bytes.next_multiple_of(PAGE_BYTES);
         }
         if text_bytes > super::code::MAX_CODE_BYTES {
             let most = octavo_types::values::size_text(super::code::MAX_CODE_BYTES);
@@ -50,16 +50,16 @@ impl Layout {
             fixed.iter().map(|(start, end, _)| (*start, *end)).collect();
         let mut top = MMAP_TOP;
         let mut places = Vec::with_capacity(loops.len());
-        for (of, text) in loops.iter().zip(texts) {
-            if let Some(base) = of.base {
+        for (one, text) in loops.iter().zip(texts) {
+            if let Some(base) = one.base {
                 places.push((base, text));
                 continue;
             }
-            let bytes = of.table_bytes.next_multiple_of(PAGE_BYTES);
+            let bytes = one.table_bytes.next_multiple_of(PAGE_BYTES);
             let start = place_below(top, bytes, text_end, &fixed)?;
             top = start;
             data.push((start, start + bytes));
-            data_bytes += of.table_bytes;
+            data_bytes += one.table_bytes;
             places.push((start, text));
         }
         Ok(Layout { places, text_bytes, data, data_bytes })
@@ -84,10 +84,10 @@ impl Layout {
     }
 }
 
-/// The ranges that tables were given, those that overlap as one: start, end by pages, and how many
-/// bytes of tables they hold.
+/// The ranges of tables with a given `base`, with overlapping ones merged: the start, the end
+/// rounded up to a page, and how many bytes of tables the range holds.
 fn fixed_ranges(loops: &[&Loop]) -> Vec<(u64, u64, u64)> {
-    let given = loops.iter().filter_map(|of| of.base.map(|base| (base, base + of.table_bytes)));
+    let given = loops.iter().filter_map(|one| one.base.map(|base| (base, base + one.table_bytes)));
     let mut given: Vec<(u64, u64)> = given.collect();
     given.sort_unstable();
     let mut ranges: Vec<(u64, u64, u64)> = Vec::new();
@@ -104,7 +104,7 @@ fn fixed_ranges(loops: &[&Loop]) -> Vec<(u64, u64, u64)> {
     ranges
 }
 
-/// The highest free place for so many bytes below `top` and above `floor`.
+/// The start of the highest free range of `bytes` bytes below `top` and above `floor`.
 fn place_below(
     top: u64,
     bytes: u64,
@@ -132,7 +132,7 @@ mod tests {
     fn layout(bodies: &[&str]) -> Result<Layout, SpecError> {
         let parse = |query: &&str| match crate::synthetic::read::uri(&format!("synth:gups?{query}"))
         {
-            Ok(Plan::Loop(of)) => of,
+            Ok(Plan::Loop(one)) => one,
             other => panic!("{other:?}"),
         };
         let loops: Vec<Loop> = bodies.iter().map(parse).collect();

@@ -28,8 +28,8 @@
 //! Each loop has its own code and, unless `base` says otherwise, its own table. The code is an
 //! unrolled loop: `instructions` instructions of four bytes for each access, of which the first
 //! makes the access. With `code` of more than a page there is a copy of the loop on each, and after
-//! each round another copy runs. Nothing is kept of what was made: a trace of 10^12 references
-//! takes no more memory than one of ten.
+//! each round another copy runs. No reference is kept: a trace of 10^12 references takes no more
+//! memory than one of ten.
 //!
 //! The same description gives the same words on every machine: random numbers are those of
 //! xoshiro256++ and SplitMix64, numbers are read exactly, and the one law that needs logarithms

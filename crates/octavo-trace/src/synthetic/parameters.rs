@@ -7,10 +7,10 @@ use super::error::SpecError;
 
 /// The parameters that one description was given.
 pub(super) struct Parameters<'k> {
-    /// The kind they are of.
+    /// The kind that they belong to.
     kind: &'k str,
     given: Vec<(String, String)>,
-    /// Every name that was asked for, which are those that are allowed.
+    /// Every name that was read so far; in the end, all allowed names.
     allowed: Vec<&'static str>,
 }
 
@@ -97,7 +97,7 @@ impl<'k> Parameters<'k> {
         self.bounded(names, values::address, bounds, |address| format!("{address:#x}"))
     }
 
-    /// The parameter as one of `words`; the first where it is not given.
+    /// The parameter as an index into `words`; 0 if it is not given.
     pub(super) fn choice(
         &mut self,
         names: &[&'static str],

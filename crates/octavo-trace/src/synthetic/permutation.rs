@@ -1,4 +1,4 @@
-//! A random order of so many things, computed rather than stored.
+//! A random permutation, computed rather than stored.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -7,15 +7,15 @@ const ROUNDS: usize = 3;
 
 /// A permutation of `0..count`.
 ///
-/// It mixes numbers of just enough bits to count so far, by steps each of which can be undone: so
-/// it is a permutation of a power of two. A number that leaves the range is mixed again until it
-/// comes back ("cycle walking"), less than once on average: that is a permutation of the range.
+/// Invertible steps mix numbers of just enough bits for the count, and so permute the numbers below
+/// a power of two. A number that leaves the range is mixed again until it comes back ("cycle
+/// walking"), less than once on average: the result is a permutation of the range.
 pub(super) struct Permutation {
     count: u64,
     mask: u64,
     shift: u32,
     keys: [u64; ROUNDS],
-    /// Odd, so that multiplying by one can be undone.
+    /// Odd, so that multiplication by them is invertible.
     factors: [u64; ROUNDS],
 }
 

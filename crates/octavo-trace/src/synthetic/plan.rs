@@ -46,7 +46,7 @@ impl Shape {
     }
 }
 
-/// In what order the copies of a loop's body run.
+/// The order in which the copies of a loop's body run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CodeOrder {
     Turn,
@@ -59,7 +59,7 @@ pub(super) enum CodeOrder {
 pub(super) enum UnusedPlan {
     /// A share of the base pages of a portion of its regions of 2 MiB.
     Pages { share: u64, portion: u64, clustered: bool, seed: u64 },
-    /// A share of the slots that it has.
+    /// A share of the table's slots.
     Slots { share: u64, slot_bytes: u64, seed: u64 },
 }
 
@@ -68,7 +68,7 @@ pub(super) enum UnusedPlan {
 pub(super) struct Loop {
     pub(super) shape: Shape,
     pub(super) table_bytes: u64,
-    /// How many data references it makes; none where what it is part of decides that.
+    /// How many data references it makes; `None` if the mix that it is part of decides this.
     pub(super) references: Option<u64>,
     pub(super) code_bytes: u64,
     pub(super) code_order: CodeOrder,
@@ -79,7 +79,7 @@ pub(super) struct Loop {
     pub(super) access_bytes: u64,
     pub(super) seed: u64,
     pub(super) unused: Option<UnusedPlan>,
-    /// Where the table lies; none where Linux would choose.
+    /// The address of the table; `None`: where Linux would put it.
     pub(super) base: Option<u64>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Loop {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Plan {
     Loop(Loop),
-    /// One after another, all of it so many times; without end where it is part of a mix.
+    /// One after another, the whole sequence `repeat` times; without end in a mix.
     Phases {
         repeat: Option<u64>,
         phases: Vec<Plan>,
@@ -100,11 +100,11 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    /// How many data references it makes, if it knows by itself; none too where they are more
-    /// than 64 bits count.
+    /// How many data references it makes; `None` if the mix that it is part of decides this, or if
+    /// they are more than 64 bits count.
     pub(super) fn references(&self) -> Option<u64> {
         match self {
-            Plan::Loop(of) => of.references,
+            Plan::Loop(one) => one.references,
             Plan::Mix { references, .. } => *references,
             Plan::Phases { repeat, phases } => phases
                 .iter()
@@ -116,7 +116,7 @@ impl Plan {
     /// Every loop in it, in order.
     pub(super) fn loops(&self) -> Vec<&Loop> {
         match self {
-            Plan::Loop(of) => vec![of],
+            Plan::Loop(one) => vec![one],
             Plan::Phases { phases, .. } => phases.iter().flat_map(Plan::loops).collect(),
             Plan::Mix { parts, .. } => parts.iter().flat_map(|(_, part)| part.loops()).collect(),
         }
@@ -124,7 +124,7 @@ impl Plan {
 
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Plan::Loop(of) => of.shape.name(),
+            Plan::Loop(one) => one.shape.name(),
             Plan::Phases { .. } => "phases",
             Plan::Mix { .. } => "mix",
         }
@@ -133,11 +133,11 @@ impl Plan {
     /// Its canonical text: a URI for a loop, else TOML, with every parameter.
     pub(super) fn text(&self) -> String {
         match self {
-            Plan::Loop(of) => {
-                let parameters = of.parameters();
+            Plan::Loop(one) => {
+                let parameters = one.parameters();
                 let pairs: Vec<String> =
                     parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                format!("synth:{}?{}", of.shape.name(), pairs.join("&"))
+                format!("synth:{}?{}", one.shape.name(), pairs.join("&"))
             }
             _ => self.table().to_string(),
         }
@@ -150,8 +150,8 @@ impl Plan {
             toml::Value::Array(members.into_iter().map(toml::Value::Table).collect())
         };
         match self {
-            Plan::Loop(of) => {
-                for (name, value) in of.parameters() {
+            Plan::Loop(one) => {
+                for (name, value) in one.parameters() {
                     table.insert(name.into(), value.into());
                 }
             }

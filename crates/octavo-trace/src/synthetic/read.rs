@@ -37,7 +37,7 @@ const DEFAULT_SEED: u64 = 1;
 const DEFAULT_THETA: u64 = 990_000_000;
 const MAX_THETA: u64 = 8 * WHOLE;
 const PAGE_BYTES: u64 = 4096;
-/// The share that is unused at most: of 512 pages five are not.
+/// The largest unused share: it leaves five of 512 pages used.
 const MAX_UNUSED: u64 = 990_000_000;
 const MAX_WEIGHT: u64 = 1_000_000;
 /// User addresses end here with five levels of page tables.
@@ -169,7 +169,8 @@ fn kind_of(table: &mut toml::Table) -> Result<String, SpecError> {
     }
 }
 
-/// Rejects a plan of too many references. An endless one must still have rounds that can be counted.
+/// Rejects a plan of too many references. An endless one must still have rounds that can be
+/// counted.
 fn check_length(plan: &Plan) -> Result<(), SpecError> {
     let round = match plan {
         Plan::Phases { repeat: None, phases } => {
@@ -213,13 +214,13 @@ fn scalar(name: &str, value: toml::Value) -> Result<String, SpecError> {
     }
 }
 
-/// Members that were given no seeds have different ones.
+/// The seed of a member that was given none: different for each member.
 fn member_seed(seed: u64, index: u64) -> u64 {
     splitmix(splitmix(seed) ^ index) >> 32
 }
 
-fn references_of(from: &mut Parameters, names: &[&'static str]) -> Result<u64, SpecError> {
-    Ok(from.count(names, (1, MAX_REFERENCES))?.unwrap_or(DEFAULT_REFERENCES))
+fn references_of(parameters: &mut Parameters, names: &[&'static str]) -> Result<u64, SpecError> {
+    Ok(parameters.count(names, (1, MAX_REFERENCES))?.unwrap_or(DEFAULT_REFERENCES))
 }
 
 fn loop_of(
@@ -228,37 +229,44 @@ fn loop_of(
     role: Role,
     seed: u64,
 ) -> Result<Plan, SpecError> {
-    let mut from = Parameters::new(kind, given);
-    let access_bytes = from.size(&["access"], (1, MAX_ACCESS_BYTES), DEFAULT_ACCESS_BYTES)?;
+    let mut parameters = Parameters::new(kind, given);
+    let access_bytes = parameters.size(&["access"], (1, MAX_ACCESS_BYTES), DEFAULT_ACCESS_BYTES)?;
     if !access_bytes.is_power_of_two() {
         return Err(SpecError::new(format!(
             "`access={access_bytes}` must be a power of two from 1 to {MAX_ACCESS_BYTES} bytes"
         )));
     }
-    let table_bytes =
-        from.size(&["bytes", "table"], (access_bytes, MAX_TABLE_BYTES), DEFAULT_TABLE_BYTES)?;
+    let table_bytes = parameters.size(
+        &["bytes", "table"],
+        (access_bytes, MAX_TABLE_BYTES),
+        DEFAULT_TABLE_BYTES,
+    )?;
     let references =
-        if role == Role::Part { None } else { Some(loop_references(&mut from, kind)?) };
-    let shape = shape_of(kind, &mut from, table_bytes, access_bytes)?;
+        if role == Role::Part { None } else { Some(loop_references(&mut parameters, kind)?) };
+    let shape = shape_of(kind, &mut parameters, table_bytes, access_bytes)?;
     let stores = match shape {
         Shape::Gups => 0,
-        _ => from.fraction(&["stores"], (0, WHOLE), 0)?,
+        _ => parameters.fraction(&["stores"], (0, WHOLE), 0)?,
     };
-    let unused = unused_of(&mut from, shape, table_bytes)?;
-    let instructions =
-        from.count(&["instructions"], (1, Body::MAX_INSTRUCTIONS))?.unwrap_or(DEFAULT_INSTRUCTIONS);
+    let unused = unused_of(&mut parameters, shape, table_bytes)?;
+    let instructions = parameters
+        .count(&["instructions"], (1, Body::MAX_INSTRUCTIONS))?
+        .unwrap_or(DEFAULT_INSTRUCTIONS);
     let least_code = Body::least_bytes(instructions, stores);
-    let code_bytes = from.size(&["code"], (least_code, MAX_CODE_BYTES), DEFAULT_CODE_BYTES)?;
-    let code_order = match from.choice(&["code-order"], &["turn", "zipf"])? {
+    let code_bytes =
+        parameters.size(&["code"], (least_code, MAX_CODE_BYTES), DEFAULT_CODE_BYTES)?;
+    let code_order = match parameters.choice(&["code-order"], &["turn", "zipf"])? {
         0 => CodeOrder::Turn,
-        _ => CodeOrder::Zipf(from.fraction(&["code-theta"], (0, MAX_THETA), DEFAULT_THETA)?),
+        _ => {
+            CodeOrder::Zipf(parameters.fraction(&["code-theta"], (0, MAX_THETA), DEFAULT_THETA)?)
+        }
     };
-    let seed = from.count(&["seed"], (0, u64::MAX))?.unwrap_or(seed);
-    let base = from.address(&["base"], (4096, TOP - table_bytes.next_multiple_of(4096)))?;
+    let seed = parameters.count(&["seed"], (0, u64::MAX))?.unwrap_or(seed);
+    let base = parameters.address(&["base"], (4096, TOP - table_bytes.next_multiple_of(4096)))?;
     if let Some(base) = base.filter(|base| base % 4096 != 0) {
         return Err(SpecError::new(format!("`base={base:#x}` must be a multiple of 4096")));
     }
-    from.finish()?;
+    parameters.finish()?;
     Ok(Plan::Loop(Loop {
         shape,
         table_bytes,
@@ -277,11 +285,11 @@ fn loop_of(
 
 /// Reads the untouched part of a table; at least one element stays touched.
 fn unused_of(
-    from: &mut Parameters,
+    parameters: &mut Parameters,
     shape: Shape,
     table_bytes: u64,
 ) -> Result<Option<UnusedPlan>, SpecError> {
-    // Walks that come to every element, or to any with the same chance.
+    // Only walks that visit every element, or any with the same probability.
     let element_bytes = match shape {
         Shape::Uniform { element_bytes, .. } | Shape::PointerChase { element_bytes } => {
             element_bytes
@@ -289,12 +297,12 @@ fn unused_of(
         Shape::Gups => PAGE_BYTES,
         _ => return Ok(None),
     };
-    let share = from.fraction(&["unused"], (0, MAX_UNUSED), 0)?;
+    let share = parameters.fraction(&["unused"], (0, MAX_UNUSED), 0)?;
     if share == 0 {
         return Ok(None);
     }
-    let seed = from.count(&["unused-seed"], (0, u64::MAX))?.unwrap_or(DEFAULT_SEED);
-    let slot_bytes = from.size(&["unused-slot"], (PAGE_BYTES, table_bytes), 0)?;
+    let seed = parameters.count(&["unused-seed"], (0, u64::MAX))?.unwrap_or(DEFAULT_SEED);
+    let slot_bytes = parameters.size(&["unused-slot"], (PAGE_BYTES, table_bytes), 0)?;
     let wrong = |what: String| Err(SpecError::new(what));
     if slot_bytes > 0 {
         if !slot_bytes.is_multiple_of(PAGE_BYTES) {
@@ -314,18 +322,18 @@ fn unused_of(
              regions of 2MiB, or `unused-slot` be given"
         ));
     }
-    let portion = from.fraction(&["unused-portion"], (0, WHOLE), WHOLE)?;
-    let clustered = from.choice(&["unused-layout"], &["clustered", "dispersed"])? == 0;
+    let portion = parameters.fraction(&["unused-portion"], (0, WHOLE), WHOLE)?;
+    let clustered = parameters.choice(&["unused-layout"], &["clustered", "dispersed"])? == 0;
     Ok(Some(UnusedPlan::Pages { share, portion, clustered, seed }))
 }
 
 /// An update of `gups` is two references.
-fn loop_references(from: &mut Parameters, kind: &str) -> Result<u64, SpecError> {
+fn loop_references(parameters: &mut Parameters, kind: &str) -> Result<u64, SpecError> {
     if kind != "gups" {
-        return references_of(from, &["references", "length"]);
+        return references_of(parameters, &["references", "length"]);
     }
-    let updates = from.count(&["updates"], (1, MAX_REFERENCES / 2))?;
-    let references = from.count(&["references", "length"], (1, MAX_REFERENCES))?;
+    let updates = parameters.count(&["updates"], (1, MAX_REFERENCES / 2))?;
+    let references = parameters.count(&["references", "length"], (1, MAX_REFERENCES))?;
     match (updates, references) {
         (Some(_), Some(_)) => {
             Err(SpecError::new("`updates` and `references` both set the length: give one of them"))
@@ -337,16 +345,16 @@ fn loop_references(from: &mut Parameters, kind: &str) -> Result<u64, SpecError> 
 
 fn shape_of(
     kind: &str,
-    from: &mut Parameters,
+    parameters: &mut Parameters,
     table_bytes: u64,
     access_bytes: u64,
 ) -> Result<Shape, SpecError> {
     let bounds = (access_bytes, table_bytes);
     Ok(match kind {
         "uniform" => {
-            let element_bytes = from.size(&["element"], bounds, access_bytes)?;
+            let element_bytes = parameters.size(&["element"], bounds, access_bytes)?;
             let span = (access_bytes, element_bytes);
-            let span_bytes = from.size(&["span"], span, access_bytes)?;
+            let span_bytes = parameters.size(&["span"], span, access_bytes)?;
             if !span_bytes.is_multiple_of(access_bytes) {
                 return Err(SpecError::new(format!(
                     "`span={span_bytes}` must be a multiple of the access size ({access_bytes})"
@@ -355,22 +363,25 @@ fn shape_of(
             Shape::Uniform { element_bytes, span_bytes }
         }
         "zipf" => Shape::Zipf {
-            element_bytes: from.size(&["element"], bounds, access_bytes)?,
-            theta: from.fraction(&["theta"], (0, MAX_THETA), DEFAULT_THETA)?,
-            scattered: from.choice(&["placement"], &["scattered", "together"])? == 0,
+            element_bytes: parameters.size(&["element"], bounds, access_bytes)?,
+            theta: parameters.fraction(&["theta"], (0, MAX_THETA), DEFAULT_THETA)?,
+            scattered: parameters.choice(&["placement"], &["scattered", "together"])? == 0,
         },
         "strided" => {
             let default = DEFAULT_STRIDE_BYTES.min(table_bytes);
-            Shape::Strided { stride_bytes: from.size(&["stride"], (1, table_bytes), default)? }
+            Shape::Strided {
+                stride_bytes: parameters.size(&["stride"], (1, table_bytes), default)?,
+            }
         }
         "sequential" => Shape::Sequential,
         "pointer-chase" => {
             let default = DEFAULT_NODE_BYTES.min(table_bytes);
-            Shape::PointerChase { element_bytes: from.size(&["element"], bounds, default)? }
+            Shape::PointerChase { element_bytes: parameters.size(&["element"], bounds, default)? }
         }
         "gups" => Shape::Gups,
         _ => {
-            let row_bytes = from.size(&["row"], bounds, DEFAULT_ROW_BYTES.min(table_bytes))?;
+            let row_bytes =
+                parameters.size(&["row"], bounds, DEFAULT_ROW_BYTES.min(table_bytes))?;
             if !row_bytes.is_multiple_of(access_bytes) || !table_bytes.is_multiple_of(row_bytes) {
                 return Err(SpecError::new(format!(
                     "`row={row_bytes}` must be a multiple of the access size ({access_bytes}) and \

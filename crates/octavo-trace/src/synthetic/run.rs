@@ -1,4 +1,4 @@
-//! A plan at work.
+//! The execution of a plan.
 
 use super::code::Code;
 use super::emit::Emitter;
@@ -8,7 +8,7 @@ use super::walk::{AnyWalk, Walk};
 use crate::source::{Batch, Facts, Place, Progress, Source, Step, TraceError};
 use crate::stream::{StreamEnd, StreamIdentity};
 
-/// A plan, and where it has got to.
+/// A part of a plan, and its state.
 enum Node {
     Loop(Box<LoopRun>),
     Phases {
@@ -23,19 +23,19 @@ enum Node {
 
 struct Part {
     weight: i64,
-    /// How many references it is behind its share, times the weight of all; less than none where it
-    /// is ahead. The one furthest behind goes next.
+    /// By how many references it is behind its share, times the weight of all parts; negative if it
+    /// is ahead. The part furthest behind runs next.
     behind: i64,
     node: Node,
 }
 
 impl Node {
-    /// `places` are those of the loops that are still to be made, in order.
+    /// `places` are the places of the loops that are still to be created, in order.
     fn new(plan: &Plan, places: &mut impl Iterator<Item = (u64, u64)>) -> Self {
         match plan {
-            Plan::Loop(of) => {
+            Plan::Loop(one) => {
                 let (table, text) = places.next().expect("every loop has a place");
-                Node::Loop(Box::new(LoopRun::new(of, table, text)))
+                Node::Loop(Box::new(LoopRun::new(one, table, text)))
             }
             Plan::Phases { phases, .. } => {
                 let members = phases.iter().map(|phase| {
@@ -57,10 +57,10 @@ impl Node {
     }
 
     /// Makes references until there are `most`, or `out` is full, or, with `once`, a round of a
-    /// loop is done. Says how many.
+    /// loop is done. Returns how many.
     fn run(&mut self, most: u64, once: bool, out: &mut Emitter) -> u64 {
         match self {
-            Node::Loop(of) => of.run(most, once, out),
+            Node::Loop(one) => one.run(most, once, out),
             Node::Phases { phases, at, left } => {
                 let mut done = 0;
                 while done < most && !out.is_full() {
@@ -98,7 +98,7 @@ impl Node {
     }
 }
 
-/// A loop, where it lies, and how far it is.
+/// A loop, its place, and its state.
 struct LoopRun {
     code: Code,
     table: u64,
@@ -106,8 +106,8 @@ struct LoopRun {
 }
 
 impl LoopRun {
-    fn new(of: &Loop, table: u64, text: u64) -> Self {
-        LoopRun { code: Code::new(of, text), table, walk: AnyWalk::new(of) }
+    fn new(plan: &Loop, table: u64, text: u64) -> Self {
+        LoopRun { code: Code::new(plan, text), table, walk: AnyWalk::new(plan) }
     }
 
     fn run(&mut self, most: u64, once: bool, out: &mut Emitter) -> u64 {
@@ -125,7 +125,8 @@ impl LoopRun {
     }
 }
 
-/// Whole rounds as long as they fit into `most`, and then what is left of it.
+/// Makes whole rounds as long as they fit into `most`, and then the rest; returns how many
+/// references these are.
 fn rounds(code: &mut Code, table: u64, walk: &mut impl Walk, most: u64, out: &mut Emitter) -> u64 {
     let (accesses, references) = (code.body.accesses as usize, code.body.references());
     let mut left = most;

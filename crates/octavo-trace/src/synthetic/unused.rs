@@ -7,25 +7,25 @@ use super::plan::UnusedPlan;
 use crate::splitmix::splitmix;
 
 const PAGE_BYTES: u64 = 4096;
-/// A large page, whose unused parts these are.
+/// The size of a large page: unused base pages are placed in each such region.
 pub(super) const REGION_BYTES: u64 = 2 << 20;
 const REGION_PAGES: u64 = REGION_BYTES / PAGE_BYTES;
 
 /// Computes which part of one table is unused.
 pub(super) enum Unused {
-    /// Base pages of some of its regions of 2 MiB, so many in each of these.
+    /// `holes` base pages in each of `fragmented` regions of the table.
     Pages { regions: Permutation, fragmented: u64, holes: u64, clustered: bool, seed: u64 },
-    /// Whole slots of one size, and what is left at the end.
+    /// Whole slots of one size, and the rest behind the last slot.
     Slots { slots: Permutation, count: u64, unused: u64, slot_bytes: u64 },
 }
 
 impl Unused {
-    /// The same plan and size give the same, whatever loop it is that goes through the table.
+    /// The same plan and size give the same unused part for every loop over the table.
     pub(super) fn new(plan: &UnusedPlan, table_bytes: u64) -> Self {
         let part_of = |all: u64, share: u64| {
-            (u128::from(all) * u128::from(share) + u128::from(WHOLE / 2)) / u128::from(WHOLE)
+            let product = u128::from(all) * u128::from(share);
+            ((product + u128::from(WHOLE / 2)) / u128::from(WHOLE)) as u64
         };
-        let part_of = |all, share| part_of(all, share) as u64;
         match *plan {
             UnusedPlan::Pages { share, portion, clustered, seed } => {
                 let regions = table_bytes / REGION_BYTES;
@@ -42,7 +42,7 @@ impl Unused {
                 Unused::Slots {
                     slots: Permutation::new(count, seed),
                     count,
-                    // One is used, always.
+                    // At least one slot is used.
                     unused: part_of(count, share).min(count - 1),
                     slot_bytes,
                 }
@@ -50,7 +50,7 @@ impl Unused {
         }
     }
 
-    /// Whether what lies at an offset is never touched.
+    /// Whether the byte at an offset is never touched.
     pub(super) fn has(&self, offset: u64) -> bool {
         match self {
             Unused::Pages { regions, fragmented, holes, clustered, seed } => {
@@ -67,7 +67,7 @@ impl Unused {
                     let first = drawn(REGION_PAGES, REGION_PAGES - holes + 1);
                     return (first..first + holes).contains(&page);
                 }
-                // Each hole is somewhere in a part of its own, of equal parts.
+                // The region has an equal part for each hole, which lies somewhere in its part.
                 let part = ((page + 1) * holes - 1) / REGION_PAGES;
                 let (low, high) = (part * REGION_PAGES / holes, (part + 1) * REGION_PAGES / holes);
                 page == low + drawn(part, high - low)
@@ -89,9 +89,10 @@ mod tests {
     proptest! {
         #![proptest_config(octavo_oracle::cases(256))]
 
-        /// Counted page by page: so many regions have holes, each so many, where they should be.
+        /// Counts page by page: as many regions have holes as they should, each as many, in the
+        /// right places.
         #[test]
-        fn so_many_pages_of_so_many_regions_are_unused(
+        fn unused_pages_are_as_planned(
             regions in 1u64..20,
             share in 0u64..=990_000_000,
             portion in 0..=WHOLE,
@@ -126,7 +127,7 @@ mod tests {
         }
 
         #[test]
-        fn so_many_slots_are_unused(
+        fn unused_slots_are_as_planned(
             slots in 1u64..2000,
             rest in 0u64..4096,
             share in 0u64..=990_000_000,

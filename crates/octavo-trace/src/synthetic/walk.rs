@@ -1,4 +1,4 @@
-//! Where each access goes.
+//! The walks of accesses through a table.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -25,54 +25,54 @@ pub(super) enum AnyWalk {
 }
 
 impl AnyWalk {
-    pub(super) fn new(of: &Loop) -> Self {
-        let span_bytes = match of.shape {
+    pub(super) fn new(plan: &Loop) -> Self {
+        let span_bytes = match plan.shape {
             Shape::Uniform { span_bytes, .. } => span_bytes,
-            _ => of.access_bytes,
+            _ => plan.access_bytes,
         };
-        let walk = AnyWalk::of(of, span_bytes);
-        if of.unused.is_none() && span_bytes == of.access_bytes {
+        let walk = AnyWalk::over_elements(plan, span_bytes);
+        if plan.unused.is_none() && span_bytes == plan.access_bytes {
             return walk;
         }
         AnyWalk::Picked(Picked {
-            from: Box::new(walk),
-            unused: of.unused.map(|plan| Unused::new(&plan, of.table_bytes)),
+            elements: Box::new(walk),
+            unused: plan.unused.map(|unused| Unused::new(&unused, plan.table_bytes)),
             span_bytes,
-            access_bytes: of.access_bytes,
+            access_bytes: plan.access_bytes,
             start: 0,
             done_bytes: span_bytes,
         })
     }
 
-    /// Its elements, of each of which so many bytes fit into the table.
-    fn of(of: &Loop, span_bytes: u64) -> Self {
-        let last = of.table_bytes - span_bytes;
-        // How many elements of that size hold all that is read of one.
+    /// A walk over the elements whose first `span_bytes` bytes fit into the table.
+    fn over_elements(plan: &Loop, span_bytes: u64) -> Self {
+        let last = plan.table_bytes - span_bytes;
+        // How many elements of this size fit with their span.
         let elements = |element_bytes: u64| last / element_bytes + 1;
         let strided = |stride| AnyWalk::Strided(Strided { offset: 0, stride, last });
         let uniform = |element_bytes| {
             AnyWalk::Uniform(Uniform {
-                random: Xoshiro256PlusPlus::seed_from_u64(of.seed),
+                random: Xoshiro256PlusPlus::seed_from_u64(plan.seed),
                 elements: elements(element_bytes),
                 element_bytes,
             })
         };
-        match of.shape {
+        match plan.shape {
             Shape::Strided { stride_bytes } => strided(stride_bytes),
-            Shape::Sequential | Shape::Rows { .. } => strided(of.access_bytes),
+            Shape::Sequential | Shape::Rows { .. } => strided(plan.access_bytes),
             Shape::Columns { row_bytes } => AnyWalk::Columns(Columns {
                 offset: 0,
                 column: 0,
                 row_bytes,
-                access_bytes: of.access_bytes,
-                table_bytes: of.table_bytes,
+                access_bytes: plan.access_bytes,
+                table_bytes: plan.table_bytes,
             }),
             Shape::Uniform { element_bytes, .. } => uniform(element_bytes),
-            Shape::Gups => uniform(of.access_bytes),
+            Shape::Gups => uniform(plan.access_bytes),
             Shape::PointerChase { element_bytes } => {
                 let elements = elements(element_bytes);
                 AnyWalk::Chase(Chase {
-                    order: Permutation::new(elements, of.seed),
+                    order: Permutation::new(elements, plan.seed),
                     place: 0,
                     elements,
                     element_bytes,
@@ -81,14 +81,14 @@ impl AnyWalk {
             Shape::Zipf { element_bytes, theta, scattered } => {
                 let elements = elements(element_bytes);
                 let zipf = Zipfian {
-                    random: Xoshiro256PlusPlus::seed_from_u64(of.seed),
+                    random: Xoshiro256PlusPlus::seed_from_u64(plan.seed),
                     zipf: Zipf::new(elements, theta),
                     element_bytes,
                 };
                 if !scattered {
                     return AnyWalk::Zipf(zipf);
                 }
-                let order = Permutation::new(elements, of.seed);
+                let order = Permutation::new(elements, plan.seed);
                 AnyWalk::Scattered(Scattered { zipf, order })
             }
         }
@@ -97,9 +97,9 @@ impl AnyWalk {
 
 /// The used elements of another walk, each read access by access.
 pub(super) struct Picked {
-    from: Box<AnyWalk>,
+    elements: Box<AnyWalk>,
     unused: Option<Unused>,
-    /// Of each element.
+    /// How much of each element is read.
     span_bytes: u64,
     access_bytes: u64,
     /// The current element, and how much of it has been read.
@@ -113,7 +113,7 @@ impl Walk for Picked {
         if self.done_bytes >= self.span_bytes {
             // Ends, since the walk reaches a used element.
             self.start = loop {
-                let start = self.from.next();
+                let start = self.elements.next();
                 if !self.unused.as_ref().is_some_and(|unused| unused.has(start)) {
                     break start;
                 }
@@ -140,7 +140,7 @@ impl Walk for AnyWalk {
     }
 }
 
-/// From the beginning on by a stride, as long as an access fits; then again.
+/// From the beginning by a stride, as long as an access fits; again and again.
 pub(super) struct Strided {
     offset: u64,
     stride: u64,

@@ -21,7 +21,7 @@ pub(super) struct Zipf {
     /// The integral at 3/2 less the density at 1, and at the upper end.
     low: f64,
     high: f64,
-    /// So near below its rank a draw is taken without a second look.
+    /// A draw at most this far below its rank is accepted without a further test.
     sure: f64,
 }
 
@@ -29,12 +29,12 @@ impl Zipf {
     /// Over `count` ranks, at least 1; `theta` in billionths.
     pub(super) fn new(count: u64, theta: u64) -> Self {
         let power = 1.0 - theta as f64 / WHOLE as f64;
-        let mut made =
+        let mut zipf =
             Zipf { count: count as f64, last: count - 1, power, low: 0.0, high: 0.0, sure: 0.0 };
-        made.low = made.integral(1.5) - 1.0;
-        made.high = made.integral(made.count + 0.5);
-        made.sure = 2.0 - made.inverse(made.integral(2.5) - made.density(2.0));
-        made
+        zipf.low = zipf.integral(1.5) - 1.0;
+        zipf.high = zipf.integral(zipf.count + 0.5);
+        zipf.sure = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.density(2.0));
+        zipf
     }
 
     /// The next rank.
@@ -65,7 +65,7 @@ impl Zipf {
 
     /// The integral's inverse.
     fn inverse(&self, area: f64) -> f64 {
-        // Rounding may push it a little below what the integral can be.
+        // Rounding may push the area a little below the smallest value of the integral.
         let scaled = (area * self.power).max(-1.0);
         libm::exp(area * log1p_over(scaled))
     }

@@ -22,8 +22,8 @@ pub struct Part {
 
 impl Cut {
     /// Measures the beginning of `words`, in whole items: up to the execution that completes
-    /// `left_instructions`, or all. Undecodable words are passed on unchanged: their decoder reports
-    /// the error.
+    /// `left_instructions`, or all. Undecodable words are passed on unchanged: their decoder
+    /// reports the error.
     pub fn part(&mut self, words: &[u64], left_instructions: u64) -> Part {
         let mut part = Part::default();
         while part.instructions < left_instructions {
@@ -41,7 +41,7 @@ impl Cut {
         part
     }
 
-    /// A record; how many words it has, unless it is none.
+    /// Takes a record; returns how many words it has, or `None` if it is malformed.
     fn record(&mut self, words: &[u64], part: &mut Part) -> Option<usize> {
         let (header, rest) = words.split_first()?;
         let payload = rest.get(..format::record_words(*header))?;

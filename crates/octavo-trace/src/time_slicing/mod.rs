@@ -1,10 +1,10 @@
 //! Time slicing: several streams of references, of one trace or of several, as one stream of
 //! processes that share a core.
 //!
-//! Each trace is opened once per stream and read at all of its streams at once; a format that
-//! cannot be read so holds one process. [`RoundRobin`] schedules, [`cut::Cut`] ends a quantum within a
-//! batch. The result is the words of the streams: a reader only needs to know which stream a batch
-//! belongs to.
+//! Each trace is opened once per stream and read at all of its streams at once; a trace whose
+//! format does not allow this holds one process. [`RoundRobin`] schedules, [`cut::Cut`] ends a
+//! quantum within a batch. The result is the words of the streams: a reader only needs to know
+//! which stream a batch belongs to.
 
 mod cut;
 mod process;
@@ -49,18 +49,18 @@ pub trait TimeSlicedConsumer: Observer {
 /// Several processes that share a core round robin, as a source.
 ///
 /// A quantum ends with the segment that completes its instructions, or with the process. The round
-/// begins with the first process of each trace, in the order of the traces; their first turns may have
-/// another length, so that each starts up before they alternate. A forked child joins
-/// at the end of the round when its parent records the fork; if the parent does not (it runs in
-/// a PID namespace of its own, or its stream is cut off), when the parent's image ends. A program
-/// that a process executes takes its place, with the rest of its quantum.
+/// begins with the first process of each trace, in the order of the traces; their first turns may
+/// have another length, so that each starts up before they alternate. A forked child joins at the
+/// end of the round when its parent records the fork; if the parent does not (it runs in a PID
+/// namespace of its own, or its stream is cut off), when the parent's image ends. A program that a
+/// process executes takes its place, with the rest of its quantum.
 pub struct TimeSlicing {
     traces: Vec<Trace>,
     processes: Vec<Process>,
     round: RoundRobin,
     /// Steps to return before anything more is read.
     steps: VecDeque<Step>,
-    /// The words of the process that was read last.
+    /// The process that was read last.
     reading: Option<usize>,
 }
 
@@ -76,8 +76,9 @@ struct Trace {
 }
 
 impl TimeSlicing {
-    /// Opens at least one trace, with quanta of at least one instruction, the second that of first turns.
-    /// Fails if there are too many processes, or if a trace cannot be read.
+    /// Opens traces, of which there is at least one. `first_quantum_instructions` is the length of
+    /// first turns; both lengths are at least 1. Fails if there are too many processes, or if a
+    /// trace cannot be read.
     pub fn new(
         traces: Vec<Box<dyn Source>>,
         quantum_instructions: u64,
@@ -99,8 +100,8 @@ impl TimeSlicing {
         Ok(slicing)
     }
 
-    /// Adds a trace with its streams. The streams of the first trace keep their numbers, by which
-    /// the trace is known.
+    /// Adds a trace with its streams. The streams of the first trace keep the numbers that they
+    /// have in the trace.
     fn add(&mut self, source: Box<dyn Source>) -> Result<(), TraceError> {
         let trace = self.traces.len();
         let name = source.name().to_owned();
@@ -130,7 +131,8 @@ impl TimeSlicing {
         }
         self.traces.push(Trace { name, facts, is_known, manifest, fault });
         let first = self.processes.len();
-        let next = self.processes.iter().map(|of| of.identity.stream + 1).max().unwrap_or(0);
+        let next =
+            self.processes.iter().map(|process| process.identity.stream + 1).max().unwrap_or(0);
         let in_trace: Vec<u32> = processes.iter().map(|process| process.identity.stream).collect();
         let place = |stream: u32| in_trace.iter().position(|number| *number == stream);
         for mut process in processes {
@@ -153,12 +155,12 @@ impl TimeSlicing {
         Ok(())
     }
 
-    /// A process joins the round.
+    /// Announces a process, which joins the round.
     fn begin(&mut self, number: usize) {
         self.steps.push_back(Step::Began(self.processes[number].identity.clone()));
     }
 
-    /// A process ends; `end` is None if its trace does not record how.
+    /// Ends a process; `end` is `None` if its trace does not record how.
     fn end(&mut self, number: usize, end: Option<StreamEnd>) {
         let process = &mut self.processes[number];
         let trace = process.trace;
@@ -180,7 +182,7 @@ impl TimeSlicing {
 }
 
 impl Source for TimeSlicing {
-    /// The facts that hold of all traces.
+    /// The facts that hold for all traces.
     fn facts(&self) -> Facts {
         let mut all = self.traces[0].facts.clone();
         for Trace { facts, .. } in &self.traces[1..] {
@@ -233,8 +235,8 @@ impl Source for TimeSlicing {
     fn progress(&self) -> Progress {
         let add = |sum: Option<u64>, total: Option<u64>| Some(sum? + total?);
         self.processes.iter().fold(Progress { done: 0, total: Some(0) }, |sum, process| {
-            let of = process.progress();
-            Progress { done: sum.done + of.done, total: add(sum.total, of.total) }
+            let one = process.progress();
+            Progress { done: sum.done + one.done, total: add(sum.total, one.total) }
         })
     }
 

@@ -48,7 +48,7 @@ impl Process {
         Process { identity: stream.identity.clone(), trace, state: State::Closed(stream), read }
     }
 
-    /// The only process of a trace that can be opened once only; reads its beginning.
+    /// The only process of a trace that can be opened only once; reads its beginning.
     pub fn only(mut source: Box<dyn Source>, trace: usize) -> Result<Self, TraceError> {
         let Some(Step::Began(identity)) = source.next(&mut Batch::default())? else {
             return Err(TraceError::whole(source.name(), "holds no process"));
@@ -58,7 +58,7 @@ impl Process {
         Ok(Process { identity, trace, state, read })
     }
 
-    /// Appends to `words` those of up to `left_instructions` instructions.
+    /// Appends the next words to `words`, up to the end of `left_instructions` instructions.
     pub fn take(
         &mut self,
         left_instructions: u64,
@@ -94,7 +94,7 @@ impl Process {
         }
     }
 
-    /// How far it is.
+    /// How much of it was read.
     pub fn progress(&self) -> Progress {
         match &self.state {
             State::Open(open) => open.source.progress(),
@@ -102,7 +102,7 @@ impl Process {
         }
     }
 
-    /// Where it is.
+    /// The place of the last batch.
     pub fn place(&self) -> Place {
         match &self.state {
             State::Open(open) => open.source.place(),

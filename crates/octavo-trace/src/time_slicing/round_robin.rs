@@ -26,13 +26,13 @@ pub struct RoundRobin {
     quantum_instructions: u64,
     /// The length of the first turn of each process that exists from the beginning.
     first_quantum_instructions: u64,
-    /// How many of those have not ended their first turn.
+    /// How many of these processes have not ended their first turn.
     first_turns: usize,
     /// The processes that have begun and not ended; the first one runs.
     running: VecDeque<usize>,
     /// The processes that have not begun, in order.
     waiting: Vec<(usize, Arrival)>,
-    /// How many were added.
+    /// How many processes were added.
     added: usize,
     /// The rest of the quantum.
     left_instructions: u64,
@@ -58,7 +58,7 @@ impl RoundRobin {
         self.added += 1;
     }
 
-    /// Starts once all are added; returns the processes that begin at once.
+    /// Starts, once all processes are added; returns the processes that begin at once.
     pub fn begin(&mut self) -> Vec<usize> {
         let mut first = self.start_waiting(|arrival| arrival == Arrival::AtOnce);
         if first.is_empty() {
@@ -71,7 +71,7 @@ impl RoundRobin {
         first
     }
 
-    /// The running process; none once all have ended.
+    /// The running process; `None` once all have ended.
     pub fn running(&self) -> Option<usize> {
         self.running.front().copied()
     }
@@ -81,7 +81,8 @@ impl RoundRobin {
         self.left_instructions
     }
 
-    /// The running process has forked `pid`: its child begins, if there is one of that identifier.
+    /// The running process has forked `pid`: its child begins, if a waiting process has that
+    /// identifier.
     pub fn forked(&mut self, pid: u32) -> Option<usize> {
         let parent = self.running()?;
         let at = self

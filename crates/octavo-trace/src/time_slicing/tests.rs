@@ -49,7 +49,7 @@ fn pid(number: usize) -> u32 {
     100 + number as u32
 }
 
-/// A segment of so many instructions. Segments of different processes differ.
+/// A segment of `instructions` instructions. Segments of different processes differ.
 fn segment(process: usize, instructions: u64) -> Segment {
     let fetch = |number: u64| Item {
         kind: ItemKind::Fetch,
@@ -161,7 +161,7 @@ fn in_order(processes: &[NaiveProcess], quantum: u64, first: u64) -> Vec<(u32, N
     order.into_iter().map(|(at, step)| (at as u32, processes[at].steps[step])).collect()
 }
 
-/// A trace in a file that goes with it.
+/// A trace in a file, which is removed in the end.
 struct Written(PathBuf);
 
 impl Written {
@@ -219,7 +219,7 @@ proptest! {
         });
         let all: Vec<_> = first.iter().cloned().chain(moved).collect();
         let found = read(&mut slicing).into_iter().map(|(stream, step)| match step {
-            // The trace does not know what numbers we give.
+            // The second trace's forks have the numbers of that trace.
             NaiveStep::Fork(child) if stream as usize >= first.len() => {
                 (stream, NaiveStep::Fork(first.len() + child))
             }
@@ -287,7 +287,7 @@ fn a_cut_trace_is_an_error_wherever_it_is_cut() {
     for length in 0..whole.len() {
         std::fs::write(&trace.0, &whole[..length]).unwrap();
         let input = Input::open(&trace.0, InputOptions::default()).unwrap();
-        // Without a manifest it is none.
+        // Without a manifest it is not a trace.
         let Ok(source) = open_input(input, &OpenOptions::default()) else { continue };
         let mut batch = Batch::default();
         let error = match TimeSlicing::new(vec![source], 100, 100) {
