@@ -63,8 +63,9 @@ fn main() {
         windows: None,
         allocation_frames: 0,
     };
-    let checker =
-        |of: &StreamIdentity| Watcher(StreamChecker::new(of.stream, of.began == Began::Fork));
+    let checker = |identity: &StreamIdentity| {
+        Watcher(StreamChecker::new(identity.stream, identity.began == Began::Fork))
+    };
     let live = Live::start(options, checker).expect("the tracer");
     while live.wait(Duration::from_secs(1)).running {}
     live.finish().expect("the tracer");

@@ -40,7 +40,7 @@ fn plain(path: &str) -> (u64, u64) {
     (instructions, data)
 }
 
-/// Reads to batches: how many words they hold.
+/// Reads batches; returns how many words they hold.
 fn ours(path: &str) -> usize {
     let lackey = FORMATS.iter().find(|format| format.name == "lackey").expect("it is listed");
     let input = Input::open(Path::new(path), InputOptions::default());
@@ -64,7 +64,7 @@ fn now_ns() -> [f64; 2] {
     })
 }
 
-/// The time of `work` by each of both clocks.
+/// The time of `work` by both clocks.
 fn timed<T>(work: impl FnOnce() -> T) -> [f64; 2] {
     let [wall, cpu] = now_ns();
     black_box(work());
@@ -90,7 +90,7 @@ fn main() {
             plain_ns.push(timed(|| plain(&path)));
             our_ns.push(timed(|| ours(&path)));
         }
-        let of = |times: &[[f64; 2]], clock: usize| {
+        let median_of = |times: &[[f64; 2]], clock: usize| {
             median(times.iter().map(|both| both[clock] / lines).collect())
         };
         let least = |times: &[[f64; 2]]| {
@@ -99,14 +99,14 @@ fn main() {
         let line = serde_json::json!({
             "text": path,
             "lines": lines,
-            "plain_nanoseconds": of(&plain_ns, 0),
-            "nanoseconds": of(&our_ns, 0),
-            "ratio": of(&plain_ns, 0) / of(&our_ns, 0),
+            "plain_nanoseconds": median_of(&plain_ns, 0),
+            "nanoseconds": median_of(&our_ns, 0),
+            "ratio": median_of(&plain_ns, 0) / median_of(&our_ns, 0),
             "least_plain_nanoseconds": least(&plain_ns),
             "least_nanoseconds": least(&our_ns),
-            "plain_cpu_nanoseconds": of(&plain_ns, 1),
-            "cpu_nanoseconds": of(&our_ns, 1),
-            "cpu_ratio": of(&plain_ns, 1) / of(&our_ns, 1),
+            "plain_cpu_nanoseconds": median_of(&plain_ns, 1),
+            "cpu_nanoseconds": median_of(&our_ns, 1),
+            "cpu_ratio": median_of(&plain_ns, 1) / median_of(&our_ns, 1),
         });
         println!("{line}");
     }

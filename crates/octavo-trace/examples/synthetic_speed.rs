@@ -1,8 +1,8 @@
 //! How fast synthetic traces are made: `synthetic_speed [ROUNDS]`.
 //!
-//! Each is read batch by batch, as an engine would, and beside them a plain loop fills batches of
-//! the same size with the addresses of a strided walk: what no generator can beat. By turns; the
-//! best rounds are shown.
+//! Each trace is read batch by batch, as by an engine. As a lower bound, a plain loop fills batches
+//! of the same size with the addresses of a strided walk. All take turns, and the best round of
+//! each is shown.
 
 use std::hint::black_box;
 use std::time::Instant;

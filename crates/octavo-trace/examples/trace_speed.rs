@@ -1,10 +1,10 @@
-//! Size and speed of native traces, beside what zstd makes of the bare addresses of all references:
+//! Size and speed of native traces, beside a zstd file of the bare addresses of all references:
 //!
 //!     trace_speed [--rounds N] FILE.oct …
 //!
 //! Each round reads, in turn, the trace to batches and zstd's file of the same references as 8-byte
-//! addresses (level 3) to memory, both from warm files, and writes the trace's words to chunks again, on
-//! one thread. Prints a line of JSON a trace, with medians, and a hash of the chunks.
+//! addresses (level 3) to memory, both from warm files, and writes the trace's words to chunks
+//! again, on one thread. Prints a line of JSON a trace, with medians, and a hash of the chunks.
 
 #[path = "../../octavo-hw/examples/timing/mod.rs"]
 mod timing;
@@ -74,7 +74,7 @@ fn read_trace(file: &str) {
     }
 }
 
-/// The words of each stream of a trace, as many as a chunk has in each part.
+/// The words of each stream of a trace, in parts of the size of a chunk.
 fn chunks(file: &str) -> BTreeMap<u32, Vec<Vec<u64>>> {
     let (mut source, mut batch) = (source(file), Batch::default());
     let mut streams: BTreeMap<u32, Vec<Vec<u64>>> = BTreeMap::new();
@@ -111,7 +111,7 @@ fn read_zstd(file: &str) {
     }
 }
 
-/// Writes the addresses of all references, and says how many they are.
+/// Writes the addresses of all references, and returns their number.
 fn write_addresses(file: &str, path: &Path) -> u64 {
     let out = File::create(path).expect("the directory can be written");
     let encoder = zstd::Encoder::new(out, 3).expect("zstd starts");

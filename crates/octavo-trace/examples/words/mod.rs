@@ -1,5 +1,5 @@
-//! The beginning of a trace in memory, as words, so that decoding it into a consumer can be timed. Examples of
-//! other crates have this module, too.
+//! The beginning of a trace in memory, as words, so that decoding it into a consumer can be timed.
+//! Examples of other crates have this module, too.
 
 #[path = "../../../octavo-hw/examples/timing/mod.rs"]
 mod timing;
@@ -12,13 +12,13 @@ use timing::thread_ns;
 /// The beginning of the first process image of a trace.
 pub struct Words {
     batches: Vec<Vec<u64>>,
-    /// The number of references and instructions, and of others, in it.
+    /// Its references, instructions and other counts.
     pub counts: Counts,
 }
 
 impl Words {
-    /// Reads `wanted` references of a trace, or all where there are fewer; the last batch is whole, so that
-    /// there may be some more.
+    /// Reads `wanted` references of a trace, or all where there are fewer; the last batch is whole,
+    /// so that there may be some more.
     pub fn read(trace: &str, wanted: u64) -> Self {
         let mut source = open(trace, &OpenOptions::default()).expect("a trace");
         let (mut batch, mut decoder) = (Batch::default(), Decoder::default());

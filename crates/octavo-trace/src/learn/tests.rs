@@ -28,7 +28,7 @@ impl Consumer for Executed {
 impl Executed {
     /// All references in order, without their registers.
     fn references(&self) -> Vec<Reference> {
-        let of = |(segment, addresses): &(Segment, Vec<VirtAddr>)| {
+        let references_of = |(segment, addresses): &(Segment, Vec<VirtAddr>)| {
             let mut addresses = addresses.clone().into_iter();
             let reference = |item: &Item| {
                 let addr = match item.kind {
@@ -39,7 +39,7 @@ impl Executed {
             };
             segment.items().iter().map(reference).collect::<Vec<_>>()
         };
-        self.0.iter().flat_map(of).collect()
+        self.0.iter().flat_map(references_of).collect()
     }
 
     fn instructions(&self) -> Vec<u32> {
@@ -133,14 +133,14 @@ fn registers_become_dependences() {
         with_registers(fetch(0x1008, 4), 0b0111, 1 << 63),
     ];
     let (executed, _) = learn(&references);
-    let of = Dependences::new;
+    let entry = Dependences::new;
     assert_eq!(
         executed.0[0].0.dependences(),
         [
             // The next instruction overwrites its value in register 1.
-            of(0, 0b0001, 0),
-            of(0b1, 0, 0b0110),
-            of(0b1, 0b0001, 1 << 63),
+            entry(0, 0b0001, 0),
+            entry(0b1, 0, 0b0110),
+            entry(0b1, 0b0001, 1 << 63),
         ]
     );
     assert_eq!(dependences_of(&[Registers::default(); 3]), []);

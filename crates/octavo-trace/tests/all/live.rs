@@ -1,4 +1,4 @@
-//! The tracer itself, on a program that can be foretold. Needs `make setup workloads`.
+//! The tracer itself, on a program whose trace is known beforehand. Needs `make setup workloads`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -91,8 +91,8 @@ fn dependences_are_those_of_the_instructions() {
 
     // VEX puts two turns into a superblock: in the first, registers come from before it.
     let general = |index: usize, segment: &Segment| {
-        let of = segment.dependences()[index];
-        (of.producers, of.reads & GENERAL, of.writes & GENERAL)
+        let entry = segment.dependences()[index];
+        (entry.producers, entry.reads & GENERAL, entry.writes & GENERAL)
     };
     let (first, _) = turns.iter().find(|(s, _)| general(0, s).0 == 0).unwrap();
     assert_eq!(general(0, first), (0, RDI, RAX), "the load");
@@ -104,8 +104,8 @@ fn dependences_are_those_of_the_instructions() {
     assert_eq!(general(0, second), (1 << 2, 0, RAX), "the load needs the step three before it");
     assert_eq!(general(1, second).0, 1 | 1 << 5, "the sum needs the load and the sum before");
     let late = |index: usize, segment: &Segment| {
-        let of = segment.dependences()[index];
-        (of.late_producers, of.late_reads)
+        let entry = segment.dependences()[index];
+        (entry.late_producers, entry.late_reads)
     };
     assert_eq!(late(2, first), (1, 0), "the store's address needs no sum");
     assert!([0, 1, 3, 4].iter().all(|index| late(*index, first) == (0, 0)));
@@ -119,14 +119,14 @@ fn values_that_addresses_do_not_need_are_late() {
         [Fetch, Load, Fetch, Store, Fetch, Store, Fetch, Store, Fetch, Load, Fetch, Fetch, Store];
     let is_it = |segment: &Segment| segment.items().iter().map(|item| item.kind).take(13).eq(kinds);
     let (segment, _) = executions.iter().find(|(segment, _)| is_it(segment)).unwrap();
-    let of = |index: usize| {
-        let of = segment.dependences()[index];
-        (of.producers, of.reads & GENERAL, of.late_producers, of.late_reads)
+    let late_of = |index: usize| {
+        let entry = segment.dependences()[index];
+        (entry.producers, entry.reads & GENERAL, entry.late_producers, entry.late_reads)
     };
-    assert_eq!(of(0), (0, RDI | RBX, 0, RBX), "the addition to a sum");
-    assert_eq!(of(1), (1, RSI, 1, 0), "its store");
-    assert_eq!(of(2), (1 << 1, RSP, 1 << 1, 0), "its push");
-    assert_eq!(of(3), (0, RSP | RDI, 0, RDI), "a push behind a push");
+    assert_eq!(late_of(0), (0, RDI | RBX, 0, RBX), "the addition to a sum");
+    assert_eq!(late_of(1), (1, RSI, 1, 0), "its store");
+    assert_eq!(late_of(2), (1 << 1, RSP, 1 << 1, 0), "its push");
+    assert_eq!(late_of(3), (0, RSP | RDI, 0, RDI), "a push behind a push");
     let makes_vector: Vec<usize> =
         (0..7).filter(|index| segment.dependences()[*index].makes_vector()).collect();
     assert_eq!(makes_vector, [4, 5]);

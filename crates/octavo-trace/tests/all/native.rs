@@ -1,5 +1,5 @@
-//! The native format: what is written is read back word for word; what is cut, damaged or hostile
-//! is read up to there and refused with a sentence.
+//! The native format: written traces are read back word for word; cut, damaged or hostile ones are
+//! read up to the fault, and then refused with one sentence.
 
 use std::io::Cursor;
 use std::time::Duration;
@@ -64,7 +64,7 @@ struct Read {
     ended: Vec<(u32, StreamEnd)>,
 }
 
-/// Everything that can be read of some bytes, and what stopped it.
+/// Everything that can be read from `bytes`, and the error that ended the reading.
 fn read(bytes: &[u8]) -> (Read, Option<TraceError>) {
     let reader = Box::new(Cursor::new(bytes.to_vec()));
     let opened =
@@ -137,8 +137,8 @@ proptest! {
     }
 }
 
-/// Bits that are in version 3 and not in version 2 or 1: without one of them, the trace is one of an older version, which
-/// is read in the same way.
+/// The two bits of version 3: without one of them, the trace has version 2 or 1, which is read in
+/// the same way.
 const VERSION_BITS: [usize; 2] = [8 * 8, 8 * 8 + 1];
 
 #[test]

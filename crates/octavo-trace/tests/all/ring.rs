@@ -7,7 +7,7 @@ use octavo_types::{
 };
 use proptest::prelude::*;
 
-/// Keeps what it is given.
+/// Keeps executions and events.
 #[derive(Default, Debug, PartialEq)]
 struct Log {
     segments: Vec<(Segment, Vec<VirtAddr>)>,
@@ -18,7 +18,7 @@ impl StreamConsumer for Log {}
 
 impl Consumer for Log {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
-        // Dependences are filled in by the encoder: items are what is compared.
+        // The encoder fills in dependences, so only items are compared.
         let bare = Segment::new(segment.items().to_vec(), Vec::new()).unwrap();
         self.segments.push((bare, addresses.to_vec()));
     }
@@ -101,7 +101,7 @@ fn allocation_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Words that look like headers and small numbers more often than chance would have it.
+/// Words that look like headers and small numbers more often than by chance.
 fn any_word() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -131,14 +131,14 @@ fn dependences_decode_to_themselves() {
         guarded: false,
         atomic: false,
     };
-    let of = |late_producers, late_reads| Dependences {
+    let entry = |late_producers, late_reads| Dependences {
         producers: 0b101,
         reads: 1 << 3 | 1 << 20 | 1 << 24,
         writes: 1,
         late_producers,
         late_reads,
     };
-    let dependences = vec![of(0, 0), of(0b100, 0), of(0, 1 << 3), of(0b1, 1 << 3)];
+    let dependences = vec![entry(0, 0), entry(0b100, 0), entry(0, 1 << 3), entry(0b1, 1 << 3)];
     let segment = Segment::new(vec![fetch; 4], dependences).unwrap();
     let mut encoder = Encoder::default();
     encoder.segment(&segment, &[]);

@@ -1,4 +1,4 @@
-//! Synthetic traces, against what their descriptions say.
+//! Synthetic traces, against their descriptions.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const TEXT: u64 = 0x5555_5555_4000;
 const TOP: u64 = 0x7fff_f7ff_f000;
 
-/// All of a stream, written out.
+/// All references and events of a stream.
 #[derive(Default)]
 struct Written {
     naive: NaiveReferences,
@@ -37,17 +37,18 @@ impl Written {
     }
 
     fn fetches(&self) -> impl Iterator<Item = u64> {
-        let fetches = self.naive.references.iter().filter(|of| of.kind == ItemKind::Fetch);
+        let fetches =
+            self.naive.references.iter().filter(|reference| reference.kind == ItemKind::Fetch);
         fetches.map(|reference| reference.addr.raw())
     }
 
     /// Modifies count twice.
     fn data_references(&self) -> u64 {
-        self.data().map(|of| 1 + u64::from(of.kind == ItemKind::Modify)).sum()
+        self.data().map(|reference| 1 + u64::from(reference.kind == ItemKind::Modify)).sum()
     }
 }
 
-/// The whole trace, and how many executions it has.
+/// The whole trace.
 fn written(spec: &Spec) -> Written {
     let mut source = spec.source();
     let (mut decoder, mut out) = (Decoder::default(), Written::default());
@@ -103,7 +104,7 @@ fn a_loop_has_the_instructions_that_were_asked_for() {
     );
 }
 
-/// By hand from xoshiro256++ seeded by SplitMix64, in Python.
+/// The expected addresses were computed in Python, by xoshiro256++ seeded by SplitMix64.
 #[test]
 fn random_addresses_are_the_same_on_every_machine() {
     let uniform = offsets("synth:uniform?bytes=1MiB&references=5&seed=7", 1 << 20);
@@ -146,17 +147,17 @@ fn a_chase_visits_everything_once_a_round() {
 fn a_span_of_each_element_is_read_from_its_start() {
     let uri = "synth:uniform?bytes=100000&element=1000&span=24&references=3000&seed=3";
     let read = offsets(uri, 100_000);
-    let starts: Vec<u64> = read.chunks(3).map(|of| of[0]).collect();
+    let starts: Vec<u64> = read.chunks(3).map(|chunk| chunk[0]).collect();
     assert!(starts.iter().all(|start| start % 1000 == 0));
-    assert!(read.chunks(3).zip(&starts).all(|(of, &at)| of == [at, at + 8, at + 16]));
-    // The elements are those that are drawn without a span, as long as all of it fits.
+    assert!(read.chunks(3).zip(&starts).all(|(chunk, &at)| chunk == [at, at + 8, at + 16]));
+    // The elements are the same as without a span, as long as the whole span fits.
     let drawn = offsets("synth:uniform?bytes=100000&element=1000&references=1000&seed=3", 100_000);
     assert_eq!(starts, drawn);
     let last = offsets("synth:uniform?bytes=40&element=16&span=16&references=100", 40);
     assert_eq!(last.iter().max(), Some(&24), "the third element would end outside");
 }
 
-/// Loops over one table leave the same of it untouched, and use all the rest.
+/// Loops over one table leave the same parts of it untouched, and use all the rest.
 #[test]
 fn unused_parts_are_unused_in_every_phase() {
     let table = |kind: &str, rest: &str| {
@@ -164,7 +165,8 @@ fn unused_parts_are_unused_in_every_phase() {
     };
     let pages = "unused = 0.25\nunused-portion = 0.67\nunused-layout = 'dispersed'";
     let slots = "unused = 0.3\nunused-slot = '20KiB'\nunused-seed = 9";
-    // Of two of the three regions a quarter; of 307 slots 92, and what is left behind them.
+    // Unused are a quarter of two of the three regions; or 92 of 307 slots, and the rest behind the
+    // slots.
     for (unused, used_pages) in [(pages, 3 * 512 - 2 * 128), (slots, (307 - 92) * 5)] {
         let chase = format!("element = '4KiB'\nreferences = {used_pages}\n{unused}");
         let text = "kind = 'phases'\n".to_owned()
@@ -173,7 +175,8 @@ fn unused_parts_are_unused_in_every_phase() {
             + &table("gups", &format!("updates = 5000\n{unused}"));
         let spec = Spec::from_toml(&text).unwrap();
         assert_eq!(Spec::from_toml(&spec.resolved()).unwrap(), spec);
-        let all: Vec<u64> = written(&spec).data().map(|of| of.addr.raw() >> 12).collect();
+        let all: Vec<u64> =
+            written(&spec).data().map(|reference| reference.addr.raw() >> 12).collect();
         let chased: HashSet<u64> = all[..used_pages].iter().copied().collect();
         assert_eq!(chased.len(), used_pages, "each once");
         let random: HashSet<u64> = all[used_pages..].iter().copied().collect();
@@ -232,7 +235,7 @@ fn code_has_the_pages_that_were_asked_for() {
     }
     let once = written(&parse("synth:sequential?code=128&references=50k&stores=0.3").unwrap());
     assert!(once.fetches().all(|addr| (TEXT..TEXT + 128).contains(&addr)));
-    // Of a place in the code, the kind never changes: no instruction both loads and stores.
+    // The kind of an instruction's access never changes: no instruction both loads and stores.
     let mut kinds = BTreeMap::new();
     for pair in once.naive.references.windows(2).filter(|pair| pair[1].kind != ItemKind::Fetch) {
         assert_eq!(*kinds.entry(pair[0].addr.raw()).or_insert(pair[1].kind), pair[1].kind);
@@ -334,7 +337,7 @@ fn mistakes_get_one_sentence() {
     assert!(wrong(&nested).contains("may be nested 8 deep"));
 }
 
-/// Some loop, as a table's lines.
+/// A random loop, as the lines of a TOML table.
 fn any_loop(role: &'static str) -> impl Strategy<Value = String> {
     let kind = prop::sample::select(KINDS[..8].iter().map(|kind| kind.name).collect::<Vec<_>>());
     let shape = (kind, 0u32..=6, 1u64..=2000, 64u64..=200_000, 1u64..=300);
@@ -428,7 +431,7 @@ proptest! {
         prop_assert_eq!(written(&again.unwrap()).naive.references, out.naive.references);
     }
 
-    /// Over a table small enough to be touched all over.
+    /// The table is small enough to be touched completely.
     #[test]
     fn all_of_a_table_is_used(kind in prop::sample::select(vec!["uniform", "sequential", "pointer-chase", "gups", "rows", "columns"]), rows in 1u64..20) {
         let bytes = rows * 512;

@@ -1,5 +1,5 @@
-//! A native trace whose checksums are right and whose words are not: all that reads it names the
-//! trace and the place.
+//! A native trace with correct checksums and wrong words: the error of every reader names the trace
+//! and the place.
 
 use std::io::Cursor;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,7 +61,7 @@ fn check_sentence(sentence: &str) {
     assert!(sentence.ends_with("executes but was never defined"), "{sentence}");
 }
 
-/// Takes whatever comes and counts the words.
+/// Accepts everything, and counts the words.
 struct Nowhere(&'static AtomicUsize);
 
 impl Sink for Nowhere {
@@ -110,7 +110,7 @@ fn the_checker_finds_it() {
     assert!(report.counts.contains_key(&FindingKind::Undecodable), "{report:?}");
 }
 
-/// Sees nothing.
+/// Ignores everything.
 struct Blind;
 
 impl StreamConsumer for Blind {}

@@ -72,7 +72,8 @@ fn addresses_are_canonical_with_or_without_mappings() {
         .load(0x00ff_ffff_ffff_fff9)
         .load(u64::MAX - 6)
         .findings();
-    let lines: Vec<&str> = findings.iter().map(|of| &of[..of.find(':').unwrap()]).collect();
+    let lines: Vec<&str> =
+        findings.iter().map(|finding| &finding[..finding.find(':').unwrap()]).collect();
     assert_eq!(
         lines,
         [
@@ -180,7 +181,7 @@ fn words_that_cannot_be_decoded_are_one_finding() {
 }
 
 #[test]
-fn a_fault_that_is_taken_is_no_finding() {
+fn a_fault_that_a_signal_follows_is_no_finding() {
     let segv = Event::Signal { signal: 11 };
     let mut taken = Writer::new();
     taken.load(0).event(&segv).load(DATA).store(CODE).batch().event(&segv);
@@ -236,7 +237,7 @@ fn a_trace_without_first_mappings_is_checked_against_recorded_ones() {
 }
 
 #[test]
-fn all_are_counted_and_the_first_are_kept() {
+fn all_findings_are_counted_and_the_first_are_kept() {
     let mut writer = Writer::new();
     for _ in 0..100 {
         writer.load(0);

@@ -1,4 +1,4 @@
-//! Random programs that do only what they may, or only what they may not.
+//! Random programs that make only allowed references, or only forbidden ones.
 
 use octavo_types::{Event, ItemKind, Protection};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ enum Act {
     Unmap(u64, u64),
     Protect(u64, u64, u64),
     Remap(u64, u64, u64),
-    /// The page of this number, of those that allow it.
+    /// The index of the page among those that allow the access.
     Load(usize, u64),
     Store(usize, u64),
     Fetch(usize, u64),
@@ -34,8 +34,8 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(octavo_oracle::cases(256))]
 
-    /// A program that asks first what it may do does nothing wrong; and each reference that it may
-    /// not make is found.
+    /// A program that makes only allowed references has no findings, and each forbidden reference
+    /// is found.
     #[test]
     fn legal_streams_have_no_findings(acts in prop::collection::vec(act(), 0..120), illegal: bool) {
         const BASE: u64 = 0x7000_0000;
@@ -60,9 +60,9 @@ proptest! {
                     writer.event(&Event::Unmap { range: range(address(page), count << 12) });
                 }
                 Act::Protect(page, count, bits) => {
-                    let of = &mut pages[page as usize..(page + count) as usize];
-                    if of.iter().all(Option::is_some) {
-                        of.fill(Some(bits));
+                    let changed = &mut pages[page as usize..(page + count) as usize];
+                    if changed.iter().all(Option::is_some) {
+                        changed.fill(Some(bits));
                         let protection = Protection::from_bits(bits);
                         writer.event(&Event::Protect { range: range(address(page), count << 12), protection });
                     }

@@ -7,7 +7,7 @@ use octavo_trace::source::{Batch, Facts, Place, Progress, Source, Step, TraceErr
 use octavo_trace::{Began, Ended, StreamEnd, StreamIdentity, WordWriter};
 use octavo_types::{AddrRange, Event, Item, ItemKind, MapSource, Protection, Segment, VirtAddr};
 
-/// A source that has it all in memory, and a place for each execution.
+/// A source in memory, with a place for each execution.
 #[derive(Default)]
 pub struct Script {
     pub steps: VecDeque<(Step, Vec<u64>, Vec<Place>)>,
@@ -58,7 +58,7 @@ pub fn map(start: u64, bytes: u64, protection: Protection) -> Event {
 }
 
 impl Writer {
-    /// A stream that nothing is known of yet.
+    /// A stream without mappings.
     pub fn bare(began: Began) -> Self {
         let mut script = Script::default();
         let identity = StreamIdentity { began, ..StreamIdentity::only() };
@@ -69,10 +69,10 @@ impl Writer {
 
     /// A stream with a page of code and one of data.
     pub fn new() -> Self {
-        let mut made = Self::bare(Began::Start);
-        made.event(&map(CODE, 4096, RX));
-        made.event(&map(DATA, 4096, RW));
-        made
+        let mut writer = Self::bare(Began::Start);
+        writer.event(&map(CODE, 4096, RX));
+        writer.event(&map(DATA, 4096, RW));
+        writer
     }
 
     pub fn event(&mut self, event: &Event) -> &mut Self {
@@ -128,6 +128,6 @@ impl Writer {
     pub fn findings(&mut self) -> Vec<String> {
         let report = self.report();
         assert_eq!(report.error, None);
-        report.findings.iter().map(|of| format!("{} {of}", of.kind.name())).collect()
+        report.findings.iter().map(|finding| format!("{} {finding}", finding.kind.name())).collect()
     }
 }
