@@ -27,7 +27,9 @@ static uint64_t random_next(void) {
     return x ^ x >> 31;
 }
 
-static unsigned get(const struct cube *cube, unsigned v) { return cube->part[v / 32] >> v % 32 * 2 & 3; }
+static unsigned get(const struct cube *cube, unsigned v) {
+    return cube->part[v / 32] >> v % 32 * 2 & 3;
+}
 static void put(struct cube *cube, unsigned v, unsigned value) {
     uint64_t *word = &cube->part[v / 32];
     *word = (*word & ~(3ull << v % 32 * 2)) | (uint64_t)value << v % 32 * 2;
