@@ -461,8 +461,27 @@ def test_rare_walks_cost_most_at_the_pause_that_was_measured(tmp_path: Path) -> 
 
 def test_no_more_than_a_known_time_is_saved(tmp_path: Path) -> None:
     program = Program(10**9, 10**9, 64 * MIB, native=NativeTime(0.05))
-    for costs in (calibration(tmp_path / "calibration.toml", LOADS + PACED), estimated()):
-        assert gain(program, costs, 2 * MIB, 10**9, 0, 64 * MIB) == Gain(1, 1, 1)
+    assert gain(program, estimated(), 2 * MIB, 10**9, 0, 64 * MIB) == Gain(1, 1, 1)
+    measured = calibration(tmp_path / "calibration.toml", LOADS + PACED)
+    found = gain(program, measured, 2 * MIB, 10**9, 0, 64 * MIB)
+    assert found.high == pytest.approx(16 / 82 / 2)
+
+
+def test_loads_that_overlap_more_than_measured_ones_save_the_same_share(tmp_path: Path) -> None:
+    """Independent loads take 82 cycles, of which larger pages save 16. Here each walk has 41 cycles
+    in all, and 10 instructions.
+    """
+    measured = calibration(tmp_path / "calibration.toml", LOADS + PACED)
+    program = Program(10**8, 10**7, 64 * MIB, native=NativeTime(41e7 / 2.5e9))
+    found = gain(program, measured, 2 * MIB, 10**7, 0, 64 * MIB)
+    assert found.expected == pytest.approx((41 - 10 * 0.5) * 16 / 82 / 41)
+    # At 1.5 cycles each, instructions leave 26 cycles, and at 0.2 cycles 39.
+    assert found.low == pytest.approx(26 * 16 / 82 / 41)
+    assert found.high == pytest.approx(39 * 16 / 82 / 41)
+    # Of 30 instructions nothing would be left: half of the time is that of the loads.
+    many = replace(program, instructions=3 * 10**8)
+    found = gain(many, measured, 2 * MIB, 10**7, 0, 64 * MIB)
+    assert found.low == pytest.approx(16 / 82 / 2)
 
 
 def test_page_faults_save_no_more_than_the_known_time_in_the_kernel() -> None:

@@ -222,7 +222,7 @@ class _Estimate:
         computing = self.program.instructions * self.time.cpi
         left = native.user * self.time.clock - computing - faulting
         each = native.total * self.time.clock / walks
-        return [loads.that_take(left / walks, after=each - loads.dependent.cycles)]
+        return [loads.that_take(left / walks, each, after=each - loads.dependent.cycles)]
 
 
 def gain(

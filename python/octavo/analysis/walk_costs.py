@@ -85,11 +85,16 @@ class Loads:
             return self.dependent
         return _between(self.dependent, self.rare, cycles / self.pause_cycles)
 
-    def that_take(self, cycles: float, after: float) -> LoadThatWalks:
-        """Loads of which a part is independent, so that they take so many cycles, as far as that
-        can be; the others have so many cycles of other work before each.
+    def that_take(self, cycles: float, of_each: float, after: float) -> LoadThatWalks:
+        """Loads that take so many cycles: a part of them is independent, and the others have
+        `after` cycles of other work before each. Loads that are quicker than the independent ones
+        overlap more, and larger pages save the same share of them; at least half of the program's
+        cycles, `of_each` for each load, is theirs then.
         """
         one, other = self.independent, self.after(after)
+        share = max(cycles, of_each / 2) / one.cycles
+        if cycles < one.cycles and share < 1:
+            return LoadThatWalks(share * one.cycles, share * one.saved)
         if other.cycles <= one.cycles:
             return other
         return _between(one, other, (cycles - one.cycles) / (other.cycles - one.cycles))
