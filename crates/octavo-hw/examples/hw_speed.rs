@@ -1,15 +1,15 @@
-//! Measures look-ups in arrays, beside a plain linear search:
+//! Measures look-ups in arrays, and in the same arrays with a plain linear search:
 //!
 //!     hw_speed [--references N] [--rounds N]
 //!
-//! Streams are data addresses of made-up loops: hot words, strides, and one place in twenty that goes
-//! anywhere in 64 KiB ("far": four that go anywhere in 16 MiB). Every round runs all of it by turns;
-//! printed are medians of processor time in nanoseconds for each look-up, for each set of
-//! instructions and plain, and the plain one's ratio to the best. All counts are compared: they are
-//! the same.
+//! The streams are data addresses of synthetic loops: hot words, strides, and one access in twenty
+//! at a random address in 64 KiB ("far": four in twenty, in 16 MiB). Each round runs all tasks in
+//! turn. The table shows the median processor time of a reference in nanoseconds, for each
+//! instruction set and for the linear search, and the ratio of the linear search to the best
+//! instruction set. The hits of all runs of a task must be equal.
 //!
 //! "tlb+cache" looks every reference up in a first-level TLB and in a first-level cache; "tlb+caches"
-//! has all levels of caches behind, with write-backs, which the plain one leaves out.
+//! has all cache levels, with write-backs, which the linear search leaves out.
 
 mod timing;
 
@@ -24,18 +24,18 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use timing::{median, thread_ns};
 
-/// The target of one place in a loop's body.
+/// The addresses of one access in the body of a loop.
 enum Site {
-    /// The same few words.
+    /// Always the same word.
     Hot(u64),
-    /// One thing after another, so many bytes apart.
+    /// Addresses `bytes` apart; `at` is the last one.
     Strided { at: u64, bytes: u64 },
-    /// Anything in so many pages.
+    /// Random addresses in `pages` pages.
     Anywhere { pages: u64 },
 }
 
-/// The data addresses of loops, each of twenty places: eight hot, and so many that go anywhere in
-/// `pages`, and strided ones. A loop runs 5,000 times, then there is another one.
+/// The data addresses of loops with twenty accesses each: eight hot, `anywhere` random in `pages`
+/// pages, the others strided. After 5,000 iterations a new loop begins.
 fn stream(references: usize, anywhere: usize, pages: u64, seed: u64) -> Vec<u64> {
     let mut numbers = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut addresses = Vec::with_capacity(references);
@@ -50,7 +50,7 @@ fn stream(references: usize, anywhere: usize, pages: u64, seed: u64) -> Vec<u64>
                 },
             })
             .collect();
-        // Code mixes them.
+        // The kinds are mixed, as in code.
         for place in 0..body.len() {
             body.swap(place, (numbers.next_u64() % 20) as usize);
         }
@@ -69,7 +69,7 @@ fn stream(references: usize, anywhere: usize, pages: u64, seed: u64) -> Vec<u64>
     addresses
 }
 
-/// Sets of numbers, the most recently used one first.
+/// LRU sets of numbers, the most recently used first, searched linearly.
 struct Plain {
     sets: Vec<Vec<u64>>,
     ways: usize,
@@ -80,7 +80,7 @@ impl Plain {
         Plain { sets: vec![Vec::with_capacity(ways); sets], ways }
     }
 
-    /// Whether it hit; it is there now.
+    /// Looks a number up, and inserts it on a miss. Returns whether it hit.
     #[inline(always)]
     fn access(&mut self, number: u64) -> bool {
         let sets = self.sets.len();
@@ -99,7 +99,7 @@ impl Plain {
     }
 }
 
-/// The same with a [`SetArray`].
+/// As [`Plain::access`], in a [`SetArray`].
 #[inline(always)]
 fn access(array: &mut SetArray<u64>, number: u64) -> bool {
     let set = array.geometry().set_of(number);
@@ -136,16 +136,16 @@ fn caches(instructions: Instructions) -> Caches {
     Caches::new(&private, &shared, instructions).expect("they are real ones")
 }
 
-/// The look-ups of each address.
+/// The structures that each address is looked up in.
 trait Path {
-    /// With nothing in it.
+    /// Empty structures.
     fn new(instructions: Instructions) -> Self;
 
-    /// How much hit.
+    /// Looks an address up. Returns the number of structures that hit.
     fn access(&mut self, addr: u64) -> u64;
 }
 
-/// No look-up: what the loop itself costs.
+/// No look-up, to measure the loop itself.
 struct Nothing;
 
 impl Path for Nothing {
@@ -159,7 +159,7 @@ impl Path for Nothing {
     }
 }
 
-/// One array of so many sets and ways, of pages or lines.
+/// One array of pages or lines of 2^`SHIFT` bytes.
 struct One<const SETS: usize, const WAYS: usize, const SHIFT: u32, A>(A);
 
 impl<const SETS: usize, const WAYS: usize, const SHIFT: u32> Path
@@ -188,7 +188,7 @@ impl<const SETS: usize, const WAYS: usize, const SHIFT: u32> Path
     }
 }
 
-/// A path and another one.
+/// Two paths, one after the other.
 struct Both<A, B>(A, B);
 
 impl<A: Path, B: Path> Path for Both<A, B> {
@@ -202,7 +202,7 @@ impl<A: Path, B: Path> Path for Both<A, B> {
     }
 }
 
-/// Loads through all caches.
+/// Loads through all cache levels; hits of the first level count.
 struct Loads<C>(C);
 
 impl Path for Loads<Caches> {
@@ -233,10 +233,10 @@ impl Path for Loads<[Plain; 3]> {
     }
 }
 
-/// A path is taken for each address.
-struct Take<'a, P>(P, &'a [u64]);
+/// A path, and the addresses to look up in it.
+struct Accesses<'a, P>(P, &'a [u64]);
 
-impl<P: Path> Compiled for Take<'_, P> {
+impl<P: Path> Compiled for Accesses<'_, P> {
     type Output = u64;
 
     #[inline(always)]
@@ -249,10 +249,10 @@ impl<P: Path> Compiled for Take<'_, P> {
     }
 }
 
-/// Which run is measured: so many hits, with some instructions.
+/// A measured run over addresses. Returns the number of hits.
 type Run = fn(Instructions, &[u64]) -> u64;
 
-/// Something to measure: what it is called, on which stream, by this crate and plainly.
+/// A measurement on one stream, by this crate and by linear search.
 struct Task {
     name: &'static str,
     stream: usize,
@@ -260,15 +260,15 @@ struct Task {
     plain: Run,
 }
 
-fn take<P: Path>(instructions: Instructions, addresses: &[u64]) -> u64 {
-    instructions.run(Take(P::new(instructions), addresses))
+fn count_hits<P: Path>(instructions: Instructions, addresses: &[u64]) -> u64 {
+    instructions.run(Accesses(P::new(instructions), addresses))
 }
 
 fn task<F: Path, P: Path>(name: &'static str, stream: usize) -> Task {
-    Task { name, stream, fast: take::<F>, plain: take::<P> }
+    Task { name, stream, fast: count_hits::<F>, plain: count_hits::<P> }
 }
 
-/// Both kinds of one array.
+/// The task of one array.
 macro_rules! one {
     ($name:expr, $stream:expr, $sets:literal, $ways:literal, $shift:literal) => {
         task::<One<$sets, $ways, $shift, SetArray<u64>>, One<$sets, $ways, $shift, Plain>>(

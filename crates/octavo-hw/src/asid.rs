@@ -7,7 +7,7 @@
 pub struct Asid(u16);
 
 impl Asid {
-    /// Bits of the number below the identifier in a key: those of a base page number of a 64-bit address.
+    /// Bits of a key below the identifier: enough for the base page number of a 64-bit address.
     pub(crate) const NUMBER_BITS: u32 = 52;
 
     /// The identifier of the only address space, where identifiers are not used.

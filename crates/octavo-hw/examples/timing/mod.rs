@@ -1,8 +1,8 @@
-//! Times of measurements. Examples of other crates have this module, too.
+//! Time measurement. Examples of other crates include this file, too.
 
 #![allow(dead_code, reason = "each example uses its part")]
 
-/// Processor time of this thread: other people's work on the machine counts little.
+/// Processor time of this thread in nanoseconds, which other work on the machine affects little.
 pub fn thread_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a timespec to write to.

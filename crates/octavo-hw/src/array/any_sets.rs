@@ -6,7 +6,7 @@ use super::find::{KeyIndex, Keys, MAX_SCANNED, scan, stride_log2};
 use super::replacement::Policy;
 use super::{Geometry, NO_KEY, Replacement};
 
-/// The state of such sets beside their keys.
+/// The state of the sets, without their keys.
 #[derive(Clone, Debug)]
 pub(super) struct AnySets {
     stride: usize,
@@ -100,7 +100,7 @@ impl AnySets {
         self.policy.touch(set, slot - set * self.stride);
     }
 
-    /// Allocates the slot to fill with this key; it still has its old key.
+    /// Allocates a slot for `key`. The slot still has its old key in `keys`.
     pub fn allocate_way(&mut self, keys: &Keys, set: usize, key: u64) -> usize {
         let first = set * self.stride;
         let held = &keys[first..first + self.geometry.ways()];
@@ -119,8 +119,8 @@ impl AnySets {
         let way = self.policy.allocate_way(set, free);
         let slot = first + way;
         if let Finder::Index { index, free_from } = &mut self.finder {
-            // For policies that ask for free ways, this was the lowest one or there was none; for others it
-            // is irrelevant.
+            // Policies that ask for a free way have got the lowest one, or there was none. Other policies do
+            // not read `free_from`.
             if keys[slot] == NO_KEY {
                 free_from[set] = way as u32 + 1;
             } else {
@@ -135,7 +135,7 @@ impl AnySets {
         slot
     }
 
-    /// Frees a slot, which still has its key.
+    /// Frees a slot. The slot still has its key in `keys`.
     pub fn release_way(&mut self, keys: &Keys, set: usize, slot: usize) {
         let way = slot - set * self.stride;
         if let Finder::Index { index, free_from } = &mut self.finder {

@@ -17,8 +17,8 @@ const BASE_PAGES: u64 = (1 << 47) - 1;
 /// it is compared.
 ///
 /// Implementation: a page is looked up once per size that any entry has, the largest first, so that absent
-/// sizes cost nothing. If several entries cover a page (a page that has grown leaves its smaller entries,
-/// which stay correct), the largest one is hit; only it counts as used, so that the others age out.
+/// sizes cost nothing. If several entries cover a page (after a page has grown, the entries of its smaller
+/// pages remain, and stay correct), only the largest one is hit and used, so that the others age out.
 ///
 /// Base page numbers are taken modulo 2^47, which distinguishes all 59-bit addresses.
 #[derive(Clone, Debug)]
@@ -66,20 +66,20 @@ impl<V: Copy + Default> AnySizeArray<V> {
         Some((size(parts(key).1), *self.entries.at(slot), slot))
     }
 
-    /// Whether an entry covers a base page. No use of it.
+    /// Whether an entry covers a base page. This does not count as a use of the entry.
     pub fn holds(&self, asid: Asid, page: PageNumber) -> bool {
         self.covering(asid, page).is_some()
     }
 
-    /// Uses the entry at a slot again, like [`AnySizeArray::look_up_slot`] of a page of which it is the largest
-    /// entry. It must still be there.
+    /// Uses the entry at a slot again, like a hit of [`AnySizeArray::look_up_slot`]. The entry must still be
+    /// present.
     #[inline(always)]
     pub fn touch(&mut self, slot: Slot) {
         self.entries.touch(slot);
     }
 
-    /// Inserts a page of `size` with number `page` at that size, and returns the evicted one, which may be of another
-    /// address space. If the page is present, its payload is replaced.
+    /// Inserts a page of `size` with number `page` at that size, and returns the evicted entry, which may belong to
+    /// another address space. If the page is present, its payload is replaced.
     pub fn insert(
         &mut self,
         asid: Asid,
@@ -186,7 +186,7 @@ fn size(shift: u32) -> PageSize {
 mod tests {
     use super::*;
 
-    /// Sizes of no entry are not looked up: the counts follow evictions, invalidations and re-insertions.
+    /// Sizes that no entry has are not looked up: the counts follow evictions, invalidations and re-insertions.
     #[test]
     fn absent_sizes_are_not_searched() {
         let mut tlb = AnySizeArray::new(3, Replacement::Lru, Instructions::PORTABLE).unwrap();

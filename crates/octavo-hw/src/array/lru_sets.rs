@@ -1,4 +1,4 @@
-//! Sets of few ways with LRU, the most frequent case: only keys and times, or keys and an order.
+//! LRU sets of few ways, the most frequent case: beside its keys, a set has a time per way, or one order.
 
 use octavo_types::Instructions;
 
@@ -6,11 +6,11 @@ use super::Geometry;
 use super::find::{Keys, scan, stride_log2};
 use super::replacement::Packed;
 
-/// Maximum ways with a time each, so that a use is one store. Larger sets have an order, which is smaller and
-/// needs no search for the oldest way.
+/// Maximum ways of a set with a time per way, where a use is one store. Larger sets have an order, which is
+/// smaller and needs no search for the oldest way.
 const MAX_TIMED: usize = 8;
 
-/// The state of such sets beside their keys.
+/// The state of the sets, without their keys.
 #[derive(Clone, Debug)]
 pub(super) struct LruSets {
     uses: Uses,

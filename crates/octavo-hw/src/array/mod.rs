@@ -44,8 +44,7 @@ pub struct SetArray<V> {
     len: usize,
 }
 
-/// The location of an entry while it stays: an entry that was looked up or inserted can be used again without
-/// a search.
+/// The location of a present entry, through which the entry can be used again without a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slot {
     set: u32,

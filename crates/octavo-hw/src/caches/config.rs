@@ -49,7 +49,7 @@ pub struct SharedConfig {
     pub llc: CacheConfig,
     /// Total latency of an access that misses all caches, in cycles.
     pub memory_latency_cycles: u32,
-    /// Cycles between two lines that others fill into the last level; 0 if it is not shared.
+    /// Cycles between two lines that programs outside the machine fill into the last level; 0 if there are none.
     pub others_fill_every_cycles: u32,
     /// Slower parts of memory, by address. Each ends where the next one begins.
     pub tiers: Vec<MemoryTierConfig>,
@@ -60,7 +60,7 @@ pub struct SharedConfig {
 pub struct MemoryTierConfig {
     /// Its first line.
     pub first_line: u64,
-    /// Cycles that a read of it takes longer.
+    /// Cycles added to the latency of each read.
     pub added_latency_cycles: u32,
 }
 

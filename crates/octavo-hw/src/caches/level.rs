@@ -34,7 +34,7 @@ pub(super) struct Level {
     pub counters: CacheCounters,
     /// Prefetched lines, if anything prefetches into this cache.
     pub unused: Option<Box<UnusedLines>>,
-    /// Lines of translations, if it may hold any.
+    /// Lines of translations, if the cache may hold any.
     pub translations: Option<Box<TranslationLines>>,
     sets: u64,
 }
@@ -118,52 +118,52 @@ impl Level {
         })
     }
 
-    /// Fills a missed line. Returns the line to be written back for it.
+    /// Fills a missed line. Returns the evicted line if it must be written back.
     #[inline]
     pub fn fill(&mut self, line: u64, dirty: bool) -> Option<u64> {
-        let gone = each!(self, line, rows => rows.insert(line, dirty), sets => {
+        let evicted = each!(self, line, rows => rows.insert(line, dirty), sets => {
             sets.insert_missed(sets.geometry().set_of(line), line, dirty)
         });
-        self.evict(gone)
+        self.evict(evicted)
     }
 
-    /// A fill has evicted a line, perhaps a dirty one. Returns the line to be written back for it.
+    /// Records that a fill has evicted a line, and whether the line was dirty. Returns it if it must be written back.
     #[inline(always)]
-    fn evict(&mut self, gone: Option<(u64, bool)>) -> Option<u64> {
-        let (evicted, was_dirty) = gone?;
+    fn evict(&mut self, evicted: Option<(u64, bool)>) -> Option<u64> {
+        let (line, was_dirty) = evicted?;
         if let Some(unused) = &mut self.unused {
-            unused.evict(evicted);
+            unused.evict(line);
         }
         if let Some(translations) = &mut self.translations {
-            translations.evict(evicted);
+            translations.evict(line);
         }
         self.counters.write_backs += u64::from(was_dirty);
-        was_dirty.then_some(evicted)
+        was_dirty.then_some(line)
     }
 
-    /// The contents of a line of translations, if it is here; no use for the policy.
+    /// The contents of a line of translations, if present. This is not a use for the policy.
     pub fn translation_words(&mut self, line: TranslationLine) -> Option<&mut TranslationWords> {
         self.translations.as_mut()?.contents.get_mut(&line)
     }
 
-    /// Fills a line of translations that is not here. Returns the line to be written back for it.
+    /// Fills an absent line of translations. Returns the evicted line if it must be written back.
     ///
     /// # Panics
-    /// If the cache may hold none.
+    /// If the cache may hold no lines of translations.
     pub fn fill_translations(
         &mut self,
         line: TranslationLine,
         words: TranslationWords,
     ) -> Option<u64> {
         let (sets, set) = self.set_of_translations(line);
-        let gone = sets.insert_missed(set, line.key(), false);
-        let dirty = self.evict(gone);
+        let evicted = sets.insert_missed(set, line.key(), false);
+        let dirty = self.evict(evicted);
         let translations = self.translations.as_mut().expect("a cache that may hold translations");
         translations.fill(line, words);
         dirty
     }
 
-    /// Uses a line of translations that is here.
+    /// Uses a present line of translations.
     pub fn use_translations(&mut self, line: TranslationLine) {
         let (sets, set) = self.set_of_translations(line);
         let found = sets.look_up(set, line.key());
@@ -191,14 +191,14 @@ impl Level {
         }
     }
 
-    /// The lines as sets, and the one that a line of translations belongs to.
+    /// The lines as sets, and the set of a line of translations.
     fn set_of_translations(&mut self, line: TranslationLine) -> (&mut SetArray<bool>, usize) {
         let sets = self.sets();
         let set = sets.geometry().set_of(line.number());
         (sets, set)
     }
 
-    /// Whether a line is here; no use for the policy.
+    /// Whether a line is present. This is not a use for the policy.
     pub fn contains(&mut self, line: u64) -> bool {
         each!(self, line, rows => rows.contains(line), sets => {
             sets.probe_mut(sets.geometry().set_of(line), line).is_some()
@@ -215,20 +215,20 @@ impl Level {
         one % self.sets == other % self.sets
     }
 
-    /// A line is used that is here. Returns whether it was prefetched, and this is its first use.
+    /// Uses a present line. Returns whether this is the first use of a prefetched line.
     pub fn use_line(&mut self, line: u64) -> bool {
         self.unused.as_mut().is_some_and(|unused| unused.use_line(line))
     }
 
     /// Accepts a write-back of the previous level. Returns the line to be written back in turn.
     pub fn write_back(&mut self, line: u64) -> Option<u64> {
-        let is_here = each!(self, line, rows => rows.dirty(line), sets => {
+        let is_here = each!(self, line, rows => rows.mark_dirty(line), sets => {
             sets.probe_mut(sets.geometry().set_of(line), line).map(|dirty| *dirty = true).is_some()
         });
         if is_here { None } else { self.fill(line, true) }
     }
 
-    /// The lines as sets. Rows that some line does not fit into are converted to sets for good.
+    /// The lines as sets, for lines that do not fit into rows. Converts rows to sets permanently.
     #[cold]
     fn sets(&mut self) -> &mut SetArray<bool> {
         let sets = match &self.lines {

@@ -11,13 +11,13 @@
 //! - On a miss the outer levels are filled first, and each writes back its eviction before the next level is
 //!   filled.
 //! - The latency of a level is the total of a hit there, measured from the core, including the levels before.
-//! - Cores are not coherent: a store leaves copies in other cores' caches, and in the own instruction cache,
-//!   unchanged.
-//! - The second level may hold [lines of translations](TranslationLine), which are none of memory's.
+//! - Cores are not coherent: a store leaves copies in other cores' caches, and in the instruction cache of its
+//!   own core, unchanged.
+//! - The second level may hold [lines of translations](TranslationLine), which are not lines of memory.
 //! - [Prefetchers](LevelPrefetchers) of the first level for data and of the second are off unless configured.
 //! - accesses = hits + misses at each level; the second level is accessed by exactly the misses of the first
-//!   levels (and by page-table reads that enter there), the last level by those of the second; memory is read
-//!   by those of the last level, and by prefetches that miss it.
+//!   levels (and by page-table reads that enter there), the last level by the misses of the second; memory is
+//!   read by the misses of the last level, and by prefetches that miss it.
 
 mod config;
 mod level;

@@ -49,7 +49,7 @@ pub struct DataAccess {
     pub site: u64,
 }
 
-/// The level of prefetchers of the first-level data cache, and of the second level.
+/// The prefetch levels of the first-level data cache and of the second level.
 const OF_L1D: PrefetchLevel = 0;
 const OF_L2: PrefetchLevel = 1;
 
@@ -83,10 +83,11 @@ impl PrivateCaches {
         Ok(caches)
     }
 
-    /// Accesses data where the core has prefetchers, and makes the prefetches that it causes. `None` if it hits.
+    /// Accesses data on a core with prefetchers, and issues the prefetches that the access causes. `None` if the access
+    /// hits the first level.
     ///
     /// # Panics
-    /// If the core has none.
+    /// If the core has no prefetchers.
     pub fn access_prefetching(
         &mut self,
         shared: &mut SharedCache,
@@ -111,14 +112,14 @@ impl PrivateCaches {
         Some(served)
     }
 
-    /// An access is the first to use a line that was prefetched into a level.
+    /// Counts the first use of a line that was prefetched into a level.
     fn count_use(&mut self, level: PrefetchLevel) {
         let prefetchers = self.prefetchers.as_mut().expect("it has prefetched");
         prefetchers.levels[level].counters.useful += 1;
         prefetchers.used = Some(level).filter(|_| prefetchers.logs);
     }
 
-    /// Trains the first level's prefetchers by an access to a line, and prefetches.
+    /// Trains the prefetchers of the first level with an access, and issues their prefetches.
     fn prefetch_l1(&mut self, shared: &mut SharedCache, site: u64, accessed: u64) {
         let prefetchers = self.prefetchers.as_mut().expect("the core has prefetchers");
         let lines = prefetchers.train(OF_L1D, site, accessed);
@@ -129,7 +130,7 @@ impl PrivateCaches {
                 prefetchers.levels[OF_L1D].counters.dropped += 1;
                 continue;
             }
-            let transfers_before = shared.transfers_noted();
+            let transfers_before = shared.logged_transfers();
             let mut uses_l2 = false;
             let served = if self.l2.look_up(*line, false) {
                 uses_l2 = self.l2.use_line(*line);
@@ -145,13 +146,13 @@ impl PrivateCaches {
             let Served { by, latency_cycles } = served;
             let (line, level) = (*line, OF_L1D);
             let prefetch = Prefetch { line, level, by, latency_cycles, uses_l2, transfers_before };
-            prefetchers.note(prefetch);
+            prefetchers.record(prefetch);
             self.prefetch_l2(shared, site, line);
         }
         self.prefetchers.as_mut().expect("the core has prefetchers").give_back(OF_L1D, lines);
     }
 
-    /// Trains the second level's prefetchers by an access to a line, and prefetches.
+    /// Trains the prefetchers of the second level with an access, and issues their prefetches.
     fn prefetch_l2(&mut self, shared: &mut SharedCache, site: u64, accessed: u64) {
         let prefetchers = self.prefetchers.as_mut().expect("the core has prefetchers");
         let lines = prefetchers.train(OF_L2, site, accessed);
@@ -160,13 +161,13 @@ impl PrivateCaches {
                 prefetchers.levels[OF_L2].counters.dropped += 1;
                 continue;
             }
-            let transfers_before = shared.transfers_noted();
+            let transfers_before = shared.logged_transfers();
             let Served { by, latency_cycles } = shared.prefetch(line);
             fill_l2(&mut self.l2, shared, line, false);
             self.l2.unused.as_mut().expect("it is prefetched into").insert(line);
             let (level, uses_l2) = (OF_L2, false);
             let prefetch = Prefetch { line, level, by, latency_cycles, uses_l2, transfers_before };
-            prefetchers.note(prefetch);
+            prefetchers.record(prefetch);
         }
         prefetchers.give_back(OF_L2, lines);
     }
@@ -181,7 +182,7 @@ impl PrivateCaches {
         Some(counters)
     }
 
-    /// Sets whether prefetches are noted, and drops those that were noted.
+    /// Turns logging of prefetches on or off, and clears the log.
     pub fn log_prefetches(&mut self, logs: bool) {
         if let Some(prefetchers) = &mut self.prefetchers {
             prefetchers.logs = logs;
@@ -190,15 +191,15 @@ impl PrivateCaches {
         }
     }
 
-    /// The prefetches noted, in order, for the caller to remove.
+    /// The logged prefetches, in order. The caller removes them.
     pub fn prefetches(&mut self) -> Option<&mut Vec<Prefetch>> {
         self.prefetchers.as_mut().map(|prefetchers| &mut prefetchers.log)
     }
 
-    /// Whether prefetches are noted, or the first use of a prefetched line.
+    /// Whether the log has a prefetch, or the first use of a prefetched line is recorded.
     pub fn has_prefetched(&self) -> bool {
         let prefetchers = self.prefetchers.as_ref();
-        prefetchers.is_some_and(|of| of.used.is_some() || !of.log.is_empty())
+        prefetchers.is_some_and(|state| state.used.is_some() || !state.log.is_empty())
     }
 
     /// The level of the prefetched line that an access was the first to use, since the last call.
@@ -230,7 +231,7 @@ impl PrivateCaches {
         self.pte(shared, line, false)
     }
 
-    /// Writes a page-table entry (accessed or dirty bit) for a walk, entering at the same place.
+    /// Writes a page-table entry (accessed or dirty bit) for a walk, entering like [`Self::read_pte`].
     #[inline(always)]
     pub fn write_pte(&mut self, shared: &mut SharedCache, line: u64) -> Served {
         self.pte(shared, line, true)
@@ -251,17 +252,17 @@ impl PrivateCaches {
         line: u64,
         is_write: bool,
     ) -> Served {
-        let access_l1 = &mut self.l1[side];
-        access_l1.counters.misses += 1;
-        serve_miss(access_l1, &mut self.l2, shared, line, is_write)
+        let l1 = &mut self.l1[side];
+        l1.counters.misses += 1;
+        serve_miss(l1, &mut self.l2, shared, line, is_write)
     }
 
-    /// Lets the second level hold lines of translations, of so many pages each.
+    /// Lets the second level hold lines of translations, of `pages` pages each.
     pub fn hold_translations(&mut self, pages: u64) {
         self.l2.translations = Some(Box::new(TranslationLines::new(pages)));
     }
 
-    /// The counters of lines of translations, if there may be any.
+    /// The counters of lines of translations, if the second level may hold any.
     pub fn translation_counters(&self) -> Option<TranslationCounters> {
         self.l2.translations.as_ref().map(|translations| translations.counters)
     }
@@ -271,8 +272,8 @@ impl PrivateCaches {
         self.l2.translation_words(line)
     }
 
-    /// Uses a line of translations that the second level holds, which is not an access in its counters. Returns the
-    /// latency in cycles.
+    /// Uses a line of translations that the second level holds, without counting an access. Returns the latency in
+    /// cycles.
     pub fn use_translations(&mut self, line: TranslationLine) -> u32 {
         self.l2.use_translations(line);
         self.l2.latency_cycles
@@ -281,7 +282,7 @@ impl PrivateCaches {
     /// Fills a line of translations that the second level does not hold.
     ///
     /// # Panics
-    /// If it may hold none.
+    /// If the second level may hold no lines of translations.
     pub fn fill_translations(
         &mut self,
         shared: &mut SharedCache,
@@ -336,14 +337,14 @@ impl PrivateCaches {
 /// Reads and fills a line that missed the first level.
 #[inline(never)]
 fn serve_miss(
-    access_l1: &mut Level,
+    l1: &mut Level,
     l2: &mut Level,
     shared: &mut SharedCache,
     line: u64,
     is_write: bool,
 ) -> Served {
     let served = access_l2(l2, shared, line, false);
-    fill_l1(access_l1, l2, shared, line, is_write);
+    fill_l1(l1, l2, shared, line, is_write);
     served
 }
 

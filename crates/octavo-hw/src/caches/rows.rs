@@ -1,8 +1,8 @@
 //! LRU sets of a cache as rows: the tags of a set in order of last use, most recent first. Most accesses hit
 //! the first tag; others rotate the row by one vector instruction.
 //!
-//! A set is all or part of one cache line of this computer: 2 MiB of 64-byte lines in 16 ways take 128 KiB of
-//! rows, so that several machines fit into its second-level cache.
+//! A row is all or part of one cache line of the host: a simulated cache of 2 MiB with 64-byte lines and 16 ways
+//! takes 128 KiB of rows, so that several simulated machines fit into the second-level cache of the host.
 
 use bytemuck::{Pod, Zeroable};
 use octavo_types::{InstructionSet, Instructions};
@@ -12,12 +12,12 @@ use crate::{Geometry, Replacement, SetArray};
 /// The tag of a free way. No tag that [fits](Rows::fits) equals it.
 const FREE: u32 = u32::MAX;
 
-/// Tags, each above its dirty bit: a cache line of this computer, one row or several.
+/// Tags, each above its dirty bit: a cache line of the host, with one row or several.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Tags([u32; 16]);
 
-/// The rows of a cache of up to `LENGTH` ways: 4, 8 or 16. Places behind the ways of a row are free.
+/// The rows of a cache of up to `LENGTH` ways: 4, 8 or 16. Tags behind the ways of a row are [`FREE`].
 #[derive(Clone, Debug)]
 pub(super) struct Rows<const LENGTH: usize> {
     tags: Box<[Tags]>,
@@ -76,7 +76,7 @@ impl<const LENGTH: usize> Rows<LENGTH> {
         true
     }
 
-    /// Whether a line is present; no use of it.
+    /// Whether a line is present. This does not count as a use.
     pub fn contains(&mut self, line: u64) -> bool {
         let instructions = self.instructions;
         let (row, tag) = self.row(line);
@@ -84,7 +84,7 @@ impl<const LENGTH: usize> Rows<LENGTH> {
     }
 
     /// Makes a present line dirty without a use. Returns whether it is present.
-    pub fn dirty(&mut self, line: u64) -> bool {
+    pub fn mark_dirty(&mut self, line: u64) -> bool {
         let instructions = self.instructions;
         let (row, tag) = self.row(line);
         let way = find(instructions, row, tag);
@@ -96,9 +96,9 @@ impl<const LENGTH: usize> Rows<LENGTH> {
     pub fn insert(&mut self, line: u64, is_dirty: bool) -> Option<(u64, bool)> {
         let (last, instructions) = (self.last_way, self.instructions);
         let (row, tag) = self.row(line);
-        let gone = std::mem::replace(&mut row[last], tag);
+        let evicted = std::mem::replace(&mut row[last], tag);
         rotate(instructions, row, last, u32::from(is_dirty));
-        (gone != FREE).then(|| self.line(gone, line))
+        (evicted != FREE).then(|| self.line(evicted, line))
     }
 
     /// The line of a tag in the set of another line, and whether it is dirty.
@@ -143,7 +143,7 @@ fn find<const LENGTH: usize>(
     (found != 0).then(|| found.trailing_zeros() as usize)
 }
 
-/// Moves the tag at `way` to the front of its row, with more bits set; those before it move back by one.
+/// Moves the tag at `way` to the front of its row and sets `bits` in it; the tags before it move back by one.
 #[inline(always)]
 fn rotate<const LENGTH: usize>(
     instructions: Instructions,
@@ -209,7 +209,7 @@ mod x86 {
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[inline]
     fn four(row: &[u32; 4], tag: u32) -> u32 {
-        // SAFETY: four tags are such a vector.
+        // SAFETY: the load reads 16 bytes, the size of `row`, and needs no alignment.
         let row = unsafe { _mm_loadu_si128(row.as_ptr().cast()) };
         let clean = _mm_or_si128(row, _mm_set1_epi32(1));
         let equal = _mm_cmpeq_epi32(clean, _mm_set1_epi32((tag | 1) as i32));
@@ -219,7 +219,7 @@ mod x86 {
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[inline]
     fn eight(row: &[u32; 8], tag: u32) -> u32 {
-        // SAFETY: eight tags are such a vector.
+        // SAFETY: the load reads 32 bytes, the size of `row`, and needs no alignment.
         let row = unsafe { _mm256_loadu_si256(row.as_ptr().cast()) };
         let clean = _mm256_or_si256(row, _mm256_set1_epi32(1));
         let equal = _mm256_cmpeq_epi32(clean, _mm256_set1_epi32((tag | 1) as i32));
@@ -242,23 +242,26 @@ mod x86 {
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[inline]
     pub fn rotate(row: &mut [u32], way: usize, bits: u32) {
-        let from = &SOURCES[way % MAX_WAYS];
+        let sources = &SOURCES[way % MAX_WAYS];
         if let ([one], []) = row.as_chunks_mut::<8>() {
-            // SAFETY: eight tags, and the first eight of sixteen numbers, are such vectors.
+            // SAFETY: loads and stores have 32 bytes, the size of `one` and half of `sources`, and need no
+            // alignment.
             unsafe {
                 let tags = _mm256_loadu_si256(one.as_ptr().cast());
-                let from = _mm256_loadu_si256(from.as_ptr().cast());
-                let turned = _mm256_permutevar8x32_epi32(tags, from);
+                let sources = _mm256_loadu_si256(sources.as_ptr().cast());
+                let rotated = _mm256_permutevar8x32_epi32(tags, sources);
                 let bits = _mm256_zextsi128_si256(_mm_cvtsi32_si128(bits as i32));
-                _mm256_storeu_si256(one.as_mut_ptr().cast(), _mm256_or_si256(turned, bits));
+                _mm256_storeu_si256(one.as_mut_ptr().cast(), _mm256_or_si256(rotated, bits));
             }
         } else if let ([one], []) = row.as_chunks_mut::<4>() {
-            // SAFETY: as above, of four.
+            // SAFETY: loads and stores have 16 bytes, the size of `one` and a quarter of `sources`, and need no
+            // alignment.
             unsafe {
                 let tags = _mm_loadu_ps(one.as_ptr().cast());
-                let turned = _mm_permutevar_ps(tags, _mm_loadu_si128(from.as_ptr().cast()));
+                let sources = _mm_loadu_si128(sources.as_ptr().cast());
+                let rotated = _mm_permutevar_ps(tags, sources);
                 let bits = _mm_castsi128_ps(_mm_cvtsi32_si128(bits as i32));
-                _mm_storeu_ps(one.as_mut_ptr().cast(), _mm_or_ps(turned, bits));
+                _mm_storeu_ps(one.as_mut_ptr().cast(), _mm_or_ps(rotated, bits));
             }
         } else {
             portable::rotate(row, way, bits);
@@ -271,7 +274,7 @@ mod x86 {
     #[inline]
     pub fn find_512(row: &[u32], tag: u32) -> u32 {
         let ([sixteen], []) = row.as_chunks::<16>() else { return find(row, tag) };
-        // SAFETY: sixteen tags are such a vector.
+        // SAFETY: the load reads 64 bytes, the size of `sixteen`, and needs no alignment.
         let row = unsafe { _mm512_loadu_si512(sixteen.as_ptr().cast()) };
         let clean = _mm512_or_si512(row, _mm512_set1_epi32(1));
         u32::from(_mm512_cmpeq_epi32_mask(clean, _mm512_set1_epi32((tag | 1) as i32)))
@@ -283,13 +286,14 @@ mod x86 {
     #[inline]
     pub fn rotate_512(row: &mut [u32], way: usize, bits: u32) {
         let ([sixteen], []) = row.as_chunks_mut::<16>() else { return rotate(row, way, bits) };
-        let from = &SOURCES[way % MAX_WAYS];
-        // SAFETY: sixteen tags, and sixteen numbers, are such vectors.
+        let sources = &SOURCES[way % MAX_WAYS];
+        // SAFETY: loads and stores have 64 bytes, the size of `sixteen` and of `sources`, and need no alignment.
         unsafe {
             let tags = _mm512_loadu_si512(sixteen.as_ptr().cast());
-            let turned = _mm512_permutexvar_epi32(_mm512_loadu_si512(from.as_ptr().cast()), tags);
+            let sources = _mm512_loadu_si512(sources.as_ptr().cast());
+            let rotated = _mm512_permutexvar_epi32(sources, tags);
             let bits = _mm512_zextsi128_si512(_mm_cvtsi32_si128(bits as i32));
-            _mm512_storeu_si512(sixteen.as_mut_ptr().cast(), _mm512_or_si512(turned, bits));
+            _mm512_storeu_si512(sixteen.as_mut_ptr().cast(), _mm512_or_si512(rotated, bits));
         }
     }
 }

@@ -8,12 +8,13 @@ use super::config::{CacheError, MemoryTierConfig, SharedConfig};
 use super::level::{CacheCounters, Level};
 use super::{Served, ServedBy};
 
-/// A line's number divided by the number of sets, of the first lines of others: more than those of any memory, yet
-/// it fits into a row of tags.
-const MOST_TAG: u64 = (1 << 31) - 2;
+/// The tag (line number divided by the number of sets) of the first lines that programs outside the machine fill: above
+/// the tags of any memory, but small enough for a row of tags.
+const MAX_TAG: u64 = (1 << 31) - 2;
 
-/// Lines of others filled at once, for each line that the last level holds: next to none of the machine's is left.
-const MOST_TIMES: u64 = 8;
+/// Maximum lines of others filled by one call, for each line of the last level: enough to evict nearly all lines of the
+/// machine.
+const MAX_FILLS_PER_LINE: u64 = 8;
 
 /// Counters of the memory, in lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,16 +55,17 @@ pub struct SharedCache {
     llc: Level,
     memory: MemoryCounters,
     memory_latency_cycles: u32,
-    /// Slower parts of memory, by address, with the lines of each.
+    /// Slower parts of memory, by address, with the counters of each.
     tiers: Box<[(MemoryTierConfig, MemoryCounters)]>,
     line_bytes: u64,
-    /// The lines that the last level holds.
+    /// Capacity of the last level, in lines.
     lines: u64,
-    /// Every so many cycles others fill a line, if any do, and how many they have filled.
+    /// Cycles between two lines that programs outside the machine fill, if there are any.
     others_fill_every_cycles: Option<NonZero<u32>>,
     filled_by_others: u64,
-    /// Whether transfers are noted, and those noted.
+    /// Whether transfers are logged.
     logs_transfers: bool,
+    /// The logged transfers, in order.
     transfers: Vec<MemoryTransfer>,
 }
 
@@ -94,7 +96,7 @@ impl SharedCache {
         self.memory
     }
 
-    /// The counters of each tier of the memory, which [`Self::memory`] counts, too.
+    /// The counters of each slower tier, whose lines [`Self::memory`] includes.
     pub fn memory_tiers(&self) -> impl Iterator<Item = MemoryCounters> {
         self.tiers.iter().map(|(_, counters)| *counters)
     }
@@ -112,7 +114,7 @@ impl SharedCache {
         self.fill(line)
     }
 
-    /// Reads a line for a prefetch, which is not an access of the last level.
+    /// Reads a line for a prefetch, without counting an access of the last level.
     pub(super) fn prefetch(&mut self, line: u64) -> Served {
         if self.llc.look_up(line, false) {
             return Served { by: ServedBy::Llc, latency_cycles: self.llc.latency_cycles };
@@ -135,27 +137,28 @@ impl SharedCache {
         Served { by: ServedBy::Memory, latency_cycles }
     }
 
-    /// The tier that a line lies in, if it is not local.
+    /// The slower tier of a line; `None` for local memory.
     #[inline]
     fn tier(&mut self, line: u64) -> Option<&mut (MemoryTierConfig, MemoryCounters)> {
         self.tiers.iter_mut().rev().find(|(tier, _)| tier.first_line <= line)
     }
 
-    /// Fills the lines that others have filled until so many cycles have passed from the start, one set after
-    /// another: lines that no machine's memory has. They displace those of the machine by the cache's policy. Where
-    /// more than [`MOST_TIMES`] as many as the cache holds have come since the last call, only the last of them.
+    /// Fills the lines that others fill in the first `cycles` cycles, one set after another. No machine's memory has
+    /// these lines; they evict lines of the machine by the cache's policy. If more than [`MAX_FILLS_PER_LINE`] times
+    /// the capacity are due since the last call, only the last of them are filled.
     pub fn fill_by_others(&mut self, cycles: u64) {
         let Some(every) = self.others_fill_every_cycles else { return };
         let (due, sets) = (cycles / u64::from(every.get()), self.llc.count_sets());
-        for number in due.saturating_sub(MOST_TIMES * self.lines).max(self.filled_by_others)..due {
-            let line = (MOST_TAG - number / sets % MOST_TAG) * sets + number % sets;
+        let first = due.saturating_sub(MAX_FILLS_PER_LINE * self.lines).max(self.filled_by_others);
+        for number in first..due {
+            let line = (MAX_TAG - number / sets % MAX_TAG) * sets + number % sets;
             let written = self.llc.fill(line, false);
             self.count_write(written);
         }
         self.filled_by_others = due;
     }
 
-    /// The lines that others have filled so far, if any share the last level.
+    /// Number of lines that others have filled so far, if any share the last level.
     pub fn filled_by_others(&self) -> Option<u64> {
         self.others_fill_every_cycles.map(|_| self.filled_by_others)
     }
@@ -166,24 +169,24 @@ impl SharedCache {
         self.count_write(written);
     }
 
-    /// Notes the lines that pass between here and memory, from here on.
+    /// Starts to log the lines that pass between the last level and memory.
     pub fn log_transfers(&mut self) {
         self.logs_transfers = true;
     }
 
-    /// Stops noting lines, and drops those that were noted.
+    /// Stops logging transfers, and clears the log.
     pub fn stop_logging_transfers(&mut self) {
         self.logs_transfers = false;
         self.transfers.clear();
     }
 
-    /// The transfers noted, in order, for the caller to remove.
+    /// The logged transfers, in order. The caller removes them.
     pub fn transfers(&mut self) -> &mut Vec<MemoryTransfer> {
         &mut self.transfers
     }
 
-    /// How many transfers are noted.
-    pub(super) fn transfers_noted(&self) -> usize {
+    /// Number of transfers in the log.
+    pub(super) fn logged_transfers(&self) -> usize {
         self.transfers.len()
     }
 

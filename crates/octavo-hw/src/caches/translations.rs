@@ -1,8 +1,8 @@
-//! Lines of the second level that hold translations of consecutive pages, in place of memory.
+//! Lines of the second level that hold translations of consecutive pages instead of memory.
 //!
-//! Such a line is tagged by address space, page size and number, and by a bit that no line of memory has, so that the
-//! two never meet. Its number selects its set, as a line of memory's does, and all lines of a set compete by the
-//! policy of the cache. No memory backs it: it is never dirty, and an eviction drops it.
+//! Such a line is tagged by address space, page size and number, and by a bit that is 0 in line numbers of memory, so
+//! that the two never match. Its number selects its set, like the number of a line of memory, and all lines of a set
+//! compete by the policy of the cache. No memory backs it: it is never dirty, and an eviction drops it.
 
 use rustc_hash::FxHashMap;
 
@@ -11,7 +11,7 @@ use crate::Asid;
 /// The contents of a line: a word for each page.
 pub type TranslationWords = [u64; 8];
 
-/// The bit of all tags.
+/// Set in all tags of lines of translations.
 const MARK: u64 = 1 << 63;
 const ASID_SHIFT: u32 = 51;
 const ORDER_SHIFT: u32 = 46;
@@ -55,7 +55,7 @@ impl TranslationLine {
 pub struct TranslationCounters {
     /// Lines filled.
     pub fills: u64,
-    /// Lines that gave way to others.
+    /// Lines evicted by fills.
     pub evicted: u64,
     /// Lines dropped by [invalidations](super::PrivateCaches::invalidate_translations).
     pub invalidated: u64,
@@ -66,9 +66,9 @@ pub struct TranslationCounters {
 pub(super) struct TranslationLines {
     pub contents: FxHashMap<TranslationLine, TranslationWords>,
     pub counters: TranslationCounters,
-    /// Pages of a line.
+    /// Pages per line.
     pages: u64,
-    /// The orders of pages that any line has had, a bit each.
+    /// One bit for each order of pages that any line has had.
     orders: u32,
 }
 
@@ -82,14 +82,14 @@ impl TranslationLines {
         }
     }
 
-    /// A line has been filled.
+    /// Records the fill of a line.
     pub fn fill(&mut self, line: TranslationLine, words: TranslationWords) {
         self.orders |= 1 << line.order();
         self.contents.insert(line, words);
         self.counters.fills += 1;
     }
 
-    /// The cache has evicted a line, perhaps one of translations.
+    /// Records that the cache has evicted a line, of translations or of memory.
     #[inline]
     pub fn evict(&mut self, key: u64) {
         if key & MARK != 0 {
@@ -105,9 +105,9 @@ impl TranslationLines {
             let number = |page: u64| (page >> order) / self.pages;
             let (from, last) = (number(first), number(end - 1));
             if last - from < self.contents.len() as u64 {
-                let of_number = |number| TranslationLine::new(asid, order, number);
-                let held = |line: &TranslationLine| self.contents.contains_key(line);
-                out.extend((from..=last).map(of_number).filter(held));
+                let line = |number| TranslationLine::new(asid, order, number);
+                let is_held = |line: &TranslationLine| self.contents.contains_key(line);
+                out.extend((from..=last).map(line).filter(is_held));
             } else {
                 let is_out = |line: &TranslationLine| {
                     (line.asid(), line.order()) == (asid.raw(), order)

@@ -55,9 +55,9 @@ impl Level {
     /// Fills a missed line. Returns the evicted line with its address, if dirty.
     pub fn fill(&mut self, addr: GlobalAddr, line: Line) -> Option<(GlobalAddr, Line)> {
         let (set, number) = self.place(addr);
-        let (evicted, was) = self.lines.insert_missed(set, number, line)?;
-        self.counters.write_backs += u64::from(was.is_dirty());
-        was.is_dirty().then(|| (GlobalAddr::of_line(evicted, self.line_log2), was))
+        let (number, evicted) = self.lines.insert_missed(set, number, line)?;
+        self.counters.write_backs += u64::from(evicted.is_dirty());
+        evicted.is_dirty().then(|| (GlobalAddr::of_line(number, self.line_log2), evicted))
     }
 
     /// Drops the line of an address.

@@ -6,8 +6,8 @@
 //!   exclusive. The first level is looked up, then the second; after a miss of both, the caller, who knows
 //!   the frame of the page, [loads and maps](VirtualCaches::load_and_map) the line.
 //! - A line has the permissions of its page: a store to a line without store permission is *denied* and
-//!   changes nothing; it is a use of the line for the policy, and no access. A line without store permission
-//!   is never dirty.
+//!   changes nothing. It counts as a use of the line for the policy, but not as an access. A line without
+//!   store permission is never dirty.
 //! - An evicted dirty line of the first level makes the line in the second level dirty, without a use for the
 //!   policy. If the second level does not hold it, the write-back goes *around* it to memory, so that no
 //!   unreferenced line is filled. (Hits and misses are thus those of write-through caches, such as
@@ -140,8 +140,8 @@ impl VirtualCaches {
         self.sides[side].look_up_l1(addr, stores, repeats)
     }
 
-    /// Looks up the second level after a first-level miss. A miss is counted at both levels; a hit, too, with
-    /// its repeats, which hit the first level.
+    /// Looks up the second level after a first-level miss. Counts a miss of the first level, and a hit or miss of the
+    /// second. The repeats of a hit are counted as hits of the first level.
     pub fn look_up_l2(
         &mut self,
         side: SideNumber,
@@ -152,8 +152,8 @@ impl VirtualCaches {
         self.sides[side].look_up_l2(addr, stores, repeats)
     }
 
-    /// Fills the line of an address into both levels: SPECIFYVTAG and LOAD&MAP (section 4.1). A store makes
-    /// it dirty in the first level, where its repeats hit.
+    /// Fills the line of an address into both levels: SPECIFYVTAG and LOAD&MAP (section 4.1). A store makes the
+    /// line dirty in the first level. The repeats of the access hit the first level.
     pub fn load_and_map(
         &mut self,
         side: SideNumber,

@@ -78,8 +78,8 @@ impl Side {
         repeats: u32,
     ) {
         let line = Line::new(frame, may_store);
-        if let Some((at, was)) = self.l2.fill(addr, line) {
-            self.write_to_memory(at, was, self.l2.line_log2);
+        if let Some((at, evicted)) = self.l2.fill(addr, line) {
+            self.write_to_memory(at, evicted, self.l2.line_log2);
         }
         self.fill_l1(addr, line.with_dirty(stores));
         self.l1.counters.hits += u64::from(repeats);
@@ -87,16 +87,16 @@ impl Side {
 
     /// Fills a line into the first level, and writes back its dirty eviction.
     fn fill_l1(&mut self, addr: GlobalAddr, line: Line) {
-        if let Some((at, was)) = self.l1.fill(addr, line) {
-            self.write_behind(at, was);
+        if let Some((at, evicted)) = self.l1.fill(addr, line) {
+            self.write_back_l1(at, evicted);
         }
     }
 
     /// Writes a dirty first-level line back to the second level or, if that does not hold it, to memory.
-    fn write_behind(&mut self, at: GlobalAddr, was: Line) {
+    fn write_back_l1(&mut self, at: GlobalAddr, line: Line) {
         match self.l2.probe_mut(at) {
-            Some(behind) => *behind = behind.with_dirty(true),
-            None => self.write_to_memory(at, was, self.l1.line_log2),
+            Some(l2_line) => *l2_line = l2_line.with_dirty(true),
+            None => self.write_to_memory(at, line, self.l1.line_log2),
         }
     }
 
@@ -106,7 +106,7 @@ impl Side {
 
     pub fn sweep(&mut self, from: GlobalAddr, bytes: u64, change: Change) -> Swept {
         let mut swept = Swept::default();
-        // First level first: its dirty lines belong to the second level's lines.
+        // First level first, since its dirty lines are written back to the second.
         for at in lines(from, bytes, self.l1.line_log2) {
             swept.checked[0] += 1;
             let Some(line) = self.l1.probe(at) else { continue };
@@ -114,7 +114,7 @@ impl Side {
             let kept = self.change(0, at, line, change);
             if line.is_dirty() && !kept {
                 swept.written_back[0] += 1;
-                self.write_behind(at, line);
+                self.write_back_l1(at, line);
             }
         }
         for at in lines(from, bytes, self.l2.line_log2) {

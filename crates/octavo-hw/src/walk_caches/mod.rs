@@ -97,27 +97,27 @@ impl<V: Copy + Default> WalkCaches<V> {
 
     /// As [`WalkCaches::deepest`], using only the caches from `level` upwards.
     pub fn deepest_from(&mut self, asid: Asid, addr: VirtAddr, level: u8) -> Option<(u8, V)> {
-        let from = self.levels.partition_point(|of| of.level < level);
+        let from = self.levels.partition_point(|cache| cache.level < level);
         (from..self.levels.len()).find_map(|at| self.levels[at].find(asid, addr))
     }
 
     /// The entry of one level for an address; `None` if the level has no cache.
     pub fn at(&mut self, asid: Asid, addr: VirtAddr, level: u8) -> Option<V> {
-        let of = self.levels.iter_mut().find(|of| of.level == level)?;
-        of.find(asid, addr).map(|(_, value)| value)
+        let cache = self.levels.iter_mut().find(|cache| cache.level == level)?;
+        cache.find(asid, addr).map(|(_, value)| value)
     }
 
     /// Fills an entry of this level that points to a table, not a page. Does nothing if the level has no
     /// cache.
     #[inline]
     pub fn fill(&mut self, asid: Asid, addr: VirtAddr, level: u8, value: V) {
-        if let Some(level) = self.levels.iter_mut().find(|held| held.level == level) {
-            let (set, key) = level.place(asid, addr);
-            level.entries.insert(set, key, value);
+        if let Some(cache) = self.levels.iter_mut().find(|cache| cache.level == level) {
+            let (set, key) = cache.place(asid, addr);
+            cache.entries.insert(set, key, value);
         }
     }
 
-    /// Removes all entries of an address space that any of these addresses uses, and returns their number.
+    /// Removes all entries of an address space that cover any address of a range, and returns their number.
     pub fn invalidate(&mut self, asid: Asid, range: AddrRange) -> usize {
         if range.is_empty() {
             return 0;

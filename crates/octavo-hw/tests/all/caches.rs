@@ -16,7 +16,7 @@ use proptest::prelude::*;
 /// Latencies of the first level for instructions, the first level for data, the second level, the last level,
 /// and memory.
 const LATENCIES_CYCLES: [u32; 5] = [3, 4, 12, 40, 200];
-/// The first line of each tier, and how much later its lines come.
+/// The first line of each tier, and its added latency in cycles.
 const TIERS: [(u64, u32); 2] = [(30, 100), (1 << 34, 50)];
 const CORES: usize = 2;
 
@@ -36,9 +36,9 @@ enum Kind {
     Store,
     ReadPte,
     WritePte,
-    /// So many cycles pass, in which others fill lines.
+    /// Time passes, in which others fill lines.
     Pass,
-    /// Translations of a page are looked up, and filled if they are not there.
+    /// A line of translations is looked up, and filled on a miss.
     Translate,
     /// The mappings of pages change.
     Invalidate,
@@ -59,12 +59,12 @@ fn translation_line((asid, order, number): Numbers) -> TranslationLine {
     TranslationLine::new(Asid::new(asid).unwrap(), order, number)
 }
 
-/// The tag of a line in the oracle, which keeps it apart from those of others.
+/// The tag of a line of translations in the oracle: unique, and unlike those of lines that others fill.
 fn naive_tag((asid, order, number): Numbers) -> u64 {
     (number * 32 + u64::from(order)) * 4 + u64::from(asid)
 }
 
-/// Every so many cycles others fill a line.
+/// Cycles between two lines that others fill.
 const FILL_CYCLES: u32 = 3;
 
 /// An access of a core: operation, line, repeats.
@@ -89,7 +89,7 @@ fn access() -> impl Strategy<Value = Accessed> {
     (0..CORES, kind, line, repeats)
 }
 
-fn is_as(counters: CacheCounters, counts: NaiveCounts) -> bool {
+fn agree(counters: CacheCounters, counts: NaiveCounts) -> bool {
     counters.accesses() == counts.accesses
         && counters.hits == counts.hits
         && counters.write_backs == counts.write_backs
@@ -101,16 +101,17 @@ fn check(
     pte_entry: PteEntry,
     accesses: &[Accessed],
 ) -> Result<(), TestCaseError> {
-    let of = |level: usize| config(levels[level], LATENCIES_CYCLES[level]);
+    let cache = |level: usize| config(levels[level], LATENCIES_CYCLES[level]);
     let prefetchers = PrefetchersConfig::default();
-    let private = PrivateConfig { l1i: of(0), l1d: of(1), l2: of(2), pte_entry, prefetchers };
+    let private =
+        PrivateConfig { l1i: cache(0), l1d: cache(1), l2: cache(2), pte_entry, prefetchers };
     let tiers = TIERS.map(|(first_line, added_latency_cycles)| MemoryTierConfig {
         first_line,
         added_latency_cycles,
     });
     let memory_latency_cycles = LATENCIES_CYCLES[4];
     let shared = SharedConfig {
-        llc: of(3),
+        llc: cache(3),
         memory_latency_cycles,
         others_fill_every_cycles: FILL_CYCLES,
         tiers: tiers.to_vec(),
@@ -167,14 +168,14 @@ fn check(
         }
         if let Kind::Invalidate | Kind::Clear = kind {
             let (first, end) = (line, line + u64::from(repeats) * 5000 + 1);
-            let of = line as u16 % ASIDS;
+            let space = line as u16 % ASIDS;
             match kind {
                 Kind::Clear => caches.clear_translations(),
-                _ => caches.invalidate_translations(Asid::new(of).unwrap(), first, end),
+                _ => caches.invalidate_translations(Asid::new(space).unwrap(), first, end),
             }
             for (at, asid, order, number) in translations.keys().copied() {
                 let pages = (number * PAGES) << order..((number + 1) * PAGES) << order;
-                let is_out = asid == of && pages.start < end && first < pages.end;
+                let is_out = asid == space && pages.start < end && first < pages.end;
                 if at == core && (is_out || matches!(kind, Kind::Clear)) {
                     let was_here =
                         oracle.drop_foreign(l2, naive_tag((asid, order, number)), number);
@@ -192,7 +193,7 @@ fn check(
             Kind::WritePte => (pte, true),
             _ => unreachable!("no access"),
         };
-        // Repeats may be counted with their access if the policy ignores them.
+        // Repeats are counted with their access only if the policy ignores them.
         let side = usize::from(from != l1i);
         let may_repeat = matches!(kind, Kind::Fetch | Kind::Load | Kind::Store)
             && !levels[side].2.retouch_changes();
@@ -232,8 +233,8 @@ fn check(
     });
     let held = held.count() as u64;
     let all = cores.iter().map(|caches| caches.translation_counters().unwrap());
-    let [filled, evicted, invalidated] = all.fold([0; 3], |[filled, evicted, out], of| {
-        [filled + of.fills, evicted + of.evicted, out + of.invalidated]
+    let [filled, evicted, invalidated] = all.fold([0; 3], |[filled, evicted, out], counters| {
+        [filled + counters.fills, evicted + counters.evicted, out + counters.invalidated]
     });
     prop_assert_eq!([filled, evicted, invalidated], [fills, fills - dropped - held, dropped]);
 
@@ -241,24 +242,24 @@ fn check(
     for ((caches, levels), walks) in cores.iter_mut().zip(naive_cores).zip(walks) {
         let counters = caches.counters();
         for (counters, level) in [counters.l1i, counters.l1d, counters.l2].into_iter().zip(levels) {
-            prop_assert!(is_as(counters, oracle.counts(level)));
+            prop_assert!(agree(counters, oracle.counts(level)));
         }
         let missed = counters.l1i.misses + counters.l1d.misses;
         prop_assert_eq!(counters.l2.accesses(), missed + walks);
         reach_llc += counters.l2.misses;
     }
-    prop_assert!(is_as(shared.llc(), oracle.counts(llc)));
+    prop_assert!(agree(shared.llc(), oracle.counts(llc)));
     prop_assert_eq!(shared.llc().accesses(), reach_llc);
     prop_assert_eq!(shared.memory().reads, shared.llc().misses);
     prop_assert_eq!(shared.memory().writes, shared.llc().write_backs);
     let memory = (shared.memory().reads, shared.memory().writes);
     prop_assert_eq!(memory, (oracle.lines_read.len() as u64, oracle.lines_written.len() as u64));
     let ends = [TIERS[1].0, u64::MAX];
-    for ((of, (first, _)), end) in shared.memory_tiers().zip(TIERS).zip(ends) {
+    for ((tier, (first, _)), end) in shared.memory_tiers().zip(TIERS).zip(ends) {
         let within =
             |lines: &[u64]| lines.iter().filter(|line| (first..end).contains(line)).count() as u64;
-        prop_assert_eq!(of.reads, within(&oracle.lines_read));
-        prop_assert_eq!(of.writes, within(&oracle.lines_written));
+        prop_assert_eq!(tier.reads, within(&oracle.lines_read));
+        prop_assert_eq!(tier.writes, within(&oracle.lines_written));
     }
     Ok(())
 }
@@ -362,8 +363,8 @@ fn invalid_values_are_rejected_with_one_sentence() {
     );
 }
 
-/// Lines of memory and of translations with the same low bits have a set of two ways in common, and are never taken for
-/// each other.
+/// Lines of memory and of translations with the same low bits compete for a set of two ways, and never match each
+/// other.
 #[test]
 fn translations_compete_with_memory_for_their_set() {
     let (private, shared) = one_core();

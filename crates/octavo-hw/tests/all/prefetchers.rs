@@ -68,37 +68,37 @@ fn prefetchers() -> impl Strategy<Value = LevelPrefetchers> {
     optional.prop_map(|(stride, streamer, region)| LevelPrefetchers { stride, streamer, region })
 }
 
-fn naive_bounds(of: PrefetchBounds) -> NaiveBounds {
+fn naive_bounds(bounds: PrefetchBounds) -> NaiveBounds {
     NaiveBounds {
-        page_lines: of.page_bytes / 64,
-        cross_pages: of.cross_pages,
+        page_lines: bounds.page_bytes / 64,
+        cross_pages: bounds.cross_pages,
         memory_lines: MEMORY_LINES,
     }
 }
 
-fn naive_prefetchers(of: LevelPrefetchers) -> NaivePrefetchers {
-    let stride = of.stride.map(|of| NaiveStride {
-        entries: of.entries,
-        confirmations: of.confirmations,
-        distance: of.distance,
-        degree: of.degree,
-        bounds: naive_bounds(of.bounds),
+fn naive_prefetchers(level: LevelPrefetchers) -> NaivePrefetchers {
+    let stride = level.stride.map(|config| NaiveStride {
+        entries: config.entries,
+        confirmations: config.confirmations,
+        distance: config.distance,
+        degree: config.degree,
+        bounds: naive_bounds(config.bounds),
     });
-    let streamer = of.streamer.map(|of| NaiveStreamer {
-        streams: of.streams,
-        confirmations: of.confirmations,
-        distance: of.distance,
-        degree: of.degree,
-        bounds: naive_bounds(of.bounds),
+    let streamer = level.streamer.map(|config| NaiveStreamer {
+        streams: config.streams,
+        confirmations: config.confirmations,
+        distance: config.distance,
+        degree: config.degree,
+        bounds: naive_bounds(config.bounds),
     });
-    let region = of.region.map(|of| NaiveRegion {
-        entries: of.entries,
-        confirmations: of.confirmations,
-        visits: of.visits,
-        before: of.before,
-        after: of.after,
-        degree: of.degree,
-        bounds: naive_bounds(of.bounds),
+    let region = level.region.map(|config| NaiveRegion {
+        entries: config.entries,
+        confirmations: config.confirmations,
+        visits: config.visits,
+        before: config.before,
+        after: config.after,
+        degree: config.degree,
+        bounds: naive_bounds(config.bounds),
     });
     NaivePrefetchers::new(stride, streamer, region)
 }
@@ -158,15 +158,16 @@ fn check(
     pte_entry: PteEntry,
     accesses: &[(Kind, u64, u64)],
 ) -> Result<(), TestCaseError> {
-    let of = |number: usize| {
+    let cache = |number: usize| {
         let (sets, ways, replacement) = shapes[number];
         let latency_cycles = number as u32;
         CacheConfig { bytes: sets * ways * 64, ways, line_bytes: 64, latency_cycles, replacement }
     };
     let prefetchers = PrefetchersConfig { levels, memory_lines: MEMORY_LINES };
-    let private = PrivateConfig { l1i: of(0), l1d: of(1), l2: of(2), pte_entry, prefetchers };
+    let private =
+        PrivateConfig { l1i: cache(0), l1d: cache(1), l2: cache(2), pte_entry, prefetchers };
     let shared = SharedConfig {
-        llc: of(3),
+        llc: cache(3),
         memory_latency_cycles: 4,
         others_fill_every_cycles: 0,
         tiers: Vec::new(),
@@ -213,13 +214,13 @@ fn check(
             Kind::WritePte => oracle.access(pte, line, true),
         };
         prop_assert_eq!(served.by, by(found), "{:?} {}", kind, line);
-        let made = caches.private.prefetches().unwrap().drain(..);
-        let made: Vec<_> = made.map(|of| (of.level, of.line, of.by)).collect();
-        let expected = oracle
-            .prefetches
-            .drain(..)
-            .map(|of: NaivePrefetch| (usize::from(of.level == l2), of.line, by(of.found)));
-        prop_assert_eq!(made, expected.collect::<Vec<_>>(), "{:?} {}", kind, line);
+        let issued = caches.private.prefetches().unwrap().drain(..);
+        let issued: Vec<_> =
+            issued.map(|prefetch| (prefetch.level, prefetch.line, prefetch.by)).collect();
+        let expected = oracle.prefetches.drain(..).map(|prefetch: NaivePrefetch| {
+            (usize::from(prefetch.level == l2), prefetch.line, by(prefetch.found))
+        });
+        prop_assert_eq!(issued, expected.collect::<Vec<_>>(), "{:?} {}", kind, line);
     }
     let counters = caches.private.counters();
     for (ours, level) in
@@ -234,15 +235,15 @@ fn check(
         (memory.reads, memory.writes),
         (oracle.lines_read.len() as u64, oracle.lines_written.len() as u64)
     );
-    let of_levels = caches.private.prefetch_counters().unwrap();
-    for (ours, level) in of_levels.iter().zip([l1d, l2]) {
+    let by_level = caches.private.prefetch_counters().unwrap();
+    for (ours, level) in by_level.iter().zip([l1d, l2]) {
         let expected = oracle.prefetch_counts(level);
         let all = (ours.issued(), ours.useful, ours.unused, ours.dropped);
         prop_assert_eq!(all, (expected.issued, expected.useful, expected.unused, expected.dropped));
         let waiting = oracle.unused(level) as u64;
         prop_assert_eq!(ours.issued(), ours.useful + ours.unused + waiting);
     }
-    let from_memory: u64 = of_levels.iter().map(|level| level.served_by[2]).sum();
+    let from_memory: u64 = by_level.iter().map(|level| level.served_by[2]).sum();
     prop_assert_eq!(memory.reads, caches.shared.llc().misses + from_memory);
     Ok(())
 }
@@ -273,7 +274,7 @@ const STRIDE: StrideConfig =
     StrideConfig { entries: 64, confirmations: 2, distance: 1, degree: 1, bounds: PAGE };
 const STREAMER: StreamerConfig =
     StreamerConfig { streams: 16, confirmations: 2, distance: 8, degree: 2, bounds: PAGE };
-/// As a Zen 5 was measured.
+/// As measured on a Zen 5.
 const REGION: RegionConfig = RegionConfig {
     entries: 64,
     confirmations: 2,
@@ -297,7 +298,7 @@ fn by_region(region: RegionConfig) -> LevelPrefetchers {
     LevelPrefetchers { region: Some(region), ..NONE }
 }
 
-/// Loads lines by one instruction. Returns those that missed the first level.
+/// Loads lines by one instruction. Returns the lines that missed the first level.
 fn misses(caches: &mut Caches, lines: impl Iterator<Item = u64>) -> Vec<u64> {
     let load = |line| DataAccess { line, is_write: false, repeats: 7, site: 0x40_1000 };
     lines.filter(|line| caches.access_prefetching(&load(*line)).is_some()).collect()
@@ -307,8 +308,8 @@ fn l1d(caches: &Caches) -> PrefetchCounters {
     caches.private.prefetch_counters().unwrap()[0]
 }
 
-/// Two strides train; the third access asks for the next line. The last line of the page asks for none, so that the
-/// first of the next page misses; the stride is known there.
+/// Two strides train; the third access prefetches the next line. The last line of the page prefetches none, so that
+/// the first line of the next page misses; its stride is known, so that it prefetches again.
 #[test]
 fn stride_of_a_line_misses_until_trained_and_at_each_page() {
     let mut caches = caches(by_stride(STRIDE), NONE);
@@ -330,8 +331,8 @@ fn stride_crosses_pages_if_it_may() {
     assert_eq!(misses(&mut in_huge_pages, 32700..32800), [32700, 32701, 32702, 32768]);
 }
 
-/// Downwards by three lines, two at a time from four strides ahead: 63, 60 and 57 train; 57 asks for 45 and 42, 54
-/// for 42, which is there, and 39.
+/// Downwards by three lines, two at a time from four strides ahead: 63, 60 and 57 train; 57 prefetches 45 and 42,
+/// 54 drops 42, which is present, and prefetches 39.
 #[test]
 fn distance_and_degree_count_strides() {
     let far = StrideConfig { distance: 4, degree: 2, ..STRIDE };
@@ -345,9 +346,9 @@ fn distance_and_degree_count_strides() {
     assert_eq!(counters.dropped, 15);
 }
 
-/// An instruction in the same place takes it over; one in another place does not.
+/// An instruction that maps to the same entry takes it over; one that maps to another entry does not.
 #[test]
-fn instructions_share_a_place_by_the_low_bits_of_their_address() {
+fn instructions_share_a_stride_entry_by_the_low_bits_of_their_address() {
     for (other, expected) in [(64, 0), (65, 12)] {
         let mut caches = caches(by_stride(STRIDE), NONE);
         for number in 0..8 {
@@ -360,8 +361,8 @@ fn instructions_share_a_place_by_the_low_bits_of_their_address() {
     }
 }
 
-/// Lines 0 and 1 begin, 2 asks for 3 and 4, 3 for 5 and 6, until the streamer is 8 lines ahead. It stops at the end of
-/// the page; the next one begins again.
+/// Lines 0 and 1 train, 2 prefetches 3 and 4, 3 prefetches 5 and 6, until the streamer is 8 lines ahead. It stops at
+/// the end of the page; the next page trains anew.
 #[test]
 fn streamer_goes_ahead_in_a_page() {
     let mut caches = caches(NONE, by_page(STREAMER));
@@ -371,7 +372,7 @@ fn streamer_goes_ahead_in_a_page() {
     assert_eq!(caches.private.counters().l2.misses, 6);
 }
 
-/// Of the prefetches into both levels each trains the second level, which stays ahead.
+/// Prefetches into the first level train the second level, which stays ahead of them.
 #[test]
 fn prefetches_of_the_first_level_train_the_second() {
     let mut caches = caches(by_stride(STRIDE), by_page(STREAMER));
@@ -381,8 +382,8 @@ fn prefetches_of_the_first_level_train_the_second() {
     assert_eq!((second.served_by, second.useful), ([0, 0, 61], 61));
 }
 
-/// Random lines: no two equal steps, no prefetches by stride. A streamer that begins at once asks for two lines at
-/// each, which nothing uses.
+/// Irregular lines: no two equal steps, so no prefetches by stride. A streamer without confirmations prefetches two
+/// lines at each access, which are never used.
 #[test]
 fn useless_prefetches_cost_only_reads_of_memory() {
     let lines: Vec<u64> = (0..1000).map(|number| number * number * 640 % 7_919_000).collect();
@@ -396,20 +397,20 @@ fn useless_prefetches_cost_only_reads_of_memory() {
     }
 }
 
-/// Pages that no access is near to another's: their middle lines.
+/// The middle lines of pages so far apart that no visit covers two of them.
 fn far_apart(number: u64) -> u64 {
     number * 640 + 32
 }
 
-/// Lines loaded by instructions: those that missed the first level.
+/// Loads lines by the given instructions: (instruction, line). Returns the loads that missed the first level.
 fn misses_of(caches: &mut Caches, loads: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let load = |site, line| DataAccess { line, is_write: false, repeats: 0, site };
-    let missed = |of: &&(u64, u64)| caches.access_prefetching(&load(of.0, of.1)).is_some();
-    loads.iter().filter(missed).copied().collect()
+    let access = |(site, line)| DataAccess { line, is_write: false, repeats: 0, site };
+    let missed = |load: &(u64, u64)| caches.access_prefetching(&access(*load)).is_some();
+    loads.iter().copied().filter(missed).collect()
 }
 
-/// The second load misses until two visits with it have ended, which takes as many more as are under way: the 24th
-/// visit is the first that prefetches. A line outside the visit, or at another distance each time, always misses.
+/// The second load misses until two visits with it have ended. With 22 visits under way, the 24th visit is the first
+/// that prefetches. A line outside the visit, or at another distance each time, always misses.
 #[test]
 fn line_at_a_usual_distance_comes_with_the_first() {
     for distance in [-4, -1, 1, 6] {
@@ -432,8 +433,8 @@ fn line_at_a_usual_distance_comes_with_the_first() {
     }
 }
 
-/// Loads of other instructions between the first and the second begin visits of their own: with 21 of them the first
-/// one's is still under way, with 22 it has ended.
+/// Loads of another instruction between the two loads of a visit begin visits of their own: with 21 of them the first
+/// visit is still under way, with 22 it has ended.
 #[test]
 fn visit_ends_when_so_many_others_have_begun() {
     for (others, issued) in [(20, true), (21, true), (22, false)] {
@@ -450,34 +451,34 @@ fn visit_ends_when_so_many_others_have_begun() {
     }
 }
 
-/// Visits of one line each end at once. Their lines come the nearest first, up to the degree, and none outside the
-/// page. One visit without a distance takes it out.
+/// With one visit under way, each ends when the next begins. Lines are prefetched nearest first, up to the degree, and
+/// none outside the page. One visit without a distance resets that distance.
 #[test]
-fn lines_of_a_visit_come_the_nearest_first() {
+fn nearest_lines_of_a_visit_are_prefetched_first() {
     let one = RegionConfig { visits: 1, degree: 3, ..REGION };
     let mut caches = caches(by_region(one), NONE);
     caches.private.log_prefetches(true);
     let mut prefetched = |trigger: u64, distances: &[i64]| {
         let around = distances.iter().map(|by| (2, trigger.wrapping_add_signed(*by)));
         misses_of(&mut caches, &[(1, trigger)].into_iter().chain(around).collect::<Vec<_>>());
-        let made = caches.private.prefetches().unwrap().drain(..);
-        made.map(|of| of.line as i64 - trigger as i64).collect::<Vec<_>>()
+        let issued = caches.private.prefetches().unwrap().drain(..);
+        issued.map(|prefetch| prefetch.line as i64 - trigger as i64).collect::<Vec<_>>()
     };
     let all = [5, -2, 2, -1, 4];
     assert_eq!(prefetched(far_apart(0), &all), []);
     assert_eq!(prefetched(far_apart(1), &all), []);
     assert_eq!(prefetched(far_apart(2), &all), [-1, 2, -2]);
-    // The first line of a page has none before it, so that this visit takes those out.
+    // The first line of a page has none before it, so that this visit resets the distances -1 and -2.
     assert_eq!(prefetched(64 * 1000, &[5, 2, 4]), [2, 4, 5]);
     assert_eq!(prefetched(far_apart(3), &all), [2, 4, 5]);
     assert_eq!(prefetched(far_apart(4), &[5, 2]), [2, 4, 5]);
     assert_eq!(prefetched(far_apart(5), &all), [2, 5]);
 }
 
-/// An instruction in the same place takes the entry over as its visit ends; one in another place does not.
+/// An instruction that maps to the same entry takes it over as its visit ends; one that maps to another entry does not.
 #[test]
-fn instructions_share_an_entry_by_the_low_bits_of_their_address() {
-    // Two visits of each have ended when the visits 24 and 25 of 100 begin, from 0.
+fn instructions_share_a_region_entry_by_the_low_bits_of_their_address() {
+    // Of 100 visits counted from 0, numbers 24 and 25 are the first with two ended visits of their instruction.
     for (other, issued) in [(64, 0), (65, 76)] {
         let mut caches = caches(by_region(REGION), NONE);
         let loads: Vec<_> = (0..100)
@@ -491,8 +492,8 @@ fn instructions_share_an_entry_by_the_low_bits_of_their_address() {
     }
 }
 
-/// A line that two visits cover counts in the more recent one alone: it is prefetched if it is always as far from the
-/// trigger of that one, however far from the other.
+/// An access to a line that two visits cover counts only in the more recent one: the line is prefetched if its distance
+/// from the trigger of that visit is always the same, whatever its distance from the other trigger.
 #[test]
 fn line_that_two_visits_cover_belongs_to_the_more_recent_one() {
     // From the line of the second instruction to those of the first and the third.
@@ -505,7 +506,7 @@ fn line_that_two_visits_cover_belongs_to_the_more_recent_one() {
                 [(1, line + first), (2, line), (3, line + third)]
             })
             .collect();
-        let third = misses_of(&mut caches, &loads).into_iter().filter(|of| of.0 == 3).count();
-        assert_eq!(third, missed);
+        let misses = misses_of(&mut caches, &loads);
+        assert_eq!(misses.into_iter().filter(|(site, _)| *site == 3).count(), missed);
     }
 }

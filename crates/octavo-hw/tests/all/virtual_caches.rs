@@ -1,4 +1,4 @@
-//! Virtual caches compared with the oracle's, whose lines have contents: no store is lost.
+//! Virtual caches compared with the oracle's, whose lines also hold data, which shows that no store is lost.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ enum Op {
     Move,
 }
 
-/// An operation, its side, its page, and the place in the page.
+/// An operation, its side, its page, and the offset in the page.
 fn op() -> impl Strategy<Value = (Op, usize, u64, u64)> {
     let kind = prop_oneof![
         8 => Just(Op::Load),
@@ -58,8 +58,8 @@ fn check(
     let l2 = [0, 1].map(|side: usize| config(shapes[side][1], lines[side].1));
     let mut caches = VirtualCaches::new(&VirtualCacheConfig { l1, l2 }, instructions).unwrap();
     let mut oracles = [0, 1].map(|side: usize| {
-        let level = |of: usize, bytes| {
-            let (sets, ways, replacement) = shapes[side][of];
+        let level = |level: usize, bytes| {
+            let (sets, ways, replacement) = shapes[side][level];
             (bytes, sets as usize, ways as usize, naive(replacement))
         };
         NaiveVirtualSide::new([level(0, lines[side].0), level(1, lines[side].1)])
@@ -81,7 +81,7 @@ fn check(
         match op {
             Op::Load | Op::Store => {
                 let store = stores.then_some(number as u64 + 1);
-                // A store without permission is denied by a present line, or not tried.
+                // A store without permission is tried only if a line is present to deny it.
                 let is_here = (0..2).any(|level| {
                     let bytes = [lines[side].0, lines[side].1][level];
                     oracle.lines(level).iter().any(|line| line.0 == addr / bytes * bytes)
@@ -91,14 +91,14 @@ fn check(
                 }
                 let (found, data) = oracle.access(addr, store, (frame, may_store));
                 let fast = match caches.look_up_l1(side, at, stores, 3) {
-                    L1Lookup::Hit(of) => {
-                        prop_assert_eq!(of.raw(), frame);
+                    L1Lookup::Hit(found) => {
+                        prop_assert_eq!(found.raw(), frame);
                         NaiveFound::L1
                     }
                     L1Lookup::Denied => NaiveFound::Denied,
                     L1Lookup::Miss => match caches.look_up_l2(side, at, stores, 3) {
-                        L2Lookup::Hit(of) => {
-                            prop_assert_eq!(of.raw(), frame);
+                        L2Lookup::Hit(found) => {
+                            prop_assert_eq!(found.raw(), frame);
                             NaiveFound::L2
                         }
                         L2Lookup::Denied => NaiveFound::Denied,
@@ -137,10 +137,10 @@ fn check(
                 prop_assert_eq!(swept, expected, "{} {:?} {:#x}", number, op, addr);
                 if matches!(op, Op::Move | Op::Protect(false)) {
                     for line in 0..4096 / lines[side].0 {
-                        let of = |map: &HashMap<(u64, u64), u64>| {
-                            map.get(&(frame, line)).copied().unwrap_or(0)
+                        let data = |lines: &HashMap<(u64, u64), u64>| {
+                            lines.get(&(frame, line)).copied().unwrap_or(0)
                         };
-                        prop_assert_eq!(of(&oracle.memory), of(&truth), "memory has all of it");
+                        prop_assert_eq!(data(&oracle.memory), data(&truth), "memory has all of it");
                     }
                 }
             }
@@ -162,7 +162,7 @@ fn check(
             prop_assert_eq!(counters.write_backs, counts.write_backs);
             let mut lines: Vec<_> = caches
                 .lines(side, level)
-                .map(|(at, of)| (at.raw(), of.may_store(), of.is_dirty(), of.frame().raw()))
+                .map(|(at, line)| (at.raw(), line.may_store(), line.is_dirty(), line.frame().raw()))
                 .collect();
             let mut expected = oracle.lines(level);
             lines.sort_unstable();

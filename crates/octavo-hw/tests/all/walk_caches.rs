@@ -92,13 +92,13 @@ fn check(
             }
         }
     }
-    let mut asked = None;
+    let mut misses_below = None;
     for ((_, counters), cache) in walk_caches.counters().zip(&oracle.0) {
         let misses = cache.accesses - cache.hits;
         prop_assert_eq!(counters, WalkCacheCounters { hits: cache.hits, misses });
         // Each level is looked up by the misses of the level below.
-        prop_assert_eq!(asked.unwrap_or(counters.accesses()), counters.accesses());
-        asked = Some(counters.misses);
+        prop_assert_eq!(misses_below.unwrap_or(counters.accesses()), counters.accesses());
+        misses_below = Some(counters.misses);
     }
     Ok(())
 }
@@ -114,8 +114,8 @@ proptest! {
     }
 }
 
-/// The reads that the caches of Skylake's walker save: a walk of four levels reads four entries at first,
-/// then one per new page and two per new 2 MiB.
+/// With the walk caches of Skylake, a walk of four levels reads four entries at first, then one for each new
+/// page, and two for each new 2 MiB.
 #[test]
 fn walks_start_at_the_deepest_cached_level() {
     let configs = [(2, 32), (3, 4), (4, 2)];
@@ -130,7 +130,7 @@ fn walks_start_at_the_deepest_cached_level() {
         u32::from(deepest) - 1
     };
     assert_eq!([0, 4096, 2 << 20, 1 << 30, 4096].map(&mut reads), [4, 1, 2, 3, 1]);
-    // 33 entries of level 2 earlier.
+    // 33 entries of level 2 evict the first one, so that its table is read again.
     assert!((2..35).all(|page| reads(page << 21) == 2));
     assert_eq!(reads(0), 2);
 }

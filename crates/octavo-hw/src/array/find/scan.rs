@@ -77,7 +77,7 @@ mod x86 {
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     #[inline]
     fn four(keys: &[u64; 4], key: u64) -> u32 {
-        // SAFETY: four keys are such a vector.
+        // SAFETY: the load reads 32 bytes, the size of `keys`, and needs no alignment.
         let keys = unsafe { _mm256_loadu_si256(keys.as_ptr().cast()) };
         let equal = _mm256_cmpeq_epi64(keys, _mm256_set1_epi64x(key as i64));
         _mm256_movemask_pd(_mm256_castsi256_pd(equal)) as u32
@@ -102,7 +102,7 @@ mod x86 {
     )]
     #[inline]
     fn eight(keys: &[u64; 8], key: u64) -> u32 {
-        // SAFETY: eight keys are such a vector.
+        // SAFETY: the load reads 64 bytes, the size of `keys`, and needs no alignment.
         let keys = unsafe { _mm512_loadu_si512(keys.as_ptr().cast()) };
         u32::from(_mm512_cmpeq_epi64_mask(keys, _mm512_set1_epi64(key as i64)))
     }

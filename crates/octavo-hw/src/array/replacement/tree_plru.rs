@@ -27,7 +27,7 @@ impl TreePlru {
 }
 
 impl Rule for TreePlru {
-    /// The bits on its path point away from it already.
+    /// The bits on the path to the way point away from it already.
     const RETOUCH_CHANGES: bool = false;
 
     #[inline(always)]

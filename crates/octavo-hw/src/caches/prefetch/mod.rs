@@ -5,12 +5,13 @@
 //!   of the line that causes it, unless it may cross pages, and never leaves memory.
 //! - The first level is trained by data accesses that miss it, and by the first access that hits a line that was
 //!   prefetched into it. The second level is trained by the data accesses that reach it: misses of the first level and
-//!   its prefetches. Fetches, page walks and tables of designs train nothing, and use no prefetched line up.
-//! - Prefetches follow the access that causes them at once: those of the second level, then those of the first, the
-//!   stride prefetcher's before the streamer's, and the region prefetcher's last. A prefetch into the first level reads
-//!   the second, which it trains in turn. Look-ups of prefetches are not accesses in the counters of caches.
-//! - A line that the level has already is not prefetched, nor one that falls into the first-level set of the access:
-//!   the accessed line stays in the first level until another access.
+//!   its prefetches. Instruction fetches, page walks and accesses to the tables of designs train no prefetcher, and are
+//!   not counted as the first use of a prefetched line.
+//! - Prefetches are issued directly after the access that causes them, into the second level before the first, and at
+//!   each level in the order stride, streamer, region. A prefetch into the first level reads the second, and trains
+//!   its prefetchers in turn. Look-ups of prefetches are not counted as accesses of the caches.
+//! - A line that the level has already is not prefetched, and no line is prefetched into the first-level set of the
+//!   accessed line, so that the accessed line stays in the first level until another access.
 
 mod region;
 mod streamer;
@@ -23,23 +24,23 @@ use region::Region;
 use streamer::Streamer;
 use stride::Stride;
 
-/// Where the prefetches of a line may lie.
+/// Bounds of the prefetches that an access to a line causes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PrefetchBounds {
     /// Bytes of the aligned block that prefetches stay in: a power of two, at least a line.
     pub page_bytes: u64,
-    /// Whether they may leave it.
+    /// Whether prefetches may leave the block.
     pub cross_pages: bool,
 }
 
 /// A prefetcher that follows the stride of each instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StrideConfig {
-    /// Instructions followed; the address of an instruction modulo this number is its place.
+    /// Entries of the table of instructions; an instruction uses entry (address modulo `entries`).
     pub entries: u32,
-    /// Equal strides in succession before it prefetches.
+    /// Equal strides in succession that an instruction needs before it causes prefetches.
     pub confirmations: u32,
-    /// How many strides ahead the first prefetched line is.
+    /// Strides from the accessed line to the first prefetched line.
     pub distance: u32,
     /// Lines prefetched by one access, a stride apart.
     pub degree: u32,
@@ -50,14 +51,14 @@ pub struct StrideConfig {
 /// A prefetcher that follows ascending and descending lines of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamerConfig {
-    /// Pages followed; the least recently used one is replaced.
+    /// Pages tracked; the least recently used one is replaced.
     pub streams: u32,
-    /// Steps in one direction in succession before it prefetches. With 0 the first access to a page prefetches
-    /// upwards.
+    /// Steps in one direction in succession that a page needs before it is prefetched. With 0 the first access to a
+    /// page prefetches upwards.
     pub confirmations: u32,
-    /// How many lines ahead of the access it prefetches at most.
+    /// Maximum distance of a prefetched line from the accessed one, in lines.
     pub distance: u32,
-    /// Lines prefetched by one access at most.
+    /// Maximum number of lines prefetched by one access.
     pub degree: u32,
     /// Where prefetches may lie.
     pub bounds: PrefetchBounds,
@@ -66,17 +67,17 @@ pub struct StreamerConfig {
 /// A prefetcher of the lines around an access that have followed the accesses of its instruction before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionConfig {
-    /// Instructions followed; the address of an instruction modulo this number is its place.
+    /// Entries of the table of instructions; an instruction uses entry (address modulo `entries`).
     pub entries: u32,
-    /// Visits in succession in which a line at the same distance was accessed before it is prefetched: at least 1.
+    /// Visits in succession that must access the line at a distance before that distance is prefetched: at least 1.
     pub confirmations: u32,
-    /// Visits under way.
+    /// Number of visits under way at once.
     pub visits: u32,
-    /// Lines that a visit covers before the one it began with: at most 31.
+    /// Lines that a visit covers before its first accessed line: at most 31.
     pub before: u32,
-    /// Lines that it covers behind that one: at most 31.
+    /// Lines that a visit covers behind its first accessed line: at most 31.
     pub after: u32,
-    /// Lines prefetched by one access at most.
+    /// Maximum number of lines prefetched by one access.
     pub degree: u32,
     /// Where visits and prefetches may lie.
     pub bounds: PrefetchBounds,
@@ -98,12 +99,12 @@ pub struct LevelPrefetchers {
 pub struct PrefetchersConfig {
     /// The prefetchers of the first level for data, and of the second level.
     pub levels: [LevelPrefetchers; 2],
-    /// Lines of memory: none is prefetched behind them.
+    /// Size of memory in lines. No line beyond it is prefetched.
     pub memory_lines: u64,
 }
 
 impl PrefetchersConfig {
-    /// Whether there are none.
+    /// Whether neither level has a prefetcher.
     pub fn is_empty(&self) -> bool {
         self.levels.iter().all(|level| *level == LevelPrefetchers::default())
     }
@@ -112,7 +113,7 @@ impl PrefetchersConfig {
 /// Counters of the prefetchers of a level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PrefetchCounters {
-    /// Lines prefetched, by what served them: the second level, the last level, memory.
+    /// Lines prefetched, by the level that served them: second level, last level, memory.
     pub served_by: [u64; 3],
     /// Prefetched lines that were used.
     pub useful: u64,
@@ -132,7 +133,7 @@ impl PrefetchCounters {
 /// A level with prefetchers: 0 is the first level for data, 1 the second level.
 pub type PrefetchLevel = usize;
 
-/// A prefetch as it was made.
+/// An issued prefetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefetch {
     /// The physical line.
@@ -141,15 +142,15 @@ pub struct Prefetch {
     pub level: PrefetchLevel,
     /// The level that served it.
     pub by: ServedBy,
-    /// Its latency from the core, as of an access.
+    /// Its latency, measured from the core like that of an access.
     pub latency_cycles: u32,
     /// Whether it was the first use of a line prefetched into the second level.
     pub uses_l2: bool,
-    /// How many lines had passed between the last cache and memory before it, of those noted.
+    /// Number of [memory transfers](super::MemoryTransfer) in the log before it.
     pub transfers_before: usize,
 }
 
-/// The prefetchers of a level at work.
+/// The state of the prefetchers of a level.
 #[derive(Clone, Debug)]
 pub(super) struct LevelState {
     stride: Option<Stride>,
@@ -168,7 +169,7 @@ impl LevelState {
         }
     }
 
-    /// An instruction accesses a line: adds the lines to prefetch.
+    /// Trains with an access of the instruction at `site`. Appends the lines to prefetch to `out`.
     fn train(&mut self, blocks: Blocks, site: u64, line: u64, out: &mut Vec<u64>) {
         if let Some(stride) = &mut self.stride {
             stride.train(blocks, site, line, out);
@@ -195,7 +196,7 @@ impl Blocks {
         (bounds.page_bytes / self.line_bytes).max(1)
     }
 
-    /// A line so many lines behind, or before, another, if it may be prefetched for that.
+    /// The line `by` lines from `line`, if an access to `line` may prefetch it.
     fn reach(self, bounds: PrefetchBounds, line: u64, by: i64) -> Option<u64> {
         let to = line.checked_add_signed(by).filter(|to| *to < self.memory_lines)?;
         let block = self.lines(bounds);
@@ -203,15 +204,16 @@ impl Blocks {
     }
 }
 
-/// The prefetchers of a core at work.
+/// The state of the prefetchers of a core.
 #[derive(Clone, Debug)]
 pub(super) struct Prefetchers {
     pub levels: [LevelState; 2],
     blocks: Blocks,
-    /// Room for the lines to prefetch, by level.
+    /// Reused buffers of the lines to prefetch, by level.
     candidates: [Vec<u64>; 2],
-    /// Whether prefetches are noted, and those noted.
+    /// Whether prefetches are logged.
     pub logs: bool,
+    /// The logged prefetches, in order.
     pub log: Vec<Prefetch>,
     /// The level of the prefetched line that the last access was the first to use.
     pub used: Option<PrefetchLevel>,
@@ -229,7 +231,7 @@ impl Prefetchers {
         }
     }
 
-    /// Trains the prefetchers of a level. Returns the lines to prefetch, for [`Self::give_back`].
+    /// Trains the prefetchers of a level. Returns the lines to prefetch, in a buffer for [`Self::give_back`].
     pub fn train(&mut self, level: PrefetchLevel, site: u64, line: u64) -> Vec<u64> {
         let mut lines = std::mem::take(&mut self.candidates[level]);
         lines.clear();
@@ -237,12 +239,13 @@ impl Prefetchers {
         lines
     }
 
-    /// Keeps the room of lines that were prefetched.
+    /// Returns the buffer of [`Self::train`] for reuse.
     pub fn give_back(&mut self, level: PrefetchLevel, lines: Vec<u64>) {
         self.candidates[level] = lines;
     }
 
-    pub fn note(&mut self, prefetch: Prefetch) {
+    /// Counts an issued prefetch, and logs it if prefetches are logged.
+    pub fn record(&mut self, prefetch: Prefetch) {
         let place = match prefetch.by {
             ServedBy::L1 | ServedBy::L2 => 0,
             ServedBy::Llc => 1,
@@ -255,7 +258,7 @@ impl Prefetchers {
     }
 }
 
-/// The prefetched lines of a cache that nothing has used yet.
+/// The prefetched lines of a cache that have not been used yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnusedLines {
     lines: FxHashSet<u64>,
@@ -268,7 +271,7 @@ impl UnusedLines {
         self.lines.insert(line);
     }
 
-    /// A line is used. Returns whether this is its first use.
+    /// Uses a line. Returns whether this is the first use of a prefetched line.
     pub fn use_line(&mut self, line: u64) -> bool {
         !self.lines.is_empty() && self.lines.remove(&line)
     }

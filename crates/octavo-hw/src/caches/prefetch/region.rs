@@ -5,22 +5,22 @@
 //! - An access to a line that a visit covers is noted in the most recent such visit by its distance from the trigger,
 //!   and begins no visit.
 //! - The `visits` most recent visits are under way. When another begins, the oldest ends, and the entry of its
-//!   instruction learns: the count of each distance that was accessed goes up by one, up to `confirmations`, and that
-//!   of each other distance, also of those outside the bounds, goes to 0.
-//! - An entry belongs to the instruction address modulo `entries`. An instruction whose visit ends takes it over from
-//!   another one, with all counts 0.
+//!   instruction learns: the count of each distance that was accessed goes up by one, up to `confirmations`, and the
+//!   count of every other distance, inside the bounds or not, is reset to 0.
+//! - An instruction uses the entry of its address modulo `entries`. If the entry belongs to another instruction when a
+//!   visit ends, it is reassigned with all counts 0.
 //! - When a visit begins, the lines at the distances whose count has reached `confirmations` are prefetched, the
-//!   nearest first, and of two equally near ones the one behind the trigger.
+//!   nearest first; of two equally near lines, the one behind the trigger first.
 //!
 //! AMD's Software Optimization Guide for Family 1Ah names such a prefetcher "L1 Region". Spatial Memory Streaming
-//! (Somogyi et al., ISCA 2006) keeps a bit for each line of a region, by the instruction and by the place of the trigger
-//! in the region; here each distance has a count, wherever the trigger lies.
+//! (Somogyi et al., ISCA 2006) keeps a bit for each line of a region, by the instruction and by the position of the
+//! trigger in the region; here each distance has a count, independent of the position of the trigger.
 
 use std::collections::VecDeque;
 
 use super::{Blocks, RegionConfig};
 
-/// Distances from a trigger: the bit `before + distance` stands for a distance.
+/// A set of distances from a trigger: bit `before + distance` stands for each.
 type Distances = u64;
 
 /// A visit under way.
@@ -39,8 +39,8 @@ pub struct Region {
     visits: VecDeque<Visit>,
     /// The instruction that an entry belongs to.
     sites: Box<[Option<u64>]>,
-    /// The counts of each entry, in `confirmations` places: the place `n` has the distances whose count is above `n`,
-    /// which were accessed in each of the last `n + 1` visits.
+    /// The counts of each entry, in `confirmations` words: word `n` has the distances whose count is above `n`, which
+    /// were accessed in each of the last `n + 1` visits.
     counts: Box<[Distances]>,
 }
 
@@ -55,7 +55,7 @@ impl Region {
         }
     }
 
-    /// The instruction at `site` accesses a line: adds the lines to prefetch.
+    /// Trains with an access of the instruction at `site`. Appends the lines to prefetch to `out`.
     pub fn train(&mut self, blocks: Blocks, site: u64, line: u64, out: &mut Vec<u64>) {
         let RegionConfig { before, after, bounds, .. } = self.config;
         for visit in &mut self.visits {
@@ -76,13 +76,13 @@ impl Region {
         self.prefetch(blocks, site, line, out);
     }
 
-    /// The places of an entry in `counts`.
-    fn places(&self, entry: usize) -> std::ops::Range<usize> {
+    /// The words of an entry in `counts`.
+    fn words(&self, entry: usize) -> std::ops::Range<usize> {
         let confirmations = self.config.confirmations as usize;
         entry * confirmations..(entry + 1) * confirmations
     }
 
-    /// The entry that an instruction may have.
+    /// The entry that an instruction uses.
     fn entry(&self, site: u64) -> usize {
         (site % self.sites.len() as u64) as usize
     }
@@ -90,8 +90,8 @@ impl Region {
     /// Counts the distances of a visit that has ended.
     fn learn(&mut self, Visit { site, accessed, .. }: Visit) {
         let entry = self.entry(site);
-        let places = self.places(entry);
-        let counts = &mut self.counts[places];
+        let words = self.words(entry);
+        let counts = &mut self.counts[words];
         if self.sites[entry].replace(site) != Some(site) {
             counts.fill(0);
         }
@@ -102,19 +102,19 @@ impl Region {
         }
     }
 
-    /// Adds the lines that usually follow the trigger of an instruction.
+    /// Appends the lines around a trigger whose counts have reached `confirmations`.
     fn prefetch(&self, blocks: Blocks, site: u64, trigger: u64, out: &mut Vec<u64>) {
         let RegionConfig { before, after, degree, bounds, .. } = self.config;
         let entry = self.entry(site);
-        let follow = self.counts[self.places(entry).end - 1];
-        if follow == 0 || self.sites[entry] != Some(site) {
+        let confirmed = self.counts[self.words(entry).end - 1];
+        if confirmed == 0 || self.sites[entry] != Some(site) {
             return;
         }
         let distances = (1..=i64::from(before.max(after))).flat_map(|near| [near, -near]);
         let lines = distances
             .filter(|distance| {
                 let bit = distance + i64::from(before);
-                bit >= 0 && follow >> bit & 1 != 0
+                bit >= 0 && confirmed >> bit & 1 != 0
             })
             .filter_map(|distance| blocks.reach(bounds, trigger, distance));
         out.extend(lines.take(degree as usize));

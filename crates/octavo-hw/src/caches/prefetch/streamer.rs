@@ -12,7 +12,7 @@ struct Stream {
     direction: i64,
     /// How many steps in succession went in this direction.
     count: u32,
-    /// How many lines ahead of `line` have been asked for.
+    /// Lines ahead of `line` that have been requested.
     ahead: u64,
 }
 
@@ -28,7 +28,7 @@ impl Streamer {
         Streamer { config, streams: Vec::with_capacity(config.streams as usize) }
     }
 
-    /// A line is accessed: adds the lines to prefetch.
+    /// Trains with an access to a line. Appends the lines to prefetch to `out`.
     pub fn train(&mut self, blocks: Blocks, line: u64, out: &mut Vec<u64>) {
         let StreamerConfig { streams, confirmations, distance, degree, bounds } = self.config;
         let page = line / blocks.lines(bounds);

@@ -10,7 +10,7 @@ struct Entry {
     line: u64,
     /// The last step from one line to the next; 0 before the second access.
     stride: i64,
-    /// How often in succession it was this step.
+    /// How often in succession the step was `stride`.
     count: u32,
 }
 
@@ -26,7 +26,7 @@ impl Stride {
         Stride { config, entries: vec![None; config.entries as usize].into() }
     }
 
-    /// The instruction at `site` accesses a line: adds the lines to prefetch.
+    /// Trains with an access of the instruction at `site`. Appends the lines to prefetch to `out`.
     pub fn train(&mut self, blocks: Blocks, site: u64, line: u64, out: &mut Vec<u64>) {
         let StrideConfig { confirmations, distance, degree, bounds, .. } = self.config;
         let entry = &mut self.entries[(site % u64::from(self.config.entries)) as usize];
