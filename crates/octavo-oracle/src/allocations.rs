@@ -22,8 +22,8 @@ pub struct NaiveBlockCounts {
     pub most_bytes: u64,
 }
 
-/// Misses of fully associative LRU TLBs by the stack that allocated the block of the address (none:
-/// no block) and by the instruction, for each page size. Stacks are known by their number, and each is a
+/// Misses of fully associative LRU TLBs by allocation stack and instruction, for each page size. The stack is
+/// the number of the one that allocated the block of the address, or `None` outside blocks. Each stack is a
 /// site of its own.
 pub struct NaiveAllocations {
     sizes: Vec<PageSize>,
@@ -60,7 +60,7 @@ impl NaiveAllocations {
         &self.counts
     }
 
-    /// The block that begins last at or before the address, if it reaches it.
+    /// The stack of the last block that begins at or before the address, if the block extends to the address.
     fn stack_at(&self, addr: VirtAddr) -> Option<u32> {
         let before = self.blocks.iter().filter(|block| block.start <= addr.raw());
         let last = before.max_by_key(|block| block.start)?;
@@ -84,6 +84,7 @@ impl NaiveAllocations {
         own.map(|block| block.end - block.start).sum()
     }
 
+    /// Removes the blocks that begin in a range, and cuts the block that extends into it.
     fn cut(&mut self, range: AddrRange) {
         let (start, end) = (range.start().raw(), range.end().raw());
         if start == end {
@@ -133,8 +134,8 @@ impl Consumer for NaiveAllocations {
                 self.cut(*to);
             }
             Event::Remap { from, to } => {
-                let gone = from.bytes().saturating_sub(to.bytes());
-                self.cut(AddrRange::new(to.end(), gone));
+                let removed_bytes = from.bytes().saturating_sub(to.bytes());
+                self.cut(AddrRange::new(to.end(), removed_bytes));
             }
             _ => {}
         }

@@ -9,12 +9,11 @@ use crate::{NaiveArray, NaiveReplacement};
 /// An address space, a page's number at its size, and the size.
 type Page = (u16, PageNumber, PageSize);
 
-/// A TLB of pages of any size. Of all entries that cover a page the largest is hit, and it alone is
-/// used.
+/// A TLB of pages of any size. If several entries cover a page, only the largest one is hit and used.
 pub struct NaiveAnySize<V>(NaiveArray<Page, V>);
 
 impl<V: Clone> NaiveAnySize<V> {
-    /// An empty one of so many entries.
+    /// An empty TLB of `entries` entries.
     pub fn new(entries: usize, replacement: NaiveReplacement) -> Self {
         NaiveAnySize(NaiveArray::new(1, entries, replacement))
     }
@@ -25,7 +24,7 @@ impl<V: Clone> NaiveAnySize<V> {
         Some((key.2, self.0.look_up(0, &key)?.clone()))
     }
 
-    /// Inserts a page, and returns the address space, page and payload that gave way.
+    /// Inserts a page, and returns the address space, page, size and payload of the evicted entry.
     pub fn insert(
         &mut self,
         asid: u16,
@@ -37,7 +36,7 @@ impl<V: Clone> NaiveAnySize<V> {
         evicted.map(|((asid, page, size), value)| (asid, page, size, value))
     }
 
-    /// Takes out all entries that cover any of these base pages, and returns how many.
+    /// Removes all entries of an address space that cover any of these base pages, and returns their number.
     pub fn invalidate(&mut self, asid: u16, pages: Range<PageNumber>) -> usize {
         self.0.invalidate_if(|&(space, page, size), _| {
             let mut covered = base_pages(page, size);
@@ -45,7 +44,7 @@ impl<V: Clone> NaiveAnySize<V> {
         })
     }
 
-    /// Takes all out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -5,23 +5,23 @@ use std::collections::HashMap;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Which entry of a full set is evicted.
+/// A replacement policy: the entry of a full set that is evicted.
 pub enum NaiveReplacement {
-    /// The one whose last use is longest ago.
+    /// The entry used least recently.
     Lru,
-    /// The one that the bits of a tree over the ways lead to.
+    /// The entry that the bits of a tree over the ways lead to.
     TreePlru,
-    /// The one that this draws, out of so many.
+    /// The way that the function draws, given the number of ways.
     Random(Box<dyn FnMut(usize) -> usize>),
-    /// The one whose fill is longest ago.
+    /// The entry filled first.
     Fifo,
-    /// The first that predicts 3: static re-reference interval prediction with two bits and hit
+    /// The first entry that predicts 3: static re-reference interval prediction with two bits and hit
     /// priority (Jaleel et al., ISCA 2010, figure 3c).
     Srrip,
 }
 
 impl NaiveReplacement {
-    /// Draws by the generator that the machine's arrays have, from a seed.
+    /// Random replacement with the generator of the engine's arrays, from a seed.
     pub fn random(seed: u64) -> Self {
         let mut numbers = Xoshiro256PlusPlus::seed_from_u64(seed);
         NaiveReplacement::Random(Box::new(move |ways| {
@@ -39,12 +39,12 @@ struct Way<K, V> {
     prediction: u8,
 }
 
-/// Which way each bit of a set's tree points: the bit of the ways from one up to, but not, another
-/// one points to their right half if it is true.
+/// The bits of a set's tree. The bit of the ways from `first` up to, but not including, `end` has the key
+/// (`first`, `end`); if true, it points to their right half.
 type Tree = HashMap<(usize, usize), bool>;
 
-/// A set-associative array of keys with payloads. Free ways are filled first, the lowest one first;
-/// then the policy says which entry is evicted.
+/// A set-associative array of keys with payloads. Free ways are filled first, the lowest one first; in a full
+/// set the policy selects the entry to evict.
 pub struct NaiveArray<K, V> {
     sets: Vec<(Vec<Way<K, V>>, Tree)>,
     replacement: NaiveReplacement,
@@ -60,7 +60,7 @@ impl<K: PartialEq + Clone, V: Clone> NaiveArray<K, V> {
         NaiveArray { sets: vec![(vec![way; ways], Tree::new()); sets], replacement, now: 0 }
     }
 
-    /// The payload of a key in a set; the policy does not hear of it.
+    /// The payload of a key in a set. This does not count as a use.
     pub fn probe(&mut self, set: usize, key: &K) -> Option<&mut V> {
         let entries = self.sets[set].0.iter_mut().filter_map(|way| way.entry.as_mut());
         entries.filter(|(held, _)| held == key).map(|(_, value)| value).next()
@@ -74,8 +74,7 @@ impl<K: PartialEq + Clone, V: Clone> NaiveArray<K, V> {
         self.probe(set, key)
     }
 
-    /// Inserts a key and returns what gave way to it. One that is there already is used, and gets this
-    /// payload.
+    /// Inserts a key and returns the evicted entry. If the key is present, it is used and its payload replaced.
     pub fn insert(&mut self, set: usize, key: K, value: V) -> Option<(K, V)> {
         if let Some(held) = self.look_up(set, &key) {
             *held = value;
@@ -90,13 +89,13 @@ impl<K: PartialEq + Clone, V: Clone> NaiveArray<K, V> {
         way.entry.replace((key, value))
     }
 
-    /// Takes a key out of a set and returns its payload.
+    /// Removes a key from a set and returns its payload.
     pub fn invalidate(&mut self, set: usize, key: &K) -> Option<V> {
         let way = self.way(set, key)?;
         self.sets[set].0[way].entry.take().map(|(_, value)| value)
     }
 
-    /// Takes out all entries that `is_out` says, and returns how many.
+    /// Removes all entries for which `is_out` returns true, and returns their number.
     pub fn invalidate_if(&mut self, is_out: impl Fn(&K, &V) -> bool) -> usize {
         let mut count = 0;
         for way in self.sets.iter_mut().flat_map(|(ways, _)| ways) {
@@ -128,16 +127,16 @@ impl<K: PartialEq + Clone, V: Clone> NaiveArray<K, V> {
     }
 
     fn way(&self, set: usize, key: &K) -> Option<usize> {
-        let is_it = |way: &Way<K, V>| way.entry.as_ref().is_some_and(|(held, _)| held == key);
-        self.sets[set].0.iter().position(is_it)
+        let has_key = |way: &Way<K, V>| way.entry.as_ref().is_some_and(|(held, _)| held == key);
+        self.sets[set].0.iter().position(has_key)
     }
 
-    /// A way was hit or filled.
+    /// Records a hit or fill of a way.
     fn use_way(&mut self, set: usize, used: usize) {
         self.now += 1;
         let (ways, tree) = &mut self.sets[set];
         ways[used].used_at = self.now;
-        // Every bit above it points to the other half.
+        // Every bit on the path to the way is set to point to the other half.
         let (mut first, mut end) = (0, ways.len().next_power_of_two());
         while end - first > 1 {
             let middle = (first + end) / 2;
@@ -196,10 +195,11 @@ mod tests {
     fn replacement_policies_by_hand() {
         assert_eq!(evicted(NaiveReplacement::Lru, &[4, 5, 6, 7]), [1, 2, 3, 0]);
         assert_eq!(evicted(NaiveReplacement::Fifo, &[4, 5, 6, 7]), [0, 1, 2, 3]);
-        // The root points right, the bit of 2 and 3 left: 2 goes. Then left of the root, and 1.
+        // The root points right, the bit of ways 2 and 3 left: 2 is evicted. Then the root points left, and 1 is
+        // evicted.
         assert_eq!(evicted(NaiveReplacement::TreePlru, &[4, 5, 6, 7]), [2, 1, 3, 0]);
-        // 0 predicts 0, the others 2: all age by one, and 1 is the first that predicts 3. The new entry
-        // predicts 2: then 2 and 3 go, and after the next step (0: 2, others: 3) the first of these.
+        // 0 predicts 0, the others 2: all age by one, and 1 is the first that predicts 3. Fills predict 2: next 2
+        // and 3 are evicted, and after another ageing step (0: 2, others: 3) the first of the others, 4.
         assert_eq!(evicted(NaiveReplacement::Srrip, &[4, 5, 6, 7]), [1, 2, 3, 4]);
         let mut drawn = [3, 3, 0].into_iter();
         let random = NaiveReplacement::Random(Box::new(move |_| drawn.next().unwrap()));
@@ -213,7 +213,7 @@ mod tests {
             array.insert(0, key, ());
         }
         let evicted = (3..9).map(|key| array.insert(0, key, ()).unwrap().0);
-        // Every second one is the right half's only way.
+        // Every second victim is the only way of the right half.
         assert_eq!(evicted.collect::<Vec<_>>(), [0, 2, 1, 4, 3, 6]);
     }
 

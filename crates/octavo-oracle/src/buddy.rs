@@ -12,7 +12,7 @@ pub struct NaiveBuddy {
     free: BTreeSet<(u8, u64)>,
     frames: u64,
     largest: u8,
-    /// Where memory's tiers but the first begin.
+    /// The first frame of each memory tier but the first.
     tiers: Vec<u64>,
 }
 
@@ -20,14 +20,14 @@ impl NaiveBuddy {
     /// Memory of `frames` frames, all of them free, with blocks of up to `2^largest` frames.
     pub fn new(frames: u64, largest: u8) -> Self {
         let mut buddy = NaiveBuddy { free: BTreeSet::new(), frames, largest, tiers: Vec::new() };
-        // Every frame comes free by itself; the rest is merging.
+        // Frames are freed one by one; `free` merges them.
         for frame in 0..frames {
             buddy.free(FrameNumber::new(frame), 0);
         }
         buddy
     }
 
-    /// It with tiers, of which all but the first begin at these frames.
+    /// Sets the first frame of each memory tier but the first.
     pub fn with_tiers(self, tiers: Vec<u64>) -> Self {
         NaiveBuddy { tiers, ..self }
     }
@@ -40,8 +40,8 @@ impl NaiveBuddy {
         blocks
     }
 
-    /// The lowest free block of the smallest order that the first tier with one of at least `order` has, split until
-    /// it is of `order`.
+    /// Allocates a block of `order`: in the first tier that has a free block of at least `order`, splits the lowest
+    /// block of the smallest such order.
     pub fn allocate(&mut self, order: u8) -> Option<FrameNumber> {
         let tier = |frame: u64| self.tiers.iter().filter(|start| **start <= frame).count();
         let large = self.free.iter().filter(|(at, _)| *at >= order);
@@ -54,7 +54,7 @@ impl NaiveBuddy {
         Some(FrameNumber::new(frame))
     }
 
-    /// The block of `order` at `frame`, if all of it is free.
+    /// Allocates the block of `order` at `frame`, if all of it is free. Returns whether it was.
     pub fn allocate_at(&mut self, frame: FrameNumber, order: u8) -> bool {
         let frame = frame.raw();
         let Some((mut split, mut start)) = self.block_around(frame, order) else { return false };
@@ -72,7 +72,7 @@ impl NaiveBuddy {
         true
     }
 
-    /// Gives a block back, and merges buddies.
+    /// Frees a block, and merges buddies.
     pub fn free(&mut self, frame: FrameNumber, order: u8) {
         let (mut frame, mut order) = (frame.raw(), order);
         while order < self.largest && self.free.remove(&(order, frame ^ (1 << order))) {
@@ -102,7 +102,7 @@ impl NaiveBuddy {
     ///
     /// # Panics
     ///
-    /// Where two overlap, one is not aligned or not in memory, or two buddies are both free.
+    /// If two blocks overlap, a block is not aligned or not in memory, or two free buddies are not merged.
     pub fn assert_sound(&self) {
         let mut end = 0;
         for (frame, order) in self.blocks() {
@@ -122,7 +122,7 @@ impl NaiveBuddy {
 mod tests {
     use super::*;
 
-    /// Eight frames, blocks of up to four: what is free after each of a few steps.
+    /// The free blocks of eight frames after each of a few steps, with blocks of up to four frames.
     #[test]
     fn buddy_of_eight_frames_by_hand() {
         let mut buddy = NaiveBuddy::new(8, 2);
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(buddy.allocate(0), Some(FrameNumber::new(1)));
         buddy.free(FrameNumber::new(6), 0);
         assert_eq!(free(&buddy), [(4, 2)]);
-        buddy.free(FrameNumber::new(0), 1); // 0 and 1 went one by one, and come back together
+        buddy.free(FrameNumber::new(0), 1); // 0 and 1 were allocated one by one, and are freed together
         buddy.free(FrameNumber::new(2), 1);
         assert_eq!(free(&buddy), [(0, 2), (4, 2)]);
     }

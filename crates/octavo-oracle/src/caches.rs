@@ -10,18 +10,18 @@ pub struct NaiveCounts {
     pub accesses: u64,
     /// Accesses that hit.
     pub hits: u64,
-    /// Dirty lines that gave way.
+    /// Dirty lines evicted.
     pub write_backs: u64,
 }
 
-/// A cache, and the number of the one behind it.
+/// A cache, and the number of the cache behind it.
 struct Level {
     sets: u64,
     /// Line numbers, and whether they are dirty.
     lines: NaiveArray<u64, bool>,
     behind: Option<usize>,
     counts: NaiveCounts,
-    /// Lines prefetched into it that nothing has used.
+    /// Prefetched lines that have not been used.
     unused: Vec<u64>,
     prefetchers: NaivePrefetchers,
     prefetches: NaivePrefetchCounts,
@@ -34,25 +34,25 @@ pub struct NaivePrefetchCounts {
     pub issued: u64,
     /// Prefetched lines that were used.
     pub useful: u64,
-    /// Prefetched lines that gave way without a use.
+    /// Prefetched lines that were evicted without a use.
     pub unused: u64,
-    /// Lines that it had, or that would have come into the set of the access.
+    /// Lines not prefetched, because the cache had them or they belong to the set of the accessed line.
     pub dropped: u64,
 }
 
 /// A prefetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NaivePrefetch {
-    /// The cache that it was for.
+    /// The cache prefetched into.
     pub level: usize,
     /// The line.
     pub line: u64,
-    /// The cache that had it, or `None` for the memory.
+    /// The cache that had the line, or `None` for the memory.
     pub found: Option<usize>,
 }
 
-/// Write-back, write-allocate caches, each with another or the memory behind it: a tree, with the
-/// memory at its root.
+/// Write-back, write-allocate caches. Behind each is another cache or the memory, so that they form a tree
+/// with the memory at its root.
 #[derive(Default)]
 pub struct NaiveCaches {
     levels: Vec<Level>,
@@ -101,12 +101,12 @@ impl NaiveCaches {
         self.levels[level].prefetches
     }
 
-    /// How many lines were prefetched into a level, are there, and were not used.
+    /// Number of prefetched lines that are present in a level and have not been used.
     pub fn unused(&self, level: usize) -> usize {
         self.levels[level].unused.len()
     }
 
-    /// The instruction at `site` accesses data in a first level. As [`Self::access`], then come the prefetches.
+    /// The instruction at `site` accesses data in a first level. As [`Self::access`], with the prefetches that follow.
     pub fn access_data(
         &mut self,
         first: usize,
@@ -116,8 +116,8 @@ impl NaiveCaches {
     ) -> Option<usize> {
         let second = self.levels[first].behind.expect("a second level");
         let has = |caches: &mut Self, level: usize| {
-            let of = &mut caches.levels[level];
-            of.lines.probe((line % of.sets) as usize, &line).is_some()
+            let cache = &mut caches.levels[level];
+            cache.lines.probe((line % cache.sets) as usize, &line).is_some()
         };
         let was_prefetched = if has(self, first) {
             self.use_line(first, line)
@@ -134,30 +134,30 @@ impl NaiveCaches {
         found
     }
 
-    /// Notes that a line of a cache is used. Says whether it was prefetched and not used before.
+    /// Uses a line of a cache. Returns whether this is the first use of a prefetched line.
     fn use_line(&mut self, level: usize, line: u64) -> bool {
-        let of = &mut self.levels[level];
-        let before = of.unused.len();
-        of.unused.retain(|unused| *unused != line);
-        of.prefetches.useful += (before - of.unused.len()) as u64;
-        of.unused.len() < before
+        let cache = &mut self.levels[level];
+        let before = cache.unused.len();
+        cache.unused.retain(|unused| *unused != line);
+        cache.prefetches.useful += (before - cache.unused.len()) as u64;
+        cache.unused.len() < before
     }
 
-    /// Trains the prefetchers of a cache and does what they want.
+    /// Trains the prefetchers of a cache, and issues their prefetches.
     fn prefetch(&mut self, level: usize, site: u64, accessed: u64) {
         let behind = self.levels[level].behind.expect("prefetches go into private caches");
-        // The first level is in front of a cache that has another one behind it.
+        // A first level has two more caches behind it, a second level only one.
         let is_first = self.levels[behind].behind.is_some();
         for line in self.levels[level].prefetchers.train(site, accessed) {
-            let of = &mut self.levels[level];
-            let is_here = of.lines.probe((line % of.sets) as usize, &line).is_some();
-            if is_here || is_first && line % of.sets == accessed % of.sets {
-                of.prefetches.dropped += 1;
+            let cache = &mut self.levels[level];
+            let is_here = cache.lines.probe((line % cache.sets) as usize, &line).is_some();
+            if is_here || is_first && line % cache.sets == accessed % cache.sets {
+                cache.prefetches.dropped += 1;
                 continue;
             }
-            of.prefetches.issued += 1;
+            cache.prefetches.issued += 1;
             let found = self.read(behind, line, is_first);
-            self.take_in(level, line, false);
+            self.fill(level, line, false);
             self.levels[level].unused.push(line);
             self.prefetches.push(NaivePrefetch { level, line, found });
             if is_first {
@@ -166,7 +166,7 @@ impl NaiveCaches {
         }
     }
 
-    /// A prefetch reads a cache, and those behind it if that misses; no access is counted.
+    /// Reads a line for a prefetch from a cache and, on a miss, from the caches behind it. Counts no access.
     fn read(&mut self, level: usize, line: u64, uses: bool) -> Option<usize> {
         let Level { sets, lines, behind, .. } = &mut self.levels[level];
         if lines.look_up((line % *sets) as usize, &line).is_some() {
@@ -182,12 +182,12 @@ impl NaiveCaches {
                 None
             }
         };
-        self.take_in(level, line, false);
+        self.fill(level, line, false);
         found
     }
 
-    /// Accesses a line from a cache on and says where it was: the number of a cache, or `None` in
-    /// memory. Every cache that missed has the line then; a write makes it dirty in the first one.
+    /// Accesses a line in a cache and, on a miss, in the caches behind it. Returns the number of the cache that
+    /// had it, or `None` for memory. Fills every cache that missed; a write makes the line dirty in `level`.
     pub fn access(&mut self, level: usize, line: u64, is_write: bool) -> Option<usize> {
         let Level { sets, lines, behind, counts, .. } = &mut self.levels[level];
         counts.accesses += 1;
@@ -203,18 +203,18 @@ impl NaiveCaches {
                 None
             }
         };
-        self.take_in(level, line, is_write);
+        self.fill(level, line, is_write);
         found
     }
 
-    /// A cache takes a line in, and writes back what it evicts if that is dirty.
-    fn take_in(&mut self, level: usize, line: u64, is_dirty: bool) {
+    /// Fills a line into a cache, and writes the evicted line back if it is dirty.
+    fn fill(&mut self, level: usize, line: u64, is_dirty: bool) {
         let set = line % self.levels[level].sets;
-        self.take_into_set(level, set, line, is_dirty);
+        self.fill_set(level, set, line, is_dirty);
     }
 
-    /// As [`Self::take_in`], with the set of the line.
-    fn take_into_set(&mut self, level: usize, set: u64, line: u64, is_dirty: bool) {
+    /// As [`Self::fill`], into the given set.
+    fn fill_set(&mut self, level: usize, set: u64, line: u64, is_dirty: bool) {
         let Level { lines, behind, counts, unused, prefetches, .. } = &mut self.levels[level];
         let evicted = lines.insert(set as usize, line, is_dirty);
         if let Some((evicted, _)) = evicted {
@@ -231,43 +231,44 @@ impl NaiveCaches {
         }
     }
 
-    /// Others fill lines of a cache, in turn of its sets: those of these numbers, which only they have.
+    /// Fills lines of programs outside the machine, which have these numbers, into one set of a cache after another.
+    /// No line of the machine equals them.
     pub fn fill_by_others(&mut self, level: usize, numbers: std::ops::Range<u64>) {
         for number in numbers {
             let sets = self.levels[level].sets;
-            self.take_in(level, (1 << 50) * sets + number, false);
+            self.fill(level, (1 << 50) * sets + number, false);
         }
     }
 
     /// The key of a line that is not of memory.
-    fn foreign(tag: u64) -> u64 {
+    fn foreign_key(tag: u64) -> u64 {
         u64::MAX / 2 + tag
     }
 
-    /// Uses a line that is not of memory, which has a tag and a number for its set. Says whether a cache has it.
+    /// Looks up a line that is not of memory; `number` selects its set. Returns whether it hit.
     pub fn use_foreign(&mut self, level: usize, tag: u64, number: u64) -> bool {
         let Level { sets, lines, .. } = &mut self.levels[level];
-        lines.look_up((number % *sets) as usize, &Self::foreign(tag)).is_some()
+        lines.look_up((number % *sets) as usize, &Self::foreign_key(tag)).is_some()
     }
 
-    /// A cache takes in a line that is not of memory.
+    /// Fills a line that is not of memory into a cache.
     pub fn take_in_foreign(&mut self, level: usize, tag: u64, number: u64) {
         let set = number % self.levels[level].sets;
-        self.take_into_set(level, set, Self::foreign(tag), false);
+        self.fill_set(level, set, Self::foreign_key(tag), false);
     }
 
-    /// Drops a line that is not of memory. Says whether a cache had it.
+    /// Removes a line that is not of memory from a cache. Returns whether it was present.
     pub fn drop_foreign(&mut self, level: usize, tag: u64, number: u64) -> bool {
         let Level { sets, lines, .. } = &mut self.levels[level];
-        lines.invalidate((number % *sets) as usize, &Self::foreign(tag)).is_some()
+        lines.invalidate((number % *sets) as usize, &Self::foreign_key(tag)).is_some()
     }
 
-    /// A line is written back to a cache: dirty there, or taken in.
+    /// Writes a line back to a cache: makes it dirty if present, else fills it.
     fn write_back(&mut self, level: usize, line: u64) {
         let Level { sets, lines, .. } = &mut self.levels[level];
         match lines.probe((line % *sets) as usize, &line) {
             Some(dirty) => *dirty = true,
-            None => self.take_in(level, line, true),
+            None => self.fill(level, line, true),
         }
     }
 }
@@ -276,7 +277,7 @@ impl NaiveCaches {
 mod tests {
     use super::*;
 
-    /// One line in front of two: what each access finds.
+    /// A cache of one line in front of a cache of two lines.
     #[test]
     fn evicted_dirty_line_is_found_in_the_next_level() {
         let mut caches = NaiveCaches::default();
@@ -286,8 +287,8 @@ mod tests {
         assert_eq!(caches.access(first, 1, false), Some(first));
         assert_eq!(caches.access(first, 2, false), None); // 1 is written back
         assert_eq!(caches.access(first, 1, false), Some(second));
-        assert_eq!(caches.access(first, 3, false), None); // 2 leaves the second, clean
-        assert_eq!(caches.access(first, 4, false), None); // 1 leaves it, dirty
+        assert_eq!(caches.access(first, 3, false), None); // the second level evicts 2, clean
+        assert_eq!(caches.access(first, 4, false), None); // the second level evicts 1, dirty
         assert_eq!(
             (&caches.lines_read[..], &caches.lines_written[..]),
             (&[1, 2, 3, 4][..], &[1][..])

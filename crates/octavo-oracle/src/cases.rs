@@ -10,18 +10,18 @@ use proptest::test_runner::{Config, RngSeed};
 const VARIABLE: &str = "OCTAVO_CASES";
 const SEED: u64 = 0x0c7a_4e50;
 
-/// How many times as many cases are wanted; none where the usual ones are.
+/// The factor by which the number of cases is multiplied; `None` for the usual cases.
 pub fn factor() -> Option<u32> {
     let text = std::env::var(VARIABLE).ok()?;
     let factor = text.parse().ok().filter(|factor| *factor > 0);
     Some(factor.unwrap_or_else(|| panic!("{VARIABLE}={text}: give a number from 1")))
 }
 
-/// A configuration with so many cases. `PROPTEST_RNG_SEED` sets the seed.
+/// A configuration with `usual` cases, times the [`factor`]. `PROPTEST_RNG_SEED` sets the seed.
 pub fn cases(usual: u32) -> Config {
     let factor = factor();
     let mut config = Config::with_cases(usual.saturating_mul(factor.unwrap_or(1)));
-    // As many rejected inputs a case as in a usual run.
+    // The same ratio of rejected inputs to cases as in a usual run.
     config.max_global_rejects = config.max_global_rejects.saturating_mul(factor.unwrap_or(1));
     if factor.is_none() && config.rng_seed == RngSeed::Random {
         config.rng_seed = RngSeed::Fixed(SEED);

@@ -5,9 +5,9 @@
 pub enum NaiveFrame {
     /// Not allocated.
     Free,
-    /// It may be moved.
+    /// Allocated, and may be moved.
     Movable,
-    /// It stays where it is.
+    /// Allocated, and may not be moved.
     Fixed,
 }
 
@@ -20,18 +20,18 @@ pub struct NaiveCompaction {
     pub moves: Vec<(usize, usize)>,
     /// Blocks emptied.
     pub blocks_made: u64,
-    /// Frames that the low scanner looked at.
+    /// Frames scanned by the low scanner.
     pub scanned_for_moving: u64,
-    /// Frames that the high scanner looked at.
+    /// Frames scanned by the high scanner.
     pub scanned_for_free: u64,
-    /// The first block that the next compaction looks at: 0 when the scanners met.
+    /// The first frame that the next compaction scans: 0 if the scanners met.
     pub next: usize,
 }
 
 impl NaiveCompaction {
-    /// Compacts: empties blocks of `block` frames, from the one at frame `from` on, until `wanted`
-    /// of them are free, or it may not move (`max_moved`) or look at (`max_scanned`) more frames. The tiers of memory
-    /// but the first begin at `tiers`; each is compacted by itself.
+    /// Compacts: empties blocks of `block` frames, from the one at frame `from` on, until `wanted` blocks are free,
+    /// or `max_moved` frames are moved, or `max_scanned` frames are scanned. The tiers of memory but the first begin
+    /// at `tiers`; each is compacted by itself.
     pub fn of(
         memory: Vec<NaiveFrame>,
         tiers: &[usize],
@@ -70,7 +70,7 @@ impl NaiveCompaction {
                 return done;
             }
             if done.is_free(low, block) {
-                done.scanned_for_moving += 1; // the block is known to be free by its head
+                done.scanned_for_moving += 1; // the first frame shows that the block is free
                 done.next += block;
                 continue;
             }
@@ -110,7 +110,7 @@ impl NaiveCompaction {
         }
     }
 
-    /// Whether a whole block is free; one that memory ends in is not whole.
+    /// Whether a whole block is free. A block beyond the end of memory is not whole.
     fn is_free(&self, start: usize, block: usize) -> bool {
         start + block <= self.memory.len()
             && self.memory[start..start + block].iter().all(|frame| *frame == NaiveFrame::Free)
@@ -136,11 +136,11 @@ mod tests {
         let done = compact("m.m.fm..m..m", 1);
         assert_eq!(done.moves, [(0, 10), (2, 9)]);
         assert_eq!((done.scanned_for_moving, done.scanned_for_free, done.next), (4, 3, 4));
-        // The middle block stays: its first frame is fixed, and it is not looked at further.
+        // The middle block stays: its first frame is fixed, so that the scan skips the rest.
         let done = compact("m.m.fm..m..m", 3);
         assert_eq!(done.moves, [(0, 10), (2, 9)]);
         assert_eq!((done.scanned_for_moving, done.blocks_made, done.next), (5, 1, 0));
-        // No free frame is left above it.
+        // The high scanner finds only one free frame above the block.
         let done = compact("mmm.mm.mmmmm", 1);
         assert_eq!(done.moves, [(0, 6)]);
         assert_eq!((done.scanned_for_free, done.blocks_made, done.next), (8, 0, 0));

@@ -1,4 +1,4 @@
-//! Streams from arbitrary bytes: sequences that no program makes but that a hostile trace may hold.
+//! Streams from arbitrary bytes: sequences that no program produces, but a hostile trace may contain.
 
 use octavo_types::{
     AddrRange, AddressPlace, Consumer, Event, Frame, Item, ItemKind, MapSource, PhysAddr,
@@ -9,25 +9,25 @@ use crate::lowest_at_start;
 
 /// The most items of a segment.
 const MAX_ITEMS: u8 = 24;
-/// The most executions that one step of a stream asks for.
+/// The most executions of a segment by one step of a stream.
 const MAX_REPEATS: u8 = 40;
 
-/// Feeds `consumer` the stream that `bytes` describe. Every description has a stream; the same
-/// bytes give the same one.
+/// Feeds `consumer` the stream that `bytes` describe. Any bytes describe a stream; equal bytes describe
+/// equal streams.
 ///
-/// Addresses lie around each bound that an address space has: its ends, the ends of its halves in
-/// 48 and 57 bits, each power of two, a few pages near each other, and pages far apart. Sizes are all
-/// that a segment may have, ranges are up to all of the address space, events come in any order.
+/// Addresses lie around the bounds of an address space (its ends, the ends of its halves in 48 and 57 bits,
+/// each power of two), on a few nearby pages, and on pages far apart. Item sizes are all those that a segment
+/// may have, ranges extend up to the whole address space, and events come in any order.
 pub fn play(bytes: &[u8], consumer: &mut (impl Consumer + ?Sized)) {
     let mut bytes = Bytes(bytes);
     let mut segments: Vec<Segment> = Vec::new();
     while !bytes.0.is_empty() {
-        let what = bytes.next();
-        if segments.is_empty() || what < 48 {
+        let kind = bytes.next();
+        if segments.is_empty() || kind < 48 {
             segments.extend(bytes.segment());
-        } else if what < 208 {
+        } else if kind < 208 {
             let segment = &segments[usize::from(bytes.next()) % segments.len()];
-            let repeats = if what < 176 { 1 } else { bytes.next() % MAX_REPEATS };
+            let repeats = if kind < 176 { 1 } else { bytes.next() % MAX_REPEATS };
             for _ in 0..=repeats {
                 let addresses: Vec<VirtAddr> = segment
                     .groups()
@@ -42,12 +42,12 @@ pub fn play(bytes: &[u8], consumer: &mut (impl Consumer + ?Sized)) {
                 consumer.segment(segment, &addresses);
             }
         } else {
-            consumer.event(&bytes.event(what));
+            consumer.event(&bytes.event(kind));
         }
     }
 }
 
-/// Reads numbers as long as there are any; 0 behind them.
+/// A reader of bytes, which returns 0 behind the last one.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -58,11 +58,11 @@ impl Bytes<'_> {
     }
 
     fn addr(&mut self) -> VirtAddr {
-        let (what, page, offset) =
+        let (kind, page, offset) =
             (self.next(), u64::from(self.next()), u64::from(self.next()) << 4);
-        let offset = if what & 8 == 0 { offset } else { 4095 - (offset >> 4) };
+        let offset = if kind & 8 == 0 { offset } else { 4095 - (offset >> 4) };
         let near = |base: u64| base.wrapping_add(page << 12).wrapping_add(offset);
-        VirtAddr::new(match what & 7 {
+        VirtAddr::new(match kind & 7 {
             0 | 1 => near(0x40_0000),
             2 => near(0x7fff_fff0_0000),
             3 => 0x1000_0000 + (page << 21) + offset,
@@ -86,24 +86,24 @@ impl Bytes<'_> {
         let mut at = self.addr();
         let (mut items, mut places) = (Vec::new(), Vec::new());
         for _ in 0..count {
-            let what = self.next();
-            let kind = match what & 7 {
+            let bits = self.next();
+            let kind = match bits & 7 {
                 0..=3 => ItemKind::Fetch,
                 4 | 5 => ItemKind::Load,
                 6 => ItemKind::Store,
                 _ => ItemKind::Modify,
             };
-            let (guarded, atomic) = (what & 16 != 0, what & 32 != 0);
+            let (guarded, atomic) = (bits & 16 != 0, bits & 32 != 0);
             let size_bytes = self.size_bytes();
             let mut addr = VirtAddr::NULL;
             if kind == ItemKind::Fetch {
-                addr = if what & 64 == 0 { at } else { self.addr() };
+                addr = if bits & 64 == 0 { at } else { self.addr() };
                 at = addr.wrapping_add(u64::from(size_bytes));
-            } else if what & 8 == 0 {
+            } else if bits & 8 == 0 {
                 places.push(AddressPlace::OWN);
             } else {
-                let offset = u16::from(self.next()) << (what >> 4 & 3);
-                places.push(AddressPlace { leads: what & 128 != 0, offset });
+                let offset = u16::from(self.next()) << (bits >> 4 & 3);
+                places.push(AddressPlace { leads: bits & 128 != 0, offset });
             }
             items.push(Item { kind, guarded, atomic, size_bytes, addr });
         }
@@ -126,9 +126,10 @@ impl Bytes<'_> {
         AddrRange::new(start, bytes)
     }
 
-    fn event(&mut self, what: u8) -> Event {
-        let protection = Protection::from_bits(u64::from(what >> 1 & 7));
-        match what - 208 {
+    /// An event of a kind from 208.
+    fn event(&mut self, kind: u8) -> Event {
+        let protection = Protection::from_bits(u64::from(kind >> 1 & 7));
+        match kind - 208 {
             0 => {
                 let count = self.next() % 4;
                 let frame = |_| Frame { addr: self.addr(), function: "f".to_owned() };
@@ -138,12 +139,12 @@ impl Bytes<'_> {
             1 => {
                 let freed = Some(self.addr()).filter(|addr| *addr != VirtAddr::NULL);
                 let (block, stack) = (self.range(), u32::from(self.next() % 8));
-                Event::Allocate { block, stack, freed, inherited: what & 2 != 0 }
+                Event::Allocate { block, stack, freed, inherited: kind & 2 != 0 }
             }
             2 => Event::Release { start: self.addr() },
             3..12 => {
                 let range = self.range();
-                let path = format!("/file/{}", what & 3);
+                let path = format!("/file/{}", kind & 3);
                 let source = match self.next() % 8 {
                     0..=2 => MapSource::Anonymous,
                     3 | 4 => MapSource::File { path, offset_bytes: self.addr().raw() },

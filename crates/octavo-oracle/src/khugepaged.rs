@@ -10,14 +10,14 @@ pub enum NaiveHugeRange {
     Base {
         /// The frame of each, if it is mapped.
         pages: Vec<Option<usize>>,
-        /// The frame of their page table, which a huge page frees.
+        /// The frame of their page table, which is freed when they become a huge page.
         table: usize,
     },
-    /// One page, from this frame on.
+    /// A huge page that begins at this frame.
     Huge(usize),
 }
 
-/// Ranges of huge pages that `khugepaged` scans, and the memory that they are in.
+/// The ranges that `khugepaged` scans, and the memory.
 #[derive(Clone, Debug)]
 pub struct NaiveKhugepaged {
     /// All frames, by number.
@@ -26,26 +26,26 @@ pub struct NaiveKhugepaged {
     pub ranges: Vec<NaiveHugeRange>,
     /// Base pages of a huge page.
     pub pages: usize,
-    /// The setting of that name.
+    /// The setting `max_ptes_none`: the most unmapped base pages of a range that is collapsed.
     pub max_ptes_none: usize,
-    /// Ranges in a scan: `pages_to_scan`, in huge pages.
+    /// The setting `pages_to_scan`, in huge pages.
     pub ranges_to_scan: usize,
     /// "disable defrag in khugepaged by writing 0 or enable defrag in khugepaged by writing 1".
     pub defrag: bool,
     /// Compactions so far.
     pub compactions: u64,
-    /// Frames that they have moved.
+    /// Frames moved by compactions.
     pub moved: u64,
     next_range: usize,
     next_block: usize,
-    /// Failures in a row, at most six, and the requests since the last one: as many as 2 to the power of failures
-    /// are to come before memory is compacted again.
+    /// Failures in succession, at most six, and requests since the last compaction. After a failure, memory is
+    /// compacted again at request number 2 to the power of `failures`.
     failures: u32,
     requests: u32,
 }
 
 impl NaiveKhugepaged {
-    /// Before the first scan, with all ranges to scan at once.
+    /// The state before the first scan. Each scan covers all ranges.
     pub fn new(
         memory: Vec<NaiveFrame>,
         ranges: Vec<NaiveHugeRange>,
@@ -68,7 +68,7 @@ impl NaiveKhugepaged {
         }
     }
 
-    /// Scans some ranges, from where the last scan ended.
+    /// Scans `ranges_to_scan` ranges from the end of the last scan.
     pub fn scan(&mut self) {
         for _ in 0..self.ranges_to_scan {
             if self.next_range == self.ranges.len() {
@@ -123,7 +123,7 @@ impl NaiveKhugepaged {
         self.failures = if self.free_block().is_some() { 0 } else { (self.failures + 1).min(6) };
     }
 
-    /// The lowest free block of a huge page.
+    /// The first frame of the lowest free block as large as a huge page.
     fn free_block(&self) -> Option<usize> {
         let is_free = |block: &[NaiveFrame]| block.iter().all(|frame| *frame == NaiveFrame::Free);
         self.memory.chunks_exact(self.pages).position(is_free).map(|number| number * self.pages)
@@ -156,7 +156,7 @@ mod tests {
             assert_eq!((model.compactions, &model.ranges), (0, &vec![base.clone()]));
             assert_eq!(model.memory, memory);
         }
-        // Frames 0 and 1 move to 10 and 7, the block at 0 is the huge page, and these and the table come free.
+        // Frames 0 and 1 move to 10 and 7, the block at 0 becomes the huge page, and 10, 7 and the table are freed.
         let model = scanned(true, 3);
         assert_eq!((model.compactions, model.moved), (1, 2));
         assert_eq!(model.ranges, [NaiveHugeRange::Huge(0)]);
@@ -164,9 +164,9 @@ mod tests {
         assert_eq!((0..12).filter(free).collect::<Vec<_>>(), [4, 6, 7, 10]);
     }
 
-    /// Nothing can be made: the second request is put off, the third is not, then three are.
+    /// Compaction always fails: the second request is deferred, the third is not, the next three are deferred.
     #[test]
-    fn failures_put_compaction_off() {
+    fn failures_defer_compaction() {
         let memory = [NaiveFrame::Fixed, NaiveFrame::Free].repeat(8);
         let base = NaiveHugeRange::Base { pages: vec![Some(0), None, None, None], table: 2 };
         let mut model = NaiveKhugepaged::new(memory, vec![base], 4, true);

@@ -1,7 +1,7 @@
-//! Slow, obvious models of what the fast engines compute, for tests only.
+//! Slow, obvious models of the fast engines, for tests only.
 //!
-//! Everything here is written to be read and believed: lists in recency order, sets of pages,
-//! one reference at a time. A fast path is right when it gives exactly these numbers.
+//! The models are written to be checked by reading: lists in recency order, sets of pages, one reference at a
+//! time. A fast path is correct if it gives exactly the same numbers.
 
 mod allocations;
 mod any_size;
@@ -58,7 +58,7 @@ pub use working_set::NaiveWorkingSet;
 
 use octavo_types::{AddressPlace, Item, ItemKind, PageNumber, PageSize, Segment, VirtAddr};
 
-/// Random places of addresses, with the lowest item of each address group moved to the group's address.
+/// Shifts the offsets of each address group so that its lowest item lies at the address of the group.
 fn lowest_at_start(mut places: Vec<AddressPlace>) -> Vec<AddressPlace> {
     for group in places.chunk_by_mut(|_, next| !next.leads) {
         let lowest = group.iter().map(|place| place.offset).min().unwrap_or_default();

@@ -8,14 +8,14 @@ use crate::array::{NaiveArray, NaiveReplacement};
 use crate::study::{Lookups, Stream};
 use crate::{executed, pages_touched};
 
-/// An array: what an entry covers, sets and ways.
+/// The shape of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NaiveShape {
-    /// The size of an entry.
+    /// The memory that an entry covers.
     pub entry_size: PageSize,
-    /// Sets.
+    /// Number of sets.
     pub sets: usize,
-    /// Entries of a set.
+    /// Entries per set.
     pub ways: usize,
 }
 
@@ -25,9 +25,9 @@ struct Level {
     lookups: [Lookups; 2],
 }
 
-/// First levels for code and for data and a second level behind both, all LRU, as if all memory had pages
-/// of one size that are never unmapped. The first store to a page is a walk of its own, which puts the page
-/// into the second level, whether the first had it or not.
+/// First levels for code and for data and a second level behind both, all LRU, for memory of one page size
+/// that is never unmapped. The first store to a page causes a walk of its own, which fills the page into the
+/// second level whether or not the first level hits.
 pub struct NaiveMachineTlbs {
     page_size: PageSize,
     first: [Level; 2],
@@ -47,7 +47,7 @@ impl Level {
         ((key % self.shape.sets as u64) as usize, key)
     }
 
-    /// Looks an address up and puts it in; whether it was there.
+    /// Looks an address up, and inserts it on a miss. Returns whether it hit.
     fn access(&mut self, addr: VirtAddr, side: usize) -> bool {
         let (set, key) = self.place(addr);
         let hit = self.array.look_up(set, &key).is_some();

@@ -1,11 +1,11 @@
-//! Prefetchers, from all that has trained them.
+//! Prefetchers that keep the history of all accesses, and decide from it.
 
-/// Where prefetches may lie.
+/// Bounds of prefetches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NaiveBounds {
     /// Lines of a block.
     pub page_lines: u64,
-    /// Whether they may leave the block.
+    /// Whether prefetches may leave the block.
     pub cross_pages: bool,
     /// Lines of memory.
     pub memory_lines: u64,
@@ -18,7 +18,7 @@ impl NaiveBounds {
         is_in_memory && (self.cross_pages || page(i128::from(from)) == page(to))
     }
 
-    /// The lines at these places up to the first that may not be prefetched.
+    /// The lines up to the first that may not be prefetched.
     fn allowed(&self, from: u64, lines: impl Iterator<Item = i128>) -> Vec<u64> {
         lines.take_while(|to| self.allow(from, *to)).map(|to| to as u64).collect()
     }
@@ -27,49 +27,49 @@ impl NaiveBounds {
 /// A prefetcher by the stride of each instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NaiveStride {
-    /// Places for instructions.
+    /// Entries of the table of instructions.
     pub entries: u32,
-    /// Equal steps in succession before it prefetches.
+    /// Equal steps in succession that an instruction needs before it causes prefetches.
     pub confirmations: u32,
-    /// Strides to the first line that it prefetches.
+    /// Strides from the accessed line to the first prefetched line.
     pub distance: u32,
-    /// Lines that it prefetches.
+    /// Lines prefetched by one access.
     pub degree: u32,
-    /// Where they may lie.
+    /// Bounds of the prefetches.
     pub bounds: NaiveBounds,
 }
 
 /// A prefetcher by the direction of accesses to a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NaiveStreamer {
-    /// Pages that it follows.
+    /// Pages tracked.
     pub streams: u32,
-    /// Steps in one direction in succession before it prefetches.
+    /// Steps in one direction in succession that a page needs before it is prefetched.
     pub confirmations: u32,
-    /// Lines that it goes ahead.
+    /// Maximum distance of a prefetched line from the accessed one, in lines.
     pub distance: u32,
-    /// Lines that it prefetches at once.
+    /// Maximum number of lines prefetched by one access.
     pub degree: u32,
-    /// Where they may lie.
+    /// Bounds of the prefetches.
     pub bounds: NaiveBounds,
 }
 
 /// A prefetcher of the lines around accesses of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NaiveRegion {
-    /// Places for instructions.
+    /// Entries of the table of instructions.
     pub entries: u32,
-    /// Visits in succession with an access at a distance before it prefetches there.
+    /// Visits in succession that must access the line at a distance before that distance is prefetched.
     pub confirmations: u32,
-    /// Visits under way.
+    /// Number of visits under way at once.
     pub visits: u32,
     /// Lines that a visit covers before its trigger.
     pub before: u32,
-    /// Lines that it covers behind its trigger.
+    /// Lines that a visit covers behind its trigger.
     pub after: u32,
-    /// Lines that it prefetches at once.
+    /// Maximum number of lines prefetched by one access.
     pub degree: u32,
-    /// Where they may lie.
+    /// Bounds of the prefetches.
     pub bounds: NaiveBounds,
 }
 
@@ -90,32 +90,32 @@ struct Visit {
     lines: Vec<u64>,
 }
 
-/// The past of a page that a streamer follows.
+/// The history of a page that a streamer tracks.
 #[derive(Debug)]
 struct Stream {
     page: u64,
-    /// The lines accessed, without those accessed twice in succession.
+    /// The lines accessed, without immediate repeats.
     lines: Vec<u64>,
     /// The farthest line prefetched in the present direction.
     farthest: Option<i128>,
 }
 
-/// The prefetchers of a cache, with their past.
+/// The prefetchers of a cache, with their history.
 #[derive(Debug, Default)]
 pub struct NaivePrefetchers {
     stride: Option<NaiveStride>,
     streamer: Option<NaiveStreamer>,
     region: Option<NaiveRegion>,
-    /// Accesses of instructions.
+    /// All accesses: instruction and line.
     accesses: Vec<(u64, u64)>,
-    /// The pages followed, the most recent one last.
+    /// The pages tracked, the most recent one last.
     streams: Vec<Stream>,
     /// All visits, in the order in which they began.
     visits: Vec<Visit>,
 }
 
 impl NaivePrefetchers {
-    /// Prefetchers that nothing has trained.
+    /// Untrained prefetchers.
     pub fn new(
         stride: Option<NaiveStride>,
         streamer: Option<NaiveStreamer>,
@@ -124,39 +124,39 @@ impl NaivePrefetchers {
         NaivePrefetchers { stride, streamer, region, ..NaivePrefetchers::default() }
     }
 
-    /// An instruction accesses a line. Returns the lines to prefetch.
+    /// The instruction at `site` accesses a line. Returns the lines to prefetch.
     pub fn train(&mut self, site: u64, line: u64) -> Vec<u64> {
         self.accesses.push((site, line));
-        let mut lines = self.stride.map_or(Vec::new(), |of| self.by_stride(of, site, line));
-        if let Some(of) = self.streamer {
-            lines.extend(self.by_page(of, line));
+        let mut lines = self.stride.map_or(Vec::new(), |config| self.by_stride(config, site, line));
+        if let Some(config) = self.streamer {
+            lines.extend(self.by_page(config, line));
         }
-        if let Some(of) = self.region {
-            lines.extend(self.by_region(of, site, line));
+        if let Some(config) = self.region {
+            lines.extend(self.by_region(config, site, line));
         }
         lines
     }
 
-    fn by_stride(&self, of: NaiveStride, site: u64, line: u64) -> Vec<u64> {
-        let place = |site: u64| site % u64::from(of.entries);
-        let in_place = self.accesses.iter().rev().filter(|access| place(access.0) == place(site));
-        // Since the place was another instruction's.
+    fn by_stride(&self, config: NaiveStride, site: u64, line: u64) -> Vec<u64> {
+        let entry = |site: u64| site % u64::from(config.entries);
+        let in_entry = self.accesses.iter().rev().filter(|access| entry(access.0) == entry(site));
+        // The accesses since another instruction last used the entry.
         let mut lines: Vec<i128> =
-            in_place.take_while(|access| access.0 == site).map(|access| access.1.into()).collect();
+            in_entry.take_while(|access| access.0 == site).map(|access| access.1.into()).collect();
         let moves = lines.len() < 2 || lines[0] != lines[1];
         lines.dedup();
         let steps: Vec<i128> = lines.windows(2).map(|two| two[0] - two[1]).collect();
         let Some(step) = steps.first().copied().filter(|_| moves) else { return Vec::new() };
-        let equal = steps.iter().take_while(|of| **of == step).count();
-        if equal < of.confirmations as usize {
+        let equal = steps.iter().take_while(|other| **other == step).count();
+        if equal < config.confirmations as usize {
             return Vec::new();
         }
-        let ahead = (0..of.degree).map(|number| i128::from(of.distance + number));
-        of.bounds.allowed(line, ahead.map(|ahead| i128::from(line) + step * ahead))
+        let ahead = (0..config.degree).map(|number| i128::from(config.distance + number));
+        config.bounds.allowed(line, ahead.map(|ahead| i128::from(line) + step * ahead))
     }
 
-    fn by_page(&mut self, of: NaiveStreamer, line: u64) -> Vec<u64> {
-        let page = line / of.bounds.page_lines;
+    fn by_page(&mut self, config: NaiveStreamer, line: u64) -> Vec<u64> {
+        let page = line / config.bounds.page_lines;
         let known = self.streams.iter().position(|stream| stream.page == page);
         let mut stream = match known {
             Some(place) => self.streams.remove(place),
@@ -170,36 +170,36 @@ impl NaivePrefetchers {
             if forward != before.0 {
                 stream.farthest = None;
             }
-            if count >= of.confirmations as usize {
-                let line_ = i128::from(line);
-                let farthest = stream.farthest.unwrap_or(line_);
-                let first = if (farthest - line_) * forward > 0 { farthest } else { line_ };
-                let next = (1..=i128::from(of.degree)).map(|by| first + by * forward);
-                let last = i128::from(of.distance);
-                wanted =
-                    of.bounds.allowed(line, next.take_while(|to| (to - line_) * forward <= last));
+            if count >= config.confirmations as usize {
+                let from = i128::from(line);
+                let farthest = stream.farthest.unwrap_or(from);
+                let first = if (farthest - from) * forward > 0 { farthest } else { from };
+                let next = (1..=i128::from(config.degree)).map(|by| first + by * forward);
+                let last = i128::from(config.distance);
+                let near = next.take_while(|to| (to - from) * forward <= last);
+                wanted = config.bounds.allowed(line, near);
                 stream.farthest = wanted.last().map(|last| i128::from(*last)).or(stream.farthest);
             }
         }
         self.streams.push(stream);
-        if self.streams.len() > of.streams as usize {
+        if self.streams.len() > config.streams as usize {
             self.streams.remove(0);
         }
         wanted
     }
 
-    fn by_region(&mut self, of: NaiveRegion, site: u64, line: u64) -> Vec<u64> {
-        let mut under_way = self.visits.iter_mut().rev().take(of.visits as usize);
-        if let Some(visit) = under_way.find(|visit| of.covers(visit, line)) {
+    fn by_region(&mut self, config: NaiveRegion, site: u64, line: u64) -> Vec<u64> {
+        let mut under_way = self.visits.iter_mut().rev().take(config.visits as usize);
+        if let Some(visit) = under_way.find(|visit| config.covers(visit, line)) {
             visit.lines.push(line);
             return Vec::new();
         }
         self.visits.push(Visit { site, trigger: line, lines: Vec::new() });
-        // Visits of this instruction that are over, the last one first, since its place was another's.
-        let place = |visit: &Visit| visit.site % u64::from(of.entries);
-        let here = self.visits.last().map(place);
-        let over: Vec<&Visit> = (self.visits.iter().rev().skip(of.visits as usize))
-            .filter(|visit| Some(place(visit)) == here)
+        // The ended visits of this instruction, the last one first, since another instruction had the entry.
+        let entry = |visit: &Visit| visit.site % u64::from(config.entries);
+        let own_entry = self.visits.last().map(entry);
+        let ended: Vec<&Visit> = (self.visits.iter().rev().skip(config.visits as usize))
+            .filter(|visit| Some(entry(visit)) == own_entry)
             .take_while(|visit| visit.site == site)
             .collect();
         let count = |distance: i128| {
@@ -207,19 +207,19 @@ impl NaivePrefetchers {
                 let to = i128::from(visit.trigger) + distance;
                 visit.lines.iter().any(|line| i128::from(*line) == to)
             };
-            over.iter().take_while(has).count()
+            ended.iter().take_while(has).count()
         };
-        let mut distances: Vec<i128> = (-i128::from(of.before)..=i128::from(of.after))
-            .filter(|distance| *distance != 0 && count(*distance) >= of.confirmations as usize)
-            .filter(|distance| of.bounds.allow(line, i128::from(line) + distance))
+        let mut distances: Vec<i128> = (-i128::from(config.before)..=i128::from(config.after))
+            .filter(|distance| *distance != 0 && count(*distance) >= config.confirmations as usize)
+            .filter(|distance| config.bounds.allow(line, i128::from(line) + distance))
             .collect();
         distances.sort_by_key(|distance| (distance.abs(), *distance < 0));
-        let nearest = distances.into_iter().take(of.degree as usize);
+        let nearest = distances.into_iter().take(config.degree as usize);
         nearest.map(|distance| (i128::from(line) + distance) as u64).collect()
     }
 }
 
-/// The direction of the last step, and how many steps at the end go there; upwards without any.
+/// The direction of the last step, and how many steps at the end have it. Without any steps, upwards.
 fn direction(lines: &[u64]) -> (i128, usize) {
     let steps: Vec<i128> =
         lines.windows(2).map(|two| (i128::from(two[1]) - i128::from(two[0])).signum()).collect();

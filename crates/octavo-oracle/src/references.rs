@@ -6,21 +6,21 @@ use octavo_types::{Consumer, Event, ItemKind, PageNumber, PageSize, Segment, Vir
 
 use crate::{Stream, executed, pages_touched};
 
-/// One line of what a program touched. A modify stays one, as Lackey prints it.
+/// One reference of a program. A modify is one reference, as Lackey prints it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference {
     /// Fetch, load or store.
     pub kind: ItemKind,
     /// Its first byte.
     pub addr: VirtAddr,
-    /// How many bytes it touches.
+    /// Number of bytes that it touches.
     pub size_bytes: u16,
 }
 
 /// Writes a stream out as the list of everything that executed; events are ignored.
 #[derive(Clone, Debug, Default)]
 pub struct NaiveReferences {
-    /// All of it so far, in order.
+    /// All references so far, in order.
     pub references: Vec<Reference>,
 }
 
@@ -51,8 +51,7 @@ impl NaiveReferences {
         all
     }
 
-    /// The numbers of the cache lines of so many bytes that the references of a stream look up, in order: each
-    /// one that a reference touches.
+    /// The numbers of the cache lines of `line_bytes` bytes that the references of a stream touch, in order.
     pub fn lines(&self, stream: Stream, line_bytes: u64) -> Vec<u64> {
         let mut lines = Vec::new();
         for Reference { addr, size_bytes, .. } in self.of(stream) {
@@ -64,12 +63,12 @@ impl NaiveReferences {
 
     /// The references of a stream, a modify twice.
     fn of(&self, stream: Stream) -> impl Iterator<Item = &Reference> {
-        let is_meant = move |of: &&Reference| {
-            stream == Stream::All || (stream == Stream::Fetch) == (of.kind == ItemKind::Fetch)
+        let in_stream = move |one: &&Reference| {
+            stream == Stream::All || (stream == Stream::Fetch) == (one.kind == ItemKind::Fetch)
         };
-        let times = |of: &Reference| if of.kind == ItemKind::Modify { 2 } else { 1 };
-        let all = self.references.iter().filter(is_meant);
-        all.flat_map(move |of| std::iter::repeat_n(of, times(of)))
+        let times = |one: &Reference| if one.kind == ItemKind::Modify { 2 } else { 1 };
+        let all = self.references.iter().filter(in_stream);
+        all.flat_map(move |one| std::iter::repeat_n(one, times(one)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Blocks set aside, as a list in the order of their last use.
+//! Reserved blocks of frames, as a list in the order of their last use.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::NaiveBuddy;
 pub struct NaiveReservations {
     /// The free blocks.
     pub buddy: NaiveBuddy,
-    /// The name and the untaken frames of each reservation, the least recently used first.
-    /// Reservations without such frames are dropped.
+    /// The name and the unused frames of each reservation, the least recently used first. A reservation without
+    /// unused frames is dropped.
     reservations: Vec<(u64, BTreeSet<u64>)>,
-    /// How many were broken.
+    /// Number of broken reservations.
     pub broken: u64,
 }
 
@@ -26,7 +26,8 @@ impl NaiveReservations {
         NaiveReservations { buddy, reservations: Vec::new(), broken: 0 }
     }
 
-    /// A free block; for a single frame the reservation used longest ago is broken if need be.
+    /// Allocates a free block. If a single frame is requested and none is free, breaks the least recently used
+    /// reservation.
     pub fn allocate(&mut self, order: u8) -> Option<FrameNumber> {
         let block = self.buddy.allocate(order);
         if block.is_some() || order > 0 || self.reservations.is_empty() {
@@ -38,7 +39,7 @@ impl NaiveReservations {
         self.buddy.allocate(order)
     }
 
-    /// Sets a free block aside under a new name.
+    /// Reserves a free block under a new name.
     pub fn reserve(&mut self, name: u64, order: u8) -> Option<FrameNumber> {
         let block = self.buddy.allocate(order)?;
         let left = (block.raw()..block.raw() + (1 << order)).collect();
@@ -46,37 +47,37 @@ impl NaiveReservations {
         Some(block)
     }
 
-    /// The frames that a reservation has left, if it is one still.
+    /// The unused frames of a reservation, if it still exists.
     pub fn left(&self, name: u64) -> Option<&BTreeSet<u64>> {
-        self.reservations.iter().find(|(of, _)| *of == name).map(|(_, left)| left)
+        self.reservations.iter().find(|(other, _)| *other == name).map(|(_, left)| left)
     }
 
-    /// A reservation is used now.
+    /// Makes a reservation the most recently used.
     pub fn record_use(&mut self, name: u64) {
-        if let Some(at) = self.reservations.iter().position(|(of, _)| *of == name) {
+        if let Some(at) = self.reservations.iter().position(|(other, _)| *other == name) {
             let used = self.reservations.remove(at);
             self.reservations.push(used);
         }
     }
 
-    /// Takes what a reservation has left of some frames. It keeps its place in the order of use.
+    /// Allocates the unused frames of a reservation within a range. The order of use stays.
     pub fn take(&mut self, name: u64, frames: std::ops::Range<u64>) -> Vec<u64> {
-        let of = self.reservations.iter_mut().find(|(of, _)| *of == name);
-        let Some((_, left)) = of else { return Vec::new() };
+        let reservation = self.reservations.iter_mut().find(|(other, _)| *other == name);
+        let Some((_, left)) = reservation else { return Vec::new() };
         let taken: Vec<u64> = left.range(frames).copied().collect();
         left.retain(|frame| !taken.contains(frame));
         self.reservations.retain(|(_, left)| !left.is_empty());
         taken
     }
 
-    /// Frees the untaken frames of a reservation within a range.
+    /// Frees the unused frames of a reservation within a range.
     pub fn give_back(&mut self, name: u64, frames: std::ops::Range<u64>) {
         for frame in self.take(name, frames) {
             self.buddy.free(FrameNumber::new(frame), 0);
         }
     }
 
-    /// Moves the untaken frames of a reservation within a range to a new reservation, used just now.
+    /// Moves the unused frames of a reservation within a range to a new reservation, the most recently used.
     pub fn part(&mut self, name: u64, frames: std::ops::Range<u64>, new: u64) {
         let left: BTreeSet<u64> = self.take(name, frames).into_iter().collect();
         if !left.is_empty() {

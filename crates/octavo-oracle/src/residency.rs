@@ -1,4 +1,4 @@
-//! Which pages are resident: touched, and not unmapped since.
+//! Resident pages: touched, and not unmapped since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,18 +8,18 @@ use octavo_types::{
 
 use crate::{Relocate, executed, pages_touched};
 
-/// The set of resident base pages through time, and its size and peak in pages of each size.
+/// The set of resident base pages over time, and its size and peak in pages of each size.
 ///
 /// A page is resident from its first touch until it is unmapped. A page of a larger size is
 /// resident while any base page in it is. The ends of a range are rounded up to base pages, as
 /// the kernel rounds those of `munmap` (whose start is aligned) and of `brk` (whose is not).
 ///
-/// Events name the program's own addresses, so residency is kept by those; larger pages are
-/// counted where the relocation puts the base pages.
+/// Residency is kept by the program's own addresses, since events use them. Larger pages are counted by
+/// relocated addresses.
 pub struct NaiveResidency<'a> {
     page_sizes: Vec<PageSize>,
     relocate: Relocate<'a>,
-    /// Each resident base page of the program, and its relocated one.
+    /// Each resident base page of the program, and its relocated page.
     resident: BTreeMap<PageNumber, PageNumber>,
     /// The largest number of resident pages so far, for each of `page_sizes`.
     peaks: Vec<u64>,
@@ -42,7 +42,7 @@ impl<'a> NaiveResidency<'a> {
         self.resident.values().map(larger).collect()
     }
 
-    /// The largest number of pages of `size`, one of those given at first, ever resident at once.
+    /// The largest number of pages of `size` ever resident at once. `size` must be one of `page_sizes`.
     pub fn peak_pages(&self, size: PageSize) -> u64 {
         let index = self.page_sizes.iter().position(|&held| held == size);
         self.peaks[index.expect("a page size given at first")]
@@ -84,10 +84,10 @@ impl Consumer for NaiveResidency<'_> {
 
     fn event(&mut self, event: &Event) {
         match *event {
-            // Growth only adds; anything else replaces what was there.
+            // Growth only adds pages; any other mapping replaces the old pages.
             Event::Map { source: MapSource::Stack | MapSource::Heap, .. } => {}
             Event::Map { range, .. } | Event::Unmap { range } => self.remove(range),
-            // MADV_DONTNEED and MADV_REMOVE give the memory back at once.
+            // MADV_DONTNEED and MADV_REMOVE free the memory at once.
             Event::Advise { range, advice: 4 | 9 } => self.remove(range),
             Event::Remap { from, to } => {
                 let (old, new) = (base_pages(from), base_pages(to));
@@ -150,11 +150,11 @@ mod tests {
             (Load(0x10000), vec![0x1, 0x10]),
             (Load(0x10ffc), vec![0x1, 0x10, 0x11]), // spans into the next page
             (Load(0x13000), vec![0x1, 0x10, 0x11, 0x13]),
-            // Part of a page is unmapped: all of it is, to the end of the last.
+            // Part of a page is unmapped: the end is rounded up, so that the whole page is.
             (On(Event::Unmap { range: range(0x11000, 1) }), vec![0x1, 0x10, 0x13]),
             // The heap shrinks into page 0x13, which stays.
             (On(Event::Unmap { range: range(0x13008, 0x2000) }), vec![0x1, 0x10, 0x13]),
-            // The heap grows over what is there.
+            // The heap grows over resident pages.
             (On(map(0x13008, 0x2000, MapSource::Heap)), vec![0x1, 0x10, 0x13]),
             (Load(0x14000), vec![0x1, 0x10, 0x13, 0x14]),
             // Three pages move; the third, not resident, covers page 0x22, and 0x14 is left.

@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 
 use octavo_types::PageNumber;
 
-/// How deep kept pages are found among each other: SHARDS (Waldspurger et al., FAST 2015) without
-/// its scaling.
+/// LRU stack depths of sampled pages among each other: SHARDS (Waldspurger et al., FAST 2015) without its
+/// scaling.
 #[derive(Clone, Debug, Default)]
 pub struct NaiveSampledDepths {
-    /// The kept pages, most recently touched first.
+    /// The sampled pages, most recently touched first.
     pages: Vec<PageNumber>,
-    /// How often a page of a group was found under so many others, at least one.
+    /// Number of touches by the group of the page and its depth (the pages touched since), at least 1.
     pub found: BTreeMap<(u8, usize), u64>,
-    /// Pages by group, each counted at its first touch.
+    /// Sampled pages by group.
     pub kept: BTreeMap<u8, u64>,
 }
 
 impl NaiveSampledDepths {
-    /// A touch of a page; `group` is none where it is not kept.
+    /// Records a touch of a page; `group` is `None` if the page is not sampled.
     pub fn touch(&mut self, page: PageNumber, group: Option<u8>) {
         let Some(group) = group else { return };
         match self.pages.iter().position(|held| *held == page) {
-            Some(others) => {
-                self.pages.remove(others);
-                if others > 0 {
-                    *self.found.entry((group, others)).or_default() += 1;
+            Some(depth) => {
+                self.pages.remove(depth);
+                if depth > 0 {
+                    *self.found.entry((group, depth)).or_default() += 1;
                 }
             }
             None => *self.kept.entry(group).or_default() += 1,
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn sampled_depths_of_seven_touches_by_hand() {
         let mut depths = NaiveSampledDepths::default();
-        // Page 2 is not kept, page 3 is of another group than 1 and 4.
+        // Page 2 is not sampled; page 3 is in another group than 1 and 4.
         for (page, group) in [
             (1, Some(0)),
             (2, None),

@@ -2,11 +2,11 @@
 
 use octavo_types::PageNumber;
 
-/// A set-associative TLB whose sets replace the least recently used entry, and fill an entry that
-/// is free or was invalidated before they replace any.
+/// A set-associative TLB whose sets fill free or invalidated entries first, and then replace the least
+/// recently used entry.
 ///
-/// Which set is looked up is the caller's affair, so that any index will do, also one that puts a
-/// page into several sets in turn: each has an entry of its own for it then.
+/// The caller selects the set, so that any index is possible, even one that maps a page to several sets:
+/// each of them then has an entry of its own for the page.
 #[derive(Clone, Debug)]
 pub struct NaiveSets {
     /// The pages of each set, most recently used first.
@@ -21,7 +21,7 @@ impl NaiveSets {
         NaiveSets { sets: vec![Vec::new(); sets], ways }
     }
 
-    /// Looks `page` up in a set, fills it in on a miss, and says whether it hit.
+    /// Looks `page` up in a set, and fills it on a miss. Returns whether it hit.
     pub fn access(&mut self, set: usize, page: PageNumber) -> bool {
         let held = &mut self.sets[set];
         let position = held.iter().position(|&other| other == page);
@@ -34,12 +34,12 @@ impl NaiveSets {
         position.is_some()
     }
 
-    /// Takes all entries out.
+    /// Removes all entries.
     pub fn flush(&mut self) {
         self.sets.iter_mut().for_each(Vec::clear);
     }
 
-    /// Invalidates all entries of `page`, whatever set they are in, and says how many there were.
+    /// Invalidates the entries of `page` in all sets, and returns their number.
     pub fn invalidate(&mut self, page: PageNumber) -> u64 {
         let mut invalidated = 0;
         for held in &mut self.sets {
@@ -55,8 +55,8 @@ impl NaiveSets {
 mod tests {
     use super::*;
 
-    /// Two sets of two ways, the low bit of the page number being the index: what each look-up
-    /// finds, and what its set holds afterwards.
+    /// Two sets of two ways, indexed by the low bit of the page number: the outcome of each look-up, and the content of
+    /// its set afterwards.
     #[test]
     fn lookups_in_two_sets_of_two_ways() {
         let (hit, miss) = (true, false);
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// A free entry is filled before another is replaced; a page may be in two sets.
+    /// A free entry is filled before any entry is replaced; a page may be in two sets.
     #[test]
     fn invalid_ways_are_filled_first() {
         let [a, b, c] = [7, 8, 9].map(PageNumber::new);

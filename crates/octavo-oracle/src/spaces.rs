@@ -20,7 +20,7 @@ struct ObjectPage {
 /// One page of an address space.
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
-    /// The object's page that is mapped there, and whether stores go to the object.
+    /// The mapped page of an object, and whether stores go to the object.
     object: Option<(ObjectPage, bool)>,
     /// The value in the process's own copy.
     own: Option<u64>,
@@ -35,7 +35,7 @@ pub struct NaiveSpaces {
     spaces: BTreeMap<u32, Space>,
     /// The values stored to objects.
     stored: BTreeMap<ObjectPage, u64>,
-    /// The objects in the order in which they were first mapped: the path of a file.
+    /// The objects in the order of their first mapping: the path of a file, or `None` for shared memory.
     objects: Vec<Option<String>>,
 }
 
@@ -45,20 +45,20 @@ fn pages(range: AddrRange) -> Range<u64> {
 }
 
 impl NaiveSpaces {
-    /// A process without memory.
+    /// Adds a process without memory.
     pub fn spawn(&mut self, process: u32) {
         let before = self.spaces.insert(process, Space::new());
         assert!(before.is_none(), "the process lives");
     }
 
-    /// The child has a copy of everything, but for what is shared.
+    /// Adds a child with a copy of its parent's memory. Objects stay shared.
     pub fn fork(&mut self, parent: u32, child: u32) {
         let copy = self.spaces[&parent].clone();
         let before = self.spaces.insert(child, copy);
         assert!(before.is_none(), "the process lives");
     }
 
-    /// The process is gone.
+    /// Removes a process.
     pub fn end(&mut self, process: u32) {
         self.spaces.remove(&process).expect("the process lives");
     }
@@ -68,10 +68,10 @@ impl NaiveSpaces {
         let page = self.spaces[&process].get(&page).copied().unwrap_or_default();
         match (page.own, page.object) {
             (Some(value), _) => value,
-            (None, Some((of, _))) => {
-                match (self.stored.get(&of), &self.objects[of.object as usize]) {
+            (None, Some((mapped, _))) => {
+                match (self.stored.get(&mapped), &self.objects[mapped.object as usize]) {
                     (Some(value), _) => *value,
-                    (None, Some(_)) => file_value(of.object, of.index),
+                    (None, Some(_)) => file_value(mapped.object, mapped.index),
                     (None, None) => 0,
                 }
             }
@@ -79,22 +79,22 @@ impl NaiveSpaces {
         }
     }
 
-    /// A store to a page.
+    /// Stores a value to a page.
     pub fn store(&mut self, process: u32, page: u64, value: u64) {
         let space = self.spaces.get_mut(&process).expect("the process lives");
         let page = space.entry(page).or_default();
         match page.object {
-            Some((of, true)) => drop(self.stored.insert(of, value)),
+            Some((mapped, true)) => drop(self.stored.insert(mapped, value)),
             _ => page.own = Some(value),
         }
     }
 
-    /// The pages that hold something which is nowhere else.
+    /// The pages of which the process has its own copy.
     pub fn own_pages(&self, process: u32) -> impl Iterator<Item = u64> + '_ {
         self.spaces[&process].iter().filter(|(_, page)| page.own.is_some()).map(|(page, _)| *page)
     }
 
-    /// A process' mappings change.
+    /// Applies an event that changes the mappings of a process.
     pub fn event(&mut self, process: u32, event: &Event) {
         match event {
             Event::Map { range, source, flags, .. } => {
@@ -129,7 +129,7 @@ impl NaiveSpaces {
         }
     }
 
-    /// One mapping is moved; what it grows by goes on as it ends.
+    /// Moves a mapping. New pages at its end continue the object of its last page.
     fn remap(&mut self, process: u32, from: Range<u64>, to: Range<u64>) {
         let space = self.space(process);
         let moved: Vec<(u64, Page)> = from
@@ -143,8 +143,8 @@ impl NaiveSpaces {
         }
         if let Some((last, page)) = moved.last() {
             for number in last + 1..length {
-                let object = page.object.map(|(of, shared)| {
-                    (ObjectPage { index: of.index + (number - last), ..of }, shared)
+                let object = page.object.map(|(mapped, shared)| {
+                    (ObjectPage { index: mapped.index + (number - last), ..mapped }, shared)
                 });
                 space.insert(to.start + number, Page { object, own: None });
             }
@@ -153,7 +153,8 @@ impl NaiveSpaces {
 
     /// The number of a file, or of new shared memory.
     fn object(&mut self, path: Option<&str>) -> u32 {
-        let known = self.objects.iter().position(|of| path.is_some() && of.as_deref() == path);
+        let is_known = |object: &Option<String>| path.is_some() && object.as_deref() == path;
+        let known = self.objects.iter().position(is_known);
         let number = known.unwrap_or(self.objects.len());
         if known.is_none() {
             self.objects.push(path.map(str::to_owned));

@@ -15,9 +15,9 @@ use crate::lowest_at_start;
 /// One step of a [`RandomStream`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// An execution of the segment at this place of the table, with its data addresses.
+    /// An execution of the segment with this index in the table, with its data addresses.
     Segment(usize, Vec<VirtAddr>),
-    /// Something between segments.
+    /// An event between segments.
     Event(Event),
 }
 
@@ -83,7 +83,7 @@ pub fn segment() -> impl Strategy<Value = Segment> {
     })
 }
 
-/// The places of data items of which each may join the group of the one before, at a distance.
+/// The places of data items, each of which may join the address group of the item before at a distance.
 fn places(items: &[(Item, Option<u16>)]) -> Vec<AddressPlace> {
     let mut before_guarded = true;
     let place = |(item, joins): &(Item, Option<u16>)| {
@@ -98,16 +98,16 @@ fn places(items: &[(Item, Option<u16>)]) -> Vec<AddressPlace> {
 
 /// Streams of `steps` executions and events over one to eight segments.
 ///
-/// Data addresses mix runs on one page, strides, a few hot pages among many, pages far apart,
-/// anything in the lower half of the address space, and references that span two pages of some
-/// size. About one step in sixteen is an event; memory events hit the same pages as the data.
+/// Data addresses mix runs on one page, strides, a few hot pages among many, pages far apart, random
+/// addresses in the lower half of the address space, and references that span two pages of some size. About
+/// one step in sixteen is an event; memory events concern the same pages as the data.
 pub fn stream(steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
     let step = prop_oneof![
         15 => (any::<Index>(), vec(target(), 1..6)).prop_map(Ok),
         1 => event().prop_map(Err),
     ];
     (vec(segment(), 1..=8), vec(step, steps)).prop_map(|(segments, drafts)| {
-        // Where the last reference went: same-page runs and strides go on from there.
+        // The address of the last reference, from which same-page runs and strides continue.
         let mut last = VirtAddr::new(0x10_0000);
         let mut step = |draft: Result<(Index, Vec<Target>), Event>| match draft {
             Err(event) => Step::Event(event),
@@ -132,9 +132,8 @@ pub fn stream(steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
     })
 }
 
-/// Loads, for what depends on time: each step is a base page of a small universe, how often it is
-/// loaded (1 to 40 times, or 600), and whether that spans the next page, too. Its references are
-/// data; each step has one fetch besides.
+/// A stream of loads, for models that depend on time. A step is a base page of a small universe, the number
+/// of loads (1 to 40, or 600), and whether each load spans the next page, too. Each step also has one fetch.
 pub fn loads(steps: &[(u64, usize, bool)]) -> RandomStream {
     let item = |kind, size_bytes, addr| Item {
         kind,
@@ -155,7 +154,7 @@ pub fn loads(steps: &[(u64, usize, bool)]) -> RandomStream {
     RandomStream { segments: (1..=40).chain([600]).map(segment).collect(), steps: steps.collect() }
 }
 
-/// Random [`loads`] of `pages` base pages, which come and go often.
+/// Random [`loads`] of `pages` base pages.
 pub fn few_pages(pages: u64, steps: Range<usize>) -> impl Strategy<Value = RandomStream> {
     let run = prop_oneof![60 => Just(1usize), 20 => 1usize..=4, 20 => 1usize..=40, 1 => Just(600)];
     let step = (0..pages, run, prop::bool::weighted(0.15));
@@ -186,7 +185,7 @@ pub fn few_pages_with_stores(
     })
 }
 
-/// Where a data reference goes.
+/// The target of a data reference.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     place: Place,
@@ -241,8 +240,7 @@ fn target() -> impl Strategy<Value = Target> {
     (place, prop::bool::weighted(0.3)).prop_map(|(place, skips)| Target { place, skips })
 }
 
-/// A page of the universe that data and events share: a few hot ones, a tail of 512, and some
-/// far apart.
+/// A page of the universe that data and events share: a few hot pages, a tail of 512, and some far apart.
 fn near_page() -> impl Strategy<Value = u64> {
     let tail = (0u32..10, any::<u64>()).prop_map(|(log2, page)| 0x100 + page % (1 << log2));
     let far = (0u64..40, 0u64..3).prop_map(|(block, page)| 0x100 + (block << 18) + page);
@@ -257,8 +255,8 @@ fn code_addr() -> impl Strategy<Value = VirtAddr> {
     prop_oneof![3 => near, 3 => at_page_end, 1 => far]
 }
 
-/// How far it lies from the instruction before it, its size, and its data items, each with its distance from
-/// the address of the group of the item before if it is in that.
+/// An instruction: its distance from the end of the instruction before, its size, and its data items. A data item
+/// that joins the address group of the item before has its distance from the address of the group.
 fn instruction() -> impl Strategy<Value = (u64, u16, Vec<(Item, Option<u16>)>)> {
     let jump_bytes = prop_oneof![9 => Just(0u64), 1 => 1u64..9000];
     (jump_bytes, 1u16..=15, prop_oneof![2 => vec(data_item(), 0..1), 3 => vec(data_item(), 0..4)])
@@ -339,13 +337,13 @@ mod tests {
             stream.play(&mut residency);
 
             let counts = study.counts();
-            let of_kind = |kind| {
+            let count = |kind| {
                 references.references.iter().filter(|reference| reference.kind == kind).count() as u64
             };
-            prop_assert_eq!(counts.instructions, of_kind(ItemKind::Fetch));
-            prop_assert_eq!(counts.modifies, of_kind(ItemKind::Modify));
-            prop_assert_eq!(counts.loads, of_kind(ItemKind::Load) + counts.modifies);
-            prop_assert_eq!(counts.stores, of_kind(ItemKind::Store) + counts.modifies);
+            prop_assert_eq!(counts.instructions, count(ItemKind::Fetch));
+            prop_assert_eq!(counts.modifies, count(ItemKind::Modify));
+            prop_assert_eq!(counts.loads, count(ItemKind::Load) + counts.modifies);
+            prop_assert_eq!(counts.stores, count(ItemKind::Store) + counts.modifies);
 
             for size in sizes() {
                 let pages = study.pages(Stream::All, size);
@@ -364,7 +362,7 @@ mod tests {
             }
         }
 
-        /// A second level does not change what the first one sees.
+        /// A second level does not change the hits and misses of the first.
         #[test]
         fn first_level_equals_a_single_tlb(pages in vec(0u64..12, 0..200)) {
             let mut one = NaiveHierarchy::new(&[4]);

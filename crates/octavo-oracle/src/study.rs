@@ -6,36 +6,36 @@ use octavo_types::{Consumer, Event, ItemKind, PageNumber, PageSize, Segment, Vir
 
 use crate::{NaiveHierarchy, Relocate, executed, pages_touched};
 
-/// Which references are meant. Fetches and data have TLBs of their own.
+/// A selection of references. Fetches and data have TLBs of their own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stream {
     /// Instruction fetches.
     Fetch,
     /// Loads and stores.
     Data,
-    /// Both together: pages touched and sums of look-ups.
+    /// Both: pages touched by either, and sums of look-ups.
     All,
 }
 
-/// How often a TLB level was looked up and missed.
+/// Counts of the look-ups of a TLB level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lookups {
     /// Look-ups: hits and misses.
     pub accesses: u64,
-    /// Look-ups that found nothing.
+    /// Look-ups that missed.
     pub misses: u64,
 }
 
-/// How many references of each kind executed.
+/// Counts of executed references by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReferenceCounts {
     /// Instruction fetches.
     pub instructions: u64,
-    /// Loads, those of modifies among them.
+    /// Loads, including the loads of modifies.
     pub loads: u64,
-    /// Stores, those of modifies among them.
+    /// Stores, including the stores of modifies.
     pub stores: u64,
-    /// Modifies: each is also one of the loads and one of the stores.
+    /// Modifies: each also counts as a load and a store.
     pub modifies: u64,
 }
 
@@ -47,8 +47,8 @@ struct Tally {
     pages: BTreeMap<(Stream, PageSize), BTreeSet<PageNumber>>,
 }
 
-/// Looks every reference up in fully associative LRU TLBs of every page size, fetches and data
-/// apart, and notes the pages touched.
+/// Looks every reference up in fully associative LRU TLBs of every page size, separate for fetches and data,
+/// and records the pages touched.
 ///
 /// A reference that spans two pages *of the size under study* is looked up once for each, in
 /// address order. Events are ignored.
@@ -63,8 +63,8 @@ pub struct NaiveStudy<'a> {
 }
 
 impl<'a> NaiveStudy<'a> {
-    /// A study of `page_sizes` with TLB levels of as many entries as `entries` says, the nearest
-    /// first, for fetches and again for data; `relocate` is applied to every address first.
+    /// A study of `page_sizes`, with TLBs for fetches and TLBs for data whose levels have `entries` entries,
+    /// the first level first. `relocate` is applied to every address first.
     pub fn new(
         page_sizes: &[PageSize],
         entries: &[usize],
@@ -86,15 +86,14 @@ impl<'a> NaiveStudy<'a> {
         }
     }
 
-    /// Also counts for each region apart. `region_of` is asked with relocated addresses: of a
-    /// reference's first byte for the reference, and of the first byte that it touches in each
-    /// page for that page's look-up.
+    /// Also counts for each region separately. `region_of` is called with relocated addresses: a reference
+    /// belongs to the region of its first byte, and a look-up to the region of the first byte touched in its page.
     pub fn with_regions(mut self, region_of: impl Fn(VirtAddr) -> u32 + 'a) -> Self {
         self.region_of = Some(Box::new(region_of));
         self
     }
 
-    /// How many references of each kind executed.
+    /// Counts of executed references by kind.
     pub fn counts(&self) -> ReferenceCounts {
         self.total.counts
     }
@@ -109,7 +108,7 @@ impl<'a> NaiveStudy<'a> {
         self.total.pages(stream, size)
     }
 
-    /// The regions that something was counted for.
+    /// The regions with any counts.
     pub fn regions(&self) -> Vec<u32> {
         self.regions.keys().copied().collect()
     }
@@ -141,7 +140,7 @@ impl<'a> NaiveStudy<'a> {
         self.regions.get(&region).map(|tally| tally.pages(stream, size)).unwrap_or_default()
     }
 
-    /// One reference: looked up in every page that it touches, at every page size.
+    /// Looks up every page that a reference touches, at every page size.
     fn reference(&mut self, stream: Stream, addr: VirtAddr, bytes: u16) {
         for size in self.page_sizes.clone() {
             for (page, first_byte) in pages_touched(addr, bytes, size) {
@@ -153,7 +152,7 @@ impl<'a> NaiveStudy<'a> {
         }
     }
 
-    /// Counts for the whole stream, and for the region of `addr` where there are regions.
+    /// Counts for the whole stream and, if there are regions, for the region of `addr`.
     fn tally(&mut self, addr: VirtAddr, count: impl Fn(&mut Tally)) {
         count(&mut self.total);
         if let Some(region_of) = &self.region_of {
@@ -163,7 +162,7 @@ impl<'a> NaiveStudy<'a> {
 }
 
 impl Tally {
-    /// A look-up that `missed` so many of `levels` levels.
+    /// Counts a look-up that missed the first `missed` of `levels` levels.
     fn look_up(
         &mut self,
         stream: Stream,
@@ -240,7 +239,7 @@ mod tests {
         pages.into_iter().map(PageNumber::raw).collect()
     }
 
-    /// Four instructions and the data of two executions, looked up in one entry and then two:
+    /// Two executions of a segment, in a first level of one entry and a second level of two:
     ///
     /// ```text
     /// execution  item                 4 KiB pages   level 1    level 2
@@ -311,7 +310,8 @@ mod tests {
         assert_eq!(numbers(study.pages(Stream::Data, SIZE_4K)), [0x12, 0x13, 0x22]);
     }
 
-    /// A region for every 4 KiB page: a reference counts where it begins, a look-up where it is.
+    /// A region for every 4 KiB page: a reference counts in the region where it begins, a look-up in the region of its
+    /// page.
     #[test]
     fn spanning_reference_looks_up_two_regions_and_counts_once() {
         let region = |addr: VirtAddr| addr.page(SIZE_4K).raw() as u32;

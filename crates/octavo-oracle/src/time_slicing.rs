@@ -1,9 +1,9 @@
 //! Round-robin scheduling of processes, each a list of steps.
 
-/// How a process comes into the round. Processes are known by their place in a list.
+/// How a process begins. Processes are identified by their index in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NaiveArrival {
-    /// It is there from the beginning.
+    /// It runs from the beginning.
     AtOnce,
     /// Another process forks it, with or without a step that records the fork.
     Forked(usize),
@@ -14,11 +14,11 @@ pub enum NaiveArrival {
 /// A step of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NaiveStep {
-    /// A straight run of so many instructions.
+    /// A straight run of this many instructions.
     Run(u64),
-    /// Records that it forks this process.
+    /// A record that the process forks the given child.
     Fork(usize),
-    /// Something that takes no instruction.
+    /// A step without instructions.
     Other,
 }
 
@@ -31,14 +31,13 @@ pub struct NaiveProcess {
     pub steps: Vec<NaiveStep>,
 }
 
-/// The order in which processes take their steps if each runs until it has executed `quantum`
-/// instructions, and then the next: pairs of a process and a step of it. The first turn of a process
-/// that is there from the beginning has `first_quantum` instructions.
+/// The order in which processes take their steps, as pairs of process and step, if each runs until it has executed
+/// `quantum` instructions and the next one follows. The first quantum of a process that runs from the beginning has
+/// `first_quantum` instructions.
 ///
-/// A forked child joins at the end of the round when its parent records the fork or, if it never
-/// does, when the parent ends; an executed program takes the place of the process that executed
-/// it, with the rest of its quantum. If no process runs but some still wait, the first of them
-/// begins.
+/// A forked child joins the end of the queue when its parent records the fork or, if the parent never does, when the
+/// parent ends. An executed program replaces the process that executed it, for the rest of the quantum. If no process
+/// runs but some have not begun, the first of them begins.
 pub fn round_robin(
     processes: &[NaiveProcess],
     quantum: u64,
@@ -47,7 +46,7 @@ pub fn round_robin(
     let mut waiting: Vec<usize> = (0..processes.len()).collect();
     let mut next_step = vec![0; processes.len()];
     let mut order = Vec::new();
-    let mut had_turn = vec![false; processes.len()];
+    let mut has_run = vec![false; processes.len()];
     let arrival = |process: usize| processes[process].arrival;
     let mut queue: Vec<usize> = waiting
         .iter()
@@ -55,7 +54,7 @@ pub fn round_robin(
         .filter(|process| arrival(*process) == NaiveArrival::AtOnce)
         .collect();
     waiting.retain(|process| arrival(*process) != NaiveArrival::AtOnce);
-    // None before a turn begins.
+    // The rest of the current quantum; `None` before a quantum begins.
     let mut left = None;
     loop {
         if queue.is_empty() {
@@ -65,19 +64,19 @@ pub fn round_robin(
             queue.push(waiting.remove(0));
         }
         let running = queue[0];
-        let is_first = arrival(running) == NaiveArrival::AtOnce && !had_turn[running];
+        let is_first = arrival(running) == NaiveArrival::AtOnce && !has_run[running];
         let rest = left.unwrap_or(if is_first { first_quantum } else { quantum });
         left = Some(rest);
-        had_turn[running] = true;
+        has_run[running] = true;
         let step = next_step[running];
         if step == processes[running].steps.len() {
             queue.remove(0);
-            let heir = waiting
+            let executed = waiting
                 .iter()
                 .copied()
                 .find(|other| arrival(*other) == NaiveArrival::Executed(running));
-            match heir {
-                Some(heir) => queue.insert(0, heir),
+            match executed {
+                Some(executed) => queue.insert(0, executed),
                 None => left = None,
             }
             let children =
@@ -130,7 +129,7 @@ mod tests {
         let first = [(0, 0), (0, 1), (0, 2), (1, 0), (0, 3), (2, 0)];
         assert_eq!(order[..6], first);
         assert_eq!(order[6..], [(1, 1), (1, 2), (3, 0), (2, 1)]);
-        // A first turn of 14 instructions: 0 ends its second run in it, and 2 takes its place later.
+        // With a first quantum of 14 instructions, 0 executes its second run within it, and 2 replaces it later.
         let order = round_robin(&processes, 10, 14);
         assert_eq!(order[..4], [(0, 0), (0, 1), (0, 2), (0, 3)]);
     }

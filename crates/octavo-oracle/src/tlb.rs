@@ -1,4 +1,4 @@
-//! A fully associative LRU TLB as a list in recency order, and levels of it.
+//! A fully associative LRU TLB as a list in recency order, and hierarchies of such TLBs.
 
 use octavo_types::PageNumber;
 
@@ -17,7 +17,7 @@ impl NaiveTlb {
         NaiveTlb { pages: Vec::new(), entries }
     }
 
-    /// Looks `page` up, fills it in on a miss, and says whether it hit.
+    /// Looks `page` up, and fills it on a miss. Returns whether it hit.
     pub fn access(&mut self, page: PageNumber) -> bool {
         let position = self.pages.iter().position(|&held| held == page);
         if let Some(position) = position {
@@ -29,12 +29,12 @@ impl NaiveTlb {
         position.is_some()
     }
 
-    /// Takes all pages out.
+    /// Removes all entries.
     pub fn flush(&mut self) {
         self.pages.clear();
     }
 
-    /// Takes `page` out, and says whether it was there. Its entry is free for the next page.
+    /// Invalidates the entry of `page`, and returns whether it was present. The entry is free for the next page.
     pub fn invalidate(&mut self, page: PageNumber) -> bool {
         let position = self.pages.iter().position(|&held| held == page);
         if let Some(position) = position {
@@ -44,27 +44,27 @@ impl NaiveTlb {
     }
 }
 
-/// TLBs one behind the other: each is looked up only when the one before it missed, and every
-/// one that missed is filled.
+/// A hierarchy of TLBs: each level is looked up only if the level before it missed, and every level that missed
+/// is filled.
 #[derive(Clone, Debug)]
 pub struct NaiveHierarchy {
     levels: Vec<NaiveTlb>,
 }
 
 impl NaiveHierarchy {
-    /// Empty levels of as many entries as `entries` says, the nearest first.
+    /// Empty levels of `entries` entries, the first level first.
     pub fn new(entries: &[usize]) -> Self {
         NaiveHierarchy { levels: entries.iter().map(|&entries| NaiveTlb::new(entries)).collect() }
     }
 
-    /// Looks `page` up and says how many levels missed: 0 is a hit in the first, the number of
-    /// levels a miss in all.
+    /// Looks `page` up and returns the number of levels that missed: 0 is a hit in the first level, the number of
+    /// levels is a miss in all.
     pub fn access(&mut self, page: PageNumber) -> usize {
         for (missed, level) in self.levels.iter_mut().enumerate() {
             if level.access(page) {
                 return missed;
             }
-            // It missed, and has filled itself: on to the next.
+            // The level missed, and has been filled: continue with the next.
         }
         self.levels.len()
     }
@@ -74,7 +74,7 @@ impl NaiveHierarchy {
 mod tests {
     use super::*;
 
-    /// Ten look-ups in a TLB of three entries; its content afterwards, most recent first.
+    /// Ten look-ups in a TLB of three entries, and its content after each, most recent first.
     #[test]
     fn ten_lookups_in_three_entries() {
         let (hit, miss) = (true, false);
@@ -111,7 +111,7 @@ mod tests {
         assert!(!tlb.access(PageNumber::new(3)));
     }
 
-    /// Two levels of one and two entries: what each of ten look-ups finds.
+    /// Ten look-ups in two levels of one and two entries.
     #[test]
     fn ten_lookups_in_two_levels() {
         let (first, second, neither) = (0, 1, 2);

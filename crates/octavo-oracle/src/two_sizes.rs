@@ -8,22 +8,22 @@ use octavo_types::{PageNumber, PageSize};
 
 use crate::{NaiveSets, NaiveTlb};
 
-/// How a set-associative TLB for two page sizes is indexed (section 2.2 of the paper).
+/// The index of a set-associative TLB for two page sizes (section 2.2 of the paper).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NaiveTwoSizesIndex {
-    /// By the number of the small page that is referenced, whatever it belongs to.
+    /// The block number, whether the page is small or large.
     Small,
-    /// By the number of the large page that it lies in, whether it is one or not.
+    /// The chunk number, whether the page is small or large.
     Large,
-    /// By the number of the page as it is.
+    /// The block number of a small page, or the chunk number of a large page.
     Exact,
-    /// It holds small pages only, indexed by their number.
+    /// A TLB of small pages only, indexed by the block number.
     SplitSmall,
-    /// It holds large pages only, indexed by their number.
+    /// A TLB of large pages only, indexed by the chunk number.
     SplitLarge,
 }
 
-/// A page as it is at the moment.
+/// A page of the current size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Page {
     Small(u64),
@@ -40,7 +40,7 @@ impl Page {
     }
 }
 
-/// One TLB, with what became of it.
+/// One TLB with its counters.
 #[derive(Clone, Debug)]
 pub struct NaiveTwoSizesTlb {
     entries: Entries,
@@ -48,7 +48,7 @@ pub struct NaiveTwoSizesTlb {
     pub small_misses: u64,
     /// Misses on large pages.
     pub large_misses: u64,
-    /// Entries that changes of page size invalidated.
+    /// Entries invalidated by changes of page size.
     pub invalidated: u64,
 }
 
@@ -64,7 +64,7 @@ impl NaiveTwoSizesTlb {
         Self::new(Entries::Fully(NaiveTlb::new(entries)))
     }
 
-    /// A set-associative one, with so many sets of so many ways.
+    /// A set-associative TLB of `sets` sets of `ways` ways.
     pub fn sets(index: NaiveTwoSizesIndex, sets: usize, ways: usize) -> Self {
         Self::new(Entries::Sets { tlb: NaiveSets::new(sets, ways), index, sets: sets as u64 })
     }
@@ -73,7 +73,7 @@ impl NaiveTwoSizesTlb {
         NaiveTwoSizesTlb { entries, small_misses: 0, large_misses: 0, invalidated: 0 }
     }
 
-    /// Block `block` of chunk `chunk` is referenced, on `page`.
+    /// Looks up a reference to a block of a chunk, on `page`.
     fn access(&mut self, page: Page, block: u64, chunk: u64) {
         use NaiveTwoSizesIndex::*;
         let hit = match &mut self.entries {
@@ -97,7 +97,7 @@ impl NaiveTwoSizesTlb {
         }
     }
 
-    /// Takes all entries out, which is not an invalidation.
+    /// Removes all entries, without counting invalidations.
     pub fn flush(&mut self) {
         match &mut self.entries {
             Entries::Fully(tlb) => tlb.flush(),
@@ -116,10 +116,10 @@ impl NaiveTwoSizesTlb {
 /// The page-size policy of Talluri, Kong, Hill and Patterson (ISCA 1992, section 3.4) and the TLBs
 /// that it acts upon, one reference at a time.
 ///
-/// The decision rests on "the last T references", the current one included, whatever number of
-/// blocks each of them touches. A chunk is one large page if at least `threshold_blocks` of its
-/// blocks were accessed by these references; otherwise its blocks are small pages. The assignment
-/// changes once per reference, before the TLBs are looked up.
+/// The decision depends on "the last T references", including the current one; a reference counts once,
+/// however many blocks it touches. A chunk is one large page if at least `threshold_blocks` of its blocks were
+/// accessed by these references; otherwise its blocks are small pages. Page sizes change once per reference,
+/// before the TLBs are looked up.
 #[derive(Clone, Debug)]
 pub struct NaiveTwoSizes {
     small: PageSize,
@@ -133,7 +133,7 @@ pub struct NaiveTwoSizes {
     large_chunks: BTreeSet<u64>,
     /// The TLBs.
     pub tlbs: Vec<NaiveTwoSizesTlb>,
-    /// Which of them are looked up: those of the core that runs. All, where there is one core.
+    /// The TLBs of the running core, which are looked up. With one core, all TLBs.
     pub running: Range<usize>,
     /// Look-ups of small pages.
     pub small_lookups: u64,
@@ -215,7 +215,7 @@ impl NaiveTwoSizes {
         self.last_access.iter().filter(|(_, last)| is_recent(**last)).map(|(b, _)| *b).collect()
     }
 
-    /// Assigns every chunk its page size, from the window as it is now.
+    /// Assigns every chunk its page size, from the current window.
     fn assign_page_sizes(&mut self, accessed_before: &BTreeSet<u64>) {
         let mut blocks_in_window: BTreeMap<u64, usize> = BTreeMap::new();
         for block in self.window() {
@@ -288,10 +288,10 @@ mod tests {
         // One entry holds in turn small 0, large 0, large 2 and small 0. Small 0 is invalidated by
         // the first promotion; large 0 was evicted before its demotion.
         assert_eq!(counts(&two.tlbs[0]), (2, 2, 1));
-        // Two entries hold large 0 as well when it is demoted.
+        // With two entries, large 0 is still present when it is demoted.
         assert_eq!(counts(&two.tlbs[1]), (2, 2, 2));
-        // Indexed by the small page: blocks 1 and 0 bring large 0 into both sets, blocks 8 and 9
-        // large 2, which evicts it from both.
+        // Indexed by the small page: blocks 1 and 0 fill large 0 into both sets, and blocks 8 and 9 fill
+        // large 2, which evicts large 0 from both.
         assert_eq!(counts(&two.tlbs[2]), (2, 4, 1));
         assert_eq!(counts(&two.tlbs[3]), (0, 2, 0));
     }
@@ -305,8 +305,8 @@ mod tests {
         two
     }
 
-    /// The window holds as many blocks as it is long, so the chunk stays a large page although a
-    /// block leaves and another enters with each reference.
+    /// The window always has as many blocks as its length in references, so that the chunk stays a large page although
+    /// with each reference one block leaves and another enters.
     #[test]
     fn chunk_stays_large_while_one_block_replaces_another() {
         for window_refs in [4, 5, 8, 100] {

@@ -13,20 +13,20 @@ pub enum NaiveFound {
     L2,
     /// In neither: it came from memory.
     Memory,
-    /// In either, and it may not be stored to: nothing has changed.
+    /// In either level, without store permission: nothing has changed.
     Denied,
 }
 
 /// The action of a sweep on the lines of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NaiveChange {
-    /// Lines get this right; without it they are written back if they are dirty.
+    /// Sets store permission. Dirty lines that lose it are written back.
     MayStore(bool),
-    /// Lines are written back if they are dirty, and dropped.
+    /// Writes dirty lines back, and drops all.
     Drop,
 }
 
-/// A line that was written to memory: the address that it begins at, its bytes, its frame.
+/// A line written to memory: its address, its bytes, its frame.
 pub type NaiveWriteBack = (u64, u64, u64);
 
 #[derive(Clone)]
@@ -34,7 +34,7 @@ struct Line {
     may_store: bool,
     is_dirty: bool,
     frame: u64,
-    /// Its data: a number for each line of the first level.
+    /// Its data: a number for each first-level line in it.
     data: Vec<u64>,
 }
 
@@ -60,14 +60,14 @@ impl Level {
 /// A first and a second level of caches by virtual address, write-back, and the memory behind them.
 pub struct NaiveVirtualSide {
     levels: [Level; 2],
-    /// By frame and line of the first level in it; 0 where nothing was stored.
+    /// The data of memory by frame and first-level line in the frame; 0 if absent.
     pub memory: HashMap<(u64, u64), u64>,
-    /// All that was written to memory, in order.
+    /// The lines written to memory, in order.
     pub written: Vec<NaiveWriteBack>,
 }
 
 impl NaiveVirtualSide {
-    /// Empty caches: of each level the bytes of a line, the sets, the ways, the policy.
+    /// Empty caches. Each level has its bytes per line, sets, ways and policy.
     pub fn new(levels: [(u64, usize, usize, NaiveReplacement); 2]) -> Self {
         let levels = levels.map(|(bytes, sets, ways, replacement)| Level {
             bytes,
@@ -83,15 +83,16 @@ impl NaiveVirtualSide {
         self.levels[level].counts
     }
 
-    /// Where the lines of a level begin, with whether they may be stored to, are dirty, and their frame.
+    /// The lines of a level: address, store permission, dirty bit, frame.
     pub fn lines(&self, level: usize) -> Vec<(u64, bool, bool, u64)> {
         let Level { bytes, lines, .. } = &self.levels[level];
         let all = lines.entries().into_iter();
-        all.map(|(_, line, of)| (line * bytes, of.may_store, of.is_dirty, of.frame)).collect()
+        all.map(|(_, number, line)| (number * bytes, line.may_store, line.is_dirty, line.frame))
+            .collect()
     }
 
-    /// Loads a line of the first level, or stores a number to it; the page lies in `page.0`, and may be
-    /// stored to if `page.1`, where memory is asked. Returns where it was, and what is in it.
+    /// Loads a line of the first level, or stores a number to it. `page` is the frame and the store permission
+    /// of its page, used if the line comes from memory. Returns where the line was found, and its data.
     pub fn access(
         &mut self,
         addr: u64,
@@ -122,7 +123,7 @@ impl NaiveVirtualSide {
         self.count(0, false);
         self.count(1, in_second.is_some());
         let found = if in_second.is_some() { NaiveFound::L2 } else { NaiveFound::Memory };
-        let behind = in_second.unwrap_or_else(|| {
+        let l2_line = in_second.unwrap_or_else(|| {
             let line = self.read_memory(addr, page);
             if let Some((line_number, old)) =
                 self.levels[1].lines.insert(second.0, second.1, line.clone())
@@ -134,19 +135,19 @@ impl NaiveVirtualSide {
             line
         });
         let at = (addr % self.levels[1].bytes) / self.levels[0].bytes;
-        let data = store.unwrap_or(behind.data[at as usize]);
-        let line = Line { is_dirty: store.is_some(), data: vec![data], ..behind };
+        let data = store.unwrap_or(l2_line.data[at as usize]);
+        let line = Line { is_dirty: store.is_some(), data: vec![data], ..l2_line };
         if let Some((line_number, old)) = self.levels[0].lines.insert(first.0, first.1, line)
             && old.is_dirty
         {
             self.levels[0].counts.write_backs += 1;
-            self.behind(line_number * self.levels[0].bytes, &old);
+            self.write_back_l1(line_number * self.levels[0].bytes, &old);
         }
         (found, data)
     }
 
-    /// Changes the lines of a range at both levels; returns how many were asked for, how many were
-    /// there, how many were dirty and are so no more.
+    /// Changes the lines of a range at both levels. Returns for each level the lines checked, the lines
+    /// present, and the dirty lines written back.
     pub fn sweep(&mut self, from: u64, bytes: u64, change: NaiveChange) -> [[u64; 3]; 2] {
         let mut swept = [[0; 3]; 2];
         for (level, swept) in swept.iter_mut().enumerate() {
@@ -171,7 +172,7 @@ impl NaiveVirtualSide {
                 if cleans && old.is_dirty {
                     swept[2] += 1;
                     match level {
-                        0 => self.behind(at, &old),
+                        0 => self.write_back_l1(at, &old),
                         _ => self.write_memory(1, at, &old),
                     }
                 }
@@ -185,8 +186,8 @@ impl NaiveVirtualSide {
         self.levels[level].counts.hits += u64::from(hits);
     }
 
-    /// A dirty line of the first level goes to the second, or around it to memory.
-    fn behind(&mut self, addr: u64, old: &Line) {
+    /// Writes a dirty first-level line back to the second level or, if that does not hold it, to memory.
+    fn write_back_l1(&mut self, addr: u64, old: &Line) {
         let at = (addr % self.levels[1].bytes) / self.levels[0].bytes;
         match self.levels[1].probe(addr) {
             Some(line) => {
@@ -218,7 +219,7 @@ impl NaiveVirtualSide {
 mod tests {
     use super::*;
 
-    /// One line of 16 bytes in front of one of 32.
+    /// A first level of one line of 16 bytes, and a second level of one line of 32 bytes.
     #[test]
     fn stored_lines_are_written_back() {
         let level = |bytes| (bytes, 1, 1, NaiveReplacement::Lru);
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(side.lines(1), [(0x1000, true, true, 7)], "1 is behind");
         assert_eq!(side.access(0x1010, Some(2), page), (NaiveFound::L1, 2));
         assert_eq!(side.access(0x1020, None, page), (NaiveFound::Memory, 0));
-        // The second level's line with 1, then, around it, the first's with 2.
+        // First the second-level line with 1, then the first-level line with 2, around the second level.
         assert_eq!(side.written, [(0x1000, 32, 7), (0x1010, 16, 7)]);
         assert_eq!(side.access(0x1010, None, page), (NaiveFound::Memory, 2));
         assert_eq!(side.access(0x1000, None, page), (NaiveFound::L2, 1));

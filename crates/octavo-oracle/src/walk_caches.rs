@@ -4,7 +4,7 @@ use octavo_types::{AddrRange, VirtAddr};
 
 use crate::{NaiveArray, NaiveReplacement};
 
-/// An address space, and the indexes into the tables from level 5 on down to that of the cache.
+/// An address space, and the indexes into the tables from level 5 down to the level of the cache.
 type Path = (u16, Vec<u64>);
 
 /// The cache of one level.
@@ -30,7 +30,7 @@ impl<V: Clone> NaiveWalkCache<V> {
         self.level
     }
 
-    /// Where an address's entry is: its set, and the indexes. An address has 57 bits at most.
+    /// The set and the key of the entry for an address of at most 57 bits.
     fn place(&self, asid: u16, addr: VirtAddr) -> (usize, Path) {
         let index = |level: u8| addr.raw() >> (12 + 9 * (level - 1)) & 511;
         let indexes: Vec<u64> = (self.level..=5).rev().map(index).collect();
@@ -43,7 +43,7 @@ impl<V: Clone> NaiveWalkCache<V> {
 pub struct NaiveWalkCaches<V>(pub Vec<NaiveWalkCache<V>>);
 
 impl<V: Clone> NaiveWalkCaches<V> {
-    /// The deepest level with an entry for an address, and its payload. Levels above it are not asked.
+    /// The deepest level with an entry for an address, and its payload. Levels above are not looked up.
     pub fn deepest(&mut self, asid: u16, addr: VirtAddr) -> Option<(u8, V)> {
         self.0.sort_by_key(|cache| cache.level);
         for cache in &mut self.0 {
@@ -59,10 +59,10 @@ impl<V: Clone> NaiveWalkCaches<V> {
 
     /// The deepest entry for an address at `level` or above.
     pub fn deepest_from(&mut self, asid: u16, addr: VirtAddr, level: u8) -> Option<(u8, V)> {
-        (level..=5).find_map(|of| Some((of, self.at(asid, addr, of)?)))
+        (level..=5).find_map(|level| Some((level, self.at(asid, addr, level)?)))
     }
 
-    /// The entry of one level, if a cache is for it and has it.
+    /// The entry of one level for an address; `None` if it is absent or the level has no cache.
     pub fn at(&mut self, asid: u16, addr: VirtAddr, level: u8) -> Option<V> {
         let cache = self.0.iter_mut().find(|cache| cache.level == level)?;
         let (set, path) = cache.place(asid, addr);
@@ -72,7 +72,7 @@ impl<V: Clone> NaiveWalkCaches<V> {
         found
     }
 
-    /// Keeps an entry, where a cache is for its level.
+    /// Fills an entry, if its level has a cache.
     pub fn fill(&mut self, asid: u16, addr: VirtAddr, level: u8, value: V) {
         for cache in self.0.iter_mut().filter(|cache| cache.level == level) {
             let (set, path) = cache.place(asid, addr);
@@ -80,7 +80,7 @@ impl<V: Clone> NaiveWalkCaches<V> {
         }
     }
 
-    /// Takes out all entries of an address space below which any of these addresses lies.
+    /// Removes all entries of an address space that cover any address of a range, and returns their number.
     pub fn invalidate(&mut self, asid: u16, range: AddrRange) -> usize {
         let mut count = 0;
         for cache in &mut self.0 {
@@ -95,7 +95,7 @@ impl<V: Clone> NaiveWalkCaches<V> {
         count
     }
 
-    /// Takes all out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         for cache in &mut self.0 {
             cache.entries.clear();
@@ -119,8 +119,8 @@ mod tests {
         assert_eq!(caches.deepest(0, first), Some((2, 'a')));
         assert_eq!(caches.deepest(0, near), Some((3, 'b')));
         assert_eq!((caches.deepest(0, far), caches.deepest(1, first)), (None, None));
-        let of = |cache: &NaiveWalkCache<char>| (cache.level, cache.accesses, cache.hits);
-        assert_eq!(caches.0.iter().map(of).collect::<Vec<_>>(), [(2, 5, 1), (3, 4, 1)]);
+        let counts = |cache: &NaiveWalkCache<char>| (cache.level, cache.accesses, cache.hits);
+        assert_eq!(caches.0.iter().map(counts).collect::<Vec<_>>(), [(2, 5, 1), (3, 4, 1)]);
         assert_eq!(caches.invalidate(0, AddrRange::new(near, 4096)), 1);
         assert_eq!(caches.deepest(0, first), Some((2, 'a')));
     }

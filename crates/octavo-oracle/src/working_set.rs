@@ -1,4 +1,4 @@
-//! Average working sets by looking at every window.
+//! Average working sets, by counting the pages of every window.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ pub struct NaiveWorkingSet {
 }
 
 impl NaiveWorkingSet {
-    /// Before the first reference; `window_refs` is T, at least 1.
+    /// The state before the first reference; `window_refs` is T, at least 1.
     pub fn new(page_size: PageSize, window_refs: u64) -> Self {
         NaiveWorkingSet { page_size, window_refs, history: Vec::new(), page_refs: 0 }
     }
 
-    /// A reference to these base pages.
+    /// Adds a reference to these base pages.
     pub fn reference(&mut self, base_pages: &[PageNumber]) {
         self.history.push(base_pages.to_vec());
         let newest_first = self.history.iter().rev();
