@@ -1,12 +1,12 @@
-//! The base pages that a TLB is asked for, as requests to a cache simulator:
+//! The base pages that a TLB looks up, as requests to a cache simulator:
 //!
 //!     curves_requests [--references N] [--stream fetch|data|all] [--drop-repeats] TRACE OUT
 //!
-//! OUT is in libCacheSim's `oracleGeneral` format: records of 24 bytes, little-endian, each the
-//! time (4 bytes), the page number (8), the size 1 (4), and -2, "never again", which only optimal
-//! caches look at (8). `--drop-repeats` leaves requests out that ask for the page of the one
-//! before, which hit in any TLB. A reference that spans two pages makes two requests. Prints the
-//! numbers of references and of requests.
+//! OUT is in libCacheSim's `oracleGeneral` format: records of 24 bytes, little-endian, each with the
+//! time (4 bytes), the page number (8), the size 1 (4), and -2 for "never again", which only optimal
+//! caches use (8). `--drop-repeats` omits requests for the same page as the request before, which hit
+//! in any TLB. A reference that spans two pages makes two requests. Prints the numbers of references
+//! and of requests.
 
 mod loaded;
 

@@ -1,15 +1,15 @@
-//! How often the intervals of `Curves` from a sample of the pages hold the exact value, and what a
-//! pass takes:
+//! How often the intervals of `Curves` from a sample of the pages hold the exact value, and the time of
+//! a pass:
 //!
 //!     curves_sampled [--references N] [--seeds N] [--rates 8,64,…] [--stream fetch|data|all]
 //!                    FILE.oct …
 //!
-//! The first references of each trace (32M, by default) are decoded into memory; then
-//! the exact engine makes a pass over them, and for each rate (one page of so many) a sample with
-//! each seed. Prints JSON: for each trace, rate and page size, and for some numbers of entries and
-//! each window, the share of the seeds with an estimate, and of these the share at which
-//! the interval held the exact one, the average ratio of its width to the exact number, and the root
-//! mean square of the relative error; and the processor time of passes by nanoseconds per reference.
+//! The first references of each trace (32M by default) are decoded into memory. Then the exact engine
+//! makes a pass over them, and for each rate N (one page of N) and each seed a sampling engine makes
+//! one. Prints JSON: for each trace, rate and page size, and for some numbers of entries and each
+//! window, the share of the seeds with an estimate, and for these the share whose interval held the
+//! exact number, the average ratio of the interval's width to the exact number, and the root mean
+//! square of the relative error; and the processor time of passes in nanoseconds per reference.
 
 mod loaded;
 
@@ -95,36 +95,37 @@ fn measure(file: &str, loaded: &Loaded, options: &Options) -> Value {
     })
 }
 
-/// The curves, and processor time by reference.
+/// The curves of a pass, and its processor time per reference.
 fn pass(loaded: &Loaded, config: &CurvesConfig) -> (StreamCurves, f64) {
-    let begun_ns = loaded::timing::thread_ns();
+    let start_ns = loaded::timing::thread_ns();
     let curves = loaded.run(Curves::new(config));
-    let ns = (loaded::timing::thread_ns() - begun_ns) as f64 / loaded.references() as f64;
+    let ns = (loaded::timing::thread_ns() - start_ns) as f64 / loaded.references() as f64;
     (curves.results()[0].clone(), ns)
 }
 
 fn compare(exact: &StreamCurves, samples: &[StreamCurves]) -> Vec<Value> {
     let mut rows = Vec::new();
     for (number, stack) in exact.stack.iter().enumerate() {
-        let sampled = || samples.iter().map(|of| &of.sampled.as_ref().expect("a sample")[number]);
-        let kept: u64 = sampled().map(|of| of.kept_pages).sum();
-        let mut row = |what: &str, of: u64, truth: f64, estimates: Vec<Option<Estimate>>| {
+        let sampled =
+            || samples.iter().map(|curves| &curves.sampled.as_ref().expect("a sample")[number]);
+        let kept: u64 = sampled().map(|size| size.kept_pages).sum();
+        let mut row = |key: &str, value: u64, truth: f64, estimates: Vec<Option<Estimate>>| {
             let mut row = judge(truth, &estimates);
             row["page_size"] = json!(stack.page_size.bytes());
             row["pages"] = json!(stack.pages);
             row["kept_pages"] = json!(kept / samples.len() as u64);
-            row[what] = json!(of);
+            row[key] = json!(value);
             row["exact"] = json!(truth);
             rows.push(row);
         };
         for entries in ENTRIES.iter().filter(|entries| u64::from(**entries) < stack.pages) {
             let at = *entries as usize - 1;
-            let estimates = sampled().map(|of| of.misses[at]).collect();
+            let estimates = sampled().map(|size| size.misses[at]).collect();
             row("entries", u64::from(*entries), stack.misses[at] as f64, estimates);
         }
         for (at, window) in WINDOWS_REFS.iter().enumerate() {
             let truth = exact.working_sets[number * WINDOWS_REFS.len() + at].page_refs as f64;
-            let estimates = sampled().map(|of| of.working_sets[at].1).collect();
+            let estimates = sampled().map(|size| size.working_sets[at].1).collect();
             row("window_refs", *window, truth, estimates);
         }
     }
@@ -133,18 +134,19 @@ fn compare(exact: &StreamCurves, samples: &[StreamCurves]) -> Vec<Value> {
 
 fn judge(truth: f64, all: &[Option<Estimate>]) -> Value {
     let estimates: Vec<Estimate> = all.iter().flatten().copied().collect();
-    let average = |of: &dyn Fn(&Estimate) -> f64| {
+    let average = |value: &dyn Fn(&Estimate) -> f64| {
         (!estimates.is_empty())
-            .then(|| estimates.iter().map(of).sum::<f64>() / estimates.len() as f64)
+            .then(|| estimates.iter().map(value).sum::<f64>() / estimates.len() as f64)
     };
-    // Exact numbers are whole; estimates of them have come through a division.
+    // Exact numbers are integers; estimates have rounding errors of a division.
     let slack = 1e-9 * truth;
-    let holds = |of: &Estimate| (of.low - slack..=of.high + slack).contains(&truth);
-    let square = |of: &Estimate| ((of.value - truth) / truth).powi(2);
+    let holds =
+        |estimate: &Estimate| (estimate.low - slack..=estimate.high + slack).contains(&truth);
+    let square = |estimate: &Estimate| ((estimate.value - truth) / truth).powi(2);
     json!({
         "estimated": estimates.len() as f64 / all.len() as f64,
-        "held": average(&|of| f64::from(u8::from(holds(of)))),
-        "width": average(&|of| (of.high - of.low) / truth),
+        "held": average(&|estimate| f64::from(u8::from(holds(estimate)))),
+        "width": average(&|estimate| (estimate.high - estimate.low) / truth),
         "error": average(&square).map(f64::sqrt),
     })
 }

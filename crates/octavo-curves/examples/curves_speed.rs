@@ -3,16 +3,16 @@
 //!     curves_speed [--references N] [--rounds N] [--stream fetch|data|all]
 //!                  [--instructions portable,avx2,…] [--kernels stack 1,sets,…] FILE.oct …
 //!
-//! The first references of each trace (32M, by default) are decoded into memory; then
-//! every round makes a whole pass over them for each kernel and each set of instructions, in alternation
-//! and on one thread. Prints JSON: medians in nanoseconds of processor time per reference, of the
-//! whole pass and net of one that splits the stream into touches and does nothing with them, for
-//! each trace, and the geometric means over all traces.
+//! The first references of each trace (32M by default) are decoded into memory. Then each round makes
+//! a pass over them for each kernel and each instruction set in turn, on one thread. Prints JSON: for
+//! each trace, medians in nanoseconds of processor time per reference, of the whole pass and net of a
+//! pass that only splits the stream into touches, and their geometric means over all traces.
 //!
-//! "one cache plain" is that for a cache of 32 KiB with 8 ways and lines of 64 bytes; "caches 1" are
-//! all caches with such lines, "caches 4" those with lines of 16 to 128 bytes.
-//! "one TLB" is a single set-associative one fed with touches, "one TLB plain" the same one as
-//! anybody would write it, asked for the page of every reference; it knows no instructions.
+//! "one TLB" is a single set-associative TLB fed with touches. "one TLB plain" is a straightforward
+//! implementation of the same TLB, which looks up the page of every reference and uses no special
+//! instructions. "one cache plain" is such an implementation of a cache of 32 KiB with 8 ways and lines
+//! of 64 bytes. "caches 1" are all caches with such lines, "caches 4" all caches with lines of 16 to
+//! 128 bytes.
 
 mod loaded;
 mod plain_sets;
@@ -29,21 +29,21 @@ use octavo_types::{Instructions, PageSize};
 use plain_sets::PlainSets;
 use serde_json::{Value, json};
 
-/// The windows of the working sets, those that `octavo curves` has where none are asked for.
+/// The windows of the working sets: the default of `octavo curves`.
 const WINDOWS_REFS: [u64; 7] =
     [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000];
-/// Shorter ones, which cost more: most gaps of most programs are longer than these.
+/// Shorter windows, which cost more: most gaps of most programs are longer than these.
 const SHORT_WINDOWS_REFS: [u64; 7] =
     [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
-/// The one window, where there is one, and the policy's.
+/// The window of the kernels with one window, and the window of the policy.
 const ONE_WINDOW_REFS: u64 = 1_000_000;
 const POLICY_WINDOW_REFS: u64 = 10_000_000;
-/// The single TLB that all sets and ways are compared with: 2^6 sets of 4 ways.
+/// The single TLB: 2^6 sets of 4 ways.
 const ONE_TLB: (u8, usize) = (6, 4);
-/// The cache: 32 KiB in lines of 64 bytes.
+/// The single cache: 2^6 sets of 8 ways, 32 KiB in lines of 64 bytes.
 const ONE_CACHE: (u8, usize) = (6, 8);
 const LINE: u64 = 64;
-/// Net times below this are noise, and taken to be this, so that ratios stay finite.
+/// Net times below this are noise, and are raised to this, so that ratios stay finite.
 const LEAST_NS: f64 = 0.05;
 
 /// The kernels that are timed; splitting is first.
@@ -135,7 +135,7 @@ fn options() -> Options {
                 options.instructions = value().split(',').map(parse).collect();
             }
             "--kernels" => {
-                // By how they begin; splitting is always there, the others are net of it.
+                // Selected by prefix. Splitting is always measured, since the others are net of it.
                 let wanted = value();
                 let is_wanted =
                     |name: &str| wanted.split(',').any(|prefix| name.starts_with(prefix));
@@ -176,7 +176,7 @@ fn measure(loaded: &Loaded, options: &Options) -> Vec<Timed> {
         let ns = median(times) / loaded.references() as f64;
         medians.push(Timed { kernel, instructions, ns, net_ns: ns });
     }
-    // Splitting uses no special instructions: one figure for it, the median of all.
+    // Splitting uses no special instructions, so that one median serves all instruction sets.
     let splits = medians.iter().filter(|timed| timed.kernel == KERNELS[0]);
     let split_ns = median(splits.map(|timed| timed.ns).collect());
     for timed in medians.iter_mut().filter(|timed| timed.kernel != KERNELS[0]) {
@@ -186,7 +186,7 @@ fn measure(loaded: &Loaded, options: &Options) -> Vec<Timed> {
 }
 
 fn pass_ns(loaded: &Loaded, kernel: &str, stream: Stream, instructions: Instructions) -> f64 {
-    let begun_ns = thread_ns();
+    let start_ns = thread_ns();
     let (sets_log2, ways) = ONE_TLB;
     match kernel {
         "one TLB plain" => {
@@ -212,7 +212,7 @@ fn pass_ns(loaded: &Loaded, kernel: &str, stream: Stream, instructions: Instruct
             black_box(loaded.run(Curves::new(&config)));
         }
     }
-    (thread_ns() - begun_ns) as f64
+    (thread_ns() - start_ns) as f64
 }
 
 fn config(kernel: &str, stream: Stream, instructions: Instructions) -> CurvesConfig {

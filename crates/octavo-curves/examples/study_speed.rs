@@ -1,4 +1,4 @@
-//! The cost of the live study, as `octavo run` does it by default: ten page sizes, and the TLBs of a machine.
+//! The cost of the live study of `octavo run` with its default settings: ten page sizes, and the TLBs of a machine.
 //!
 //!     study_speed [--references N] [--rounds N] [--machine NAME] FILE.oct …
 //!

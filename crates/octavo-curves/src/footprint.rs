@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::sizes::Sizes;
 
-/// Base pages in a word of a set, as a logarithm.
+/// log2 of the base pages in a word of a set.
 const WORD_LOG2: u8 = 6;
 
 /// A set of base pages.
@@ -15,35 +15,35 @@ pub struct PageSet {
 }
 
 impl PageSet {
-    /// Puts a base page in; whether it was not there.
+    /// Inserts a base page. Returns whether it was absent.
     pub fn insert(&mut self, page: u64) -> bool {
         let word = self.words.entry(page >> WORD_LOG2).or_default();
         let bit = 1 << (page % 64);
-        let fresh = *word & bit == 0;
+        let is_new = *word & bit == 0;
         *word |= bit;
-        fresh
+        is_new
     }
 
-    /// Takes a base page out; whether it was there.
+    /// Removes a base page. Returns whether it was present.
     pub fn remove(&mut self, page: u64) -> bool {
         let Some(word) = self.words.get_mut(&(page >> WORD_LOG2)) else { return false };
         let bit = 1 << (page % 64);
-        let there = *word & bit != 0;
+        let was_present = *word & bit != 0;
         *word &= !bit;
         if *word == 0 {
             self.words.remove(&(page >> WORD_LOG2));
         }
-        there
+        was_present
     }
 
-    /// Puts every page of another set in.
+    /// Inserts every page of another set.
     pub fn union(&mut self, other: &PageSet) {
         for (number, word) in &other.words {
             *self.words.entry(*number).or_default() |= word;
         }
     }
 
-    /// Its base pages that are in another set, too.
+    /// The base pages that are in both sets.
     pub fn intersection(&self, other: &PageSet) -> PageSet {
         let common = |(number, word): (&u64, &u64)| {
             let common = word & other.words.get(number)?;
@@ -52,7 +52,7 @@ impl PageSet {
         PageSet { words: self.words.iter().filter_map(common).collect() }
     }
 
-    /// Its base pages whose page of `size` has none of another set's.
+    /// The base pages whose page of `size` contains no base page of another set.
     pub fn apart_from(&self, other: &PageSet, size: PageSize) -> PageSet {
         let shift = size.base_shift();
         let apart = |(number, word): (&u64, &u64)| {
@@ -70,7 +70,7 @@ impl PageSet {
         PageSet { words: self.words.iter().filter_map(apart).collect() }
     }
 
-    /// Its base pages, each so many pages on.
+    /// The base pages, each moved by `pages`.
     pub fn moved(&self, pages: i64) -> PageSet {
         let mut moved = PageSet::default();
         for (number, word) in &self.words {
@@ -81,7 +81,7 @@ impl PageSet {
         moved
     }
 
-    /// Its base pages in `first..end`, ascending.
+    /// The base pages in `first..end`, ascending.
     pub fn range(&self, first: u64, end: u64) -> Vec<u64> {
         if first >= end {
             return Vec::new();
@@ -101,7 +101,7 @@ impl PageSet {
         pages.filter(|page| (first..end).contains(page)).collect()
     }
 
-    /// How many pages of `size` hold at least one of its base pages.
+    /// Number of pages of `size` that contain a base page of the set.
     pub fn pages_of(&self, size: PageSize) -> u64 {
         let shift = size.base_shift();
         if shift >= WORD_LOG2 {
@@ -122,7 +122,7 @@ impl PageSet {
         self.words.values().map(|word| pages_in(*word)).sum()
     }
 
-    /// Whether any base page in the page of `size` that holds `page` is in the set.
+    /// Whether the page of `size` that contains `page` contains any base page of the set.
     fn any_in_page_of(&self, size: PageSize, page: u64) -> bool {
         let shift = size.base_shift();
         let first = page >> shift << shift;
@@ -136,9 +136,9 @@ impl PageSet {
     }
 }
 
-/// Memory touched and still mapped, in whole pages of every size, and the most there ever was.
+/// Memory touched and still mapped, in whole pages of every size, and its peak.
 ///
-/// A page of a size is resident while any base page in it is: as if the whole address space were
+/// A page of a size is resident while any base page in it is, as if the whole address space were
 /// mapped with that size.
 pub struct Residency {
     sizes: Sizes,
@@ -156,36 +156,36 @@ impl Residency {
         Residency { sizes, pages: PageSet::default(), current, peak, base_pages: 0 }
     }
 
-    /// A base page is touched; whether it was not resident.
+    /// Makes a base page resident. Returns whether it was not.
     pub fn insert(&mut self, page: u64) -> bool {
-        // A page with another base page lies in larger ones that have it, too.
+        // If a page of one size is resident already, so are the larger pages that contain it.
         let is_new = |size: &PageSize| !self.pages.any_in_page_of(*size, page);
-        let fresh = self.sizes.iter().take_while(is_new).count();
+        let new_sizes = self.sizes.iter().take_while(is_new).count();
         if !self.pages.insert(page) {
             return false;
         }
         self.base_pages += 1;
-        for size in 0..fresh {
+        for size in 0..new_sizes {
             self.current[size] += 1;
             self.peak[size] = self.peak[size].max(self.current[size]);
         }
         true
     }
 
-    /// The base pages in `first..end` are unmapped; returns those that were resident.
+    /// Unmaps the base pages in `first..end`. Returns the pages that were resident.
     pub fn remove(&mut self, first: u64, end: u64) -> Vec<u64> {
-        let gone = self.pages.range(first, end);
-        for &page in &gone {
+        let removed = self.pages.range(first, end);
+        for &page in &removed {
             self.pages.remove(page);
             self.base_pages -= 1;
-            let is_gone = |size: &PageSize| !self.pages.any_in_page_of(*size, page);
-            let empty = self.sizes.iter().take_while(is_gone).count();
+            let is_empty = |size: &PageSize| !self.pages.any_in_page_of(*size, page);
+            let empty = self.sizes.iter().take_while(is_empty).count();
             self.current[..empty].iter_mut().for_each(|pages| *pages -= 1);
         }
-        gone
+        removed
     }
 
-    /// Drops the pages: only peaks are read from now on.
+    /// Drops the pages, if only peaks are read from now on.
     pub fn keep_results_only(&mut self) {
         *self = self.results_only();
     }
@@ -206,7 +206,7 @@ impl Residency {
         self.base_pages << PageSize::BASE.log2()
     }
 
-    /// The most bytes ever resident in pages of size number `size`.
+    /// The peak of resident bytes, in pages of the size with index `size`.
     pub fn peak_bytes(&self, size: usize) -> u64 {
         self.sizes.iter().nth(size).map_or(0, |page_size| self.peak[size] << page_size.log2())
     }

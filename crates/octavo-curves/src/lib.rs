@@ -1,9 +1,9 @@
 //! Engines that use page numbers only: no physical addresses, no operating system.
 //!
-//! Two engines take a reference stream. [`Study`] is the quick one: the misses of given fully
-//! associative TLBs at every page size, and the memory touched, by region. [`Curves`] computes
-//! *every* TLB (all numbers of entries, all sets and ways, two page sizes at once), working sets,
-//! and every cache. It converts the stream into [`touches`], which its kernels consume.
+//! Two engines consume a reference stream. [`Study`] is the fast one: it computes the misses of given
+//! fully associative TLBs at every page size, and the memory touched, by region. [`Curves`] computes
+//! *all* TLBs (all numbers of entries, all sets and ways, two page sizes at once), working sets, and
+//! all caches. It converts the stream into [`touches`], which its kernels consume.
 
 mod caches;
 mod classes;

@@ -1,6 +1,6 @@
 //! Shrinks a trace to windows of instructions, and measures the sampling error.
 //!
-//! The trace is cut into periods, of each of which one window at a random place is kept (stratified
+//! The trace is cut into periods, and one window at a random place in each period is kept (stratified
 //! random sampling). All records are kept, so that mappings and definitions are complete. Two
 //! studies run at the same time: of the whole trace, and of the kept windows. So the error is
 //! measured: the result has the misses of both, with an interval from resampling the windows.
@@ -18,19 +18,19 @@ use serde_json::{Value, json};
 use crate::sizes::Sizes;
 use crate::study::{Study, StudyConfig};
 
-/// The number of entries of the TLB whose error is stated.
+/// The number of entries of the TLBs whose error is reported.
 const ENTRIES: u32 = 64;
-/// How many windows' counts are kept for it; of more, every other one goes, and so on.
+/// Bound on windows whose counts are kept for the interval. When it is reached, every other one is dropped.
 const MAX_WINDOWS: usize = 1 << 16;
 
-/// Which part of a trace to keep.
+/// The part of a trace to keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleSpec {
-    /// How much of it, above 0 and below 1.
+    /// The share of the trace that is kept, above 0 and below 1.
     pub fraction: f64,
-    /// How long a window is.
+    /// The length of a window.
     pub window_instructions: u64,
-    /// Where windows lie is drawn from this.
+    /// The seed of the positions of windows.
     pub seed: u64,
 }
 
@@ -39,14 +39,14 @@ impl SampleSpec {
         ((self.window_instructions as f64 / self.fraction) as u64).max(self.window_instructions)
     }
 
-    /// Where the window of a period begins within it.
+    /// The start of a period's window, relative to the start of the period.
     fn window_start(&self, period: u64) -> u64 {
         let room = self.period_instructions() - self.window_instructions + 1;
         splitmix(self.seed ^ splitmix(period)) % room
     }
 }
 
-/// A source of which only windows pass.
+/// A source that passes on only the windows of another one.
 pub struct Sampled {
     inner: Box<dyn Source>,
     spec: SampleSpec,
@@ -57,7 +57,7 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Keeps of `inner` what `spec` says.
+    /// Keeps the windows of `inner` that `spec` selects.
     pub fn new(inner: Box<dyn Source>, spec: SampleSpec) -> Self {
         Sampled {
             inner,
@@ -69,7 +69,7 @@ impl Sampled {
         }
     }
 
-    /// Whether instructions passed, but none was kept.
+    /// Whether there were instructions, but none was kept.
     fn keeps_nothing(&self) -> bool {
         let samplers = || self.streams.values().map(|(_, sampler)| sampler);
         samplers().all(|sampler| sampler.instructions_kept == 0)
@@ -149,18 +149,18 @@ impl Source for Sampled {
     }
 }
 
-/// One stream on its way through.
+/// The sampling of one stream.
 struct Sampler {
     identity: StreamIdentity,
     spec: SampleSpec,
-    /// The words that pass.
+    /// The kept words of the current batch.
     kept: Vec<u64>,
     whole: Study,
     shrunk: Study,
     instructions: u64,
     /// The window of the current period.
     window: std::ops::Range<u64>,
-    /// The counts at the window's beginning, if it has begun.
+    /// The counts at the beginning of the current window, if it has begun.
     begun: Option<Counts>,
     windows: Vec<Window>,
     windows_kept: u64,
@@ -213,7 +213,7 @@ impl Sampler {
         }
     }
 
-    /// Whether what executes now is kept.
+    /// Whether the next segment is kept.
     #[inline]
     fn keeps(&mut self) -> bool {
         if self.instructions < self.window.start {
@@ -229,14 +229,15 @@ impl Sampler {
         self.window.contains(&self.instructions) && self.keeps()
     }
 
+    /// Ends the current window, and selects the next one.
     #[cold]
     fn next_window(&mut self) {
         self.close();
         let period_instructions = self.spec.period_instructions();
         let period = self.instructions / period_instructions;
-        let this = period * period_instructions + self.spec.window_start(period);
-        // The window of this period may be over already.
-        let period = if this + self.spec.window_instructions > self.instructions {
+        let current = period * period_instructions + self.spec.window_start(period);
+        // The window of this period may have ended already.
+        let period = if current + self.spec.window_instructions > self.instructions {
             period
         } else {
             period + 1
@@ -245,17 +246,18 @@ impl Sampler {
         self.window = start..start + self.spec.window_instructions;
     }
 
+    /// Records the counts of the current window, if it has begun.
     fn close(&mut self) {
         let Some(begun) = self.begun.take() else { return };
         let now = self.counts();
-        let less = |now: &[u64], then: &[u64]| {
+        let difference = |now: &[u64], then: &[u64]| {
             now.iter().enumerate().map(|(i, n)| n - then.get(i).unwrap_or(&0)).collect()
         };
         self.windows_kept += 1;
         self.windows.push(Window {
             instructions: now.instructions - begun.instructions,
-            whole: less(&now.whole, &begun.whole),
-            shrunk: less(&now.shrunk, &begun.shrunk),
+            whole: difference(&now.whole, &begun.whole),
+            shrunk: difference(&now.shrunk, &begun.shrunk),
         });
         if self.windows.len() == MAX_WINDOWS {
             let mut index = 0;
@@ -266,7 +268,7 @@ impl Sampler {
         }
     }
 
-    /// The stream is over: only the statement is asked for from now on.
+    /// Ends the stream. Only [`Sampler::statement`] is called from now on.
     fn end(&mut self, end: &StreamEnd) {
         self.close();
         self.whole.ended(&self.identity, end);
@@ -282,8 +284,8 @@ impl Sampler {
             let per_kilo = |misses: u64, instructions: u64| {
                 (instructions > 0).then(|| 1000.0 * misses as f64 / instructions as f64)
             };
-            let sum = |of: fn(&Window) -> &Vec<u64>| -> u64 {
-                self.windows.iter().map(|window| of(window)[index]).sum()
+            let sum = |misses: fn(&Window) -> &Vec<u64>| -> u64 {
+                self.windows.iter().map(|window| misses(window)[index]).sum()
             };
             let instructions = self.windows.iter().map(|window| window.instructions).sum();
             let interval = self.interval(index);
@@ -306,8 +308,8 @@ impl Sampler {
         })
     }
 
-    /// The 95% interval of the misses per thousand instructions that the windows show, of one
-    /// stream and page size; none of fewer than two windows.
+    /// The 95% interval of the misses per thousand instructions in the windows, for one stream and page size;
+    /// `None` with fewer than two windows.
     fn interval(&self, index: usize) -> Option<(f64, f64)> {
         let misses = |window: &Window| (window.shrunk[index], window.instructions);
         let windows: Vec<_> = self.windows.iter().map(misses).collect();

@@ -23,8 +23,8 @@ pub fn stream(name: &str) -> (&'static str, Stream) {
     *STREAMS.iter().find(|(known, _)| *known == name).expect("fetch, data or all")
 }
 
-/// The first and the last page, or line, of 2^`log2` bytes of each reference of `stream` that an
-/// execution makes: a modify makes two references.
+/// Calls `reference` with the first and the last page (or line) of 2^`log2` bytes of each reference of
+/// `stream` in an execution of a segment. A modify makes two references.
 #[inline(always)]
 pub fn each_reference(
     stream: Stream,
@@ -55,18 +55,18 @@ pub fn each_reference(
 #[derive(Default)]
 pub struct Loaded {
     segments: Vec<Arc<Segment>>,
-    /// Each execution, as a place in `segments`; the addresses follow each other in `addresses`.
+    /// Each execution, as an index into `segments`. Their addresses are consecutive in `addresses`.
     executed: Vec<u32>,
     addresses: Vec<VirtAddr>,
     references: u64,
     wanted: u64,
-    /// By where the decoder holds a segment; it may have put another one there since.
+    /// The number of the segment by its address in the decoder, which may have replaced it since.
     known: HashMap<usize, u32>,
 }
 
 impl Loaded {
-    /// Reads `wanted` references of a trace, or all where there are fewer; the last segment is
-    /// whole, so that there may be some more.
+    /// Reads `wanted` references of a trace, or all if there are fewer. The last segment is complete, so that
+    /// there may be a few more.
     pub fn read(trace: &str, wanted: u64) -> Self {
         let mut source = open(trace, &OpenOptions::default()).expect("a trace");
         let mut loaded = Loaded { wanted, ..Loaded::default() };
@@ -83,23 +83,23 @@ impl Loaded {
         loaded
     }
 
-    /// How many there are.
+    /// Number of references.
     pub fn references(&self) -> u64 {
         self.references
     }
 
-    /// Lets a consumer have them.
+    /// Feeds all executions to a consumer.
     pub fn play(&self, consumer: &mut impl Consumer) {
         let mut addresses = &self.addresses[..];
         for segment in &self.executed {
             let segment = &self.segments[*segment as usize];
-            let (of_segment, rest) = addresses.split_at(segment.data().len());
-            consumer.segment(segment, of_segment);
+            let (own, rest) = addresses.split_at(segment.data().len());
+            consumer.segment(segment, own);
             addresses = rest;
         }
     }
 
-    /// Lets an engine have them, and ends it.
+    /// Feeds all executions to an engine, and ends its stream.
     pub fn run<O: Observer + Consumer>(&self, mut engine: O) -> O {
         self.play(&mut engine);
         engine.ended(&StreamIdentity::only(), &StreamEnd::PLAIN);

@@ -1,4 +1,4 @@
-//! One set-associative TLB, or cache, as anybody would write it.
+//! A straightforward implementation of one set-associative TLB or cache.
 
 use octavo_curves::Stream;
 use octavo_types::{Consumer, Event, Segment, VirtAddr};
@@ -7,10 +7,10 @@ use crate::loaded::each_reference;
 
 const NO_PAGE: u64 = u64::MAX;
 
-/// Sets of pages or lines, the most recently used one first, asked for each one of each reference.
+/// LRU sets of pages or lines, the most recently used first. Each page or line of each reference is looked up.
 pub struct PlainSets {
     stream: Stream,
-    /// The logarithm of the bytes of a page, or line.
+    /// log2 of the bytes of a page or line.
     log2: u8,
     pages: Vec<u64>,
     set_mask: usize,
@@ -20,7 +20,7 @@ pub struct PlainSets {
 }
 
 impl PlainSets {
-    /// An empty one of 2^`sets_log2` sets, of pages or lines of 2^`log2` bytes.
+    /// Empty: 2^`sets_log2` sets of `ways` pages or lines of 2^`log2` bytes.
     pub fn new(stream: Stream, log2: u8, sets_log2: u8, ways: usize) -> Self {
         let sets = 1 << sets_log2;
         PlainSets {

@@ -9,30 +9,30 @@ pub struct LineSize {
 }
 
 impl LineSize {
-    /// The least one.
+    /// The smallest size.
     pub const LEAST_BYTES: u64 = 16;
-    /// The largest one: a base page.
+    /// The largest size: a base page.
     pub const MOST_BYTES: u64 = PageSize::BASE.bytes();
 
-    /// Lines of so many bytes, if there are such.
+    /// Lines of `bytes` bytes, if that is a valid size.
     pub fn new(bytes: u64) -> Option<Self> {
-        let is_one =
+        let is_valid =
             bytes.is_power_of_two() && (Self::LEAST_BYTES..=Self::MOST_BYTES).contains(&bytes);
-        is_one.then(|| LineSize { log2: bytes.ilog2() as u8 })
+        is_valid.then(|| LineSize { log2: bytes.ilog2() as u8 })
     }
 
-    /// How many bytes.
+    /// The size in bytes.
     pub fn bytes(self) -> u64 {
         1 << self.log2
     }
 
-    /// Its logarithm.
+    /// log2 of the size in bytes.
     #[inline(always)]
     pub fn log2(self) -> u8 {
         self.log2
     }
 
-    /// The logarithm of how many there are in a base page.
+    /// log2 of the number of lines in a base page.
     #[inline(always)]
     pub fn in_page_log2(self) -> u8 {
         PageSize::BASE.log2() - self.log2

@@ -3,9 +3,10 @@
 //! the lines that a program references.
 //!
 //! With LRU a set of *w* ways holds the first *w* of its lines in order of last use, so that one
-//! list for each set gives the misses of all numbers of ways. A line that was used last in its set
-//! was used last in every smaller set that this one is split into (inclusion), so that a look-up
-//! ends at the first number of sets where its line is the most recent.
+//! list for each set gives the misses of all numbers of ways. With more sets, each set is split into
+//! smaller ones, and the most recent line of a set is also the most recent of the smaller set that it
+//! belongs to (inclusion). So a look-up ends at the first number of sets where its line is the most
+//! recent.
 //!
 //! Caches are indexed and tagged by relocated virtual addresses; they are write-back and
 //! write-allocate. A reference looks up each line that it touches.

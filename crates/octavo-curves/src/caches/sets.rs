@@ -8,11 +8,11 @@ use crate::sets::lanes::{Lanes, Machine, first, up_to_first};
 use crate::sets::run::{Work, run};
 use crate::touches::{Row, Rows};
 
-/// The most sets of a cache, as a logarithm: with lines of 16 bytes, 1 MiB direct-mapped.
+/// log2 of the most sets of a cache: with lines of 16 bytes, 1 MiB direct-mapped.
 pub const MAX_CACHE_SETS_LOG2: u8 = 16;
-/// How many different numbers of sets there are.
+/// Number of levels; a level is the log2 of a number of sets.
 const LEVELS: usize = MAX_CACHE_SETS_LOG2 as usize + 1;
-/// Bound on rows: with more, a line's id would not fit in 32 bits or would equal the empty id.
+/// Upper bound on rows: with more, a line's id would not fit in 32 bits or would equal the empty id.
 const fn most_rows(size_in_page_log2: u8) -> u64 {
     (1 << (32 - size_in_page_log2)) - 1
 }
@@ -22,7 +22,7 @@ const fn most_rows(size_in_page_log2: u8) -> u64 {
 pub struct CacheCurves {
     /// The size of the lines.
     pub line: LineSize,
-    /// How often lines were looked up.
+    /// Look-ups of lines.
     pub lookups: u64,
     /// Misses with 2^*s* sets of *w* ways, at `[s][w - 1]`; empty if the program touched more lines
     /// than ids distinguish (64 GiB of pages).
@@ -33,14 +33,14 @@ pub struct CacheCurves {
 pub struct CacheSets {
     line: LineSize,
     instructions: Instructions,
-    /// The sets of the cache with one set, then of that with two, with four, and so on.
+    /// The sets of the cache with one set, then of the cache with two sets, with four, and so on.
     sets: Vec<Lanes>,
     /// The line used last.
     last: u32,
-    /// By level and position how often a line was found; [`MAX_WAYS`]: that it was not.
+    /// Look-ups by level and position of the line in its set; at [`MAX_WAYS`], look-ups of absent lines.
     found: Box<[[u64; MAX_WAYS + 1]; LEVELS]>,
     lookups: u64,
-    /// Whether there were more lines than ids: counting has stopped.
+    /// Whether there were more lines than ids, so that counting has stopped.
     is_over: bool,
 }
 
@@ -58,17 +58,17 @@ impl CacheSets {
         }
     }
 
-    /// Takes the next batch, of lines of a size that is not larger; `place` is that of this one's
-    /// size among those of the splitter.
+    /// Processes the next batch, whose lines have the size `smallest`, at most the size of these caches.
+    /// `place` is the index of the caches' size among the sizes of the splitter.
     pub fn take(&mut self, batch: &LineBatch, smallest: LineSize, place: usize, rows: &Rows) {
         self.lookups += batch.lookups[place];
         self.is_over |= rows.len() as u64 > most_rows(self.line.in_page_log2());
         if !self.is_over {
-            run(self.instructions, Take { caches: self, batch, smallest, rows });
+            run(self.instructions, TakeBatch { caches: self, batch, smallest, rows });
         }
     }
 
-    /// Empties the caches; counts stay.
+    /// Empties the caches. The counts stay.
     pub fn flush(&mut self) {
         self.sets.fill(Lanes::EMPTY);
         self.last = u32::MAX;
@@ -87,18 +87,18 @@ impl CacheSets {
     }
 }
 
-/// A batch is taken in.
-struct Take<'a> {
+/// The processing of a batch.
+struct TakeBatch<'a> {
     caches: &'a mut CacheSets,
     batch: &'a LineBatch,
     smallest: LineSize,
     rows: &'a Rows,
 }
 
-impl Work for Take<'_> {
+impl Work for TakeBatch<'_> {
     #[inline(always)]
     fn on<M: Machine>(self, machine: M) {
-        let Take { caches, batch, smallest, rows } = self;
+        let TakeBatch { caches, batch, smallest, rows } = self;
         let CacheSets { line: size, sets, last, found, .. } = caches;
         let in_page_log2 = size.in_page_log2();
         for (Row(row), line) in batch.lines(smallest, *size) {
@@ -107,7 +107,7 @@ impl Work for Take<'_> {
                 continue;
             }
             *last = id;
-            // Bits that no index has are lost, so that it does not matter whose they are.
+            // Only the bits of the largest index matter; higher bits may be lost.
             let number = (rows.page(Row(row)).raw() << in_page_log2) as usize | line as usize;
             for (level, found) in found.iter_mut().enumerate() {
                 let before = (1 << level) - 1;

@@ -11,17 +11,17 @@ const BATCH_LINES: usize = 1 << 16;
 /// No line has this number.
 const NO_LINE: u64 = u64::MAX;
 
-/// Some lines that a stream touches, in order, none the same as the one before it.
+/// Some lines that a stream touches, in order, without immediate repeats.
 #[derive(Clone, Debug, Default)]
 pub struct LineBatch {
-    /// Lines of the smallest size, each by its page's row and its number in the page.
+    /// Lines of the smallest size: the row of the page, and the line number in the page.
     lines: Vec<(Row, u8)>,
-    /// By size, how often lines were looked up in the time of the batch.
+    /// Look-ups of lines during the batch, by line size.
     pub lookups: Vec<u64>,
 }
 
 impl LineBatch {
-    /// The lines of a size that is not smaller: by their page's row, and their number in the page.
+    /// The lines of `size`, at least `smallest`: the row of the page, and the line number in the page.
     #[inline(always)]
     pub fn lines(&self, smallest: LineSize, size: LineSize) -> impl Iterator<Item = (Row, u32)> {
         let wider = size.log2() - smallest.log2();
@@ -29,20 +29,20 @@ impl LineBatch {
     }
 }
 
-/// Makes the lines of one stream.
+/// Converts the references of one stream to lines.
 pub struct LineSplitter {
     stream: Stream,
     sizes: Vec<LineSize>,
     smallest: LineSize,
     /// The last line of the smallest size, as traced.
     current: u64,
-    /// References of the batch that lie in one line, whatever the size.
+    /// References of the batch that lie within one line of the smallest size.
     within: u64,
     batch: LineBatch,
 }
 
 impl LineSplitter {
-    /// A stream that has touched nothing, in lines of some sizes; none where there are no sizes.
+    /// An empty stream, in lines of some sizes; `None` without sizes.
     pub fn new(stream: Stream, sizes: &[LineSize]) -> Option<Self> {
         let smallest = *sizes.iter().min()?;
         let mut new = LineSplitter {
@@ -57,13 +57,13 @@ impl LineSplitter {
         Some(new)
     }
 
-    /// The size that the lines of its batches have.
+    /// The size of the lines in its batches.
     pub fn smallest(&self) -> LineSize {
         self.smallest
     }
 
-    /// Takes an execution of a segment in. A batch that [`LineSplitter::is_full`] is to be taken
-    /// first.
+    /// Adds an execution of a segment to the batch. The caller must first [take](LineSplitter::take) a batch
+    /// that is [full](LineSplitter::is_full).
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) {
         let mut data = segment.data().iter().zip(addresses);
         if self.stream == Stream::Data {
@@ -86,30 +86,29 @@ impl LineSplitter {
         }
     }
 
-    /// Whether the batch is to be handed on.
+    /// Whether the batch must be [taken](LineSplitter::take).
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.batch.lines.len() >= BATCH_LINES
     }
 
-    /// The batch so far; the next one begins where it ends. `emptied` is a used batch, whose memory
-    /// is reused.
+    /// Returns the batch so far, and begins the next one. `emptied` is a used batch, whose memory is reused.
     pub fn take(&mut self, mut emptied: LineBatch) -> LineBatch {
         emptied.lines.clear();
         emptied.lookups.clear();
         emptied.lookups.resize(self.sizes.len(), 0);
         let within = std::mem::take(&mut self.within);
-        self.batch.lookups.iter_mut().for_each(|of| *of += within);
+        self.batch.lookups.iter_mut().for_each(|lookups| *lookups += within);
         std::mem::replace(&mut self.batch, emptied)
     }
 
-    /// Makes the next reference touch its line, even if the last one touched the same line: the
-    /// caches are other ones, or were emptied.
+    /// Makes the next reference touch its line, even if the last reference touched the same line. Called when
+    /// the caches change or are emptied.
     pub fn end_touch(&mut self) {
         self.current = NO_LINE;
     }
 
-    /// The same bytes are referenced so many times.
+    /// Adds `times` references to the same bytes.
     #[inline(always)]
     fn reference(&mut self, addr: VirtAddr, size_bytes: u16, times: u8, rows: &mut Rows) {
         let rest = u64::from(size_bytes) - 1;
@@ -121,7 +120,7 @@ impl LineSplitter {
         self.within += u64::from(times);
     }
 
-    /// A reference that ends in another line than it begins in, `rest` bytes on.
+    /// Adds a reference of `rest` + 1 bytes that spans lines of the smallest size.
     #[inline(never)]
     fn spanning(&mut self, addr: VirtAddr, rest: u64, rows: &mut Rows) {
         let lines = |size: LineSize| ((addr.raw() % size.bytes() + rest) >> size.log2()) + 1;

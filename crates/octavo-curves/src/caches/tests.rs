@@ -1,4 +1,4 @@
-//! All caches at once against each of them simulated alone.
+//! All caches at once, compared with each cache simulated alone.
 
 use octavo_oracle::strategies::{RandomStream, Step, stream};
 use octavo_oracle::{NaiveReferences, NaiveSets};
@@ -37,18 +37,19 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(24))]
 
     #[test]
-    fn each_cache_misses_what_it_would_alone(
+    fn each_cache_has_the_misses_of_its_own_simulation(
         random in stream(0..200), sizes in proptest::sample::subsequence(SIZES.to_vec(), 1..=4),
         batch_steps in 1usize..20, moved in 0u64..4,
     ) {
-        let sizes: Vec<LineSize> = sizes.into_iter().map(|of| LineSize::new(of).unwrap()).collect();
-        for (stream, instructions) in
-            STREAMS.iter().flat_map(|of| Instructions::all().into_iter().map(move |with| (*of, with)))
-        {
+        let sizes: Vec<_> = sizes.into_iter().map(|bytes| LineSize::new(bytes).unwrap()).collect();
+        for (stream, instructions) in STREAMS.iter().flat_map(|stream| {
+            Instructions::all().into_iter().map(move |instructions| (*stream, instructions))
+        }) {
             let pages = Sizes::new(vec![octavo_types::PageSize::BASE]);
             let mut rows = Rows::new(pages, everything_moved(moved));
             let mut splitter = LineSplitter::new(stream, &sizes).unwrap();
-            let mut all: Vec<_> = sizes.iter().map(|of| CacheSets::new(*of, instructions)).collect();
+            let mut all: Vec<_> =
+                sizes.iter().map(|size| CacheSets::new(*size, instructions)).collect();
             let mut batch = LineBatch::default();
             for (number, step) in random.steps.iter().enumerate() {
                 if let Step::Segment(index, addresses) = step {
@@ -70,9 +71,9 @@ proptest! {
                 prop_assert_eq!(curves.lookups, lines.len() as u64);
                 for level in [0, 1, 2, 3, 5, 8, 12, MAX_CACHE_SETS_LOG2] {
                     for ways in [1, 2, 3, 4, 7, 8, MAX_WAYS] {
-                        let of_one = misses(&lines, 1 << level, ways);
+                        let expected = misses(&lines, 1 << level, ways);
                         let counted = curves.misses[usize::from(level)][ways - 1];
-                        prop_assert_eq!(counted, of_one, "{} B, 2^{} x {}", bytes, level, ways);
+                        prop_assert_eq!(counted, expected, "{} B, 2^{} x {}", bytes, level, ways);
                     }
                 }
             }
@@ -80,7 +81,7 @@ proptest! {
     }
 }
 
-/// Lines of one set, by hand: A B A C with two ways misses A, B and C.
+/// Lines by hand: with one set of two ways, the lines 1 2 1 3 miss three times.
 #[test]
 fn a_flush_drops_lines_and_keeps_counts() {
     let size = LineSize::new(64).unwrap();
@@ -106,12 +107,13 @@ fn a_flush_drops_lines_and_keeps_counts() {
         splitter.end_touch();
     };
     play(&mut caches, &[1, 2, 1, 3]);
-    let with = |caches: &CacheSets, sets_log2: usize, ways: usize| {
-        caches.curves().misses[sets_log2][ways - 1]
+    let misses = |caches: &CacheSets| {
+        [(0, 1), (0, 2), (1, 1)]
+            .map(|(level, ways): (usize, usize)| caches.curves().misses[level][ways - 1])
     };
-    assert_eq!([with(&caches, 0, 1), with(&caches, 0, 2), with(&caches, 1, 1)], [4, 3, 3]);
+    assert_eq!(misses(&caches), [4, 3, 3]);
     caches.flush();
     play(&mut caches, &[3]);
-    assert_eq!([with(&caches, 0, 1), with(&caches, 0, 2), with(&caches, 1, 1)], [5, 4, 4]);
+    assert_eq!(misses(&caches), [5, 4, 4]);
     assert_eq!(caches.curves().lookups, 5);
 }

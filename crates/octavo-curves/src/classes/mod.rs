@@ -24,29 +24,29 @@ pub struct ClassesConfig {
     pub page_size: PageSize,
     /// The larger page size that misses are compared with.
     pub larger: PageSize,
-    /// Its sets, as a logarithm; indexed by the low bits of the page number.
+    /// log2 of its number of sets, which are indexed by the low bits of the page number.
     pub sets_log2: u8,
     /// Its ways.
     pub ways: u32,
 }
 
 impl ClassesConfig {
-    /// How many entries it has.
+    /// Its number of entries.
     pub fn entries(&self) -> u32 {
         self.ways << self.sets_log2
     }
 }
 
-/// Misses by class: the first three are all of them.
+/// Misses by class. Each miss is either compulsory, capacity or conflict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClassCounts {
-    /// The page had never been touched.
+    /// Misses on pages that had never been touched.
     pub compulsory: u64,
-    /// A fully associative TLB of as many entries misses too.
+    /// Misses at which a fully associative TLB of as many entries misses, too.
     pub capacity: u64,
-    /// It would have hit.
+    /// Misses at which a fully associative TLB of as many entries hits.
     pub conflict: u64,
-    /// The part of these misses at which the same TLB with the larger page size hits.
+    /// Misses of any class at which the same TLB with the larger page size hits.
     pub page_size: u64,
 }
 
@@ -56,7 +56,7 @@ impl ClassCounts {
         self.compulsory + self.capacity + self.conflict
     }
 
-    /// Adds others to these.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &ClassCounts) {
         self.compulsory += other.compulsory;
         self.capacity += other.capacity;
@@ -71,13 +71,13 @@ pub struct Classes {
     tlb: Tlb,
     larger: Tlb,
     fully: HoleStack,
-    /// Which pages, by their numbers, this stream has touched: 64 in a word.
+    /// A bitmap of the page ids that this stream has touched.
     touched: Vec<u64>,
     counts: PlaceCounts,
 }
 
-/// Misses by the instruction, as traced, and the region of the page. Hashed with a random key: a
-/// trace could otherwise be made to collide.
+/// Misses by the address of the instruction, as traced, and the region of the page. Hashed with a random key,
+/// since a hostile trace could otherwise cause collisions.
 pub type PlaceCounts = HashMap<(VirtAddr, RegionId), ClassCounts, RandomState>;
 
 impl Classes {
@@ -93,8 +93,7 @@ impl Classes {
         }
     }
 
-    /// Takes the next batch, which has its origins. `region` maps a base page to its region, as
-    /// traced.
+    /// Processes the next batch, which has origins. `region` returns the region of a base page as traced.
     pub fn take(
         &mut self,
         batch: &Touches,
@@ -126,27 +125,26 @@ impl Classes {
         }
     }
 
-    /// Empties the TLBs. The record of the pages touched before stays, for compulsory misses.
+    /// Empties the TLBs. The record of touched pages stays, for compulsory misses.
     pub fn flush(&mut self) {
         self.tlb.clear();
         self.larger.clear();
         self.fully.clear();
     }
 
-    /// Takes out what was counted, for another process image: its instructions and regions are
-    /// others.
+    /// Removes the counts of a process image before another one runs, which has other instructions and regions.
     pub fn take_counts(&mut self) -> PlaceCounts {
         std::mem::take(&mut self.counts)
     }
 
-    /// Puts back what [`Classes::take_counts`] took out.
+    /// Restores the counts that [`Classes::take_counts`] has removed.
     pub fn put_counts(&mut self, counts: PlaceCounts) {
         self.counts = counts;
     }
 }
 
-/// Marks a page as touched; whether it was not before. Of a TLB's look-ups only misses need ask: the
-/// first touch is one.
+/// Marks a page as touched, and returns whether this is its first touch. Only TLB misses need to call it: the first
+/// touch of a page is always a miss.
 pub(crate) fn first_touch(touched: &mut Vec<u64>, id: u32) -> bool {
     let (word, bit) = (id as usize / 64, 1 << (id % 64));
     if touched.len() <= word {
@@ -177,7 +175,7 @@ mod tests {
         RegionId((page >> 4) as u16 % 3)
     }
 
-    /// Every data reference looked up in three plain TLBs.
+    /// The counts of data references looked up in three naive TLBs.
     fn expected(random: &RandomStream, config: &ClassesConfig) -> Counts {
         let mut list = NaiveReferences::default();
         random.play(&mut list);
@@ -204,12 +202,12 @@ mod tests {
                 if tlb.access(set(small), small) {
                     continue;
                 }
-                let of = counts.entry((origin, region(page).0)).or_default();
-                of.page_size += u64::from(avoided);
+                let misses = counts.entry((origin, region(page).0)).or_default();
+                misses.page_size += u64::from(avoided);
                 match (touched.insert(small), in_fully) {
-                    (true, _) => of.compulsory += 1,
-                    (false, true) => of.conflict += 1,
-                    (false, false) => of.capacity += 1,
+                    (true, _) => misses.compulsory += 1,
+                    (false, true) => misses.conflict += 1,
+                    (false, false) => misses.capacity += 1,
                 }
             }
         }
@@ -220,7 +218,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(256))]
 
         #[test]
-        fn classes_equal_those_of_plain_tlbs(
+        fn classes_equal_those_of_naive_tlbs(
             random in stream(0..300), sets_log2 in 0u8..4, ways in 1u32..5,
             sizes in (12u8..15, 1u8..9),
         ) {
@@ -240,7 +238,8 @@ mod tests {
                 }
             }
             let counts = classes.take_counts().into_iter();
-            let counts: Counts = counts.map(|((pc, region), of)| ((pc, region.0), of)).collect();
+            let counts: Counts =
+                counts.map(|((pc, region), misses)| ((pc, region.0), misses)).collect();
             prop_assert_eq!(counts, expected(&random, &config));
         }
     }

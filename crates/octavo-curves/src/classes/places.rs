@@ -11,17 +11,17 @@ use super::{ClassCounts, ClassesConfig, PlaceCounts};
 /// A function that misses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionMisses {
-    /// Its name; none where the file has no symbols, or there is no file.
+    /// Its name; `None` without a file or without symbols.
     pub name: Option<String>,
-    /// The file that it was mapped from; none for code that was made at run time.
+    /// The file that it was mapped from; `None` for code that was generated at run time.
     pub path: Option<String>,
-    /// Where its source is, if that is known: that of the instruction that misses most.
+    /// The source file and line of its instruction with most misses, if known.
     pub source: Option<(String, u32)>,
     /// Its misses.
     pub counts: ClassCounts,
 }
 
-/// Why one TLB misses, and where.
+/// The misses of one TLB by class, region and function.
 #[derive(Clone, Debug)]
 pub struct MissClasses {
     /// The TLB.
@@ -35,8 +35,7 @@ pub struct MissClasses {
 }
 
 impl MissClasses {
-    /// The classified misses of a TLB, in a process whose address space is `space` and whose code
-    /// is from the files of `code`.
+    /// Attributes the misses in `places` to the regions of `space` and the functions of `code`.
     pub fn new(
         config: ClassesConfig,
         places: &PlaceCounts,
@@ -61,16 +60,16 @@ impl MissClasses {
             let function = file.and_then(|(path, at)| symbols.function_at(Path::new(path), at));
             let path = file.map(|(path, _)| path.to_owned());
             let name = function.as_ref().map(|function| function.name.clone());
-            let misses: &mut AddedUp = functions.entry((path, name)).or_default();
-            misses.add(function, counts);
+            let total: &mut FunctionTotal = functions.entry((path, name)).or_default();
+            total.add(function, counts);
         }
         let mut functions: Vec<FunctionMisses> = functions
             .into_iter()
-            .map(|((path, name), found)| FunctionMisses {
+            .map(|((path, name), total)| FunctionMisses {
                 name,
                 path,
-                source: found.source,
-                counts: found.counts,
+                source: total.source,
+                counts: total.counts,
             })
             .collect();
         functions.sort_by_key(|function| std::cmp::Reverse(function.counts.misses()));
@@ -78,15 +77,16 @@ impl MissClasses {
     }
 }
 
-/// A function's instructions added up.
+/// The sum over the instructions of a function.
 #[derive(Default)]
-struct AddedUp {
+struct FunctionTotal {
     counts: ClassCounts,
+    /// The source of the instruction with most misses.
     source: Option<(String, u32)>,
     most: u64,
 }
 
-impl AddedUp {
+impl FunctionTotal {
     fn add(&mut self, function: Option<Function>, counts: &ClassCounts) {
         self.counts.add(counts);
         if counts.misses() > self.most {

@@ -12,19 +12,19 @@ pub struct Tlb {
 }
 
 impl Tlb {
-    /// An empty one of 2^`sets_log2` sets.
+    /// An empty TLB of 2^`sets_log2` sets.
     pub fn new(sets_log2: u8, ways: u32) -> Self {
         let ways = ways as usize;
         Tlb { ways, mask: (1 << sets_log2) - 1, entries: vec![NONE; ways << sets_log2] }
     }
 
-    /// Takes all entries out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.entries.fill(NONE);
     }
 
-    /// Looks up and inserts the page `id`, whose set is given by the low bits of `number`. Returns
-    /// whether it hit.
+    /// Looks up the page `id` in the set given by the low bits of `number`, and inserts it on a miss.
+    /// Returns whether it hit.
     pub fn access(&mut self, id: u32, number: u64) -> bool {
         let first = (number & self.mask) as usize * self.ways;
         let set = &mut self.entries[first..][..self.ways];

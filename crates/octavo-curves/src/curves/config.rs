@@ -15,38 +15,38 @@ use octavo_trace::Stream;
 /// Which curves to compute.
 #[derive(Clone, Debug)]
 pub struct CurvesConfig {
-    /// The page sizes, all at once: those of every pair among them.
+    /// The page sizes, including those of all pairs.
     pub sizes: Sizes,
     /// The streams, each with TLBs of its own.
     pub streams: Vec<Stream>,
     /// Whether addresses are moved to where Linux would have put them, or stay as traced.
     pub native_layout: bool,
-    /// Fully associative TLBs of 1 to so many entries; none where it is 0.
+    /// The most entries of fully associative TLBs; 0 for no such TLBs.
     pub max_entries: u32,
-    /// How set-associative TLBs are indexed; none are asked for where it is empty.
+    /// The set indexes of set-associative TLBs; empty for no such TLBs.
     pub set_indexes: Vec<SetIndex>,
-    /// The most sets that those have, as a logarithm.
+    /// log2 of the most sets of set-associative TLBs.
     pub max_sets_log2: u8,
-    /// The sizes of the lines of all caches that are asked for; none where it is empty.
+    /// The line sizes of caches; empty for no caches.
     pub line_sizes: Vec<LineSize>,
     /// The windows of the working sets.
     pub windows_refs: Vec<u64>,
-    /// Pairs of page sizes, both among `sizes`.
+    /// Pairs of page sizes; both must be among `sizes`.
     pub two_sizes: Vec<TwoSizesConfig>,
-    /// The TLB whose misses are classified and reported by region and function, if any; both of its
-    /// page sizes among `sizes`.
+    /// The TLB whose misses are classified and reported by region and function, if any. Both of its page
+    /// sizes must be among `sizes`.
     pub classes: Option<ClassesConfig>,
-    /// Approximates fully associative TLBs and working sets from a sample of the pages; all else
-    /// stays exact. Excludes private TLBs of threads.
+    /// Estimates fully associative TLBs and working sets from a sample of the pages; all other results stay
+    /// exact. Excludes private TLBs of threads.
     pub sample: Option<PageSample>,
     /// Whether the threads of a process share TLBs.
     pub threads: Threads,
     /// The handling of TLBs at a context switch between processes that share them.
     pub at_context_switch: AtContextSwitch,
-    /// Empties the TLBs of a core after every so many of its instructions: models context switches
+    /// Empties the TLBs of a core each time it has executed this many instructions, to model context switches
     /// to other programs.
     pub flush_every_instructions: Option<NonZeroU64>,
-    /// Which instructions the kernels use.
+    /// The instruction set of the kernels.
     pub instructions: Instructions,
 }
 
@@ -55,7 +55,7 @@ pub struct CurvesConfig {
 pub enum Threads {
     /// All threads share them, in the order of the stream.
     Shared,
-    /// Each thread has its own: it runs on a core of its own.
+    /// Each thread has TLBs of its own: it runs on a core of its own.
     Private,
 }
 
@@ -69,7 +69,7 @@ pub enum AtContextSwitch {
 }
 
 impl CurvesConfig {
-    /// A configuration without any kernels, for callers to fill in.
+    /// A configuration without kernels, for the caller to complete.
     pub fn nothing(sizes: Sizes, streams: Vec<Stream>) -> Self {
         CurvesConfig {
             sizes,

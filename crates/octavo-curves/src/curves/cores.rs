@@ -4,11 +4,11 @@ use std::num::NonZeroU64;
 
 /// The state of one core.
 pub struct Core {
-    /// The thread that it runs, where each has one for itself.
+    /// The thread that it runs, if each thread has a core of its own.
     pub thread: u32,
     /// The instructions that it has executed.
     pub instructions: u64,
-    /// At how many of them its TLBs are emptied; `u64::MAX` where they never are.
+    /// The number of instructions at which its TLBs are emptied next; `u64::MAX` for never.
     flush_at: u64,
 }
 
@@ -18,53 +18,55 @@ const FIRST_THREAD: u32 = 1;
 /// All cores.
 pub struct Cores {
     flush_every: Option<NonZeroU64>,
-    /// The one that runs, its place among all, and the others at theirs.
     running: Core,
+    /// The number of the running core, whose slot in `cores` is empty.
     place: usize,
+    /// The cores that do not run, by number.
     cores: Vec<Option<Core>>,
 }
 
 impl Cores {
-    /// One core, which has executed nothing.
+    /// One core that has not executed any instruction.
     pub fn new(flush_every: Option<NonZeroU64>) -> Self {
         let running = Core::new(FIRST_THREAD, flush_every);
         Cores { flush_every, running, place: 0, cores: vec![None] }
     }
 
-    /// Whether the TLBs of the core that runs are to be emptied before it executes anything more;
-    /// says so once.
+    /// Whether the TLBs of the running core must be emptied before it executes more instructions. Returns true once
+    /// for each due flush.
     #[inline(always)]
     pub fn is_flush_due(&mut self) -> bool {
-        self.running.instructions >= self.running.flush_at && self.note_flush()
+        self.running.instructions >= self.running.flush_at && self.schedule_flush()
     }
 
+    /// Schedules the next flush. Returns true.
     #[cold]
-    fn note_flush(&mut self) -> bool {
+    fn schedule_flush(&mut self) -> bool {
         let Core { instructions, flush_at, .. } = &mut self.running;
         let every = self.flush_every.map_or(u64::MAX, NonZeroU64::get);
-        // Context switches keep to the clock, however long what they wait for.
+        // Flushes stay at multiples of the period, even if a long segment has delayed this one.
         *flush_at = (*instructions / every + 1).saturating_mul(every);
         true
     }
 
-    /// The core that runs executes so many instructions.
+    /// Adds instructions that the running core executes.
     #[inline(always)]
     pub fn execute(&mut self, instructions: u32) {
         self.running.instructions += u64::from(instructions);
     }
 
-    /// The place of a thread's core among all, if it has one.
+    /// The number of a thread's core, if it has one.
     pub fn of_thread(&self, thread: u32) -> Option<usize> {
-        let of = |core: &Option<Core>| core.as_ref().unwrap_or(&self.running).thread == thread;
-        self.cores.iter().position(of)
+        let has_it = |core: &Option<Core>| core.as_ref().unwrap_or(&self.running).thread == thread;
+        self.cores.iter().position(has_it)
     }
 
-    /// Whether the core at this place runs.
+    /// Whether the core with this number runs.
     pub fn is_running(&self, place: usize) -> bool {
         place == self.place
     }
 
-    /// The core of a thread runs from here on; its place, unless it is the one that runs already.
+    /// Switches to the core of a thread. Returns its number, or `None` if it runs already.
     pub fn run(&mut self, thread: u32) -> Option<usize> {
         let place = self.of_thread(thread).unwrap_or_else(|| {
             self.cores.push(Some(Core::new(thread, self.flush_every)));
@@ -76,7 +78,7 @@ impl Cores {
         Some(place)
     }
 
-    /// All of them, when nothing runs any more.
+    /// All cores by number, at the end.
     pub fn finish(self) -> Vec<Core> {
         let Cores { mut running, cores, flush_every, .. } = self;
         let mut take = || std::mem::replace(&mut running, Core::new(FIRST_THREAD, flush_every));

@@ -22,20 +22,20 @@ impl Memory {
         Memory { space: AddressSpace::new(Relocation::default(), None), code: CodeMap::new() }
     }
 
-    /// The process has described itself.
+    /// Begins the address space of a process.
     pub fn started(&mut self, start: &Start, relocation: Relocation) {
         self.space = AddressSpace::new(relocation, start.stack);
     }
 
-    /// Something changes.
+    /// Applies an event that changes mappings.
     pub fn apply(&mut self, event: &Event) {
         self.space.apply(event);
         self.code.apply(event);
     }
 
-    /// Where misses were that were counted here, if any are classified at all.
+    /// The misses in `places` by region and function, if misses are classified.
     pub fn classes(&self, config: &CurvesConfig, places: &PlaceCounts) -> Option<MissClasses> {
-        config.classes.map(|of| MissClasses::new(of, places, &self.space, &self.code))
+        config.classes.map(|tlb| MissClasses::new(tlb, places, &self.space, &self.code))
     }
 }
 
@@ -45,12 +45,12 @@ pub struct Image {
     pub counts: Counts,
     /// Its pages, while it does not run.
     pages: Space,
-    /// By stream, its misses, while it does not run.
+    /// Its classified misses by stream, while it does not run.
     pub classes: Vec<PlaceCounts>,
 }
 
 impl Image {
-    /// One that has had nothing.
+    /// An image without references.
     pub fn new() -> Self {
         Image {
             memory: Memory::new(),
@@ -68,10 +68,10 @@ pub struct Images {
     /// Its stream, if there are several.
     stream: Option<u32>,
     waiting: BTreeMap<u32, Image>,
-    /// How many there have been.
+    /// Number of images that have begun.
     begun: u32,
     /// Progress of the images that have ended.
-    gone: StreamProgress,
+    ended: StreamProgress,
 }
 
 impl Images {
@@ -82,7 +82,7 @@ impl Images {
             stream: None,
             waiting: BTreeMap::new(),
             begun: 0,
-            gone: StreamProgress::default(),
+            ended: StreamProgress::default(),
         }
     }
 
@@ -110,20 +110,20 @@ impl Images {
         }
     }
 
-    /// The running image has ended.
+    /// Removes the running image, which has ended.
     pub fn leave(&mut self, rows: &mut Rows) -> Image {
         self.stream = None;
         rows.exchange(&mut Space::default());
-        let gone = std::mem::replace(&mut self.running, Image::new());
-        self.gone.references += gone.counts.references();
-        self.gone.instructions += gone.counts.instructions;
-        gone
+        let image = std::mem::replace(&mut self.running, Image::new());
+        self.ended.references += image.counts.references();
+        self.ended.instructions += image.counts.instructions;
+        image
     }
 
     /// The progress of all images together.
     pub fn progress(&self) -> StreamProgress {
         let images = self.waiting.values().chain([&self.running]);
-        images.fold(self.gone, |mut sum, image| {
+        images.fold(self.ended, |mut sum, image| {
             sum.references += image.counts.references();
             sum.instructions += image.counts.instructions;
             sum

@@ -21,7 +21,7 @@ use cores::Cores;
 use images::Images;
 use octavo_trace::Counts;
 use program_time::{ProgramTime, StreamTimed};
-use stream::Analysed;
+use stream::StreamAnalysis;
 
 pub use config::{AtContextSwitch, CurvesConfig, Threads};
 pub use result::{CoreCurves, StreamCurves};
@@ -30,11 +30,11 @@ pub use result::{CoreCurves, StreamCurves};
 pub struct Curves {
     config: CurvesConfig,
     rows: Rows,
-    streams: Vec<Analysed>,
+    streams: Vec<StreamAnalysis>,
     timed: Option<ProgramTime>,
     images: Images,
     cores: Cores,
-    /// By stream, the classified misses of images that are no more.
+    /// The classified misses of images that have ended, by stream.
     classes: Vec<Vec<MissClasses>>,
     /// The results of each stream, once it has ended.
     results: Vec<StreamCurves>,
@@ -46,7 +46,11 @@ impl Curves {
     pub fn new(config: &CurvesConfig) -> Self {
         Curves {
             rows: Rows::new(config.sizes.clone(), Relocation::default()),
-            streams: config.streams.iter().map(|stream| Analysed::new(*stream, config)).collect(),
+            streams: config
+                .streams
+                .iter()
+                .map(|stream| StreamAnalysis::new(*stream, config))
+                .collect(),
             timed: ProgramTime::new(config),
             images: Images::new(),
             cores: Cores::new(config.flush_every_instructions),
@@ -66,12 +70,12 @@ impl Curves {
         &self.results
     }
 
-    /// Hands on what all streams have had so far, at once: the more kernels have work, the less
-    /// often a core has none.
-    fn hand_on(&mut self) {
+    /// Dispatches the batches of all streams to the kernels together, so that as many kernels as possible run in
+    /// parallel.
+    fn dispatch(&mut self) {
         let mut jobs: Vec<Job> = Vec::new();
-        self.timed.iter_mut().for_each(|timed| timed.hand_on(&mut jobs));
-        self.streams.iter_mut().for_each(|stream| stream.hand_on(&mut jobs));
+        self.timed.iter_mut().for_each(|timed| timed.dispatch(&mut jobs));
+        self.streams.iter_mut().for_each(|stream| stream.dispatch(&mut jobs));
         jobs.into_par_iter().with_max_len(1).for_each(|job| job(&self.rows));
         let space = &mut self.images.running.memory.space;
         self.streams.iter_mut().for_each(|stream| stream.classify(&self.rows, space));
@@ -79,27 +83,27 @@ impl Curves {
 
     #[cold]
     fn flush(&mut self) {
-        self.hand_on();
-        self.streams.iter_mut().for_each(Analysed::flush);
+        self.dispatch();
+        self.streams.iter_mut().for_each(StreamAnalysis::flush);
         self.timed.iter_mut().for_each(ProgramTime::flush);
     }
 
-    /// Where each thread has a core for itself: another one may run now.
+    /// Applies an event of threads that each have a core of their own.
     fn thread_event(&mut self, event: &Event) {
         match event {
             Event::ThreadSwitch { thread } => {
                 if let Some(core) = self.cores.run(*thread) {
-                    self.hand_on();
+                    self.dispatch();
                     let config = &self.config;
                     self.streams.iter_mut().for_each(|stream| stream.run_on(core, config));
                     self.timed.iter_mut().for_each(|timed| timed.run_on(core));
                 }
             }
-            // A thread of that number has ended, and this one finds nothing of it.
+            // An earlier thread with this number has ended: the new one begins with empty TLBs.
             Event::ThreadStart { thread } => match self.cores.of_thread(*thread) {
                 Some(core) if self.cores.is_running(core) => self.flush(),
                 Some(core) => {
-                    self.hand_on();
+                    self.dispatch();
                     self.streams.iter_mut().for_each(|stream| stream.flush_core(core));
                     self.timed.iter_mut().for_each(|timed| timed.flush_core(core));
                 }
@@ -109,10 +113,9 @@ impl Curves {
         }
     }
 
-    /// All is over.
+    /// Computes the results. Only these are kept, since there may be hundreds of processes.
     fn finish(&mut self) {
-        self.hand_on();
-        // There may be hundreds of processes: only their results are kept.
+        self.dispatch();
         let cores = std::mem::replace(&mut self.cores, Cores::new(None)).finish();
         let streams = std::mem::take(&mut self.streams).into_iter();
         let mut timed = self.timed.take().map_or_else(Vec::new, ProgramTime::finish);
@@ -120,9 +123,9 @@ impl Curves {
         let classes = std::mem::take(&mut self.classes);
         for ((stream, timed), classes) in streams.zip(timed).zip(classes) {
             let memory = &self.images.running.memory;
-            let mut found = stream.finish(&self.config, &cores, memory, timed);
-            found.classes.extend(classes);
-            self.results.push(found);
+            let mut result = stream.finish(&self.config, &cores, memory, timed);
+            result.classes.extend(classes);
+            self.results.push(result);
         }
         self.rows = Rows::new(self.config.sizes.clone(), Relocation::default());
     }
@@ -143,7 +146,7 @@ impl Consumer for Curves {
             is_full |= timed.segment(segment, addresses, &mut self.rows);
         }
         if is_full {
-            self.hand_on();
+            self.dispatch();
         }
     }
 
@@ -154,7 +157,7 @@ impl Consumer for Curves {
         }
         if self.config.classes.is_some() && event.changes_mappings() {
             // References before the event belong to the old regions.
-            self.hand_on();
+            self.dispatch();
             self.images.running.memory.apply(event);
         }
     }
@@ -196,8 +199,8 @@ impl TimeSlicedConsumer for Curves {
         }
         let classifies = self.config.classes.is_some();
         if classifies {
-            self.hand_on();
-            let taken = self.streams.iter_mut().filter_map(Analysed::take_classes);
+            self.dispatch();
+            let taken = self.streams.iter_mut().filter_map(StreamAnalysis::take_classes);
             self.images.running.classes = taken.collect();
         }
         self.images.switch_to(stream, &mut self.rows);
@@ -205,17 +208,17 @@ impl TimeSlicedConsumer for Curves {
         {
             stream.put_classes(classes);
         }
-        self.streams.iter_mut().for_each(Analysed::end_touch);
+        self.streams.iter_mut().for_each(StreamAnalysis::end_touch);
         self.timed.iter_mut().for_each(ProgramTime::end_touch);
     }
 
     fn process_ended(&mut self, identity: &StreamIdentity, _: &StreamEnd) -> Counts {
         self.switch_to(identity.stream);
-        self.hand_on();
+        self.dispatch();
         let image = self.images.leave(&mut self.rows);
         for (stream, classes) in self.streams.iter_mut().zip(&mut self.classes) {
             let places = stream.take_classes();
-            classes.extend(places.and_then(|of| image.memory.classes(&self.config, &of)));
+            classes.extend(places.and_then(|places| image.memory.classes(&self.config, &places)));
         }
         image.counts
     }

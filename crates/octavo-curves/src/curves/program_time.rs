@@ -14,17 +14,17 @@ use crate::touches::{Job, Kernel, Rows, Runs, Splitter, Touches};
 use crate::two_sizes::{TwoSizes, TwoSizesResult, TwoSizesTlbs};
 use crate::working_sets::{WorkingSet, WorkingSets};
 
-/// All such analyses, fed by all references of a program.
+/// All analyses that depend on time, fed by all references of a program.
 pub struct ProgramTime {
     splitter: Splitter,
-    /// The batch that was handed on last.
+    /// The batch dispatched last.
     batch: Touches,
-    streams: Vec<OfStream>,
+    streams: Vec<TimedStream>,
     two_sizes: Vec<TwoSizes>,
 }
 
-/// The analyses of one stream.
-struct OfStream {
+/// The working sets and the page sample of one stream.
+struct TimedStream {
     runs: Runs,
     working_sets: Option<WorkingSets>,
     sampled: Option<SampledPages>,
@@ -43,7 +43,7 @@ pub struct StreamTimed {
 }
 
 impl ProgramTime {
-    /// Time before the first reference; none if no requested kernel depends on time.
+    /// The state before the first reference; `None` if no requested kernel depends on time.
     pub fn new(config: &CurvesConfig) -> Option<Self> {
         let CurvesConfig { streams, two_sizes, instructions, .. } = config;
         let has_sets = config.sample.is_some() || !config.windows_refs.is_empty();
@@ -51,7 +51,7 @@ impl ProgramTime {
             splitter: Splitter::new(Stream::All).with_kinds(),
             batch: Touches::default(),
             streams: match has_sets {
-                true => streams.iter().map(|stream| OfStream::new(*stream, config)).collect(),
+                true => streams.iter().map(|stream| TimedStream::new(*stream, config)).collect(),
                 false => Vec::new(),
             },
             two_sizes: two_sizes
@@ -61,21 +61,21 @@ impl ProgramTime {
         })
     }
 
-    /// Takes an execution of a segment, and returns whether it is time to
-    /// [hand on](ProgramTime::hand_on).
+    /// Adds an execution of a segment to the batch, and returns whether the batch must be
+    /// [dispatched](ProgramTime::dispatch).
     #[inline(always)]
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) -> bool {
         self.splitter.segment(segment, addresses, rows);
         self.splitter.is_full()
     }
 
-    /// Ends the touch under way: the next reference begins one, also on the same page.
+    /// Ends the current touch: the next reference begins a new one, even on the same page.
     pub fn end_touch(&mut self) {
         self.splitter.end_touch();
     }
 
-    /// Hands on what there was so far: adds what the kernels are to do.
-    pub fn hand_on<'a>(&'a mut self, jobs: &mut Vec<Job<'a>>) {
+    /// Takes the batch so far, and adds the jobs that feed it to the kernels.
+    pub fn dispatch<'a>(&'a mut self, jobs: &mut Vec<Job<'a>>) {
         self.batch = self.splitter.take(std::mem::take(&mut self.batch));
         let batch = &self.batch;
         for kernel in &mut self.two_sizes {
@@ -86,7 +86,7 @@ impl ProgramTime {
         }
     }
 
-    /// Empties the TLBs of the core that runs, when all is handed on.
+    /// Empties the TLBs of the running core. All batches must be dispatched.
     pub fn flush(&mut self) {
         let refs = self.splitter.refs();
         self.two_sizes.iter_mut().for_each(|kernel| kernel.flush(refs));
@@ -94,48 +94,48 @@ impl ProgramTime {
         self.end_touch();
     }
 
-    /// Empties the TLBs of another core, when all is handed on.
+    /// Empties the TLBs of another core. All batches must be dispatched.
     pub fn flush_core(&mut self, core: usize) {
         let refs = self.splitter.refs();
         self.two_sizes.iter_mut().for_each(|kernel| kernel.flush_core(core, refs));
         self.end_touch();
     }
 
-    /// From here on core number `core` runs, when all is handed on.
+    /// Switches to core number `core`. All batches must be dispatched.
     pub fn run_on(&mut self, core: usize) {
         let refs = self.splitter.refs();
         self.two_sizes.iter_mut().for_each(|kernel| kernel.run_on(core, refs));
         self.end_touch();
     }
 
-    /// The results of each stream, when all is handed on.
+    /// The results of each stream. All batches must be dispatched.
     pub fn finish(mut self) -> Vec<StreamTimed> {
         let refs = self.splitter.refs();
-        let mut found: Vec<StreamTimed> = Vec::new();
-        for of in &mut self.streams {
-            of.working_sets.iter_mut().for_each(|kernel| kernel.finish(refs));
-            of.sampled.iter_mut().for_each(|kernel| kernel.finish(refs));
-            found.push(StreamTimed {
-                working_sets: of.working_sets.as_ref().map_or_else(Vec::new, WorkingSets::results),
-                sampled: of.sampled.as_ref().map(SampledPages::results),
+        let mut timed: Vec<StreamTimed> = Vec::new();
+        for TimedStream { working_sets, sampled, .. } in &mut self.streams {
+            working_sets.iter_mut().for_each(|kernel| kernel.finish(refs));
+            sampled.iter_mut().for_each(|kernel| kernel.finish(refs));
+            timed.push(StreamTimed {
+                working_sets: working_sets.as_ref().map_or_else(Vec::new, WorkingSets::results),
+                sampled: sampled.as_ref().map(SampledPages::results),
                 ..StreamTimed::default()
             });
         }
         for pair in &mut self.two_sizes {
             pair.finish(refs);
             let results = pair.results();
-            found.resize_with(results.len(), StreamTimed::default);
-            for ((found, result), on_cores) in found.iter_mut().zip(results).zip(pair.on_cores()) {
-                found.two_sizes.push(result);
-                found.two_sizes_on_cores.push(on_cores);
+            timed.resize_with(results.len(), StreamTimed::default);
+            for ((timed, result), on_cores) in timed.iter_mut().zip(results).zip(pair.on_cores()) {
+                timed.two_sizes.push(result);
+                timed.two_sizes_on_cores.push(on_cores);
             }
         }
-        found.iter_mut().for_each(|of| of.program_references = refs);
-        found
+        timed.iter_mut().for_each(|stream| stream.program_references = refs);
+        timed
     }
 }
 
-impl OfStream {
+impl TimedStream {
     fn new(stream: Stream, config: &CurvesConfig) -> Self {
         let CurvesConfig { sizes, windows_refs, .. } = config;
         let sampled = config
@@ -148,11 +148,11 @@ impl OfStream {
             (_, Some(kernel)) => kernel.longest_gap_refs(),
             _ => u64::MAX,
         };
-        OfStream { runs: Runs::new(stream, longest_gap_refs), working_sets, sampled }
+        TimedStream { runs: Runs::new(stream, longest_gap_refs), working_sets, sampled }
     }
 }
 
-impl Kernel for OfStream {
+impl Kernel for TimedStream {
     fn take(&mut self, batch: &Touches, rows: &Rows) {
         let runs = self.runs.take(batch);
         self.working_sets.iter_mut().for_each(|kernel| kernel.take(runs, rows));
@@ -160,7 +160,7 @@ impl Kernel for OfStream {
     }
 
     fn flush(&mut self, _: u64) {
-        // A working set lies in memory, whatever becomes of TLBs.
+        // Working sets do not depend on TLBs.
         self.runs.end_touch();
         self.sampled.iter_mut().for_each(SampledPages::flush);
     }

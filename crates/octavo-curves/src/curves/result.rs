@@ -9,7 +9,7 @@ use crate::two_sizes::{TwoSizesResult, TwoSizesTlbs, add_counts};
 use crate::working_sets::WorkingSet;
 use octavo_trace::Stream;
 
-/// The results of one stream: that of a process image, or of all that shared a core.
+/// The results of one stream of a process image, or of all process images that shared a core.
 #[derive(Clone, Debug)]
 pub struct StreamCurves {
     /// The stream.
@@ -19,22 +19,22 @@ pub struct StreamCurves {
     /// References of the whole program, fetches and data: the time that windows are measured in. 0 if
     /// there is no window.
     pub program_references: u64,
-    /// Fully associative TLBs, by page size; those of all cores added up.
+    /// Fully associative TLBs, by page size, summed over all cores.
     pub stack: Vec<StackCurve>,
-    /// Set-associative ones, by index and page size; those of all cores added up.
+    /// Set-associative TLBs, by index and page size, summed over all cores.
     pub sets: Vec<SetCurves>,
-    /// Caches, by the size of their lines; those of all cores added up.
+    /// Caches, by line size, summed over all cores.
     pub caches: Vec<CacheCurves>,
     /// Working sets, by page size and window, summed over the program's references.
     pub working_sets: Vec<WorkingSet>,
-    /// Pairs of page sizes; the TLBs of all cores added up. All streams have the same policy.
+    /// Pairs of page sizes; the TLBs are summed over all cores. All streams have the same policy.
     pub two_sizes: Vec<TwoSizesResult>,
-    /// Why one TLB misses, and where: of each core, or of each process image that shared the core. They
-    /// are to be added up.
+    /// The classified misses of one TLB, for each core, or for each process image that shared the core. The
+    /// total is their sum.
     pub classes: Vec<MissClasses>,
-    /// By page size, estimates from a sample of the pages, in place of `stack` and `working_sets`.
+    /// Estimates from a sample of the pages, by page size, instead of `stack` and `working_sets`.
     pub sampled: Option<Vec<SampledSize>>,
-    /// Each core on its own, where threads have TLBs of their own.
+    /// The results of each core, if threads have TLBs of their own.
     pub cores: Vec<CoreCurves>,
 }
 
@@ -43,23 +43,23 @@ pub struct StreamCurves {
 pub struct CoreCurves {
     /// The thread's number in its process.
     pub thread: u32,
-    /// The instructions that it executed, whatever the stream.
+    /// The instructions that it executed, in all streams.
     pub instructions: u64,
     /// Its references in this stream.
     pub references: u64,
     /// Fully associative TLBs, by page size.
     pub stack: Vec<StackCurve>,
-    /// Set-associative ones, by index and page size.
+    /// Set-associative TLBs, by index and page size.
     pub sets: Vec<SetCurves>,
-    /// Caches, by the size of their lines.
+    /// Caches, by line size.
     pub caches: Vec<CacheCurves>,
-    /// Pairs of page sizes: the policy is the process's.
+    /// Pairs of page sizes. The policy is common to the process.
     pub two_sizes: Vec<TwoSizesTlbs>,
-    /// Why one TLB misses, and where.
+    /// The classified misses of one TLB.
     pub classes: Option<MissClasses>,
 }
 
-/// Adds the curves of another core to those of some.
+/// Adds the fully associative TLBs of another core to a sum.
 pub fn add_stack(sum: &mut Vec<StackCurve>, other: &[StackCurve]) {
     if sum.is_empty() {
         *sum = other.to_vec();
@@ -71,7 +71,7 @@ pub fn add_stack(sum: &mut Vec<StackCurve>, other: &[StackCurve]) {
     }
 }
 
-/// The same of set-associative TLBs.
+/// Adds the set-associative TLBs of another core to a sum.
 pub fn add_sets(sum: &mut Vec<SetCurves>, other: &[SetCurves]) {
     if sum.is_empty() {
         *sum = other.to_vec();
@@ -82,7 +82,7 @@ pub fn add_sets(sum: &mut Vec<SetCurves>, other: &[SetCurves]) {
     }
 }
 
-/// Adds caches' misses. Numbers of sets that one core lacks are dropped from the sum.
+/// Adds the caches of another core to a sum. Numbers of sets that one core lacks are dropped from the sum.
 pub fn add_caches(sum: &mut Vec<CacheCurves>, other: &[CacheCurves]) {
     if sum.is_empty() {
         *sum = other.to_vec();

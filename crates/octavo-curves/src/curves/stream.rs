@@ -15,29 +15,30 @@ use crate::stack::Stack;
 use crate::touches::{Job, Kernel, Rows, Splitter, Touches};
 use octavo_trace::Stream;
 
-/// A stream.
-pub struct Analysed {
+/// The analysis of one stream.
+pub struct StreamAnalysis {
     splitter: Splitter,
-    /// Makes lines, if caches are asked for.
+    /// The splitter into cache lines, if caches are requested.
     lines: Option<LineSplitter>,
-    /// The batches that were handed on last.
+    /// The batches dispatched last.
     batch: Touches,
     line_batch: LineBatch,
-    /// By core: the first one where all threads share its TLBs.
+    /// The TLBs of each core. There is one core if all threads share TLBs.
     tlbs: Vec<Tlbs>,
-    /// The core that runs, and the references before it did.
+    /// The number of the running core.
     running: usize,
+    /// References before the core began to run.
     since_refs: u64,
 }
 
-/// The TLBs of one core.
+/// The TLBs and caches of one core.
 struct Tlbs {
     stack: Option<Stack>,
     sets: Vec<Sets>,
-    /// And its caches, by the size of their lines.
+    /// Its caches, by line size.
     caches: Vec<CacheSets>,
     classes: Option<Classes>,
-    /// The references that looked them up.
+    /// The references of the stream on this core.
     refs: u64,
 }
 
@@ -51,7 +52,9 @@ impl Tlbs {
             stack: (config.max_entries > 0 && config.sample.is_none())
                 .then(|| Stack::new(sizes.clone(), config.max_entries, *instructions)),
             sets: sets.collect(),
-            caches: config.line_sizes.iter().map(|of| CacheSets::new(*of, *instructions)).collect(),
+            caches: (config.line_sizes.iter())
+                .map(|size| CacheSets::new(*size, *instructions))
+                .collect(),
             classes: config.classes.map(Classes::new),
             refs: 0,
         }
@@ -65,10 +68,10 @@ impl Tlbs {
     }
 }
 
-impl Analysed {
-    /// A stream that has had nothing.
+impl StreamAnalysis {
+    /// The analysis of an empty stream.
     pub fn new(stream: Stream, config: &CurvesConfig) -> Self {
-        Analysed {
+        StreamAnalysis {
             splitter: match config.classes {
                 Some(_) => Splitter::new(stream).with_origins(),
                 None => Splitter::new(stream),
@@ -82,8 +85,8 @@ impl Analysed {
         }
     }
 
-    /// Takes an execution of a segment in, and says whether it is time to
-    /// [hand on](Analysed::hand_on).
+    /// Adds an execution of a segment to the batches, and returns whether they must be
+    /// [dispatched](StreamAnalysis::dispatch).
     #[inline(always)]
     pub fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr], rows: &mut Rows) -> bool {
         self.splitter.segment(segment, addresses, rows);
@@ -94,14 +97,14 @@ impl Analysed {
         has_lines || self.splitter.is_full()
     }
 
-    /// Ends the touch under way: the next reference is looked up, also on the same page or line.
+    /// Ends the current touch: the next reference is looked up, even on the same page or line.
     pub fn end_touch(&mut self) {
         self.splitter.end_touch();
         self.lines.iter_mut().for_each(LineSplitter::end_touch);
     }
 
-    /// Hands on what the stream has had so far: adds what the kernels are to do.
-    pub fn hand_on<'a>(&'a mut self, jobs: &mut Vec<Job<'a>>) {
+    /// Takes the batches so far, and adds the jobs that feed them to the kernels.
+    pub fn dispatch<'a>(&'a mut self, jobs: &mut Vec<Job<'a>>) {
         self.batch = self.splitter.take(std::mem::take(&mut self.batch));
         let (batch, tlbs) = (&self.batch, &mut self.tlbs[self.running]);
         if let Some(kernel) = &mut tlbs.stack {
@@ -119,28 +122,28 @@ impl Analysed {
         }
     }
 
-    /// Classifies the misses of the batch that was handed on.
+    /// Classifies the misses of the batch dispatched last.
     pub fn classify(&mut self, rows: &Rows, space: &mut AddressSpace) {
         if let Some(classes) = &mut self.tlbs[self.running].classes {
             classes.take(&self.batch, rows, |page| space.region_of(page));
         }
     }
 
-    /// Empties the TLBs of the core that runs, when all is handed on.
+    /// Empties the TLBs of the running core. All batches must be dispatched.
     pub fn flush(&mut self) {
         let refs = self.splitter.refs();
         self.tlbs[self.running].flush(refs);
         self.end_touch();
     }
 
-    /// Empties the TLBs of another core, when all is handed on.
+    /// Empties the TLBs of another core. All batches must be dispatched.
     pub fn flush_core(&mut self, core: usize) {
         let refs = self.splitter.refs();
         self.tlbs[core].flush(refs);
         self.end_touch();
     }
 
-    /// From here on core number `core` runs, when all is handed on.
+    /// Switches to core number `core`. All batches must be dispatched.
     pub fn run_on(&mut self, core: usize, config: &CurvesConfig) {
         let refs = self.splitter.refs();
         self.tlbs[self.running].refs += refs - self.since_refs;
@@ -151,19 +154,19 @@ impl Analysed {
         self.end_touch();
     }
 
-    /// Takes out what was counted of one process image's misses; all is handed on.
+    /// Removes the classified misses of the running process image. All batches must be dispatched.
     pub fn take_classes(&mut self) -> Option<PlaceCounts> {
         self.tlbs[self.running].classes.as_mut().map(Classes::take_counts)
     }
 
-    /// Puts back what [`Analysed::take_classes`] took out.
+    /// Restores the misses that [`StreamAnalysis::take_classes`] has removed.
     pub fn put_classes(&mut self, counts: PlaceCounts) {
         if let Some(classes) = &mut self.tlbs[self.running].classes {
             classes.put_counts(counts);
         }
     }
 
-    /// The results, once all batches are handed on.
+    /// The results. All batches must be dispatched.
     pub fn finish(
         mut self,
         config: &CurvesConfig,
@@ -173,7 +176,7 @@ impl Analysed {
     ) -> StreamCurves {
         let refs = self.splitter.refs();
         self.tlbs[self.running].refs += refs - self.since_refs;
-        let mut found = StreamCurves {
+        let mut result = StreamCurves {
             stream: self.splitter.stream(),
             references: refs,
             program_references: timed.program_references,
@@ -190,26 +193,26 @@ impl Analysed {
         for (number, (mut tlbs, core)) in self.tlbs.into_iter().zip(cores).enumerate() {
             let stack = tlbs.stack.as_ref().map_or_else(Vec::new, Stack::curves);
             let sets: Vec<_> = tlbs.sets.iter().map(Sets::curves).collect();
-            add_stack(&mut found.stack, &stack);
+            add_stack(&mut result.stack, &stack);
             let caches: Vec<_> = tlbs.caches.iter().map(CacheSets::curves).collect();
-            add_sets(&mut found.sets, &sets);
-            add_caches(&mut found.caches, &caches);
+            add_sets(&mut result.sets, &sets);
+            add_caches(&mut result.caches, &caches);
             let places = tlbs.classes.as_mut().map(Classes::take_counts);
             let classes = places.and_then(|places| memory.classes(config, &places));
-            found.classes.extend(classes.clone());
+            result.classes.extend(classes.clone());
             if config.threads == Threads::Private {
-                found.cores.push(CoreCurves {
+                result.cores.push(CoreCurves {
                     thread: core.thread,
                     instructions: core.instructions,
                     references: tlbs.refs,
                     stack,
                     sets,
                     caches,
-                    two_sizes: on_cores.iter().map(|of| of[number].clone()).collect(),
+                    two_sizes: on_cores.iter().map(|cores| cores[number].clone()).collect(),
                     classes,
                 });
             }
         }
-        found
+        result
     }
 }

@@ -6,27 +6,27 @@
 //! - *Which pages*: a total is the mean over kept pages times the number of all pages. Its variance
 //!   is estimated from the spread of groups of pages (random groups; Wolter, "Introduction to variance
 //!   estimation", 2007, chapter 2), with the correction for a finite population.
-//! - *Depth*: of a page at depth *d*, the number of kept pages above it is hypergeometric (*n* kept
-//!   pages among *N*). All groups share this error where they touch the same pages, as in a loop, so
-//!   their spread does not show it. But misses fall as entries grow. So the interval reaches from the
-//!   misses at a depth some standard deviations larger to those at a depth as many smaller.
+//! - *Depth*: for a page at depth *d*, the number of kept pages above it is hypergeometric (*n* kept
+//!   pages among *N*). Groups that touch the same pages, as in a loop, share this error, so that their
+//!   spread does not show it. But misses fall as entries grow. So the interval reaches from the misses
+//!   at a depth that is some standard deviations larger to the misses at a depth as much smaller.
 //!
 //! The two errors are independent, so that their squares add up.
 
 use super::GROUPS;
 
-/// Standard errors to either side, so that 95% of intervals hold the true value: of Student's
-/// distribution with as many degrees of freedom as there are groups, less one.
+/// Standard errors to either side, so that 95% of intervals hold the true value: from Student's
+/// distribution with [`GROUPS`] - 1 degrees of freedom.
 const ERRORS: f64 = 2.04;
 /// With fewer kept pages there is no estimate at all.
 const LEAST_PAGES: u64 = 30;
 /// A TLB or window that holds fewer kept pages than this, on average, has no estimate.
 const LEAST_HELD: f64 = 5.0;
-/// Adds two kept pages to the squared deviations: that no kept page deviates does not show that none
-/// does. Together with [`ERRORS`] about the rule of three (Hanley and Lippman-Hand, "If nothing goes
-/// wrong, is everything all right?", 1983).
+/// Added to the squared deviations as if two kept pages deviated, since other pages may deviate even if no
+/// kept page does. Together with [`ERRORS`] about the rule of three (Hanley and Lippman-Hand, "If nothing
+/// goes wrong, is everything all right?", 1983).
 const UNSEEN_SQUARES: f64 = 2.0;
-/// An estimate whose interval is wider than so many times its value is dropped.
+/// An estimate whose interval is wider than this many times its value is dropped.
 const MOST_WIDTH: f64 = 2.0;
 
 /// An estimate from a sample.
@@ -34,9 +34,9 @@ const MOST_WIDTH: f64 = 2.0;
 pub struct Estimate {
     /// The most likely value.
     pub value: f64,
-    /// An interval that is to hold the true one 95 times of 100.
+    /// The lower end of the 95% interval.
     pub low: f64,
-    /// Its other end.
+    /// The upper end of the 95% interval.
     pub high: f64,
 }
 
@@ -51,19 +51,19 @@ impl Estimate {
     }
 }
 
-/// All pages, of which some were kept.
+/// The number of all pages, and of kept pages by group.
 pub struct Population {
     pages: u64,
     kept: [u64; GROUPS],
 }
 
 impl Population {
-    /// `kept` by group.
+    /// `pages` in all, of which `kept` by group.
     pub fn new(pages: u64, kept: [u64; GROUPS]) -> Self {
         Population { pages, kept }
     }
 
-    /// How many pages were kept.
+    /// Number of kept pages.
     pub fn kept(&self) -> u64 {
         self.kept.iter().sum()
     }
@@ -76,7 +76,7 @@ impl Population {
         self.is_whole() || self.kept() >= LEAST_PAGES
     }
 
-    /// A sum over all pages, from that over kept ones by group, and its standard error.
+    /// Estimates a sum over all pages from the sums over kept pages by group. Returns it with its standard error.
     fn scaled(&self, sums: &[f64; GROUPS]) -> (f64, f64) {
         let (pages, kept) = (self.pages as f64, self.kept() as f64);
         let sum: f64 = sums.iter().sum();
@@ -84,8 +84,8 @@ impl Population {
             return (sum, 0.0);
         }
         let mean = sum / kept;
-        let off = |(sum, kept): (&f64, &u64)| (sum - *kept as f64 * mean).powi(2);
-        let squares: f64 = sums.iter().zip(&self.kept).map(off).sum();
+        let square = |(sum, kept): (&f64, &u64)| (sum - *kept as f64 * mean).powi(2);
+        let squares: f64 = sums.iter().zip(&self.kept).map(square).sum();
         // The sum of squared deviations of pages from the mean; groups and pages each have one
         // degree of freedom less than their number.
         let groups = GROUPS as f64;
@@ -93,8 +93,7 @@ impl Population {
         (pages * mean, pages / kept * (squares * (1.0 - kept / pages)).sqrt())
     }
 
-    /// The pages in a window, summed over all of `refs` references, from that over kept ones by
-    /// group.
+    /// Estimates the pages in a window, summed over all `refs` references, from the sums over kept pages by group.
     pub fn page_refs(&self, sums: &[f64; GROUPS], refs: u64) -> Option<Estimate> {
         let sum: f64 = sums.iter().sum();
         let holds_enough = self.is_whole() || sum >= LEAST_HELD * refs as f64;
@@ -106,12 +105,12 @@ impl Population {
         Estimate { value, low, high: value + ERRORS * error }.if_narrow()
     }
 
-    /// The depth in the sample from which on pages count as missed where `deep` others of all suffice
-    /// for a miss; and the standard deviation of how many of so many others are kept.
+    /// Converts a depth among all pages to a depth among kept pages. Returns it with the standard deviation of
+    /// the number of kept pages above that depth.
     fn depth(&self, deep: f64) -> (f64, f64) {
-        // Where every depth below all pages is equally likely, so is every depth below the kept ones.
+        // If all depths among all pages are equally likely, so are all depths among the kept pages.
         let depth = deep * self.kept() as f64 / self.pages as f64;
-        // Of the page itself it is known that it is kept.
+        // The page itself is known to be kept.
         let (others, drawn) = (self.pages as f64 - 1.0, self.kept() as f64 - 1.0);
         let share = deep / others;
         let rest = (others - drawn) / (others - 1.0).max(1.0);
@@ -120,12 +119,12 @@ impl Population {
     }
 }
 
-/// How deep pages were found: how many other kept pages had been touched since.
+/// Counts of touches by depth: the number of kept pages touched since, the page itself included.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Depths {
-    /// By the number of others, and by group.
+    /// Touches by depth less one, and by group.
     found: Vec<[u64; GROUPS]>,
-    /// Touches of pages that had been touched before and lay deeper than `found` reaches.
+    /// Repeated touches of pages that lay deeper than `found` reaches.
     deeper: [u64; GROUPS],
 }
 
@@ -135,7 +134,7 @@ impl Depths {
         Depths { found: vec![[0; GROUPS]; depths], deeper: [0; GROUPS] }
     }
 
-    /// How many depths are distinguished.
+    /// Number of distinguished depths.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.found.len()
@@ -146,13 +145,13 @@ impl Depths {
         self.found.is_empty()
     }
 
-    /// A page of a group was found at `depth`: 1 is the page touched last.
+    /// Counts a touch of a page of a group at `depth`: 1 is the page touched last.
     #[inline(always)]
     pub fn found(&mut self, depth: u32, group: usize) {
         self.found[depth as usize - 1][group] += 1;
     }
 
-    /// A page of a group was touched again that lies deeper than all distinguished depths.
+    /// Counts a repeated touch of a page of a group that lies deeper than all distinguished depths.
     #[inline(always)]
     pub fn deeper(&mut self, group: usize) {
         self.deeper[group] += 1;
@@ -174,8 +173,8 @@ impl Depths {
     }
 }
 
-/// The misses of a TLB; `beyond` gives, by depth and group, how many look-ups of kept pages found
-/// at least so many other kept pages touched since.
+/// Estimates the misses of a TLB. `beyond` is the number of look-ups of kept pages at more than a depth, by depth and
+/// group.
 fn misses(beyond: &[[f64; GROUPS]], population: &Population, entries: u32) -> Option<Estimate> {
     if population.pages <= u64::from(entries) {
         return Some(Estimate::exactly(population.pages as f64));
@@ -185,19 +184,18 @@ fn misses(beyond: &[[f64; GROUPS]], population: &Population, entries: u32) -> Op
         return None;
     }
     // Depths less than one kept page apart are indistinguishable in a sample.
-    let off = if population.is_whole() { 0.0 } else { (ERRORS * deviation).max(1.0) };
+    let margin = if population.is_whole() { 0.0 } else { (ERRORS * deviation).max(1.0) };
     let at = |depth: f64| population.scaled(&between(beyond, depth));
     let (value, error) = at(depth);
-    let (least, _) = at(depth + off);
-    let (most, most_error) = at(depth - off);
+    let (least, _) = at(depth + margin);
+    let (most, most_error) = at(depth - margin);
     let low = value - (value - least).hypot(ERRORS * error);
     let high = value + (most - value).hypot(ERRORS * error.max(most_error));
-    // Every page was missed once, and that is known of all.
+    // Every page misses at least once, and the number of all pages is exact.
     Estimate { value, low: low.max(population.pages as f64), high }.if_narrow()
 }
 
-/// Interpolates at a depth that is not whole: look-ups at a whole depth are spread evenly over it and
-/// the next.
+/// Interpolates linearly at a fractional depth.
 fn between(beyond: &[[f64; GROUPS]], depth: f64) -> [f64; GROUPS] {
     let last = beyond.len() - 1;
     let depth = depth.clamp(0.0, last as f64);

@@ -5,24 +5,25 @@ use crate::classes::first_touch;
 use crate::sizes::Sizes;
 use crate::touches::{Row, Rows, Run};
 
-/// This stream has not touched the row; above all page sizes, of which there are fewer.
+/// Marks a row that this stream has not touched. There are fewer page sizes than lower bits.
 const UNSEEN: u32 = 1 << 31;
 
 /// A run of a page that is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kept {
     pub run: Run,
-    /// The numbers of the sizes at which it is kept, as bits.
+    /// One bit for the index of each size at which it is kept.
     pub sizes: u32,
 }
 
 /// Drops the runs of pages that are kept at no size.
 pub struct Filter {
     sample: PageSample,
-    /// By row, at which sizes it is kept, as bits; or [`UNSEEN`].
+    /// The sizes at which each row is kept, one bit each; or [`UNSEEN`].
     kept: Vec<u32>,
-    /// By size, which pages this stream has touched, and how many.
+    /// A bitmap of the page ids that this stream has touched, by size.
     touched: Vec<Vec<u64>>,
+    /// Number of pages that this stream has touched, by size.
     pages: Vec<u64>,
     runs: Vec<Kept>,
 }
@@ -39,7 +40,7 @@ impl Filter {
         }
     }
 
-    /// By size, how many distinct pages there were.
+    /// Number of distinct pages, by size.
     pub fn pages(&self) -> &[u64] {
         &self.pages
     }
@@ -60,7 +61,7 @@ impl Filter {
         &self.runs
     }
 
-    /// The stream touches a row for the first time.
+    /// Records the first touch of a row. Returns the sizes at which it is kept.
     #[cold]
     #[inline(never)]
     fn first(&mut self, row: Row, rows: &Rows) -> u32 {

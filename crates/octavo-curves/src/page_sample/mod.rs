@@ -3,12 +3,12 @@
 //!
 //! At each page size a hash of the page's number decides whether it is kept, so that all touches of
 //! a kept page are seen. A depth among kept pages, divided by the sampling rate, estimates the depth
-//! among all pages, and the misses of kept pages, scaled likewise, those of all pages, for every
-//! number of entries at a fraction of the work. A working set is a sum over pages, which the kept
-//! pages sample too.
+//! among all pages. The misses of kept pages, scaled in the same way, estimate the misses of all pages,
+//! for every number of entries at a fraction of the work. A working set is a sum over pages, which the
+//! kept pages sample, too.
 //!
-//! All pages are counted, kept or not, so that [`estimate`] uses the actual rate of the sample and
-//! not the requested one.
+//! All pages are counted, kept or not, so that [`estimate`] uses the actual rate of the sample instead
+//! of the requested one.
 
 mod estimate;
 mod filter;
@@ -29,20 +29,20 @@ pub use estimate::Estimate;
 /// Number of groups of kept pages, whose spread gives the error; a power of two.
 pub const GROUPS: usize = 32;
 
-/// Which pages are kept.
+/// The selection of pages that are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageSample {
-    /// The probability that a page is, from [`PageSample::MIN_RATE`] to 1.
+    /// The probability that a page is kept, from [`PageSample::MIN_RATE`] to 1.
     pub rate: f64,
-    /// Which ones they are is drawn from this.
+    /// The seed of the hash that selects the pages.
     pub seed: u64,
 }
 
 impl PageSample {
-    /// With fewer pages, TLBs of 4096 entries would be as one of a single entry.
+    /// At this rate a TLB of 4096 entries has one kept page.
     pub const MIN_RATE: f64 = 1.0 / 4096.0;
 
-    /// The group of a page, by its number at that size; none where it is not kept.
+    /// The group of a page, by its number at its size; `None` if it is not kept.
     fn group(&self, page_size: PageSize, number: u64) -> Option<u8> {
         let key = splitmix(self.seed ^ splitmix(u64::from(page_size.log2())));
         let hash = splitmix(number ^ key);
@@ -61,10 +61,10 @@ pub struct SampledSize {
     pub pages: u64,
     /// Pages that were kept.
     pub kept_pages: u64,
-    /// Misses of fully associative TLBs with *n* entries, at index *n* - 1; none if the sample is
+    /// Misses of fully associative TLBs with *n* entries, at index *n* - 1; `None` if the sample is
     /// too small.
     pub misses: Vec<Option<Estimate>>,
-    /// For each window, [`crate::WorkingSet::page_refs`]; none if the sample is too small.
+    /// Each window with its [`crate::WorkingSet::page_refs`]; `None` if the sample is too small.
     pub working_sets: Vec<(u64, Option<Estimate>)>,
 }
 
@@ -77,8 +77,8 @@ pub struct SampledPages {
 }
 
 impl SampledPages {
-    /// Samples fully associative TLBs with 1 to `max_entries` entries (none where it is 0), and working
-    /// sets with `windows_refs`, at each of `sizes`.
+    /// Samples fully associative TLBs with 1 to `max_entries` entries (0 for no TLBs), and working sets with
+    /// `windows_refs`, at each of `sizes`.
     pub fn new(sample: PageSample, sizes: &Sizes, max_entries: u32, windows_refs: &[u64]) -> Self {
         let one = |(number, page_size)| {
             OneSize::new(sample, number, page_size, max_entries, windows_refs)
@@ -91,12 +91,12 @@ impl SampledPages {
         }
     }
 
-    /// The program is over; it had `refs` references.
+    /// Completes the counts at the end of the program, which has made `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.sizes.iter_mut().for_each(|size| size.finish(refs));
     }
 
-    /// The results at each size, once it is finished.
+    /// The results at each size. [`SampledPages::finish`] must have been called.
     pub fn results(&self) -> Vec<SampledSize> {
         let sizes = self.sizes.iter().zip(self.filter.pages());
         sizes
@@ -106,17 +106,17 @@ impl SampledPages {
 }
 
 impl SampledPages {
-    /// The longest gap that may be left out of account between references to a page.
+    /// The longest gap between references to a page that may be ignored.
     pub fn longest_gap_refs(&self) -> u64 {
         self.windows_refs.iter().copied().min().unwrap_or(u64::MAX)
     }
 
-    /// Takes the next runs, with no longer gaps in them than [`SampledPages::longest_gap_refs`].
+    /// Processes the next runs, whose gaps are at most [`SampledPages::longest_gap_refs`].
     pub fn take(&mut self, runs: &[Run], rows: &Rows) {
         let kept = self.filter.take(runs, rows);
         self.sizes.iter_mut().for_each(|size| size.grow(rows));
         for kept in kept {
-            // Mostly it is one size or two.
+            // Most pages are kept at one or two sizes.
             let mut sizes = kept.sizes;
             while sizes != 0 {
                 self.sizes[sizes.trailing_zeros() as usize].take(&kept.run, rows);

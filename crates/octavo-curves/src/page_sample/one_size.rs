@@ -8,20 +8,21 @@ use crate::stack::{MAX_PAGES, NO_ID, Order};
 use crate::touches::{Rows, Run};
 use crate::working_sets::Gaps;
 
-/// The page has not been touched.
+/// The group of a page that has not been touched.
 const NO_GROUP: u8 = u8::MAX;
 
 /// One page size.
 pub struct OneSize {
     sample: PageSample,
     page_size: PageSize,
-    /// Which of the rows' sizes it is.
+    /// The index of the size among the sizes of the rows.
     number: usize,
     order: Order,
     /// The page touched last.
     newest: u32,
-    /// By id, the page's group, and when it was last referenced, counted from 1.
+    /// The group of each page, by id.
     groups: Vec<u8>,
+    /// The last reference to each page, by id, counted from 1; 0 for none.
     last: Vec<u64>,
     depths: Depths,
     /// Kept pages, by group.
@@ -74,8 +75,7 @@ impl OneSize {
         self.last.resize(ids as usize, 0);
     }
 
-    /// Takes in a run whose page is kept at this size, and for which there is
-    /// [room](OneSize::grow).
+    /// Processes a run whose page is kept at this size. [`OneSize::grow`] must have made room for it.
     #[inline(always)]
     pub fn take(&mut self, run: &Run, rows: &Rows) {
         let id = rows.id(run.row, self.number);
@@ -98,7 +98,7 @@ impl OneSize {
         }
     }
 
-    /// Looks a page up that is not the newest.
+    /// Looks up a page that is not the newest.
     #[inline(always)]
     fn look_up(&mut self, id: u32) {
         self.newest = id;
@@ -123,21 +123,21 @@ impl OneSize {
         self.newest = NO_ID;
     }
 
-    /// The program is over; it had `refs` references.
+    /// Completes the counts at the end of the program, which has made `refs` references.
     pub fn finish(&mut self, refs: u64) {
         self.refs = refs;
         if self.windows.is_empty() {
             return;
         }
         for (last, group) in self.last.iter().zip(&self.groups).filter(|(last, _)| **last > 0) {
-            // As if the page were referenced again.
+            // Counts the last interval as if the page were referenced again.
             let mut shorter = self.windows.len();
             let gaps = &mut self.gaps[usize::from(*group)];
             gaps.reference(*last, refs + 1, &self.windows, &mut shorter);
         }
     }
 
-    /// The result, given that there were `pages` in all.
+    /// The result, for `pages` pages in all.
     pub fn result(&self, pages: u64, max_entries: u32, windows_refs: &[u64]) -> SampledSize {
         let population = Population::new(pages, self.kept);
         let window = |&refs: &u64| (refs, population.page_refs(&self.page_refs(refs), self.refs));
@@ -150,22 +150,21 @@ impl OneSize {
         }
     }
 
-    /// By group, the kept pages in a window, summed over all references.
+    /// The kept pages in a window, summed over all references, by group.
     pub fn page_refs(&self, window_refs: u64) -> [f64; GROUPS] {
         let window = self.windows.partition_point(|window| *window < window_refs);
         let page_refs = |gaps: &Gaps| gaps.page_refs(self.refs, window, window_refs);
         std::array::from_fn(|group| page_refs(&self.gaps[group]) as f64)
     }
 
-    /// For tests: what was counted.
+    /// The counts, for tests.
     #[cfg(test)]
     pub fn counted(&self) -> (&Depths, &[u64; GROUPS]) {
         (&self.depths, &self.kept)
     }
 }
 
-/// How many depths of a sample to distinguish so that `max_entries` are covered: ten standard
-/// deviations more than expected.
+/// Number of depths of a sample that cover `max_entries` entries: ten standard deviations above the expectation.
 fn depths_wanted(rate: f64, max_entries: u32) -> u32 {
     let expected = rate * f64::from(max_entries);
     ((expected + 10.0 * expected.sqrt() + 16.0) as u32).min(MAX_PAGES)

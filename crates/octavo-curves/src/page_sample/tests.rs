@@ -1,4 +1,4 @@
-//! Counts of kept pages against plain lists of them; estimates against the exact kernels.
+//! Counts of kept pages compared with naive lists, and estimates compared with the exact kernels.
 
 use super::estimate::Depths;
 use super::*;
@@ -34,9 +34,9 @@ fn sampled(
     batch_steps: usize,
 ) -> SampledPages {
     let mut kernel = SampledPages::new(sample, sizes, max_entries, windows_refs);
-    let of = (stream, kernel.longest_gap_refs());
+    let runs = (stream, kernel.longest_gap_refs());
     let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
-    let refs = feed_runs(&mut take, random, of, sizes, batch_steps);
+    let refs = feed_runs(&mut take, random, runs, sizes, batch_steps);
     kernel.finish(refs);
     kernel
 }
@@ -49,14 +49,14 @@ fn exact_sets(
     batch_steps: usize,
 ) -> Vec<WorkingSet> {
     let mut kernel = WorkingSets::new(sizes.clone(), windows_refs.to_vec());
-    let of = (stream, kernel.longest_gap_refs());
+    let runs = (stream, kernel.longest_gap_refs());
     let mut take = |runs: &[Run], rows: &Rows| kernel.take(runs, rows);
-    let refs = feed_runs(&mut take, random, of, sizes, batch_steps);
+    let refs = feed_runs(&mut take, random, runs, sizes, batch_steps);
     kernel.finish(refs);
     kernel.results()
 }
 
-/// Checks depths, kept pages and page references in each window, by group, against plain lists.
+/// Checks depths, kept pages and page references in each window, by group, against naive lists.
 fn check_counts(
     random: &RandomStream,
     stream: Stream,
@@ -72,8 +72,8 @@ fn check_counts(
         for base in references.iter().flatten() {
             naive.touch(PageNumber::new(base.raw() >> shift), group(base));
         }
-        let of_size = &kernel.sizes[number];
-        let (depths, kept) = of_size.counted();
+        let one_size = &kernel.sizes[number];
+        let (depths, kept) = one_size.counted();
         let mut expected = Depths::new(depths.len());
         for ((group, others), times) in &naive.found {
             for _ in 0..*times {
@@ -95,22 +95,22 @@ fn check_counts(
                 }
                 let mut naive = NaiveWorkingSet::new(page_size, window_refs);
                 for pages in &references {
-                    let of_group = pages.iter().filter(|page| group(page) == Some(wanted));
-                    naive.reference(&of_group.copied().collect::<Vec<_>>());
+                    let in_group = pages.iter().filter(|page| group(page) == Some(wanted));
+                    naive.reference(&in_group.copied().collect::<Vec<_>>());
                 }
                 *expected = naive.page_refs as f64;
             }
-            assert_eq!(of_size.page_refs(window_refs), expected, "{page_size} {window_refs}");
+            assert_eq!(one_size.page_refs(window_refs), expected, "{page_size} {window_refs}");
         }
     }
 }
 
 proptest! {
-    // Plain windows are slow, and there is one for each group.
+    // Naive windows are slow, and there is one for each group.
     #![proptest_config(octavo_oracle::cases(48))]
 
     #[test]
-    fn kept_pages_are_counted_as_in_plain_lists(
+    fn kept_pages_are_counted_as_in_naive_lists(
         random in some_stream(),
         sizes in some_sizes(),
         windows in some_windows(),
@@ -121,13 +121,13 @@ proptest! {
     ) {
         let sample = PageSample { rate, seed };
         for stream in [Stream::Fetch, Stream::Data, Stream::All] {
-            let asked = (&sizes, max_entries, &windows[..]);
-            let kernel = sampled(&random, stream, sample, asked, batch_steps);
+            let requested = (&sizes, max_entries, &windows[..]);
+            let kernel = sampled(&random, stream, sample, requested, batch_steps);
             check_counts(&random, stream, sample, (&sizes, &windows), &kernel);
         }
     }
 
-    /// Every number, and no doubt about any.
+    /// Every value is exact, and every interval has zero width.
     #[test]
     fn a_sample_of_all_pages_is_exact(
         random in some_stream(),
@@ -139,13 +139,14 @@ proptest! {
     ) {
         let sample = PageSample { rate: 1.0, seed };
         for stream in [Stream::Fetch, Stream::Data, Stream::All] {
-            let asked = (&sizes, max_entries, &windows[..]);
-            let results = sampled(&random, stream, sample, asked, batch_steps).results();
+            let requested = (&sizes, max_entries, &windows[..]);
+            let results = sampled(&random, stream, sample, requested, batch_steps).results();
             let mut stack = Stack::new(sizes.clone(), max_entries, Instructions::PORTABLE);
             feed(&mut stack, &random, stream, &sizes, batch_steps);
             let exactly = |value: f64| Some(Estimate { value, low: value, high: value });
-            let of = (&sizes, &windows[..]);
-            let mut page_refs = exact_sets(&random, stream, of, batch_steps).into_iter();
+            let windows_of_sizes = (&sizes, &windows[..]);
+            let mut page_refs =
+                exact_sets(&random, stream, windows_of_sizes, batch_steps).into_iter();
             let expected: Vec<SampledSize> = stack.curves().into_iter().map(|curve| SampledSize {
                 page_size: curve.page_size,
                 pages: curve.pages,
@@ -160,7 +161,7 @@ proptest! {
     }
 }
 
-/// Estimates of one number beside its exact value, over many seeds.
+/// Estimates of one number with many seeds, compared with its exact value.
 #[derive(Default)]
 struct Judged {
     truth: f64,
@@ -176,7 +177,7 @@ impl Judged {
         self.held += usize::from((estimate.low..=estimate.high).contains(&truth));
     }
 
-    /// How many of its own standard errors the mean is off.
+    /// The error of the mean, in standard errors of the mean.
     fn errors_off(&self) -> f64 {
         let n = self.values.len() as f64;
         let mean = self.values.iter().sum::<f64>() / n;
@@ -185,7 +186,7 @@ impl Judged {
     }
 }
 
-/// Loads of any of `pages` pages, the even ones of one of the first `used_more`.
+/// Random loads: about half from `pages` pages, the others from the first `used_more` pages.
 fn random_loads(pages: u64, used_more: u64, loads: usize) -> RandomStream {
     let mut state = 7;
     let mut draw = || {
@@ -209,9 +210,9 @@ fn judged(random: &RandomStream) -> Vec<Judged> {
     let mut judged: Vec<Judged> = Vec::new();
     judged.resize_with(sizes.len() * (ENTRIES.len() + 1), Judged::default);
     for seed in 0..SEEDS {
-        let asked = (&sizes, 1000, &[WINDOW_REFS][..]);
+        let requested = (&sizes, 1000, &[WINDOW_REFS][..]);
         let sample = PageSample { rate: 0.2, seed };
-        let results = sampled(random, Stream::Data, sample, asked, 1000).results();
+        let results = sampled(random, Stream::Data, sample, requested, 1000).results();
         let mut judged = judged.iter_mut();
         for ((estimated, exact), sets) in results.iter().zip(&curves).zip(&exact_sets) {
             assert_eq!(estimated.pages, exact.pages);
@@ -225,26 +226,26 @@ fn judged(random: &RandomStream) -> Vec<Judged> {
     judged
 }
 
-/// Seeds are fixed, so that these tests fail always or never.
+/// Number of seeds. Seeds are fixed, so that these tests are deterministic.
 const SEEDS: u64 = 400;
 
-/// With a threshold that is off by one kept page, or a scale that is off by a tenth, this fails.
+/// Fails if a threshold is off by one kept page, or a scale by a tenth.
 #[test]
-fn estimates_are_unbiased_where_all_depths_are_as_likely() {
+fn estimates_are_unbiased_if_all_depths_are_equally_likely() {
     for (at, judged) in judged(&random_loads(2000, 2000, 20_000)).iter().enumerate() {
-        // Four standard errors: one of 16,000 fails that is right.
+        // Four standard errors: of 16,000 correct estimates one would fail.
         assert!(judged.errors_off().abs() < 4.0, "number {at}: {} off", judged.errors_off());
     }
 }
 
-/// Where the curve bends, depths that are off make a bias, which is to be small beside the error.
-/// With half the error this fails.
+/// Where the curve bends, errors of depths cause a bias, which must be small compared with the error. Fails if
+/// intervals are computed from half the error.
 #[test]
 fn intervals_hold_the_exact_number() {
     for (at, judged) in judged(&random_loads(2000, 250, 20_000)).iter().enumerate() {
         let share = judged.held as f64 / SEEDS as f64;
         assert!(share > 0.92, "number {at}: {share} of intervals hold it");
-        // Of one estimate, not of the mean.
+        // In standard errors of one estimate, not of the mean.
         let off = judged.errors_off() / (SEEDS as f64).sqrt();
         assert!(off.abs() < 0.4, "number {at}: {off} off");
     }
@@ -255,23 +256,23 @@ fn small_samples_give_no_estimate() {
     let sizes = Sizes::new(vec![PageSize::BASE]);
     let random = random_loads(400, 50, 8000);
     let sample = |rate| {
-        let asked = (&sizes, 1000, &[100][..]);
+        let requested = (&sizes, 1000, &[100][..]);
         let sample = PageSample { rate, seed: 1 };
-        sampled(&random, Stream::Data, sample, asked, 1000).results().remove(0)
+        sampled(&random, Stream::Data, sample, requested, 1000).results().remove(0)
     };
     let few = sample(0.02);
     assert_eq!(few.pages, 400);
     assert!(few.kept_pages < 30, "{}", few.kept_pages);
     assert_eq!(few.working_sets, [(100, None)]);
     assert!(few.misses[..399].iter().all(Option::is_none));
-    // A TLB that holds all pages misses each once, and pages are counted exactly.
+    // A TLB that holds all pages misses once on each, and pages are counted exactly.
     let pages = Estimate { value: 400.0, low: 400.0, high: 400.0 };
     assert!(few.misses[399..].iter().all(|misses| *misses == Some(pages)));
     let more = sample(0.25);
     assert!(more.working_sets[0].1.is_some());
     let has_estimate: Vec<bool> = more.misses.iter().map(Option::is_some).collect();
     let first = has_estimate.iter().position(|has| *has).unwrap();
-    // Five kept pages in a TLB, at the rate that the sample turned out to have.
+    // The first TLB that holds five kept pages on average, at the actual rate of the sample.
     let expected = (5.0 * 399.0 / (more.kept_pages - 1) as f64).ceil() as usize;
     assert_eq!(first + 1, expected);
     assert!(has_estimate[first..].iter().all(|has| *has));

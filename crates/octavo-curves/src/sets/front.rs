@@ -6,7 +6,7 @@ use super::lanes::{Bits, Lanes, Machine, NONE, Order, PAGES, TOP, up_to_first};
 use super::pages::Page;
 use super::top::Top;
 
-/// How many pages there are at most.
+/// The most pages in the front.
 const MOST: usize = PAGES - TOP;
 
 /// Pages in order of their last use.
@@ -14,7 +14,7 @@ pub(super) struct Front {
     /// Ids of the pages; [`NONE`] past the last one.
     ids: [Lanes; 2],
     bits: Bits,
-    /// How many pages there are.
+    /// Number of pages.
     pages: usize,
 }
 
@@ -24,15 +24,14 @@ impl Front {
         Front { ids: [Lanes::EMPTY; 2], bits: Bits([0; PAGES]), pages: 0 }
     }
 
-    /// Where a page is, as lanes: none where it is not here.
+    /// The lane of a page, as a mask; 0 if the page is absent.
     #[inline(always)]
     pub fn find<M: Machine>(&self, machine: M, page: Page) -> u32 {
         let [near, far] = &self.ids;
         machine.equal(near, page.id()) | machine.equal(far, page.id()) << MAX_WAYS
     }
 
-    /// With how many of the pages used since it was a page, which `find` has found at `found`, shares
-    /// its set, at each level.
+    /// Number of pages used since a page, which `find` has found at `found`, that share its set, at each level.
     #[inline(always)]
     pub fn sharing<M: Machine>(
         &self,
@@ -51,21 +50,21 @@ impl Front {
         machine.sharing(order, page.index_bits() as u16)
     }
 
-    /// Inserts a page that has fallen off the top, if it is one, at the front, and removes the one
-    /// found at `found`, or else the last one, which is returned if it no longer fits.
+    /// Inserts a page that has left the top at the front, unless it is [`Page::NONE`]. Removes the page found at
+    /// `found`; if there is none, removes the last page if the front is full, and returns it.
     #[inline(always)]
-    pub fn push<M: Machine>(&mut self, machine: M, fallen: Page, found: u32) -> Option<Page> {
+    pub fn push<M: Machine>(&mut self, machine: M, pushed: Page, found: u32) -> Option<Page> {
         let [near, far] = &mut self.ids;
         let moving = up_to_first(found) & ((1 << MOST) - 1);
         let (middle, last) = (near.0[MAX_WAYS - 1], far.0[MOST - 1 - MAX_WAYS]);
         let last_bits = self.bits.0[MOST - 1];
-        machine.push(near, fallen.id(), moving);
+        machine.push(near, pushed.id(), moving);
         machine.push(far, middle, moving >> MAX_WAYS);
-        machine.push_bits(&mut self.bits, fallen.index_bits() as u16, moving);
+        machine.push_bits(&mut self.bits, pushed.index_bits() as u16, moving);
         if found != 0 {
             return None;
         }
-        let is_page = fallen.id() != NONE;
+        let is_page = pushed.id() != NONE;
         self.pages = (self.pages + usize::from(is_page)).min(MOST);
         (last != NONE).then(|| Page::new(last, u32::from(last_bits)))
     }
@@ -77,7 +76,7 @@ impl Front {
         })
     }
 
-    /// Keeps only the first so many.
+    /// Keeps only the first `pages` pages.
     pub fn truncate(&mut self, pages: usize) {
         for at in pages..MOST {
             self.ids[at / MAX_WAYS].0[at % MAX_WAYS] = NONE;

@@ -1,10 +1,10 @@
 //! Set-associative TLBs of all sets and ways at once, with invalidations.
 //!
-//! A set is a list of 16 positions; the set of *w* ways holds the entries at the first *w*. An
+//! A set is a list of 16 positions; the set of *w* ways holds the entries at the first *w* positions. An
 //! invalidated entry leaves a hole. An access pushes the entries above the topmost hole down into it,
-//! and no entry below moves: a set with that hole among its *w* ways fills it before it evicts, and
+//! and moves no entry below: a set with that hole among its *w* ways fills it before it evicts, and
 //! a set that ends above the hole evicts the entry that is pushed past its end. If the page was below
-//! the hole, its old place becomes a hole: sets that held the page lose no other entry, and sets that
+//! the hole, its old position becomes a hole: sets that held the page lose no other entry, and sets that
 //! end in between have filled their hole.
 
 use octavo_types::Instructions;
@@ -21,17 +21,17 @@ use super::{MAX_SETS_LOG2, MAX_WAYS};
 /// Set-associative TLBs of 1 to 2^`max_sets_log2` sets and 1 to 16 ways, with invalidation.
 pub(crate) struct HoleSets {
     max_sets_log2: u8,
-    sets: HeldAs,
-    /// Where invalidated entries were.
+    sets: Representation,
+    /// The positions of invalidated entries.
     invalidated: Misses,
 }
 
-/// How the sets are held.
+/// The representation of the sets.
 #[expect(clippy::large_enum_variant, reason = "there are few, and they stay where they are")]
-enum HeldAs {
-    /// While each id always came with the same index bits.
+enum Representation {
+    /// As long as each id has always come with the same index bits.
     Nested(Nested),
-    /// Once one did not.
+    /// After an id has come with different index bits.
     Lists(Lists, Instructions),
 }
 
@@ -40,28 +40,28 @@ impl HoleSets {
     pub fn new(max_sets_log2: u8, instructions: Instructions) -> Self {
         HoleSets {
             max_sets_log2: max_sets_log2.min(MAX_SETS_LOG2),
-            sets: HeldAs::Nested(Nested::new(instructions)),
+            sets: Representation::Nested(Nested::new(instructions)),
             invalidated: Misses::default(),
         }
     }
 
-    /// Looks an id (anything but `u32::MAX`) up and fills it in. With 2^*l* sets it belongs to the
-    /// one that the low *l* bits of `index_bits` say.
+    /// Looks up an id (not `u32::MAX`), and fills it on a miss. With 2^*l* sets it belongs to the set given
+    /// by the low *l* bits of `index_bits`.
     ///
-    /// `refines` says that this id always comes with the same index bits. Where that is so of all
-    /// of them, it is far quicker.
+    /// `refines` promises that this id always comes with the same index bits. Look-ups are far faster if
+    /// that holds for all ids.
     #[inline(always)]
     pub fn access(&mut self, id: u32, index_bits: u64, refines: bool, out: &mut Misses) {
         let page = Page::new(id, index_bits as u32 % (1 << MAX_SETS_LOG2));
         match &mut self.sets {
-            HeldAs::Nested(sets) if refines => sets.touch(page, out),
+            Representation::Nested(sets) if refines => sets.touch(page, out),
             _ => self.look_up(page, refines, out),
         }
     }
 
-    /// Looks ids up, one after the other, each of which always comes with the same index bits: they
-    /// are those of `ids`, with what they are of the two kinds that are counted apart, whose kind the
-    /// one before was, and how often the one before and it are then looked up in alternation.
+    /// Looks up ids in turn, each of which always comes with the same index bits. `ids` gives for each: the id,
+    /// its index bits, its kind and the kind of the id before it (the two kinds are counted separately), and
+    /// the number of look-ups that follow, of the id before and this one in alternation.
     #[inline(always)]
     pub fn take_alternations(
         &mut self,
@@ -73,43 +73,47 @@ impl HoleSets {
             Step { page, kind, before_kind, alternations }
         });
         match &mut self.sets {
-            HeldAs::Nested(sets) => run(sets.instructions(), TakeSteps { sets, steps, out }),
-            HeldAs::Lists(..) => unreachable!("no id has come with several index bits"),
+            Representation::Nested(sets) => {
+                run(sets.instructions(), TakeSteps { sets, steps, out })
+            }
+            Representation::Lists(..) => unreachable!("no id has come with several index bits"),
         }
     }
 
     #[inline(never)]
     fn look_up(&mut self, page: Page, refines: bool, out: &mut Misses) {
-        if let HeldAs::Nested(sets) = &mut self.sets {
+        if let Representation::Nested(sets) = &mut self.sets {
             let instructions = sets.instructions();
             let sets = std::mem::replace(sets, Nested::new(Instructions::PORTABLE));
-            self.sets = HeldAs::Lists(sets.into_lists(), instructions);
+            self.sets = Representation::Lists(sets.into_lists(), instructions);
         }
-        if let HeldAs::Lists(lists, instructions) = &mut self.sets {
+        if let Representation::Lists(lists, instructions) = &mut self.sets {
             let levels = usize::from(self.max_sets_log2) + 1;
             run(*instructions, LookUp { lists, levels, page, refines, out });
         }
     }
 
-    /// Invalidates all entries of an id. Its index bits were `first_index` or one of those after
-    /// it, 2^`indexes_log2` in all; `first_index` is a multiple of as many.
+    /// Invalidates all entries of an id. Its index bits were among the 2^`indexes_log2` values from
+    /// `first_index` on, which is a multiple of their number.
     pub fn invalidate(&mut self, id: u32, first_index: u64, indexes_log2: u8) {
         let page = Page::new(id, first_index as u32 % (1 << MAX_SETS_LOG2));
         let before = |_, _| 0;
         match &mut self.sets {
-            HeldAs::Nested(sets) => sets.invalidate(page, indexes_log2, &mut self.invalidated),
-            HeldAs::Lists(lists, _) => {
+            Representation::Nested(sets) => {
+                sets.invalidate(page, indexes_log2, &mut self.invalidated)
+            }
+            Representation::Lists(lists, _) => {
                 lists.invalidate(page, indexes_log2, before, &mut self.invalidated);
             }
         }
     }
 
-    /// Takes all entries out, which is not an invalidation, and leaves no hole.
+    /// Removes all entries without counting invalidations, and leaves no hole.
     pub fn clear(&mut self) {
         match &mut self.sets {
-            HeldAs::Nested(sets) => sets.clear(),
-            HeldAs::Lists(_, instructions) => {
-                self.sets = HeldAs::Nested(Nested::new(*instructions));
+            Representation::Nested(sets) => sets.clear(),
+            Representation::Lists(_, instructions) => {
+                self.sets = Representation::Nested(Nested::new(*instructions));
             }
         }
     }
@@ -120,7 +124,7 @@ impl HoleSets {
     }
 }
 
-/// Pages are used.
+/// The processing of steps.
 struct TakeSteps<'a, I> {
     sets: &'a mut Nested,
     steps: I,
@@ -134,7 +138,7 @@ impl<I: Iterator<Item = Step>> Work for TakeSteps<'_, I> {
     }
 }
 
-/// A page is used, in lists that hold all there is.
+/// The use of a page, if the lists hold all pages.
 struct LookUp<'a> {
     lists: &'a mut Lists,
     levels: usize,

@@ -1,20 +1,19 @@
-//! Which set a page belongs to.
+//! The set of a page.
 
-/// How a page's set is found from its page number, for every number of sets.
+/// The function from page numbers to sets, for every number of sets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SetIndex {
-    /// As many bits of the page number as the number of sets requires, from this bit on; 0 are
-    /// the low ones.
+    /// As many consecutive bits of the page number as the number of sets requires.
     Bits {
-        /// The lowest of them.
+        /// The lowest bit.
         from: u8,
     },
-    /// The page number cut into pieces as wide as the index, all of them exclusive-ored.
+    /// The exclusive or of the pieces of the page number that are as wide as the index.
     Xor,
 }
 
 impl SetIndex {
-    /// The set of `page`, of 2^`sets_log2`.
+    /// The set of `page` among 2^`sets_log2` sets.
     #[inline(always)]
     pub fn set(self, page: u64, sets_log2: u8) -> usize {
         let mask = (1u64 << sets_log2) - 1;

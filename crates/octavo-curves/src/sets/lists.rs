@@ -1,11 +1,11 @@
-//! The sets of every number of sets.
+//! The lists of all sets, for every number of sets.
 
 use super::LEVELS;
 use super::lanes::{Lanes, NONE};
 use super::misses::Misses;
 use super::pages::Page;
 
-/// For each level, which is a number of sets as a logarithm, a list of ids for each set.
+/// A list of ids for each set, at each level (log2 of the number of sets).
 pub(super) struct Lists(Box<[Lanes; 1 << LEVELS]>);
 
 impl Lists {
@@ -15,7 +15,7 @@ impl Lists {
         Lists(lists.try_into().expect("as many as were asked for"))
     }
 
-    /// The set of a level that the low bits of `index` say.
+    /// The set of a level that the low bits of `index` select.
     #[inline(always)]
     pub fn set(&mut self, level: usize, index: u32) -> &mut Lanes {
         let first = 1 << level;
@@ -27,9 +27,8 @@ impl Lists {
         self.0.fill(Lanes::EMPTY);
     }
 
-    /// Makes holes of all entries of an id whose index bits are those of `page` or those after
-    /// them, 2^`indexes_log2` in all. `before` gives the number of entries that each level and set
-    /// has before its list.
+    /// Turns all entries of the id of `page` into holes. Its index bits are among the 2^`indexes_log2` values
+    /// from those of `page` on. `before` returns the number of entries before the list of a level and set.
     pub fn invalidate(
         &mut self,
         page: Page,

@@ -6,15 +6,15 @@ use super::{LEVELS, MAX_WAYS};
 /// Number of positions that are counted separately; all from [`MAX_WAYS`] on are equivalent.
 const POSITIONS: usize = 64;
 
-/// How often pages were found at each position of their sets, for each number of sets.
+/// Counts of look-ups by the position of the page in its set, for each number of sets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Misses {
     counts: Box<Counts>,
     at_top: Box<AtTop>,
 }
 
-/// By level and position: 0 is the most recently used page of a set; from [`MAX_WAYS`] on it was in
-/// no set that has so many ways.
+/// Counts by level and position. Position 0 is the most recently used page of a set; a page at a position from
+/// [`MAX_WAYS`] on is absent at any number of ways.
 #[derive(Clone, Debug)]
 pub(super) struct Counts([[u64; POSITIONS]; LEVELS]);
 
@@ -25,7 +25,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// With 2^`level` sets, pages were found at `position` (below 64) so many times more.
+    /// Adds `times` look-ups at `position` (below 64) with 2^`level` sets.
     #[inline(always)]
     pub fn add(&mut self, level: usize, position: usize, times: u64) {
         self.0[level][position % POSITIONS] += times;
@@ -53,15 +53,15 @@ impl Misses {
                 counts.add(level, position(found, level), times);
             }
         }
-        let of =
+        let missed =
             |at: &[u64; POSITIONS]| std::array::from_fn(|way| at[way + 1..].iter().sum::<u64>());
-        counts.0[..=usize::from(max_sets_log2)].iter().map(of).collect()
+        counts.0[..=usize::from(max_sets_log2)].iter().map(missed).collect()
     }
 
-    /// With 2^*s* sets of *w* ways, at `[s][w - 1]`, how many of the entries that were found there
-    /// were in a TLB: for counting invalidated ones.
+    /// Counts of entries that were present with 2^*s* sets of *w* ways, at `[s][w - 1]`. Used for invalidations.
     pub fn held(&self, max_sets_log2: u8) -> Vec<[u64; MAX_WAYS]> {
-        let of = |at: &[u64; POSITIONS]| std::array::from_fn(|way| at[..=way].iter().sum::<u64>());
-        self.counts.0[..=usize::from(max_sets_log2)].iter().map(of).collect()
+        let held =
+            |at: &[u64; POSITIONS]| std::array::from_fn(|way| at[..=way].iter().sum::<u64>());
+        self.counts.0[..=usize::from(max_sets_log2)].iter().map(held).collect()
     }
 }

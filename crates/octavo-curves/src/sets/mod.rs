@@ -2,9 +2,9 @@
 //! (Hill and Smith, "Evaluating associativity in CPU caches", 1989).
 //!
 //! With LRU a set of *w* ways holds the first *w* of the pages that belong to it, in order of last
-//! use: so one list for each set gives the misses of every number of ways, and a look-up has to find
-//! the page's position in its list for each number of sets, a *level*. [`nested`] does so if the sets
-//! of a level are those of the previous level cut in two, [`scattered`] for any index.
+//! use. So one list for each set gives the misses of every number of ways, and a look-up finds the
+//! page's position in its list for each number of sets, a *level*. [`nested`] does so if each level
+//! splits every set of the level before in two, [`scattered`] for any index.
 
 mod front;
 mod holes;
@@ -37,9 +37,9 @@ pub use single::SingleSets;
 
 /// Upper bound on ways.
 pub const MAX_WAYS: usize = 16;
-/// The most sets, as a logarithm.
+/// log2 of the most sets.
 pub const MAX_SETS_LOG2: u8 = 10;
-/// How many different numbers of sets there are.
+/// Number of levels; a level is the log2 of a number of sets.
 pub(crate) const LEVELS: usize = MAX_SETS_LOG2 as usize + 1;
 
 /// Misses of set-associative LRU TLBs of every number of sets and ways at one page size.
@@ -47,7 +47,7 @@ pub(crate) const LEVELS: usize = MAX_SETS_LOG2 as usize + 1;
 pub struct SetCurves {
     /// The page size.
     pub page_size: PageSize,
-    /// How a page's set is found.
+    /// The function from page numbers to sets.
     pub index: SetIndex,
     /// Misses with 2^*s* sets of *w* ways, at `[s][w - 1]`.
     pub misses: Vec<[u64; MAX_WAYS]>,
@@ -116,7 +116,12 @@ impl Kernel for Sets {
         });
         run(
             self.instructions,
-            Take { engine: &mut self.engine, pages: &self.pages, batch, misses: &mut self.misses },
+            TakeBatch {
+                engine: &mut self.engine,
+                pages: &self.pages,
+                batch,
+                misses: &mut self.misses,
+            },
         );
     }
 
@@ -128,15 +133,15 @@ impl Kernel for Sets {
     }
 }
 
-/// A batch is taken in.
-struct Take<'a> {
+/// The processing of a batch.
+struct TakeBatch<'a> {
     engine: &'a mut Engine,
     pages: &'a Pages,
     batch: &'a Touches,
     misses: &'a mut Misses,
 }
 
-impl Work for Take<'_> {
+impl Work for TakeBatch<'_> {
     #[inline(always)]
     fn on<M: Machine>(self, machine: M) {
         let by_row = self.pages.by_row();

@@ -1,19 +1,19 @@
 //! All sets and ways at once for an index that each number of sets refines.
 //!
-//! A page's position in its set, with 2^*l* sets, is the number of pages that were used since it was
-//! and that agree with it in the low *l* bits of the index. So the order in which the last pages
-//! were used gives the position of each of them for every number of sets (Hill and Smith's forest of
-//! stacks, seen from its root). The last 32 pages are kept in such an order, and nearly all touches
-//! find their page there: the first four in registers ([`Top`]), where the result of a look-up is a
-//! number of twelve bits that is counted directly, and the others in vectors ([`Front`]).
+//! A page's position in its set, with 2^*l* sets, is the number of pages that were used since and that
+//! agree with it in the low *l* bits of the index. So the order of use of the last pages gives the
+//! position of each of them for every number of sets (Hill and Smith's forest of stacks, seen from its
+//! root). The last 32 pages are kept in such an order, and nearly all touches find their page there:
+//! the first four in registers ([`Top`]), where the result of a look-up is a number of twelve bits that
+//! is counted directly, and the others in vectors ([`Front`]).
 //!
-//! Behind them each set has a list of the pages that have left this order, most recently used first;
-//! a page that is used again is removed from its lists. So a set holds, in order, those of the last
-//! pages that share it, and then its list.
+//! In addition each set has a list of the pages that have left this order, most recently used first;
+//! a page that is used again is removed from its lists. So a set holds the pages of the common order
+//! that belong to it, and then the pages of its list.
 //!
-//! An invalidated entry leaves a hole at its place, see [`super::holes`]. Its page is first moved to
-//! the lists, with all pages used before it, so that only lists have holes. A hole is the same as a
-//! place that was never filled.
+//! An invalidated entry leaves a hole, see [`super::holes`]. Its page is first moved to the lists, with
+//! all pages used before it, so that only lists have holes. A hole is the same as a position that was
+//! never filled.
 
 use octavo_types::Instructions;
 
@@ -27,14 +27,15 @@ use super::pages::Page;
 use super::run::{Work, run};
 use super::top::Top;
 
-/// A page is used, and then the previous page and it in alternation, so many times in all.
+/// The use of a page, and then uses of the previous page and this one in alternation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub page: Page,
-    /// 0 or 1.
+    /// The kind of the page: 0 or 1.
     pub kind: usize,
     /// The kind of the previous page; meaningless without alternations.
     pub before_kind: usize,
+    /// Number of uses in alternation, beginning with the previous page.
     pub alternations: u32,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Step {
 pub(super) struct Nested {
     /// The four pages used last.
     top: Top,
-    /// The pages used before those.
+    /// The pages used before the top.
     front: Front,
     /// Pages that have left the front.
     behind: Lists,
@@ -60,7 +61,7 @@ impl Nested {
         }
     }
 
-    /// Pages are used.
+    /// Uses pages in turn.
     #[inline(always)]
     pub fn take<M: Machine>(
         &mut self,
@@ -80,7 +81,7 @@ impl Nested {
         *last = top;
     }
 
-    /// Pages of two kinds are used, each with misses of its own.
+    /// Uses pages of two kinds in turn, each kind with misses of its own.
     #[inline(always)]
     pub fn take_steps<M: Machine>(
         &mut self,
@@ -96,7 +97,7 @@ impl Nested {
                 Some(found) => at_top.add(found, 1),
                 None => far(machine, page, &mut top, front, behind, counts),
             }
-            // Without a branch on whether there are any.
+            // Also without alternations, which saves a branch.
             let found = top.alternate(alternations);
             misses[kind % 2].parts().1.add(found, u64::from(alternations / 2));
             misses[before_kind % 2].parts().1.add(found, u64::from(alternations.div_ceil(2)));
@@ -104,7 +105,7 @@ impl Nested {
         *last = top;
     }
 
-    /// A page is used.
+    /// Uses a page.
     #[inline(always)]
     pub fn touch(&mut self, page: Page, misses: &mut Misses) {
         match self.top.find(page) {
@@ -113,8 +114,8 @@ impl Nested {
         }
     }
 
-    /// Invalidates all entries of an id whose index bits are those of `page`, or those after them,
-    /// 2^`indexes_log2` in all.
+    /// Invalidates all entries of the id of `page`. Its index bits are among the 2^`indexes_log2` values from
+    /// those of `page` on.
     pub fn invalidate(&mut self, page: Page, indexes_log2: u8, invalidated: &mut Misses) {
         let at = last_pages(&self.top, &self.front).position(|other| other.id() == page.id());
         if let Some(at) = at {
@@ -128,7 +129,7 @@ impl Nested {
         behind.invalidate(page, indexes_log2, before, invalidated);
     }
 
-    /// Takes all pages out.
+    /// Removes all pages.
     pub fn clear(&mut self) {
         self.top = Top([Page::NONE; 4]);
         self.front = Front::new();
@@ -150,7 +151,7 @@ impl Nested {
         }
     }
 
-    /// All as lists.
+    /// Converts all pages to lists.
     pub fn into_lists(mut self) -> Lists {
         self.spill(0);
         self.behind
@@ -162,7 +163,7 @@ fn last_pages<'a>(top: &'a Top, front: &'a Front) -> impl Iterator<Item = Page> 
     top.pages().chain(front.iter())
 }
 
-/// A page is used that is not among the first four.
+/// Uses a page that is not in the top.
 #[inline(always)]
 fn far<M: Machine>(
     machine: M,
@@ -182,7 +183,7 @@ fn far<M: Machine>(
         return;
     }
     for (level, before) in before.into_iter().enumerate() {
-        let at = take_out(machine, behind.set(level, page.index_bits()), page.id());
+        let at = remove(machine, behind.set(level, page.index_bits()), page.id());
         counts.add(level, before as usize + at, 1);
     }
     if let Some(leaving) = leaving {
@@ -193,13 +194,13 @@ fn far<M: Machine>(
     }
 }
 
-/// Takes an id out of a list, because its page is used, and says where it was.
+/// Removes an id from a list, because its page is used, and returns its position.
 ///
-/// One more page comes before the list then, so that ids below this one keep their place in the
-/// set. But if there is a hole above the id, or the id is not here, that hole is filled by the ids
-/// above it: the list closes up there, and the id's own place becomes a hole.
+/// Since one more page now comes before the list, the ids below this one keep their positions in the
+/// set. If there is a hole above the id, or the id is absent, that hole is filled by the ids above it:
+/// the list closes up there, and the id's own position becomes a hole.
 #[inline(always)]
-fn take_out<M: Machine>(machine: M, list: &mut Lanes, id: u32) -> usize {
+fn remove<M: Machine>(machine: M, list: &mut Lanes, id: u32) -> usize {
     let at = machine.equal(list, id);
     let ends = at | machine.equal(list, NONE);
     if at & !up_to_first(ends) != 0 {
@@ -209,7 +210,7 @@ fn take_out<M: Machine>(machine: M, list: &mut Lanes, id: u32) -> usize {
     first(at)
 }
 
-/// One page is used that is not among the first four.
+/// The use of one page that is not in the top.
 struct OneFar<'a> {
     sets: &'a mut Nested,
     page: Page,
@@ -224,7 +225,7 @@ impl Work for OneFar<'_> {
     }
 }
 
-/// Moves pages, the last used first, to the lists.
+/// The move of pages, most recently used first, to the lists.
 struct Spill<'a> {
     pages: Vec<Page>,
     lists: &'a mut Lists,

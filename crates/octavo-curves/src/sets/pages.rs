@@ -10,10 +10,10 @@ use crate::touches::{Row, Rows};
 pub(super) struct Page(pub u64);
 
 impl Page {
-    /// No page: no id is so large.
+    /// No page: ids are smaller.
     pub const NONE: Page = Page(u64::MAX);
 
-    /// A page of these.
+    /// A page with an id and index bits.
     #[inline(always)]
     pub fn new(id: u32, index_bits: u32) -> Self {
         Page(u64::from(id) << 32 | u64::from(index_bits))
@@ -25,14 +25,13 @@ impl Page {
         (self.0 >> 32) as u32
     }
 
-    /// How many low bits of its index are the same as another's, 10 at most, which is
-    /// [`MAX_SETS_LOG2`].
+    /// Number of low index bits in common with another page, at most [`MAX_SETS_LOG2`].
     #[inline(always)]
     pub fn in_common(self, other: Page) -> u32 {
         (self.0 ^ other.0 | 1 << MAX_SETS_LOG2).trailing_zeros()
     }
 
-    /// Its index.
+    /// Its index bits.
     #[inline(always)]
     pub fn index_bits(self) -> u32 {
         self.0 as u32
@@ -48,12 +47,12 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Pages of a size, indexed as one of 2^`sets_log2` sets.
+    /// Pages of a size, indexed for 2^`sets_log2` sets.
     pub fn new(page_size: PageSize, index: SetIndex, sets_log2: u8) -> Self {
         Pages { page_size, index, sets_log2, by_row: Vec::new() }
     }
 
-    /// Takes in the rows that are new, and shows the number of each one's page and its id.
+    /// Adds the new rows, and calls `show` with the page number and the page id of each.
     pub fn follow(&mut self, rows: &Rows, mut show: impl FnMut(u64, u32)) {
         if self.by_row.len() == rows.len() {
             return;
@@ -68,7 +67,7 @@ impl Pages {
         }
     }
 
-    /// By row.
+    /// The page of each row.
     pub fn by_row(&self) -> &[Page] {
         &self.by_row
     }

@@ -6,13 +6,13 @@ use octavo_types::{InstructionSet, Instructions};
 use super::lanes::{Avx2, Avx512};
 use super::lanes::{Machine, Portable};
 
-/// Something that any machine can do; to be inlined.
+/// Work that any machine can do. The implementation must be inlined.
 pub(crate) trait Work {
-    /// Does it.
+    /// Does the work with the instructions of `machine`.
     fn on<M: Machine>(self, machine: M);
 }
 
-/// Does `work` with some instructions.
+/// Does `work` with an instruction set.
 #[inline(always)]
 pub(crate) fn run(instructions: Instructions, work: impl Work) {
     match instructions.set() {

@@ -10,18 +10,17 @@ use super::pages::Page;
 
 /// The sets of one stream.
 ///
-/// Most touches of a stream of instructions and data go from a page to another and back. That
-/// leaves all sets as they were but for which of the two is used last, so that the lists are
-/// brought up to date when a third page comes.
+/// Most touches of a stream of instructions and data alternate between two pages. That changes only which of
+/// the two was used last, so that the lists are updated when a third page is used.
 pub(super) struct Scattered {
     /// The set of each page at each level.
     sets: Vec<[u16; 16]>,
     lists: Lists,
-    /// The two pages used last, and whether the lists have the second before the first.
+    /// The two pages used last.
     last: [u32; 2],
+    /// Whether the lists have these two pages in the opposite order.
     swapped: bool,
-    /// How often it went back to the second of them, by the levels, a bit each, at which they share
-    /// a set.
+    /// Uses of the second of them, by a mask of the levels at which the two pages share a set.
     back: Box<[u64; 1 << LEVELS]>,
 }
 
@@ -37,7 +36,7 @@ impl Scattered {
         }
     }
 
-    /// Records the page number of an id. New ids come in order.
+    /// Records the page number of an id. New ids must come in order.
     pub fn know(&mut self, index: SetIndex, number: u64, id: u32) {
         if id as usize == self.sets.len() {
             let set =
@@ -46,7 +45,7 @@ impl Scattered {
         }
     }
 
-    /// Takes touches of these pages in.
+    /// Uses pages in turn.
     #[inline(always)]
     pub fn take<M: Machine>(
         &mut self,
@@ -79,14 +78,14 @@ impl Scattered {
         }
     }
 
-    /// Takes all pages out.
+    /// Removes all pages.
     pub fn clear(&mut self) {
         self.lists.clear();
         self.last = [u32::MAX; 2];
         self.swapped = false;
     }
 
-    /// Adds to `misses`, which [`Scattered::take`] has counted, the look-ups that were counted apart.
+    /// Adds the look-ups that were counted separately to `misses`, which [`Scattered::take`] has counted.
     pub fn misses(&self, misses: &Misses) -> Misses {
         let mut misses = misses.clone();
         for (shared, &times) in self.back.iter().enumerate().filter(|(_, times)| **times > 0) {
@@ -98,7 +97,7 @@ impl Scattered {
     }
 }
 
-/// Moves an id to the front of its sets, and says where it was in each.
+/// Moves an id to the front of its sets, and calls `found` with each level and its position there.
 #[inline(always)]
 fn look_up<M: Machine>(
     machine: M,

@@ -1,4 +1,4 @@
-//! One set-associative TLB: the yardstick for the speed of simulating all of them at once.
+//! One set-associative TLB: the baseline for the speed of simulating all TLBs at once.
 
 use octavo_trace::{Relocation, StreamConsumer};
 use octavo_types::{Consumer, Event, Instructions, PageSize, Segment, VirtAddr};
@@ -11,10 +11,10 @@ use crate::sizes::Sizes;
 use crate::touches::{Kernel, Rows, Splitter, Touches};
 use octavo_trace::Stream;
 
-/// One set-associative LRU TLB of one stream, as an engine of its own: a yardstick.
+/// One set-associative LRU TLB of one stream, as an engine of its own: a baseline for speed.
 ///
-/// It gets its touches as [`crate::Curves`] does. With the portable instructions a set is searched
-/// way by way, as one would plainly write it; with others its ways are compared at once.
+/// Touches are made as in [`crate::Curves`]. With portable instructions a set is searched way by way;
+/// with others, all its ways are compared at once.
 pub struct SingleSets {
     rows: Rows,
     splitter: Splitter,
@@ -40,13 +40,13 @@ impl SingleSets {
         }
     }
 
-    /// Misses of what it has taken in so far.
+    /// Misses so far.
     pub fn misses(&mut self) -> u64 {
-        self.hand_on();
+        self.dispatch();
         self.tlb.misses
     }
 
-    fn hand_on(&mut self) {
+    fn dispatch(&mut self) {
         let batch = self.splitter.take(std::mem::take(&mut self.emptied));
         self.tlb.take(&batch, &self.rows);
         self.emptied = batch;
@@ -57,7 +57,7 @@ impl Consumer for SingleSets {
     fn segment(&mut self, segment: &Segment, addresses: &[VirtAddr]) {
         self.splitter.segment(segment, addresses, &mut self.rows);
         if self.splitter.is_full() {
-            self.hand_on();
+            self.dispatch();
         }
     }
 
@@ -96,7 +96,7 @@ impl Single {
         }
     }
 
-    /// A touch in a plain way: ways are searched in order, and each moves one on.
+    /// Looks up an id way by way, moving each way back by one. Returns whether it hit.
     #[inline(always)]
     fn touch(ways: &mut [u32], id: u32) -> bool {
         let mut moved = id;
@@ -132,7 +132,7 @@ impl Kernel for Single {
     }
 }
 
-/// The ways of a set compared at once.
+/// The processing of a batch that compares all ways of a set at once.
 struct AtOnce<'a> {
     tlb: &'a mut Single,
     batch: &'a Touches,

@@ -24,62 +24,62 @@ impl Lanes {
     pub const EMPTY: Lanes = Lanes([NONE; MAX_WAYS]);
 }
 
-/// How many pages are followed in an order of their own: the index bits of all of them are one
-/// vector of AVX-512.
+/// Number of pages kept in an order common to all sets. The index bits of all of them are one vector of
+/// AVX-512.
 pub(crate) const PAGES: usize = 2 * MAX_WAYS;
 
-/// How many of these pages, the most recently used ones, are kept apart from the others.
+/// Number of these pages, the most recently used, that are kept separately as the top.
 pub(crate) const TOP: usize = 4;
 
-/// The index bits of the other pages, most recently used first. Elements behind the last page are
-/// unspecified.
+/// The index bits of the pages behind the top, most recently used first. Values behind the last page are
+/// meaningless.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Bits(pub [u16; PAGES]);
 
-/// Some of the pages, from the one used last on.
+/// The most recently used pages, in order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order<'a> {
-    /// The index bits of the [`TOP`] first, the first one lowest.
+    /// The index bits of the [`TOP`] first pages, the first page lowest.
     pub top: u64,
     /// The index bits of the other pages.
     pub bits: &'a Bits,
-    /// How many pages there are, the top included.
+    /// Number of pages, including the top.
     pub pages: usize,
 }
 
 /// An implementation of the operations. A set of lanes is a bit mask: bit *n* is lane *n*.
 pub(crate) trait Machine: Copy {
-    /// The lanes that are `id`.
+    /// The lanes that hold `id`.
     fn equal(self, lanes: &Lanes, id: u32) -> u32;
 
-    /// The lanes `moving` take the id of the lane before them, lane 0 takes `id`.
+    /// Moves each lane in `moving` the id of the lane before it; lane 0 gets `id`.
     fn push(self, lanes: &mut Lanes, id: u32, moving: u32);
 
-    /// The lanes `moving` take the id of the lane behind them; the last lane becomes empty.
+    /// Moves each lane in `moving` the id of the lane behind it; the last lane becomes empty.
     fn pull(self, lanes: &mut Lanes, moving: u32);
 
-    /// As [`Machine::push`].
+    /// As [`Machine::push`], for index bits.
     fn push_bits(self, bits: &mut Bits, value: u16, moving: u32);
 
-    /// With how many of the pages one of these index bits shares its set, at each level, which is a
-    /// number of sets as a logarithm.
+    /// Number of pages of `order` in the set of a page with index bits `value`, at each level (log2 of the number
+    /// of sets).
     fn sharing(self, order: Order, value: u16) -> [u32; LEVELS];
 }
 
-/// The first of some lanes; 16 where there are none.
+/// The first of some lanes; 16 if there are none.
 #[inline(always)]
 pub(crate) fn first(lanes: u32) -> usize {
     (lanes | 1 << MAX_WAYS).trailing_zeros() as usize
 }
 
-/// The lanes up to and with the first of some; all where there are none.
+/// The lanes up to and including the first of some lanes; all if there are none.
 #[inline(always)]
 pub(crate) fn up_to_first(lanes: u32) -> u32 {
     lanes ^ lanes.wrapping_sub(1)
 }
 
-/// The first of some lanes and all behind it; none where there are none.
+/// The first of some lanes, and all lanes behind it; none if there are none.
 #[inline(always)]
 pub(crate) fn from_first(lanes: u32) -> u32 {
     lanes | lanes.wrapping_neg()
@@ -132,7 +132,7 @@ mod tests {
         #![proptest_config(octavo_oracle::cases(2000))]
 
         #[test]
-        fn every_machine_does_as_arrays_would(
+        fn every_machine_matches_operations_on_arrays(
             ids in prop::array::uniform16(prop_oneof![0u32..4, any::<u32>()]),
             bits in prop::array::uniform32(prop_oneof![0u16..4, 0u16..1 << 10]),
             value in prop_oneof![0u16..4, 0u16..1 << 10],
@@ -144,7 +144,6 @@ mod tests {
         ) {
             let (ids, bits) = (Lanes(ids), Bits(bits));
             for instructions in Instructions::all() {
-                // These are those that the processor has.
                 match instructions.set() {
                     InstructionSet::Portable => check(Portable, ids, bits, value, pages, moving),
                     #[cfg(target_arch = "x86_64")]

@@ -17,10 +17,10 @@ const LANE_BITS: [u32; MAX_WAYS] = {
     all
 };
 
-/// Bits of a count: it is 32 at most.
+/// Bits of a count, which is at most 32.
 const COUNT_BITS: usize = 6;
 
-/// By how many low bits two indexes have in common, a count of 1 for each level but the first at
+/// By the number of low bits that two indexes have in common: a count of 1 for each level, except level 0, at
 /// which they share a set.
 static SHARED: [u64; MAX_WAYS] = {
     let mut all = [0; MAX_WAYS];
@@ -42,7 +42,7 @@ fn shared(a: u16, b: u16) -> u64 {
 impl Machine for Portable {
     #[inline(always)]
     fn equal(self, lanes: &Lanes, id: u32) -> u32 {
-        // In halves words, which vectors add up in fewer steps.
+        // In 16-bit words, which vectors combine in fewer steps.
         let mut found = 0u16;
         for lane in 0..MAX_WAYS {
             found |= if lanes.0[lane] == id { 1 << lane } else { 0 };

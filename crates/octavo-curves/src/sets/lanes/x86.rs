@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 
 use super::{Bits, LEVELS, Lanes, Machine, NONE, Order};
 
-/// The bits of an index that say the set, for each level.
+/// The bits of an index that select the set, for each level.
 const MASKS: [u16; LEVELS] = {
     let mut all = [0; LEVELS];
     let mut level = 0;
@@ -38,7 +38,7 @@ impl Avx2 {
     #[inline(always)]
     fn load(self, lanes: &Lanes) -> [__m256i; 2] {
         let from: *const __m256i = lanes.0.as_ptr().cast();
-        // SAFETY: there is AVX2; lanes are two such vectors, aligned to both of them.
+        // SAFETY: there is AVX2; `lanes` has the size of two vectors, and is aligned to 64 bytes.
         unsafe { [_mm256_load_si256(from), _mm256_load_si256(from.add(1))] }
     }
 
@@ -88,13 +88,13 @@ impl Machine for Avx2 {
         // SAFETY: there is AVX2.
         let new = unsafe {
             // Each half with its last lane first.
-            let turn = _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6);
-            let turned = [
-                _mm256_permutevar8x32_epi32(old[0], turn),
-                _mm256_permutevar8x32_epi32(old[1], turn),
+            let sources = _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6);
+            let rotated = [
+                _mm256_permutevar8x32_epi32(old[0], sources),
+                _mm256_permutevar8x32_epi32(old[1], sources),
             ];
-            let low = _mm256_blend_epi32::<1>(turned[0], _mm256_set1_epi32(id as i32));
-            let high = _mm256_blend_epi32::<1>(turned[1], turned[0]);
+            let low = _mm256_blend_epi32::<1>(rotated[0], _mm256_set1_epi32(id as i32));
+            let high = _mm256_blend_epi32::<1>(rotated[1], rotated[0]);
             [
                 _mm256_blendv_epi8(old[0], low, moving[0]),
                 _mm256_blendv_epi8(old[1], high, moving[1]),
@@ -110,13 +110,13 @@ impl Machine for Avx2 {
         // SAFETY: there is AVX2.
         let new = unsafe {
             // Each half with its first lane last.
-            let turn = _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0);
-            let turned = [
-                _mm256_permutevar8x32_epi32(old[0], turn),
-                _mm256_permutevar8x32_epi32(old[1], turn),
+            let sources = _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0);
+            let rotated = [
+                _mm256_permutevar8x32_epi32(old[0], sources),
+                _mm256_permutevar8x32_epi32(old[1], sources),
             ];
-            let low = _mm256_blend_epi32::<0x80>(turned[0], turned[1]);
-            let high = _mm256_blend_epi32::<0x80>(turned[1], _mm256_set1_epi32(NONE as i32));
+            let low = _mm256_blend_epi32::<0x80>(rotated[0], rotated[1]);
+            let high = _mm256_blend_epi32::<0x80>(rotated[1], _mm256_set1_epi32(NONE as i32));
             [
                 _mm256_blendv_epi8(old[0], low, moving[0]),
                 _mm256_blendv_epi8(old[1], high, moving[1]),
@@ -128,10 +128,10 @@ impl Machine for Avx2 {
     #[inline(always)]
     fn push_bits(self, bits: &mut Bits, value: u16, moving: u32) {
         let at: *mut __m256i = bits.0.as_mut_ptr().cast();
-        // SAFETY: there is AVX2; bits are two such vectors, aligned to both of them.
+        // SAFETY: there is AVX2; `bits` has the size of two vectors, and is aligned to 64 bytes.
         unsafe {
             let old = [_mm256_load_si256(at), _mm256_load_si256(at.add(1))];
-            // The upper half of what comes before, then the lower half.
+            // For each 128-bit half of a vector, the 128-bit half before it.
             let first = _mm256_permute2x128_si256::<0x02>(old[0], _mm256_set1_epi16(value as i16));
             let second = _mm256_permute2x128_si256::<0x21>(old[0], old[1]);
             let low = _mm256_alignr_epi8::<14>(old[0], first);
@@ -151,7 +151,7 @@ impl Machine for Avx2 {
     #[inline(always)]
     fn sharing(self, order: Order, value: u16) -> [u32; LEVELS] {
         let from: *const __m256i = order.bits.0.as_ptr().cast();
-        // SAFETY: there is AVX2; bits are two such vectors, aligned to both of them.
+        // SAFETY: there is AVX2; `bits` has the size of two vectors, and is aligned to 64 bytes.
         unsafe {
             let old = [_mm256_load_si256(from), _mm256_load_si256(from.add(1))];
             let top = _mm256_set1_epi64x(order.top as i64);
@@ -197,7 +197,7 @@ impl Avx512 {
 
     #[inline(always)]
     fn load(self, lanes: &Lanes) -> __m512i {
-        // SAFETY: there is AVX-512; lanes are such a vector, aligned to it.
+        // SAFETY: there is AVX-512; `lanes` has the size of a vector, and is aligned to 64 bytes.
         unsafe { _mm512_load_si512(lanes.0.as_ptr().cast()) }
     }
 
@@ -241,10 +241,10 @@ impl Machine for Avx512 {
     #[inline(always)]
     fn push_bits(self, bits: &mut Bits, value: u16, moving: u32) {
         let at: *mut __m512i = bits.0.as_mut_ptr().cast();
-        // SAFETY: there is AVX-512; bits are such a vector, aligned to it.
+        // SAFETY: there is AVX-512; `bits` has the size of a vector, and is aligned to 64 bytes.
         unsafe {
             let old = _mm512_load_si512(at);
-            // Each word's upper neighbour comes from the double word below.
+            // The lower word of each double word gets the upper word of the double word below.
             let below = _mm512_alignr_epi32::<15>(old, _mm512_set1_epi16(value as i16));
             let pushed =
                 _mm512_or_si512(_mm512_srli_epi32::<16>(below), _mm512_slli_epi32::<16>(old));
@@ -254,7 +254,7 @@ impl Machine for Avx512 {
 
     #[inline(always)]
     fn sharing(self, order: Order, value: u16) -> [u32; LEVELS] {
-        // SAFETY: there is AVX-512; bits are such a vector, aligned to it.
+        // SAFETY: there is AVX-512; `bits` has the size of a vector, and is aligned to 64 bytes.
         unsafe {
             let bits = _mm512_load_si512(order.bits.0.as_ptr().cast());
             let all = _mm512_alignr_epi32::<14>(bits, _mm512_set1_epi64(order.top as i64));

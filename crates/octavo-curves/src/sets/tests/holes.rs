@@ -14,14 +14,14 @@ use super::sequence::sequence;
 /// A step of a random test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// An id is looked up, with one of its index bits.
+    /// A look-up of an id with one of its index bits.
     Access { id: u32, index_bits: u64, refines: bool },
-    /// All its entries are invalidated: see [`HoleSets::invalidate`].
+    /// An invalidation of all entries of an id: see [`HoleSets::invalidate`].
     Invalidate { id: u32, first_index: u64, indexes_log2: u8 },
 }
 
-/// The pages of a sequence, and sometimes one of them is invalidated. With a `large_log2` above 0,
-/// every fifth page has so many index bits as a logarithm, and is accessed by any of them.
+/// Accesses to the pages of a sequence, and some invalidations. With a `large_log2` above 0, every fifth page has
+/// 2^`large_log2` values of index bits, and is accessed by any of them.
 fn steps(large_log2: u8) -> impl Strategy<Value = Vec<Step>> {
     let invalidated = prop_oneof![
         prop::collection::vec(any::<(Index, Index)>(), 0..6),
@@ -32,7 +32,7 @@ fn steps(large_log2: u8) -> impl Strategy<Value = Vec<Step>> {
             .into_iter()
             .map(|(when, which)| (when.index(numbers.len()), numbers[which.index(numbers.len())]))
             .collect();
-        // The first one last.
+        // In descending order, so that `pop_if` returns the first one.
         invalidated.sort_unstable_by(|a, b| b.cmp(a));
         let mut ids = HashMap::new();
         let mut known = |number: u64| {
@@ -76,8 +76,8 @@ fn expected(steps: &[Step], max_sets_log2: u8) -> Outcome {
         (missed, invalidated)
     };
     let all = (0..=usize::from(max_sets_log2)).map(|level| {
-        let of_ways: [_; MAX_WAYS] = std::array::from_fn(|way| one(level, way + 1));
-        (of_ways.map(|(missed, _)| missed), of_ways.map(|(_, invalidated)| invalidated))
+        let by_ways: [_; MAX_WAYS] = std::array::from_fn(|way| one(level, way + 1));
+        (by_ways.map(|(missed, _)| missed), by_ways.map(|(_, invalidated)| invalidated))
     });
     all.unzip()
 }
@@ -117,14 +117,14 @@ proptest! {
     #![proptest_config(octavo_oracle::cases(64))]
 
     #[test]
-    fn every_tlb_is_exact_in_spite_of_holes(
+    fn every_tlb_with_holes_is_exact(
         steps in steps(0), max_sets_log2 in prop_oneof![0u8..=4, Just(MAX_SETS_LOG2)],
     ) {
         compare(&steps, max_sets_log2);
     }
 
     #[test]
-    fn so_it_is_where_pages_are_in_several_sets(
+    fn every_tlb_with_pages_in_several_sets_is_exact(
         (steps, max_sets_log2) in (1u8..=4).prop_flat_map(|large_log2| {
             (steps(large_log2), prop_oneof![0u8..=4, Just(MAX_SETS_LOG2)])
         }),
